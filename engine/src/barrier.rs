@@ -1,0 +1,233 @@
+//! The shared barrier: has every collection shown what existed before an owner's deletion mark?
+//!
+//! One round serves every owner that asked before it began. Per collection, one consistent `limit=1` list tells where the store stands;
+//! a watch that has come that far has shown everything. One that has not after a moment (a quiet watch moves only by a bookmark a
+//! minute), or that cannot be believed, is replaced for this round by consistent lists of the owners' namespaces.
+
+use crate::coverage::KindId;
+use crate::object::{Name, ResourceVersion};
+use crate::time::Time;
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// How long a watch has to come to where the store stands before its collection is listed instead.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// After a start or a change of history: the first lists are usually about to end.
+const AFTER_RESET: Duration = Duration::from_millis(500);
+/// Between a round in which something could not be listed and the next.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+
+/// Where one collection is in the round.
+#[derive(Clone, Debug, PartialEq)]
+enum Stage {
+    /// Asked where the store stands.
+    Asked,
+    /// The store stood here; the watch is given until then to come this far.
+    Behind { position: ResourceVersion, until: Time },
+    /// These namespaces are being listed.
+    Listing(BTreeSet<Name>),
+}
+
+/// A list that the round needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Position(KindId),
+    /// The empty namespace stands for all.
+    Namespace(KindId, Name),
+}
+
+#[derive(Debug)]
+struct Round {
+    scopes: BTreeSet<Name>,
+    stages: BTreeMap<KindId, Stage>,
+    /// What could not be listed.
+    failed: BTreeSet<(KindId, Name)>,
+}
+
+/// Rounds are numbered from 1. A request is good once a round of its number or a later one has ended well for its namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Barrier {
+    begun: u64,
+    round: Option<Round>,
+    /// Namespaces of owners, by what they ask for, that wait for the next round.
+    next: BTreeSet<Name>,
+    /// The last round that ended well for a namespace.
+    passed: BTreeMap<Name, u64>,
+    not_before: Time,
+}
+
+impl Barrier {
+    /// Asks that everything existing now be shown for owners of `namespace` (empty: cluster-scoped). Gives the number of the round that
+    /// answers.
+    pub(crate) fn request(&mut self, namespace: &Name) -> u64 {
+        self.next.insert(namespace.clone());
+        self.begun + 1
+    }
+
+    /// Whether round `number` or a later one has ended well for `namespace`. A request that has neither passed nor is on its way is
+    /// made again.
+    pub(crate) fn has_passed(&mut self, namespace: &Name, number: u64) -> bool {
+        if self.passed.get(namespace).is_some_and(|&passed| passed >= number) {
+            return true;
+        }
+        let on_its_way =
+            self.round.as_ref().is_some_and(|round| self.begun >= number && round.scopes.contains(namespace));
+        if !on_its_way {
+            self.next.insert(namespace.clone());
+        }
+        false
+    }
+
+    /// Whether `begin` would begin a round.
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        self.round.is_none() && !self.next.is_empty() && now >= self.not_before
+    }
+
+    /// Begins the next round if one is asked for and none is under way. `kinds` are the watched collections: whether each is
+    /// namespaced, and whether it can be believed. Gives what has to be listed.
+    pub(crate) fn begin(
+        &mut self,
+        now: Time,
+        kinds: impl Iterator<Item = (KindId, bool, bool)>,
+    ) -> alloc::vec::Vec<Wanted> {
+        if !self.is_due(now) {
+            return alloc::vec::Vec::new();
+        }
+        self.begun += 1;
+        let scopes = core::mem::take(&mut self.next);
+        let mut wanted = alloc::vec::Vec::new();
+        let mut stages = BTreeMap::new();
+        // Dependents of a namespaced owner live in its namespace.
+        let cluster_scoped_too = scopes.contains("");
+        for (kind, _, believed) in kinds.filter(|&(_, namespaced, _)| namespaced || cluster_scoped_too) {
+            if believed {
+                wanted.push(Wanted::Position(kind));
+                stages.insert(kind, Stage::Asked);
+            } else {
+                wanted.extend(namespaces(kind, &scopes));
+                stages.insert(kind, Stage::Listing(scopes.clone()));
+            }
+        }
+        self.round = Some(Round { scopes, stages, failed: BTreeSet::new() });
+        wanted
+    }
+
+    /// When the next round may begin, if one is asked for and none is under way; or when a watch is given up on.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        match &self.round {
+            None => (!self.next.is_empty()).then_some(self.not_before),
+            Some(round) => round
+                .stages
+                .values()
+                .filter_map(|stage| match stage {
+                    Stage::Behind { until, .. } => Some(*until),
+                    Stage::Asked | Stage::Listing(_) => None,
+                })
+                .min(),
+        }
+    }
+
+    /// The store stands at `position`; `None`: the question failed. `reached`: the watch is already there, or the collection is empty.
+    pub(crate) fn positioned(
+        &mut self,
+        now: Time,
+        kind: KindId,
+        position: Option<ResourceVersion>,
+        reached: bool,
+    ) -> alloc::vec::Vec<Wanted> {
+        let Some(round) = &mut self.round else { return alloc::vec::Vec::new() };
+        if round.stages.get(&kind) != Some(&Stage::Asked) {
+            return alloc::vec::Vec::new();
+        }
+        match position {
+            _ if reached => {
+                round.stages.remove(&kind);
+                alloc::vec::Vec::new()
+            }
+            Some(position) if position.is_ordered() => {
+                round.stages.insert(kind, Stage::Behind { position, until: now + PATIENCE });
+                alloc::vec::Vec::new()
+            }
+            Some(_) | None => {
+                round.stages.insert(kind, Stage::Listing(round.scopes.clone()));
+                namespaces(kind, &round.scopes).collect()
+            }
+        }
+    }
+
+    /// The watch of a collection has come to `position`.
+    pub(crate) fn advanced(&mut self, kind: KindId, position: &ResourceVersion) {
+        if let Some(round) = &mut self.round
+            && let Some(Stage::Behind { position: wanted, .. }) = round.stages.get(&kind)
+            && position.reached(wanted)
+        {
+            round.stages.remove(&kind);
+        }
+    }
+
+    /// Gives up on watches that did not come far enough in time.
+    pub(crate) fn tick(&mut self, now: Time) -> alloc::vec::Vec<Wanted> {
+        let Some(round) = &mut self.round else { return alloc::vec::Vec::new() };
+        let mut wanted = alloc::vec::Vec::new();
+        for (&kind, stage) in &mut round.stages {
+            if matches!(stage, Stage::Behind { until, .. } if *until <= now) {
+                *stage = Stage::Listing(round.scopes.clone());
+                wanted.extend(namespaces(kind, &round.scopes));
+            }
+        }
+        wanted
+    }
+
+    /// A namespace of a collection was listed, or could not be.
+    pub(crate) fn listed(&mut self, kind: KindId, namespace: &Name, ok: bool) {
+        let Some(round) = &mut self.round else { return };
+        let Some(Stage::Listing(open)) = round.stages.get_mut(&kind) else { return };
+        if !open.remove(namespace) {
+            return;
+        }
+        if open.is_empty() {
+            round.stages.remove(&kind);
+        }
+        if !ok {
+            round.failed.insert((kind, namespace.clone()));
+        }
+    }
+
+    /// Ends the round if nothing is open any more. Gives its number and the namespaces that it ended well for.
+    pub(crate) fn end(&mut self, now: Time) -> Option<(u64, BTreeSet<Name>)> {
+        if !self.round.as_ref().is_some_and(|round| round.stages.is_empty()) {
+            return None;
+        }
+        let round = self.round.take()?;
+        let failed: BTreeSet<&Name> = round.failed.iter().map(|(_, namespace)| namespace).collect();
+        if !failed.is_empty() {
+            self.not_before = now + AFTER_FAILURE;
+        }
+        let well: BTreeSet<Name> = round.scopes.iter().filter(|scope| !failed.contains(scope)).cloned().collect();
+        for namespace in &well {
+            self.passed.insert(namespace.clone(), self.begun);
+        }
+        self.next.extend(failed.into_iter().cloned());
+        Some((self.begun, well))
+    }
+
+    /// Drops what is under way and what was passed: the next request begins anew.
+    pub(crate) fn reset(&mut self, now: Time) {
+        *self = Barrier { begun: self.begun, not_before: now + AFTER_RESET, ..Barrier::default() };
+    }
+
+    /// Nobody serves this collection any more: it has nothing to show.
+    pub(crate) fn unserved(&mut self, kind: KindId) {
+        if let Some(round) = &mut self.round {
+            round.stages.remove(&kind);
+        }
+    }
+}
+
+/// A cluster-scoped owner can have dependents everywhere.
+fn namespaces(kind: KindId, scopes: &BTreeSet<Name>) -> impl Iterator<Item = Wanted> + '_ {
+    scopes.iter().map(move |scope| Wanted::Namespace(kind, scope.clone()))
+}

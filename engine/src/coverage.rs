@@ -1,0 +1,251 @@
+//! Which kinds are served, which collections are complete, and up to which position.
+
+use crate::object::{Access, Backend, GroupResource, Name, ResourceVersion, ServedKind};
+use crate::time::Time;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// How much of a collection the graph knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// The first list, or a new one, is under way.
+    Listing,
+    /// Listed, and the watch follows.
+    Synced,
+    /// Was synced; its watch has been lost for longer than a moment.
+    Stale,
+    /// Cannot be listed.
+    Failed,
+    /// Not watched: ignored by configuration, or without the verbs.
+    Ignored,
+}
+
+/// Names a group and kind, served or only referred to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KindId(u32);
+
+/// A group and kind, and what is known of its collection.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) group: Name,
+    pub(crate) kind: Name,
+    /// `None` while nobody serves it.
+    pub(crate) served: Option<ServedKind>,
+    pub(crate) state: State,
+    /// Up to here the graph has everything the collection's watch has to say.
+    pub(crate) position: Option<ResourceVersion>,
+    /// Objects in the graph.
+    pub(crate) observed: usize,
+    /// The list under way or the last one; objects carry the number of the list that showed them last.
+    pub(crate) list: u32,
+    /// Of the observed, those that the list under way has shown.
+    pub(crate) fresh: usize,
+    pub(crate) error: String,
+    pub(crate) since: Time,
+    pub(crate) progress: Option<Time>,
+    /// The watch is lost since then.
+    pub(crate) lost: Option<Time>,
+    /// The store went back: until the next list is complete, lower versions are expected.
+    pub(crate) rewound: bool,
+}
+
+impl Kind {
+    /// Its objects are in the graph, or will be.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.served.as_ref().is_some_and(|served| served.access == Access::Watched)
+    }
+
+    /// A watched collection that may hold objects the graph does not show.
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.is_watched() && self.state != State::Synced
+    }
+
+    /// Known to be namespaced, known not to be, or unknown.
+    pub(crate) fn namespaced(&self) -> Option<bool> {
+        self.served.as_ref().map(|served| served.namespaced)
+    }
+
+    /// Served by a server with a store of its own.
+    pub(crate) fn is_aggregated(&self) -> bool {
+        self.served.as_ref().is_some_and(|served| served.backend == Backend::Aggregated)
+    }
+
+    fn enter(&mut self, now: Time, state: State) -> bool {
+        let changed = self.state != state;
+        if changed {
+            self.state = state;
+            self.since = now;
+        }
+        changed
+    }
+}
+
+/// What became of an attempt to move a collection's position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advance {
+    Moved,
+    /// The version lies before the position: the store's history is another one.
+    Rewind,
+}
+
+/// All kinds, by number, by group and kind, and by group and resource.
+#[derive(Debug, Default)]
+pub(crate) struct Coverage {
+    kinds: Vec<Kind>,
+    by_kind: BTreeMap<(Name, Name), KindId>,
+    by_resource: BTreeMap<GroupResource, KindId>,
+}
+
+impl Coverage {
+    /// The number of a group and kind, which is made known if it was not.
+    pub(crate) fn kind_id(&mut self, group: &str, kind: &str) -> KindId {
+        let key = (Name::from(group), Name::from(kind));
+        if let Some(&id) = self.by_kind.get(&key) {
+            return id;
+        }
+        let id = KindId(u32::try_from(self.kinds.len()).expect("fewer than 2^32 kinds"));
+        self.kinds.push(Kind {
+            group: key.0.clone(),
+            kind: key.1.clone(),
+            served: None,
+            state: State::Ignored,
+            position: None,
+            observed: 0,
+            list: 0,
+            fresh: 0,
+            error: String::new(),
+            since: Time::ZERO,
+            progress: None,
+            lost: None,
+            rewound: false,
+        });
+        self.by_kind.insert(key, id);
+        id
+    }
+
+    pub(crate) fn kind(&self, id: KindId) -> &Kind {
+        &self.kinds[id.0 as usize]
+    }
+
+    pub(crate) fn kind_mut(&mut self, id: KindId) -> &mut Kind {
+        &mut self.kinds[id.0 as usize]
+    }
+
+    /// The kind of a served collection.
+    pub(crate) fn find(&self, collection: &GroupResource) -> Option<KindId> {
+        self.by_resource.get(collection).copied()
+    }
+
+    /// Every kind, served or only referred to.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = KindId> + use<> {
+        (0..u32::try_from(self.kinds.len()).expect("fewer than 2^32 kinds")).map(KindId)
+    }
+
+    /// Served kinds by group and resource.
+    pub(crate) fn served(&self) -> impl Iterator<Item = (KindId, &Kind)> {
+        self.by_resource.values().map(|&id| (id, self.kind(id)))
+    }
+
+    /// Takes what discovery shows. A collection that is watched begins as listing.
+    pub(crate) fn serve(&mut self, now: Time, served: ServedKind) -> KindId {
+        let id = self.kind_id(&served.group_resource.group, &served.kind);
+        if let Some(before) = self.kind(id).served.as_ref().map(|before| before.group_resource.clone())
+            && before != served.group_resource
+        {
+            self.by_resource.remove(&before);
+        }
+        self.by_resource.insert(served.group_resource.clone(), id);
+        let kind = self.kind_mut(id);
+        let was_watched = kind.is_watched();
+        kind.served = Some(served);
+        if !kind.is_watched() {
+            kind.enter(now, State::Ignored);
+        } else if !was_watched {
+            kind.position = None;
+            kind.enter(now, State::Listing);
+            kind.since = now;
+        }
+        id
+    }
+
+    /// Takes the loss of a kind; nothing is known of its collection any more.
+    pub(crate) fn unserve(&mut self, now: Time, collection: &GroupResource) -> Option<KindId> {
+        let id = self.by_resource.remove(collection)?;
+        let kind = self.kind_mut(id);
+        kind.served = None;
+        kind.position = None;
+        kind.progress = None;
+        kind.lost = None;
+        kind.rewound = false;
+        kind.error.clear();
+        kind.enter(now, State::Ignored);
+        Some(id)
+    }
+
+    /// A list begins. True if the state changed.
+    pub(crate) fn list_begun(&mut self, now: Time, id: KindId) -> bool {
+        let kind = self.kind_mut(id);
+        kind.list = kind.list.wrapping_add(1);
+        kind.fresh = 0;
+        kind.lost = None;
+        // A collection that fails stays failed for its readers until a list has worked.
+        kind.state != State::Failed && kind.enter(now, State::Listing)
+    }
+
+    /// The list under way is complete as of `version`.
+    pub(crate) fn list_ended(&mut self, now: Time, id: KindId, version: ResourceVersion) -> Advance {
+        let kind = self.kind_mut(id);
+        let back = kind.position.as_ref().is_some_and(|position| version.is_before(position));
+        let rewind = back && !kind.rewound;
+        kind.position = Some(version);
+        kind.rewound = false;
+        kind.error.clear();
+        kind.progress = Some(now);
+        kind.lost = None;
+        kind.enter(now, State::Synced);
+        if rewind { Advance::Rewind } else { Advance::Moved }
+    }
+
+    pub(crate) fn list_failed(&mut self, now: Time, id: KindId, error: String) -> bool {
+        let kind = self.kind_mut(id);
+        kind.error = error;
+        kind.enter(now, State::Failed)
+    }
+
+    /// An event or bookmark of the watch carries `version`.
+    pub(crate) fn advance(&mut self, now: Time, id: KindId, version: &ResourceVersion) -> Advance {
+        let kind = self.kind_mut(id);
+        if kind.position.as_ref().is_some_and(|position| version.is_before(position)) && !kind.rewound {
+            return Advance::Rewind;
+        }
+        kind.position = Some(version.clone());
+        kind.progress = Some(now);
+        Advance::Moved
+    }
+
+    pub(crate) fn watch_lost(&mut self, now: Time, id: KindId, error: String) {
+        let kind = self.kind_mut(id);
+        kind.error = error;
+        kind.lost.get_or_insert(now);
+    }
+
+    /// The watch follows again. True if the state changed.
+    pub(crate) fn watch_resumed(&mut self, now: Time, id: KindId) -> bool {
+        let kind = self.kind_mut(id);
+        kind.lost = None;
+        if matches!(kind.state, State::Synced | State::Stale) {
+            kind.error.clear();
+            kind.progress = Some(now);
+        }
+        kind.state == State::Stale && kind.enter(now, State::Synced)
+    }
+
+    /// Makes a collection stale whose watch has been lost for `after`. True if it became so now.
+    pub(crate) fn stale(&mut self, now: Time, id: KindId, after: core::time::Duration) -> bool {
+        let kind = self.kind_mut(id);
+        kind.state == State::Synced
+            && kind.lost.is_some_and(|lost| now.since(lost) >= after)
+            && kind.enter(now, State::Stale)
+    }
+}

@@ -1,0 +1,432 @@
+//! Sessions, grants, reports: everything between the queue and the executors.
+
+use super::{Event, Leader, Mode, Output, StreamId, Timer};
+use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX};
+use crate::object::Uid;
+use crate::queue::Place;
+use crate::work::{
+    BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, PROTOCOL, Refusal, ReturnCause, RevokeMode, Term, ToExecutor,
+    ToLeader, Welcome, WorkItem, WorkLease, WorkReturn,
+};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A grant that was not started for so long is recalled,
+const RECALL_AFTER: Duration = Duration::from_secs(15);
+/// and after so much longer granted elsewhere.
+const REGRANT_AFTER: Duration = Duration::from_secs(5);
+/// What a started lease may take beyond its execution limit, for the report to arrive.
+const LIMIT_GRACE: Duration = Duration::from_secs(5);
+/// How long reports are still taken on a stream that was sent away.
+const CLOSE_AFTER: Duration = Duration::from_secs(5);
+/// Executors that are sent away come back spread over this span.
+const RECONNECT_SPREAD: Duration = Duration::from_secs(2);
+/// An item that an executor cannot do waits for another one.
+const NO_TAKER: Duration = Duration::from_secs(5);
+
+impl Leader {
+    pub(super) fn term_gained(&mut self, term: Term) {
+        self.term = Some(term.clone());
+        self.restart_barrier();
+        self.mark_deletions();
+        self.event(Event::TermGained(term));
+    }
+
+    pub(super) fn term_lost(&mut self, leader_endpoint: String) {
+        self.leader_endpoint = leader_endpoint;
+        if self.term.take().is_some() {
+            self.send_all_away(GoAwayCause::LeaderChanged);
+            self.suspect = None;
+            self.event(Event::TermLost);
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+        self.send_all_away(GoAwayCause::ShuttingDown);
+    }
+
+    fn send_all_away(&mut self, cause: GoAwayCause) {
+        let sessions: Vec<SessionId> = self.leases.sessions().map(|(id, _)| id).collect();
+        for id in sessions {
+            self.end_session(id, "sent away", Some(cause));
+        }
+    }
+
+    /// Whether anything may be granted.
+    pub(super) fn may_grant(&self) -> bool {
+        self.term.is_some() && !self.stopping && self.suspect.is_none() && self.rewound.is_empty()
+    }
+
+    /// Gives ready items to executors with room, one each in turn.
+    pub(super) fn grant(&mut self) {
+        let Some(term) = self.term.clone().filter(|_| self.may_grant()) else { return };
+        let mut grants: BTreeMap<SessionId, Vec<WorkLease>> = BTreeMap::new();
+        while self.queue.has_ready() {
+            let Some(session) = self.next_session() else { break };
+            let Some(uid) = self.queue.pop() else { break };
+            if let Some(lease) = self.lease(&term, session, &uid) {
+                grants.entry(session).or_default().push(lease);
+            }
+        }
+        for (session, leases) in grants {
+            let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { continue };
+            let mut leases = leases.into_iter().peekable();
+            while leases.peek().is_some() {
+                let leases = leases.by_ref().take(BATCH_MAX_ENTRIES).collect();
+                self.send(stream, ToExecutor::Grant { leases });
+            }
+        }
+    }
+
+    /// The next session after the last one served that has room.
+    fn next_session(&mut self) -> Option<SessionId> {
+        let roomy = |&(_, session): &(SessionId, &Session)| session.room() > 0;
+        let turn = self.turn;
+        let after = self.leases.sessions().filter(|&(id, _)| id > turn).find(roomy);
+        let (id, _) = after.or_else(|| self.leases.sessions().find(roomy))?;
+        self.turn = id;
+        Some(id)
+    }
+
+    fn lease(&mut self, term: &Term, session: SessionId, uid: &Uid) -> Option<WorkLease> {
+        // Facts that came since the decision count.
+        for id in self.graph.by_uid(uid).to_vec() {
+            self.judge(id);
+        }
+        let item = self.queue.get(uid).filter(|item| item.place == Place::Ready)?;
+        let kind = item.draft.action.kind();
+        assert!(
+            self.config.mode == Mode::Enforce || kind == crate::work::ActionKind::Verify,
+            "in observe nothing but Verify becomes ready"
+        );
+        if !self.leases.session(session).is_some_and(|session| session.kinds.contains(&kind)) {
+            self.backoff(uid, NO_TAKER);
+            return None;
+        }
+        let attempt = item.attempts + 1;
+        let work = WorkItem {
+            id: item.id,
+            target: item.draft.target.clone(),
+            preconditions: item.draft.preconditions.clone(),
+            action: item.draft.action.clone(),
+            read_first: item.draft.read_first,
+            generation: item.generation,
+        };
+        let ambiguous = item.ambiguous;
+        let id = self.leases.grant(session, term.number, uid.clone(), work.id);
+        self.queue.place(uid, Place::Leased(id));
+        if let Some(item) = self.queue.get_mut(uid) {
+            item.overtaken = false;
+        }
+        self.timers.set(self.now + RECALL_AFTER, Timer::Recall(id));
+        Some(WorkLease {
+            id,
+            term: term.clone(),
+            item: work,
+            attempt,
+            execution_limit: self.config.execution_limit,
+            previous_attempt_ambiguous: ambiguous,
+        })
+    }
+
+    pub(super) fn send(&mut self, stream: StreamId, message: ToExecutor) {
+        self.outputs.push_back(Output::Send { stream, message });
+    }
+
+    /// Takes leases back from whoever holds them.
+    pub(super) fn revoke(&mut self, leases: &[LeaseId], mode: RevokeMode, reason: &str) {
+        let mut by_session: BTreeMap<SessionId, Vec<LeaseId>> = BTreeMap::new();
+        for &id in leases {
+            let recallable = |lease: &&Lease| mode == RevokeMode::Stop || lease.started.is_none();
+            if let Some(lease) = self.leases.get(id).filter(recallable) {
+                by_session.entry(lease.session).or_default().push(id);
+            }
+        }
+        for (session, leases) in by_session {
+            let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { continue };
+            for batch in leases.chunks(BATCH_MAX_ENTRIES) {
+                self.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode, reason: String::from(reason) });
+            }
+        }
+    }
+
+    pub(super) fn recall_unstarted(&mut self, reason: &str) {
+        let unstarted = self.leases.unstarted();
+        self.revoke(&unstarted, RevokeMode::IfNotStarted, reason);
+    }
+
+    pub(super) fn message(&mut self, stream: StreamId, message: ToLeader) {
+        match (message, self.leases.of_stream(stream)) {
+            (ToLeader::Hello(hello), None) => self.hello(stream, &hello),
+            (ToLeader::Hello(_), Some(_)) => {
+                self.leases.detach(stream);
+                self.outputs.push_back(Output::Refuse { stream, refusal: Refusal::OutOfTurn });
+            }
+            // The session has ended; what was seen at the API server is still of use, and the executor may forget it.
+            (ToLeader::Reports { reports, .. }, None) => self.reports(stream, None, reports),
+            // Sent before the executor could know that its session has ended: its stream is closed, or about to be.
+            (_, None) => {}
+            (ToLeader::Heartbeat { sequence, .. }, Some(session)) => self.heartbeat(stream, session, sequence),
+            (ToLeader::Window { max_outstanding }, Some(session)) => {
+                if let Some(session) = self.leases.session_mut(session) {
+                    session.window = max_outstanding.min(WINDOW_MAX);
+                }
+            }
+            (ToLeader::Started { leases }, Some(session)) => self.started(session, &leases),
+            (ToLeader::Reports { reports, returns }, Some(session)) => {
+                self.returns(session, &returns);
+                if !reports.is_empty() {
+                    self.reports(stream, Some(session), reports);
+                }
+                self.drained(stream, session);
+            }
+            (ToLeader::Drain { .. }, Some(session)) => self.drain(stream, session),
+        }
+    }
+
+    fn hello(&mut self, stream: StreamId, hello: &Hello) {
+        if let Err(refusal) = self.admit(hello) {
+            return self.outputs.push_back(Output::Refuse { stream, refusal });
+        }
+        let Some(term) = self.term.clone() else { return };
+        let known = self.leases.of_executor(&hello.executor);
+        let same =
+            known.filter(|&id| self.leases.session(id).is_some_and(|session| session.incarnation == hello.incarnation));
+        if let Some(old) = known.filter(|_| same.is_none()) {
+            self.supersede(old);
+        }
+        let session = match same {
+            Some(id) => {
+                if let Some(old) = self.leases.attach(self.now, id, stream) {
+                    self.outputs.push_back(Output::Close { stream: old });
+                }
+                if let Some(session) = self.leases.session_mut(id) {
+                    session.window = hello.window.min(WINDOW_MAX);
+                    session.kinds = hello.kinds.clone();
+                }
+                id
+            }
+            None => {
+                let id = self.leases.open(self.now, stream, hello);
+                self.arm_session(id);
+                id
+            }
+        };
+        let (adopted, dropped) = self.adopt(session, &term, hello);
+        let welcome = Welcome {
+            session: session.0,
+            term,
+            protocol: PROTOCOL,
+            session_ttl: self.config.session_ttl,
+            heartbeat_interval: self.config.heartbeat_interval,
+            adopted,
+            dropped,
+            max_window: WINDOW_MAX,
+        };
+        self.send(stream, ToExecutor::Welcome(welcome));
+        self.event(Event::SessionOpened { executor: hello.executor.clone() });
+    }
+
+    fn admit(&self, hello: &Hello) -> Result<(), Refusal> {
+        let Some(term) = self.term.as_ref().filter(|_| !self.stopping) else { return Err(Refusal::NotLeader) };
+        if hello.cluster_uid != self.config.cluster_uid {
+            let (ours, theirs) = (self.config.cluster_uid.clone(), hello.cluster_uid.clone());
+            return Err(Refusal::OtherCluster { ours, theirs });
+        }
+        if !(hello.min_protocol..=hello.max_protocol).contains(&PROTOCOL) {
+            return Err(Refusal::ProtocolUnsupported { min: PROTOCOL, max: PROTOCOL });
+        }
+        if let Some(known) = hello.known_term.as_ref()
+            && known.election == term.election
+            && known.number > term.number
+        {
+            return Err(Refusal::TermStale { known: known.clone() });
+        }
+        match self.leases.retired(&hello.executor, &hello.incarnation) {
+            Some(Retired::Superseded) => return Err(Refusal::Superseded),
+            Some(Retired::Drained) => return Err(Refusal::Drained),
+            None => {}
+        }
+        if self.leases.session_count() >= SESSIONS_MAX && self.leases.of_executor(&hello.executor).is_none() {
+            return Err(Refusal::TooManySessions { max: SESSIONS_MAX });
+        }
+        Ok(())
+    }
+
+    fn supersede(&mut self, old: SessionId) {
+        if let Some(session) = self.leases.session(old) {
+            let (executor, incarnation) = (session.executor.clone(), session.incarnation.clone());
+            self.leases.retire(executor, incarnation, Retired::Superseded);
+        }
+        self.end_session(old, "superseded", Some(GoAwayCause::Superseded));
+    }
+
+    /// Sorts what an executor still holds into what stays valid and what does not. Leases it does not know of never arrived.
+    fn adopt(&mut self, session: SessionId, term: &Term, hello: &Hello) -> (Vec<LeaseId>, Vec<LeaseId>) {
+        let ours = |id: LeaseId| self.leases.get(id).is_some_and(|lease| lease.session == session);
+        let (adopted, dropped): (Vec<_>, Vec<_>) =
+            hello.held.iter().partition(|held| held.term == *term && ours(held.lease));
+        let adopted: Vec<LeaseId> = adopted.into_iter().map(|held| held.lease).collect();
+        let dropped = dropped.into_iter().map(|held| held.lease).collect();
+        let started: Vec<LeaseId> = hello
+            .held
+            .iter()
+            .filter(|held| held.started && adopted.contains(&held.lease))
+            .map(|held| held.lease)
+            .collect();
+        self.started(session, &started);
+        let known: BTreeSet<LeaseId> = adopted.iter().copied().collect();
+        let lost: Vec<LeaseId> = self
+            .leases
+            .session(session)
+            .map_or_else(Vec::new, |session| session.leases.difference(&known).copied().collect());
+        for id in lost {
+            if let Some(lease) = self.leases.end(id) {
+                self.requeue(&lease);
+            }
+        }
+        (adopted, dropped)
+    }
+
+    fn arm_session(&mut self, id: SessionId) {
+        let Some(session) = self.leases.session(id) else { return };
+        let end = session.last_heard + self.config.session_ttl + self.config.heartbeat_interval;
+        self.timers.set(end, Timer::Session(id));
+    }
+
+    pub(super) fn session_due(&mut self, id: SessionId) {
+        let Some(session) = self.leases.session(id) else { return };
+        let silent = self.now.since(session.last_heard);
+        if silent < self.config.session_ttl + self.config.heartbeat_interval {
+            return self.arm_session(id);
+        }
+        self.end_session(id, "no heartbeat", None);
+    }
+
+    fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<GoAwayCause>) {
+        let Some((session, leases)) = self.leases.close(id) else { return };
+        for (_, lease) in &leases {
+            self.requeue(lease);
+        }
+        if let Some(stream) = session.stream {
+            if let Some(cause) = send_away {
+                let message = ToExecutor::GoAway {
+                    cause,
+                    leader_endpoint: self.leader_endpoint.clone(),
+                    reconnect_after: self.jitter.between(Duration::ZERO, RECONNECT_SPREAD),
+                    close_after: CLOSE_AFTER,
+                };
+                self.send(stream, message);
+            } else {
+                self.outputs.push_back(Output::Close { stream });
+            }
+        }
+        self.event(Event::SessionEnded { executor: session.executor, why, leases: leases.len() });
+    }
+
+    /// A lease ended without a report: its item is judged and granted again; if it was started, the write may have landed.
+    pub(super) fn requeue(&mut self, lease: &Lease) {
+        let Some(item) = self.queue.get_mut(&lease.target).filter(|item| item.id == lease.item) else { return };
+        item.ambiguous |= lease.started.is_some();
+        let dropped = item.overtaken;
+        if dropped {
+            self.queue.remove(&lease.target);
+        } else {
+            self.queue.make_ready(&lease.target);
+        }
+        self.mark_uid(&lease.target);
+    }
+
+    fn heartbeat(&mut self, stream: StreamId, id: SessionId, sequence: u64) {
+        let Some(session) = self.leases.session_mut(id) else { return };
+        session.last_heard = self.now;
+        let Some(term) = self.term.clone() else { return };
+        self.send(stream, ToExecutor::HeartbeatAck { sequence, session_ttl: self.config.session_ttl, term });
+    }
+
+    fn started(&mut self, session: SessionId, leases: &[LeaseId]) {
+        for &id in leases {
+            let now = self.now;
+            let Some(lease) = self.leases.get_mut(id).filter(|lease| lease.session == session) else { continue };
+            if lease.started.is_some() {
+                continue;
+            }
+            lease.started = Some(now);
+            let target = lease.target.clone();
+            if let Some(item) = self.queue.get_mut(&target) {
+                item.attempts += 1;
+            }
+            self.timers.set(now + self.config.execution_limit + LIMIT_GRACE, Timer::Limit(id));
+        }
+    }
+
+    fn returns(&mut self, session: SessionId, returns: &[WorkReturn]) {
+        for returned in returns {
+            if !self.leases.get(returned.lease).is_some_and(|lease| lease.session == session) {
+                continue;
+            }
+            let Some(lease) = self.leases.end(returned.lease) else { continue };
+            match returned.cause {
+                ReturnCause::NotStarted | ReturnCause::SessionLapsed => self.requeue(&lease),
+                ReturnCause::KindUnsupported => {
+                    let kind = self.queue.get(&lease.target).map(|item| item.draft.action.kind());
+                    if let Some(session) = self.leases.session_mut(session) {
+                        session.kinds.retain(|&supported| Some(supported) != kind);
+                    }
+                    self.requeue(&lease);
+                }
+                ReturnCause::TermStale => {
+                    self.event(Event::Rejected { why: String::from("an executor knows a newer leader than this one") });
+                    self.requeue(&lease);
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self, stream: StreamId, id: SessionId) {
+        let Some(session) = self.leases.session_mut(id) else { return };
+        session.draining = true;
+        let outstanding = u32::try_from(session.leases.len()).unwrap_or(u32::MAX);
+        if outstanding > 0 {
+            self.send(stream, ToExecutor::DrainAck { outstanding });
+        }
+        self.drained(stream, id);
+    }
+
+    /// Lets a draining executor go once nothing is outstanding.
+    fn drained(&mut self, stream: StreamId, id: SessionId) {
+        let Some(session) = self.leases.session(id).filter(|session| session.draining && session.leases.is_empty())
+        else {
+            return;
+        };
+        let (executor, incarnation) = (session.executor.clone(), session.incarnation.clone());
+        self.send(stream, ToExecutor::DrainAck { outstanding: 0 });
+        self.leases.retire(executor.clone(), incarnation, Retired::Drained);
+        self.leases.close(id);
+        self.event(Event::SessionEnded { executor, why: "drained", leases: 0 });
+    }
+
+    pub(super) fn recall_due(&mut self, id: LeaseId) {
+        if self.leases.get(id).is_some_and(|lease| lease.started.is_none()) {
+            self.revoke(&[id], RevokeMode::IfNotStarted, "not started in time");
+            self.timers.set(self.now + REGRANT_AFTER, Timer::Regrant(id));
+        }
+    }
+
+    pub(super) fn regrant_due(&mut self, id: LeaseId) {
+        if self.leases.get(id).is_some_and(|lease| lease.started.is_none())
+            && let Some(lease) = self.leases.end(id)
+        {
+            self.requeue(&lease);
+        }
+    }
+
+    pub(super) fn limit_due(&mut self, id: LeaseId) {
+        if let Some(lease) = self.leases.end(id) {
+            self.requeue(&lease);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! What discovery and the watches say.
+
+use super::{Event, Leader, Output, Timer};
+use crate::coverage::{Advance, KindId, State};
+use crate::evidence::{Inquiry, Proof};
+use crate::graph::{Coordinates, NodeId, Presence};
+use crate::object::{GroupResource, Object, ResourceVersion, ServedKind, Uid};
+use crate::queue::Place;
+use crate::work::ActionKind;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+impl Leader {
+    pub(super) fn kind_served(&mut self, served: ServedKind) {
+        let known = self.coverage.kind_id(&served.group_resource.group, &served.kind);
+        let before = self.coverage.kind(known).namespaced();
+        let state = self.coverage.kind(known).state;
+        let namespaced = served.namespaced;
+        let kind = self.coverage.serve(self.now, served);
+        if before != Some(namespaced) {
+            // References were led by the dependent's namespace while the scope was unknown.
+            for owner in self.graph.unobserved(kind).collect::<Vec<_>>() {
+                if self.graph.get(owner).is_some() {
+                    for dependent in self.graph.relink_dependents(&mut self.coverage, owner) {
+                        self.mark(dependent);
+                    }
+                }
+            }
+        }
+        self.mark_unobserved(kind);
+        self.mark_dependents_of_kind(kind);
+        if self.coverage.kind(kind).state != state {
+            self.tell_collection(kind);
+        }
+    }
+
+    pub(super) fn kind_unserved(&mut self, collection: &GroupResource) {
+        let Some(kind) = self.coverage.unserve(self.now, collection) else { return };
+        self.barrier.unserved(kind);
+        self.relisted(kind);
+        self.mark_dependents_of_kind(kind);
+        self.mark_unobserved(kind);
+    }
+
+    pub(super) fn kind_emptied(&mut self, group: &str, kind: &str, crd: &Uid) {
+        let kind = self.coverage.kind_id(group, kind);
+        for id in self.nodes_of(kind) {
+            let proof = Proof::TypeEmptied { crd: crd.clone() };
+            // One that only another of this kind referred to goes with that one.
+            match self.graph.get(id).map(|node| node.observed().is_some()) {
+                Some(true) => self.take_out(id, Some(proof)),
+                Some(false) => self.prove(id, proof),
+                None => {}
+            }
+        }
+    }
+
+    pub(super) fn list_begun(&mut self, kind: KindId) {
+        if self.coverage.list_begun(self.now, kind) {
+            self.tell_collection(kind);
+        }
+    }
+
+    pub(super) fn listed(&mut self, kind: KindId, object: Object) {
+        self.take_in(kind, object, true);
+    }
+
+    pub(super) fn list_ended(&mut self, kind: KindId, version: ResourceVersion) {
+        let entry = self.coverage.kind(kind);
+        let (list, all_fresh) = (entry.list, entry.fresh == entry.observed);
+        if !all_fresh {
+            for id in self.nodes_of(kind) {
+                let Some(node) = self.graph.get(id) else { continue };
+                if node.observed().is_some_and(|observed| observed.list != list) {
+                    // Not being in a list of everything is no proof; its own name is asked for.
+                    self.take_out(id, None);
+                    if self.graph.get(id).is_some() {
+                        self.inquiries.insert(id, Inquiry::new(self.now).at_once(self.now));
+                    }
+                }
+            }
+        }
+        let advance = self.coverage.list_ended(self.now, kind, version.clone());
+        self.barrier.advanced(kind, &version);
+        self.tell_collection(kind);
+        if advance == Advance::Rewind {
+            self.rewind(kind, String::from("a new list ends before the last known position"));
+            // This list is of the new history already.
+            self.coverage.kind_mut(kind).rewound = false;
+        }
+        self.relisted(kind);
+        self.mark_unobserved(kind);
+        self.mark_dependents_of_unobserved(kind);
+        self.mark_deletions();
+    }
+
+    pub(super) fn list_failed(&mut self, kind: KindId, error: String) {
+        if self.coverage.list_failed(self.now, kind, error) {
+            self.tell_collection(kind);
+            self.mark_unobserved(kind);
+            self.mark_dependents_of_unobserved(kind);
+            self.mark_deletions();
+        }
+        self.relisted(kind);
+    }
+
+    pub(super) fn seen(&mut self, kind: KindId, object: Object) {
+        if self.advance(kind, &object.resource_version) {
+            self.take_in(kind, object, false);
+        }
+    }
+
+    pub(super) fn deleted(&mut self, kind: KindId, object: &Object) {
+        if !self.advance(kind, &object.resource_version) {
+            return;
+        }
+        let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
+        let Some(id) = self.graph.find(&object.uid, &at) else { return };
+        let entry = self.coverage.kind(kind);
+        let proof = Proof::WatchDeleted { resource_version: object.resource_version.clone() };
+        // Some servers send DELETED for what only left the caller's view; a list under way says nothing yet.
+        let proven = entry.state == State::Synced && !entry.is_aggregated();
+        if self.graph.node(id).observed().is_some() {
+            self.take_out(id, proven.then_some(proof));
+        } else if proven && matches!(self.graph.node(id).presence, Presence::Virtual { .. } | Presence::Read { .. }) {
+            self.prove(id, proof);
+        }
+        if !proven && self.graph.get(id).is_some() {
+            self.inquiries.insert(id, Inquiry::after_deleted(self.now, object.resource_version.clone()));
+            self.mark(id);
+        }
+    }
+
+    /// Moves a collection's position. False if that showed another history.
+    pub(super) fn advance(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
+        if self.coverage.kind(kind).lost.is_some() {
+            self.watch_resumed(kind);
+        }
+        match self.coverage.advance(self.now, kind, version) {
+            Advance::Moved => {
+                self.barrier.advanced(kind, version);
+                true
+            }
+            Advance::Rewind => {
+                self.rewind(kind, format!("the watch went back to {version}"));
+                false
+            }
+        }
+    }
+
+    pub(super) fn watch_lost(&mut self, kind: KindId, transport: bool, error: String) {
+        self.coverage.watch_lost(self.now, kind, error);
+        self.timers.set(self.now + self.config.stale_after, Timer::Stale(kind));
+        if transport && !self.coverage.kind(kind).is_aggregated() {
+            self.suspect(kind);
+        }
+    }
+
+    pub(super) fn watch_resumed(&mut self, kind: KindId) {
+        if self.coverage.watch_resumed(self.now, kind) {
+            self.tell_collection(kind);
+            self.mark_deletions();
+        }
+    }
+
+    pub(super) fn stale_due(&mut self, kind: KindId) {
+        if self.coverage.stale(self.now, kind, self.config.stale_after) {
+            self.tell_collection(kind);
+            self.mark_deletions();
+        }
+    }
+
+    /// Takes an object of a list, a watch or a trustworthy read into the graph, if it is not older than what is known.
+    pub(super) fn take_in(&mut self, kind: KindId, object: Object, from_list: bool) {
+        let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
+        let entry = self.coverage.kind(kind);
+        let list = entry.list;
+        let known = self.graph.find(&object.uid, &at).filter(|&id| self.graph.node(id).observed().is_some());
+        if let Some(id) = known {
+            let observed = self.graph.node(id).observed().expect("filtered by being observed");
+            let older = object.resource_version.is_before(&observed.resource_version);
+            let was_fresh = observed.list == list;
+            let ahead = entry.position.as_ref().is_none_or(|position| position.is_before(&observed.resource_version));
+            if older && !entry.rewound {
+                if from_list && !ahead {
+                    let why = format!("a list shows {} at a version before the known one", object.name);
+                    self.rewind(kind, why);
+                } else {
+                    // A read or a write of ours was ahead of the watch.
+                    self.freshen(kind, id, was_fresh);
+                    return;
+                }
+            }
+            self.coverage.kind_mut(kind).fresh += usize::from(!was_fresh);
+        }
+        let (id, change) = self.graph.upsert(&mut self.coverage, kind, list, object);
+        if change.appeared {
+            let entry = self.coverage.kind_mut(kind);
+            entry.observed += 1;
+            entry.fresh += 1;
+            self.inquiries.remove(&id);
+        }
+        self.mark(id);
+        if change.standing {
+            self.mark_dependents(id);
+        }
+        for owner in change.owners {
+            self.mark(owner);
+        }
+    }
+
+    fn freshen(&mut self, kind: KindId, id: NodeId, was_fresh: bool) {
+        let entry = self.coverage.kind_mut(kind);
+        entry.fresh += usize::from(!was_fresh);
+        let list = entry.list;
+        if let Presence::Observed(observed) = &mut self.graph.node_mut(id).presence {
+            observed.list = list;
+        }
+    }
+
+    /// Takes an observed object out of the graph.
+    pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>) {
+        let node = self.graph.node(id);
+        let (uid, kind, namespace) = (node.uid.clone(), node.at.kind, node.at.namespace.clone());
+        let fresh = node.observed().is_some_and(|observed| observed.list == self.coverage.kind(kind).list);
+        let object = self.object_ref(id);
+        let entry = self.coverage.kind_mut(kind);
+        entry.observed -= 1;
+        entry.fresh -= usize::from(fresh);
+        self.deletions.remove(&id);
+        self.undecided.remove(&id);
+        self.withdraw(id);
+        let under_way = |item: &crate::queue::Item| {
+            matches!((&item.place, item.draft.action.kind()), (Place::Leased(_), ActionKind::Delete))
+        };
+        let caused_by_us = self.writes.remove(&uid).is_some() | self.queue.get(&uid).is_some_and(under_way);
+        if self.graph.is_orphaned(self.graph.node(id)) {
+            let round = self.barrier.request(&namespace);
+            self.graph.remember_orphaned(&uid, round);
+        }
+        let (owners, stays) = self.graph.remove(id, proof.clone());
+        for owner in owners {
+            self.mark(owner);
+        }
+        if stays {
+            self.mark(id);
+            self.mark_dependents(id);
+        }
+        self.mark_uid(&uid);
+        self.event(Event::Removed { object: object.clone(), caused_by_us });
+        if let Some(proof) = proof.filter(|_| stays) {
+            self.event(Event::Proven { owner: object, proof });
+        }
+    }
+
+    /// Takes an owner that is not observed as absent.
+    pub(super) fn prove(&mut self, id: NodeId, proof: Proof) {
+        self.inquiries.remove(&id);
+        self.withdraw(id);
+        self.graph.set_unobserved(id, Presence::Absent(proof.clone()));
+        self.mark_dependents(id);
+        let owner = self.object_ref(id);
+        self.event(Event::Proven { owner, proof });
+    }
+
+    pub(super) fn nodes_of(&self, kind: KindId) -> Vec<NodeId> {
+        self.graph.iter().filter(|(_, node)| node.at.kind == kind).map(|(id, _)| id).collect()
+    }
+
+    pub(super) fn mark_unobserved(&mut self, kind: KindId) {
+        for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
+            self.mark(id);
+        }
+    }
+
+    fn mark_dependents_of_unobserved(&mut self, kind: KindId) {
+        for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
+            self.mark_dependents(id);
+        }
+    }
+
+    fn mark_dependents_of_kind(&mut self, kind: KindId) {
+        for id in self.nodes_of(kind) {
+            self.mark(id);
+            self.mark_dependents(id);
+        }
+    }
+
+    pub(super) fn mark_deletions(&mut self) {
+        for id in self.deletions.keys().copied().collect::<Vec<_>>() {
+            self.mark(id);
+        }
+    }
+
+    fn tell_collection(&mut self, kind: KindId) {
+        let entry = self.coverage.kind(kind);
+        let Some(served) = &entry.served else { return };
+        let event = Event::Collection {
+            collection: served.group_resource.clone(),
+            state: entry.state,
+            error: entry.error.clone(),
+        };
+        self.event(event);
+    }
+
+    pub(super) fn relist(&mut self, kind: KindId, why: &str) {
+        if let Some(served) = &self.coverage.kind(kind).served {
+            let collection = served.group_resource.clone();
+            self.outputs.push_back(Output::Relist { collection, why: String::from(why) });
+        }
+    }
+}

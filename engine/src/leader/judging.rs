@@ -1,0 +1,262 @@
+//! From verdicts to items of the queue. Every item is made here, from the present state of its node.
+
+use super::{Cause, Event, Leader, Mode, Timer};
+use crate::evidence::Inquiry;
+use crate::graph::{NodeId, Presence};
+use crate::object::{
+    Access, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, pick, shares_uid,
+};
+use crate::queue::{Draft, Put};
+use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
+use crate::view::Undecided;
+use crate::work::{Action, CheckBy, ExistenceCheck, Preconditions, RevokeMode};
+use alloc::vec::Vec;
+
+impl Leader {
+    /// Judges a node that was marked.
+    pub(super) fn judge(&mut self, id: NodeId) {
+        if !self.graph.get(id).is_some_and(|node| node.dirty) {
+            return;
+        }
+        self.graph.node_mut(id).dirty = false;
+        if self.graph.node(id).observed().is_some() { self.judge_object(id) } else { self.judge_owner(id) }
+    }
+
+    fn judge_object(&mut self, id: NodeId) {
+        let uid = self.graph.node(id).uid.clone();
+        // An object served by two groups is two nodes, of which one acts. A write of ours that has not come back yet is awaited.
+        if self.graph.primary(&uid) != Some(id) || self.writes.contains_key(&uid) {
+            return;
+        }
+        let verdict = verdict(&self.graph, &self.coverage, id);
+        if !matches!(verdict, Verdict::Foreground { .. } | Verdict::Orphaning { .. }) {
+            self.deletions.remove(&id);
+        }
+        let mut undecided = None;
+        let decision = match verdict {
+            Verdict::NotObserved | Verdict::Unowned | Verdict::Held => None,
+            Verdict::Undecided(why) => {
+                undecided = Some(why);
+                None
+            }
+            Verdict::Kept { drop } | Verdict::Terminating { drop } => self.removal(id, &drop),
+            Verdict::Collectable(collection) => Some(self.deletion(id, &collection)),
+            Verdict::Foreground { blocking, drop } => self.removal(id, &drop).or_else(|| {
+                let (action, why) = self.end_foreground(id, blocking);
+                undecided = why;
+                action
+            }),
+            Verdict::Orphaning { dependents, drop } => {
+                let passed = self.has_passed_barrier(id);
+                let end = (passed && dependents == 0).then(|| finish(ORPHAN_FINALIZER, Cause::NoDependents));
+                self.removal(id, &drop).or(end)
+            }
+        };
+        match undecided {
+            Some(why) => self.undecided.insert(id, why),
+            None => self.undecided.remove(&id),
+        };
+        match decision {
+            Some((action, causes)) => self.decide(id, action, causes),
+            None => self.withdraw(id),
+        }
+    }
+
+    /// References to drop, by uid where that says enough.
+    fn removal(&self, id: NodeId, drop: &[usize]) -> Option<(Action, Vec<Cause>)> {
+        let facts = self.graph.node(id).facts().filter(|_| !drop.is_empty())?;
+        let (entries, alone): (Vec<usize>, Vec<usize>) =
+            drop.iter().partition(|&&at| shares_uid(&facts.owners, &facts.owners[at].uid));
+        let action = Action::RemoveOwnerReferences {
+            owner_uids: alone.iter().map(|&at| facts.owners[at].uid.clone()).collect(),
+            entries: pick(&facts.owners, &entries),
+        };
+        Some((action, self.causes(id, facts)))
+    }
+
+    fn deletion(&self, id: NodeId, collection: &Collection) -> (Action, Vec<Cause>) {
+        let node = self.graph.node(id);
+        let facts = node.facts().expect("a verdict to delete is on an observed object");
+        let mut causes = self.causes(id, facts);
+        if !collection.unblock.is_empty() {
+            causes.push(Cause::Cycle);
+            return (Action::UnblockOwnerReferences { entries: pick(&facts.owners, &collection.unblock) }, causes);
+        }
+        let owners: Vec<NodeId> = node.owners().collect();
+        let action = Action::Delete {
+            propagation_policy: collection.propagation_policy,
+            owner_checks: collection.waiting.iter().map(|&at| self.object_ref(owners[at])).collect(),
+        };
+        (action, causes)
+    }
+
+    fn end_foreground(&mut self, id: NodeId, blocking: usize) -> (Option<(Action, Vec<Cause>)>, Option<Undecided>) {
+        if blocking > 0 {
+            self.deletions.entry(id).or_insert(None);
+            return (None, None);
+        }
+        let namespace = &self.graph.node(id).at.namespace;
+        let may_hide = |kind: &crate::coverage::Kind| {
+            kind.is_unseen() && (kind.namespaced() == Some(true) || namespace.is_empty())
+        };
+        if self.coverage.served().any(|(_, kind)| may_hide(kind)) && !self.has_passed_barrier(id) {
+            return (None, Some(Undecided::DependentsUnseen));
+        }
+        self.deletions.entry(id).or_insert(None);
+        (Some(finish(FOREGROUND_FINALIZER, Cause::NoBlockingDependents)), None)
+    }
+
+    /// Whether everything that existed when this owner's deletion was first seen has been shown. Asks for it where nobody has.
+    fn has_passed_barrier(&mut self, id: NodeId) -> bool {
+        let namespace = self.graph.node(id).at.namespace.clone();
+        let round = self.deletions.entry(id).or_insert(None);
+        if self.term.is_none() {
+            return false;
+        }
+        match *round {
+            Some(number) => self.barrier.has_passed(&namespace, number),
+            None => {
+                *round = Some(self.barrier.request(&namespace));
+                false
+            }
+        }
+    }
+
+    /// Why the references of an object lead to what was decided.
+    fn causes(&self, id: NodeId, facts: &Facts) -> Vec<Cause> {
+        let node = self.graph.node(id);
+        let standings = standings(&self.graph, &self.coverage, node, facts);
+        let causes = node.owners().zip(&facts.owners).zip(standings);
+        causes.filter_map(|((owner, reference), standing)| self.cause(owner, reference, standing)).collect()
+    }
+
+    fn cause(&self, owner: NodeId, reference: &OwnerReference, standing: Standing) -> Option<Cause> {
+        let node = self.graph.node(owner);
+        let (kind, name, uid) = (reference.kind.clone(), reference.name.clone(), reference.uid.clone());
+        let namespace = node.at.namespace.clone();
+        match (standing, &node.presence) {
+            (Standing::Dangling, Presence::Absent(proof)) => {
+                Some(Cause::OwnerAbsent { kind, namespace, name, uid, proof: proof.clone() })
+            }
+            (Standing::Waiting, _) => Some(Cause::OwnerWaiting { kind, namespace, name, uid }),
+            (Standing::Orphaning, _) => Some(Cause::OwnerOrphans { kind, namespace, name, uid }),
+            (Standing::Solid, _) => Some(Cause::KeptBy { kind, namespace, name, uid }),
+            (Standing::Dangling | Standing::Unverified(_) | Standing::InvalidScope, _) => None,
+        }
+    }
+
+    /// Puts a decision about an observed object into the queue.
+    fn decide(&mut self, id: NodeId, action: Action, causes: Vec<Cause>) {
+        let node = self.graph.node(id);
+        let kind = self.coverage.kind(node.at.kind);
+        let (Some(observed), true) = (node.observed(), kind.served.is_some()) else { return self.withdraw(id) };
+        let draft = Draft {
+            target: self.object_ref(id),
+            preconditions: Some(Preconditions {
+                resource_version: observed.resource_version.clone(),
+                facts_digest: observed.facts.digest(),
+                must_be_terminating: matches!(action, Action::RemoveFinalizer { .. }),
+            }),
+            action,
+            read_first: kind.is_aggregated(),
+        };
+        self.put(draft, causes);
+    }
+
+    fn put(&mut self, draft: Draft, causes: Vec<Cause>) {
+        let action = draft.action.kind();
+        let target = draft.target.clone();
+        let observe = self.config.mode == Mode::Observe && !matches!(draft.action, Action::Verify { .. });
+        match self.queue.put(self.now, draft, observe) {
+            Put::New | Put::Replaced => {
+                if let Some(item) = self.queue.get(&target.uid) {
+                    let (id, generation) = (item.id, item.generation);
+                    self.event(Event::Decided { item: id, generation, target, action, causes });
+                }
+            }
+            Put::Same => {}
+            Put::Leased(lease) => self.revoke(&[lease], RevokeMode::IfNotStarted, "a newer decision"),
+        }
+    }
+
+    /// Takes back whatever was decided about this node.
+    pub(super) fn withdraw(&mut self, id: NodeId) {
+        let node = self.graph.node(id);
+        let uid = node.uid.clone();
+        let Some(item) = self.queue.get(&uid) else { return };
+        let (target, kind) = (&item.draft.target, self.coverage.kind(node.at.kind));
+        // Several nodes can share a uid; an item belongs to the one whose coordinates it names.
+        let same_place = target.namespace == node.at.namespace && target.name == node.at.name;
+        if !same_place || target.kind != kind.kind || target.group != kind.group {
+            return;
+        }
+        match self.queue.withdraw(&uid) {
+            Err(lease) => self.revoke(&[lease], RevokeMode::IfNotStarted, "the decision no longer holds"),
+            Ok(None) => {}
+            Ok(Some(item)) => {
+                let action = item.draft.action.kind();
+                self.event(Event::Withdrawn { item: item.id, target: item.draft.target, action });
+            }
+        }
+    }
+
+    /// Asks for an owner that its collection does not show, when it is time to.
+    fn judge_owner(&mut self, id: NodeId) {
+        let node = self.graph.node(id);
+        let kind = self.coverage.kind(node.at.kind);
+        let uid = node.uid.clone();
+        let listing = kind.is_watched() && kind.state == crate::coverage::State::Listing;
+        let misplaced = kind.namespaced() == Some(true) && node.at.namespace.is_empty();
+        let asked = !matches!(node.presence, Presence::Absent(_)) && !listing && !misplaced;
+        let Some(served) = kind.served.clone().filter(|_| asked) else {
+            self.inquiries.remove(&id);
+            return self.withdraw(id);
+        };
+        let new = Inquiry::new(self.now);
+        // Only a watched collection will show its owner by itself in a moment.
+        let new = if served.access == Access::Watched { new } else { new.at_once(self.now) };
+        let inquiry = self.inquiries.entry(id).or_insert(new);
+        if self.now < inquiry.not_before {
+            let at = inquiry.not_before;
+            self.timers.set(at, Timer::Inquiry(id));
+            return;
+        }
+        let step = inquiry.next(&served);
+        // What is decided about another node of this uid goes first; when that is done, this node is judged again.
+        if self.queue.get(&uid).is_some_and(|item| !matches!(item.draft.action, Action::Verify { .. })) {
+            return;
+        }
+        self.verify(id, step.by);
+    }
+
+    /// Has an executor look whether an object is there.
+    pub(super) fn verify(&mut self, id: NodeId, by: CheckBy) {
+        let target = self.object_ref(id);
+        let checks = alloc::vec![ExistenceCheck { object: target.clone(), by }];
+        let draft = Draft { target, action: Action::Verify { checks }, preconditions: None, read_first: false };
+        self.put(draft, alloc::vec![Cause::NeverSeen]);
+    }
+
+    /// A node as others name it. Version and resource are empty where the kind is not served.
+    pub(super) fn object_ref(&self, id: NodeId) -> ObjectRef {
+        let node = self.graph.node(id);
+        let kind = self.coverage.kind(node.at.kind);
+        let (version, resource) = match &kind.served {
+            Some(served) => (served.version.clone(), served.group_resource.resource.clone()),
+            None => (Name::from(""), Name::from("")),
+        };
+        ObjectRef {
+            group: kind.group.clone(),
+            version,
+            resource,
+            kind: kind.kind.clone(),
+            namespace: node.at.namespace.clone(),
+            name: node.at.name.clone(),
+            uid: node.uid.clone(),
+        }
+    }
+}
+
+fn finish(finalizer: &str, cause: Cause) -> (Action, Vec<Cause>) {
+    (Action::RemoveFinalizer { finalizer: Name::from(finalizer) }, alloc::vec![cause])
+}

@@ -1,0 +1,161 @@
+//! What readers see of the leader.
+
+use super::Leader;
+use crate::coverage::KindId;
+use crate::graph::{NodeId, Presence};
+use crate::object::{Facts, Uid};
+use crate::view::{CollectionStatus, ExecutorView, NodeView, PresenceView, Status, Undecided, UnresolvedKind};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+impl Leader {
+    /// The leader in numbers.
+    pub fn status(&self) -> Status {
+        let mut undecided: BTreeMap<Undecided, usize> = BTreeMap::new();
+        for &why in self.undecided.values() {
+            *undecided.entry(why).or_default() += 1;
+        }
+        Status {
+            term: self.term.clone(),
+            nodes: self.graph.len(),
+            edges: self.graph.edge_count(),
+            virtual_nodes: self.graph.unobserved_count(),
+            queued: self.queue.len() - self.queue.leased(),
+            backing_off: self.queue.waiting(),
+            leased: self.queue.leased(),
+            oldest_queued: self.queue.oldest(),
+            undecided: undecided.into_iter().collect(),
+            sessions: self.leases.session_count(),
+            stopped: self.stopped(),
+        }
+    }
+
+    fn stopped(&self) -> Option<String> {
+        let why = if self.term.is_none() {
+            "this replica does not lead"
+        } else if self.stopping {
+            "the process is stopping"
+        } else if !self.rewound.is_empty() {
+            "the store's history changed, and not everything is listed again"
+        } else if self.suspect.is_some() {
+            "a watch connection broke, and the store has not said where it stands"
+        } else {
+            return None;
+        };
+        Some(String::from(why))
+    }
+
+    /// All collections, by group and resource.
+    pub fn collections(&self) -> Vec<CollectionStatus> {
+        let status = |kind: &crate::coverage::Kind| {
+            Some(CollectionStatus {
+                kind: kind.served.clone()?,
+                state: kind.state,
+                position: kind.position.clone(),
+                objects: kind.observed,
+                error: kind.error.clone(),
+                since: kind.since,
+                progress: kind.progress,
+            })
+        };
+        self.coverage.served().filter_map(|(_, kind)| status(kind)).collect()
+    }
+
+    /// Kinds that references name and nobody serves, at most `max`.
+    pub fn unresolved_kinds(&self, max: usize) -> Vec<UnresolvedKind> {
+        let unresolved = |id: KindId| {
+            let kind = self.coverage.kind(id);
+            let dependents: usize = self.graph.unobserved(id).map(|node| self.graph.node(node).dependent_count()).sum();
+            (kind.served.is_none() && dependents > 0).then(|| UnresolvedKind {
+                group: kind.group.clone(),
+                kind: kind.kind.clone(),
+                dependents,
+            })
+        };
+        self.coverage.ids().filter_map(unresolved).take(max).collect()
+    }
+
+    /// Executors with a session, by name.
+    pub fn executors(&self) -> Vec<ExecutorView> {
+        let mut executors: Vec<ExecutorView> = self
+            .leases
+            .sessions()
+            .map(|(_, session)| {
+                let started = session
+                    .leases
+                    .iter()
+                    .filter(|&&id| self.leases.get(id).is_some_and(|lease| lease.started.is_some()))
+                    .count();
+                ExecutorView {
+                    executor: session.executor.clone(),
+                    incarnation: session.incarnation.clone(),
+                    version: session.version.clone(),
+                    window: session.window,
+                    started,
+                    buffered: session.leases.len() - started,
+                    last_heard: session.last_heard,
+                    draining: session.draining,
+                    connected: session.stream.is_some(),
+                }
+            })
+            .collect();
+        executors.sort_by(|a, b| a.executor.cmp(&b.executor));
+        executors
+    }
+
+    /// The nodes that carry this uid: one, or more where references contradict each other.
+    pub fn nodes(&self, uid: &Uid) -> Vec<NodeView> {
+        self.graph.by_uid(uid).iter().map(|&id| self.view(id)).collect()
+    }
+
+    /// The nodes connected with any of `uids` in either direction, or all that have an edge if `uids` is empty; at most `max`, by uid.
+    /// The flag says that there were more.
+    pub fn component(&self, uids: &[Uid], max: usize) -> (Vec<NodeView>, bool) {
+        if uids.is_empty() {
+            let mut linked = self.graph.uids().flat_map(|(_, ids)| ids.iter().copied()).filter(|&id| {
+                self.graph.node(id).dependent_count() > 0 || self.graph.node(id).owners().next().is_some()
+            });
+            let nodes = linked.by_ref().take(max).map(|id| self.view(id)).collect();
+            return (nodes, linked.next().is_some());
+        }
+        let mut open: Vec<NodeId> = uids.iter().flat_map(|uid| self.graph.by_uid(uid).iter().copied()).collect();
+        let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();
+        while let Some(id) = open.pop() {
+            let node = self.graph.node(id);
+            for next in node.owners().chain(node.dependents()) {
+                if seen.len() == max && !seen.contains(&next) {
+                    return (self.by_uid(&seen), true);
+                }
+                if seen.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        (self.by_uid(&seen), false)
+    }
+
+    fn by_uid(&self, ids: &BTreeSet<NodeId>) -> Vec<NodeView> {
+        let mut nodes: Vec<NodeView> = ids.iter().map(|&id| self.view(id)).collect();
+        nodes.sort_by(|a, b| a.object.uid.cmp(&b.object.uid));
+        nodes
+    }
+
+    fn view(&self, id: NodeId) -> NodeView {
+        let node = self.graph.node(id);
+        let presence = match &node.presence {
+            Presence::Observed(_) => PresenceView::Observed,
+            Presence::Virtual { .. } | Presence::Read { .. } => PresenceView::Virtual,
+            Presence::Absent(_) => PresenceView::Absent,
+        };
+        NodeView {
+            object: self.object_ref(id),
+            presence,
+            resource_version: node.observed().map(|observed| observed.resource_version.clone()),
+            facts: node.facts().cloned().unwrap_or_else(Facts::default),
+            dependents: node.dependent_count(),
+            blocking_dependents: node.blocking_count(),
+            undecided: self.undecided.get(&id).copied(),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What attempts came to, and what each outcome means for the item, its target and its owners.
+//!
+//! A write's answer closes the *item*, nothing else: an object leaves the graph only by DELETED or a relist of its own collection.
+
+use super::{Event, Leader, StreamId, Timer};
+use crate::coverage::State;
+use crate::evidence::Inquiry;
+use crate::graph::{Coordinates, NodeId, Presence};
+use crate::lease::SessionId;
+use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
+use crate::queue::{Blocker, PROBE_EVERY, Place};
+use crate::work::{
+    ActionKind, CheckBy, Finding, FindingResult, Outcome, ReportResult, Sighting, ToExecutor, WorkReport,
+};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A delete that was accepted shows as DELETED within this, or is looked into.
+const WRITE_SHOWS_WITHIN: Duration = Duration::from_secs(30);
+/// What was refused as invalid twice, or is not supported, is tried again after this, or when its facts change.
+const PARKED: Duration = Duration::from_secs(600);
+const CONFLICT_MIN: Duration = Duration::from_millis(50);
+const TRANSIENT_MIN: Duration = Duration::from_millis(100);
+const TRANSIENT_MAX: Duration = Duration::from_secs(10);
+/// How long the API server is left alone where it does not say.
+const THROTTLED: Duration = Duration::from_secs(1);
+/// The longest it is left alone, whatever it says.
+const THROTTLED_MAX: Duration = Duration::from_secs(30);
+
+/// What an outcome does to its item.
+enum Next {
+    /// The item is done with; its target is judged from what its collection shows.
+    Close,
+    /// As `Close`, but the target is about to go: nothing is decided about it until it has, or has not for too long.
+    AwaitRemoval,
+    Backoff(Duration),
+    Behind(Blocker, Duration),
+}
+
+impl Leader {
+    pub(super) fn reports(&mut self, stream: StreamId, session: Option<SessionId>, reports: Vec<WorkReport>) {
+        let results = reports.into_iter().map(|report| (report.lease, self.report(session, report))).collect();
+        self.send(stream, ToExecutor::ReportAck { results });
+    }
+
+    fn report(&mut self, session: Option<SessionId>, report: WorkReport) -> ReportResult {
+        let holds = self.leases.get(report.lease).is_some_and(|lease| Some(lease.session) == session);
+        if !holds {
+            // Of another term, or given up: whatever it changed, the watches show. Its target is looked at again.
+            let known = self.term.as_ref() == Some(&report.term);
+            let Some(uid) = self.queue.uid_of(report.item).filter(|_| known).cloned() else {
+                return ReportResult::Unknown;
+            };
+            self.mark_uid(&uid);
+            return ReportResult::AcceptedLate;
+        }
+        let Some(lease) = self.leases.end(report.lease) else { return ReportResult::Unknown };
+        let executor = self.leases.session(lease.session).map_or_else(|| "".into(), |session| session.executor.clone());
+        let Some(item) = self.queue.get(&lease.target).filter(|item| item.id == lease.item) else {
+            self.mark_uid(&lease.target);
+            return ReportResult::Unknown;
+        };
+        let target = item.draft.target.clone();
+        self.event(Event::Attempted {
+            item: lease.item,
+            target: target.clone(),
+            action: item.draft.action.kind(),
+            outcome: report.outcome,
+            executor,
+            http_status: report.http_status,
+            message: report.message.clone(),
+            api_calls: report.api_calls,
+            age: self.now.since(item.decided),
+        });
+        self.conclude(&target, &report);
+        ReportResult::Accepted
+    }
+
+    fn conclude(&mut self, target: &ObjectRef, report: &WorkReport) {
+        let uid = &target.uid;
+        if let Some(sighting) = &report.observed {
+            self.sighted(target, sighting);
+        }
+        let next = self.next(target, report);
+        let met = match &next {
+            Next::Behind(blocker, _) => Some(blocker.clone()),
+            Next::Close | Next::AwaitRemoval | Next::Backoff(_) => None,
+        };
+        if report.outcome != Outcome::Abandoned {
+            self.queue.passed(uid, met.as_ref());
+        }
+        match next {
+            Next::Close => {
+                self.queue.remove(uid);
+            }
+            Next::AwaitRemoval => {
+                self.queue.remove(uid);
+                if self.graph.primary(uid).is_some() {
+                    self.writes.insert(uid.clone(), self.now);
+                    self.timers.set(self.now + WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
+                }
+            }
+            Next::Backoff(wait) => self.backoff(uid, wait),
+            Next::Behind(blocker, wait) => {
+                if self.queue.block(uid, blocker.clone()) {
+                    self.timers.set(self.now + wait, Timer::Blocker(blocker));
+                }
+            }
+        }
+        // Whatever was decided meanwhile, and the other nodes of this uid, have their turn now.
+        self.mark_uid(uid);
+    }
+
+    fn next(&mut self, target: &ObjectRef, report: &WorkReport) -> Next {
+        let collection = target.group_resource();
+        let again = |wait: Duration| report.retry_after.unwrap_or(wait).min(THROTTLED_MAX);
+        match report.outcome {
+            Outcome::Done | Outcome::Unchanged if report.observed.is_some() => Next::Close,
+            Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced => Next::AwaitRemoval,
+            Outcome::Conflict => {
+                self.owner_missed(&report.findings);
+                Next::Backoff(self.longer(&target.uid, CONFLICT_MIN))
+            }
+            Outcome::OwnerExists => {
+                self.owner_found(target, &report.findings);
+                Next::Close
+            }
+            Outcome::Verified => self.verified(&target.uid, &report.findings),
+            Outcome::Forbidden => {
+                let namespace = target.namespace.clone();
+                let action = self.queue.get(&target.uid).map_or(ActionKind::Verify, |item| item.draft.action.kind());
+                Next::Behind(Blocker::Forbidden { collection, namespace, action }, PROBE_EVERY)
+            }
+            Outcome::AdmissionDenied | Outcome::AdmissionFailed => {
+                let name = report.webhook.clone().unwrap_or_else(|| String::from("admission"));
+                Next::Behind(Blocker::Webhook { name }, PROBE_EVERY)
+            }
+            Outcome::Throttled => Next::Behind(Blocker::Throttled { collection }, again(THROTTLED)),
+            Outcome::Unsupported => Next::Backoff(PARKED),
+            Outcome::Invalid => {
+                let item = self.queue.get_mut(&target.uid);
+                let times = item.map_or(1, |item| {
+                    item.invalid += 1;
+                    item.invalid
+                });
+                Next::Backoff(if times > 1 { PARKED } else { TRANSIENT_MIN })
+            }
+            Outcome::Transient => Next::Backoff(again(self.longer(&target.uid, TRANSIENT_MIN))),
+            Outcome::Ambiguous => {
+                if let Some(item) = self.queue.get_mut(&target.uid) {
+                    item.ambiguous = true;
+                }
+                Next::Backoff(TRANSIENT_MIN)
+            }
+            Outcome::Abandoned => Next::Backoff(Duration::ZERO),
+        }
+    }
+
+    /// The wait after one more failure in a row: doubling, jittered, bounded.
+    fn longer(&mut self, uid: &Uid, first: Duration) -> Duration {
+        let Some(item) = self.queue.get_mut(uid) else { return first };
+        let full = first.saturating_mul(1 << item.failures.min(16)).min(TRANSIENT_MAX);
+        item.failures = item.failures.saturating_add(1);
+        self.jitter.between(full / 2, full)
+    }
+
+    pub(super) fn backoff(&mut self, uid: &Uid, wait: Duration) {
+        let until = self.now + wait;
+        self.queue.place(uid, Place::Backoff { until });
+        self.timers.set(until, Timer::Item(uid.clone()));
+    }
+
+    pub(super) fn item_due(&mut self, uid: &Uid) {
+        let due = |place: &Place| matches!(place, Place::Backoff { until } if *until <= self.now);
+        if self.queue.get(uid).is_some_and(|item| due(&item.place)) {
+            self.queue.make_ready(uid);
+        }
+    }
+
+    pub(super) fn blocker_due(&mut self, blocker: Blocker) {
+        // Nobody is left to ask a throttled server whether it still is: all may.
+        if matches!(blocker, Blocker::Throttled { .. }) {
+            return self.queue.lift(&blocker);
+        }
+        if self.queue.probe(&blocker) {
+            self.timers.set(self.now + PROBE_EVERY, Timer::Blocker(blocker));
+        }
+    }
+
+    /// A delete was accepted, and its object has neither gone nor changed: look.
+    pub(super) fn write_due(&mut self, uid: &Uid) {
+        let long_ago = |at: &crate::time::Time| self.now.since(*at) >= WRITE_SHOWS_WITHIN;
+        if !self.writes.get(uid).is_some_and(long_ago) {
+            return;
+        }
+        match self.graph.primary(uid) {
+            Some(id) if self.coverage.kind(self.graph.node(id).at.kind).served.is_some() => {
+                self.verify(id, CheckBy::List)
+            }
+            Some(_) => self.timers.set(self.now + WRITE_SHOWS_WITHIN, Timer::Write(uid.clone())),
+            None => {
+                self.writes.remove(uid);
+            }
+        }
+    }
+
+    /// An answer of the API server showed an object that the graph holds: what is newer counts.
+    fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
+        let Some(id) = self.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
+        let Some(observed) = self.graph.node(id).observed() else { return };
+        if !observed.resource_version.is_before(&sighting.resource_version) {
+            return;
+        }
+        let object = Object {
+            uid: sighting.uid.clone(),
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            resource_version: sighting.resource_version.clone(),
+            facts: sighting.facts.clone(),
+        };
+        self.take_in(self.graph.node(id).at.kind, object, false);
+    }
+
+    /// The owner check of a delete found its owner alive and not waiting.
+    fn owner_found(&mut self, target: &ObjectRef, findings: &[Finding]) {
+        for finding in findings {
+            let FindingResult::Exists(sighting) = &finding.result else { continue };
+            let owner = finding.check.object.clone();
+            if let Some(id) = self.node_of(&owner) {
+                self.found(id, &owner, sighting);
+            }
+            self.event(Event::Prevented { target: target.clone(), owner });
+        }
+    }
+
+    /// The owner check of a delete did not find its owner. That proves nothing: the owner's own collection is awaited, and an owner
+    /// that no collection shows is asked for.
+    fn owner_missed(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            let Some(id) = self.node_of(&finding.check.object) else { continue };
+            if self.graph.node(id).observed().is_none() && !matches!(self.graph.node(id).presence, Presence::Absent(_))
+            {
+                self.inquiries.insert(id, Inquiry::new(self.now).at_once(self.now));
+                self.mark(id);
+            }
+        }
+    }
+
+    fn node_of(&mut self, object: &ObjectRef) -> Option<NodeId> {
+        let kind = self.coverage.kind_id(&object.group, &object.kind);
+        let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
+        self.graph.find(&object.uid, &at)
+    }
+
+    /// Takes the findings of a Verify.
+    fn verified(&mut self, uid: &Uid, findings: &[Finding]) -> Next {
+        let mut next = Next::Close;
+        for finding in findings.iter().filter(|finding| finding.check.object.uid == *uid) {
+            let object = &finding.check.object;
+            let Some(id) = self.node_of(object) else { continue };
+            match &finding.result {
+                FindingResult::Exists(sighting) => self.found(id, object, sighting),
+                FindingResult::Absent(version) | FindingResult::OtherUid(version) => {
+                    if let Some(wait) = self.not_found(id, finding.check.by, version.as_ref()) {
+                        next = Next::Backoff(wait);
+                    }
+                }
+                FindingResult::KindUnresolved | FindingResult::Forbidden | FindingResult::Failed => {
+                    if matches!(self.graph.node(id).presence, Presence::Virtual { unreadable: false }) {
+                        self.graph.set_unobserved(id, Presence::Virtual { unreadable: true });
+                        self.mark_dependents(id);
+                    }
+                    next = Next::Behind(Blocker::Unreadable { collection: object.group_resource() }, PROBE_EVERY);
+                }
+            }
+        }
+        next
+    }
+
+    fn found(&mut self, id: NodeId, object: &ObjectRef, sighting: &Sighting) {
+        if sighting.uid != object.uid {
+            return;
+        }
+        if self.graph.node(id).observed().is_some() {
+            self.writes.remove(&object.uid);
+            return self.sighted(object, sighting);
+        }
+        let changed = self.graph.node(id).facts() != Some(&sighting.facts);
+        let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
+        self.graph.set_unobserved(id, Presence::Read { facts, position });
+        self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).found(self.now);
+        if changed {
+            self.mark_dependents(id);
+        }
+    }
+
+    /// An object was not where it was looked for. Gives a wait if the answer cannot be used.
+    fn not_found(&mut self, id: NodeId, by: CheckBy, version: Option<&ResourceVersion>) -> Option<Duration> {
+        let kind_id = self.graph.node(id).at.kind;
+        let kind = self.coverage.kind(kind_id);
+        if by == CheckBy::List {
+            let version = version?;
+            if kind.position.as_ref().is_some_and(|position| version.is_before(position)) {
+                // An answer from before what the watch has already shown.
+                let uid = self.graph.node(id).uid.clone();
+                return Some(self.longer(&uid, TRANSIENT_MIN));
+            }
+        }
+        if self.graph.node(id).observed().is_some() {
+            self.disagreement(id);
+            return None;
+        }
+        let served = kind.served.clone()?;
+        let inquiry = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now));
+        if let Some(proof) = inquiry.absent(self.now, &served, version) {
+            self.prove(id, proof);
+        }
+        None
+    }
+
+    /// The graph holds an object that a consistent list does not show.
+    fn disagreement(&mut self, id: NodeId) {
+        let node = self.graph.node(id);
+        let (kind, uid) = (node.at.kind, node.uid.clone());
+        if self.coverage.kind(kind).state == State::Synced {
+            // Its watch owes us a DELETED, or has lost it.
+            self.relist(kind, "a consistent list lacks an object that the watch has not shown as deleted");
+            self.writes.insert(uid.clone(), self.now);
+            self.timers.set(self.now + WRITE_SHOWS_WITHIN, Timer::Write(uid));
+        } else {
+            self.take_out(id, None);
+        }
+    }
+}

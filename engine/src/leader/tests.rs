@@ -1,0 +1,348 @@
+//! The leader against scripted facts: what it grants, and what it does not.
+
+use super::*;
+use crate::object::{Access, Backend, Facts, OwnerReference};
+use crate::view::Undecided;
+use crate::work::{
+    Action, CheckBy, ExistenceCheck, Finding, FindingResult, Hello, PropagationPolicy, ReturnCause, RevokeMode,
+    Sighting, WorkLease, WorkReport, WorkReturn,
+};
+use alloc::string::ToString;
+use alloc::vec;
+
+mod cascades;
+mod evidence;
+mod sessions;
+
+/// A leader, one executor with a large window, and a clock.
+struct Bench {
+    leader: Leader,
+    now: Time,
+    events: Vec<Event>,
+    sent: Vec<(StreamId, ToExecutor)>,
+    refused: Vec<Refusal>,
+    probes: Vec<Probe>,
+    relists: Vec<GroupResource>,
+    granted: Vec<WorkLease>,
+}
+
+fn config() -> Config {
+    Config {
+        mode: Mode::Enforce,
+        cluster_uid: "cluster".into(),
+        endpoint: "here:1".to_string(),
+        session_ttl: Duration::from_secs(15),
+        heartbeat_interval: Duration::from_secs(5),
+        execution_limit: Duration::from_secs(30),
+        stale_after: Duration::from_secs(30),
+    }
+}
+
+fn term(number: u64) -> Term {
+    Term { election: "election".into(), number }
+}
+
+fn uid(text: &str) -> Uid {
+    Uid::parse(text).unwrap()
+}
+
+fn version(number: u64) -> ResourceVersion {
+    ResourceVersion::parse(&number.to_string())
+}
+
+/// `things` (namespaced, custom), `configmaps` (namespaced, core), `nodes` (cluster-scoped, core), and what else a test needs.
+fn served(resource: &str) -> ServedKind {
+    let (group, kind, namespaced) = match resource {
+        "configmaps" => ("", "ConfigMap", true),
+        "nodes" => ("", "Node", false),
+        "things" => ("example.com", "Thing", true),
+        "remotes" => ("remote.example.com", "Remote", true),
+        other => panic!("no kind for {other}"),
+    };
+    ServedKind {
+        group_resource: GroupResource { group: group.into(), resource: resource.into() },
+        kind: kind.into(),
+        version: "v1".into(),
+        namespaced,
+        access: Access::Watched,
+        backend: if resource == "remotes" { Backend::Aggregated } else { Backend::Main },
+    }
+}
+
+fn collection(resource: &str) -> GroupResource {
+    served(resource).group_resource
+}
+
+/// An object of namespace `ns` (or none, for nodes) whose uid is its name.
+fn object(resource: &str, name: &str, rv: u64) -> Object {
+    Object {
+        uid: uid(name),
+        namespace: if served(resource).namespaced { "ns".into() } else { "".into() },
+        name: name.into(),
+        resource_version: version(rv),
+        facts: Facts::default(),
+    }
+}
+
+trait ObjectExt: Sized {
+    fn owned_by(self, resource: &str, name: &str) -> Self;
+    fn blocking(self, resource: &str, name: &str) -> Self;
+    fn terminating(self, finalizer: &str) -> Self;
+    fn with_finalizer(self, finalizer: &str) -> Self;
+}
+
+fn reference(resource: &str, name: &str, blocks: Option<bool>) -> OwnerReference {
+    let served = served(resource);
+    let group = &served.group_resource.group;
+    OwnerReference {
+        api_version: if group.is_empty() { "v1".into() } else { format!("{group}/v1").into() },
+        kind: served.kind,
+        name: name.into(),
+        uid: uid(name),
+        controller: None,
+        block_owner_deletion: blocks,
+    }
+}
+
+impl ObjectExt for Object {
+    fn owned_by(mut self, resource: &str, name: &str) -> Self {
+        self.facts.owners = [&*self.facts.owners, &[reference(resource, name, None)]].concat().into();
+        self
+    }
+
+    fn blocking(mut self, resource: &str, name: &str) -> Self {
+        self.facts.owners = [&*self.facts.owners, &[reference(resource, name, Some(true))]].concat().into();
+        self
+    }
+
+    fn terminating(mut self, finalizer: &str) -> Self {
+        self.facts.terminating = true;
+        self.with_finalizer(finalizer)
+    }
+
+    fn with_finalizer(mut self, finalizer: &str) -> Self {
+        self.facts.finalizers = [&*self.facts.finalizers, &[finalizer.into()]].concat().into();
+        self
+    }
+}
+
+const STREAM: StreamId = StreamId(1);
+
+fn hello(executor: &str, incarnation: &str) -> Hello {
+    Hello {
+        executor: executor.into(),
+        incarnation: incarnation.into(),
+        min_protocol: 1,
+        max_protocol: 1,
+        kinds: ActionKind::ALL.to_vec(),
+        window: 1000,
+        held: Vec::new(),
+        known_term: None,
+        version: String::new(),
+        cluster_uid: "cluster".into(),
+    }
+}
+
+impl Bench {
+    /// A leader with a term and an executor, that knows no kind.
+    fn bare() -> Bench {
+        let mut bench = Bench::without_executor();
+        bench.hello(STREAM, hello("e1", "i1"));
+        bench
+    }
+
+    fn without_executor() -> Bench {
+        let mut bench = Bench {
+            leader: Leader::new(config(), 7),
+            now: Time::ZERO,
+            events: Vec::new(),
+            sent: Vec::new(),
+            refused: Vec::new(),
+            probes: Vec::new(),
+            relists: Vec::new(),
+            granted: Vec::new(),
+        };
+        bench.input(Input::TermGained(term(1)));
+        bench
+    }
+
+    /// All kinds served and synced at position 100, empty.
+    fn synced() -> Bench {
+        let mut bench = Bench::bare();
+        for resource in ["configmaps", "nodes", "things"] {
+            bench.serve(resource);
+            bench.list(resource, 100, vec![]);
+        }
+        bench
+    }
+
+    fn input(&mut self, input: Input) {
+        self.leader.handle(self.now, input);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.leader.poll() {
+            match output {
+                Output::Send { stream, message } => {
+                    if let ToExecutor::Grant { leases } = &message {
+                        self.granted.extend(leases.iter().cloned());
+                    }
+                    self.sent.push((stream, message));
+                }
+                Output::Refuse { refusal, .. } => self.refused.push(refusal),
+                Output::Close { .. } => {}
+                Output::Probe(probe) => self.probes.push(probe),
+                Output::Relist { collection, .. } => self.relists.push(collection),
+                Output::Event(event) => self.events.push(event),
+            }
+        }
+    }
+
+    /// Lets time pass, with every deadline at its moment; the first executor's heart beats.
+    fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(at) = self.leader.next_deadline().filter(|&at| at <= end) {
+            self.now = self.now.max(at);
+            self.leader.handle(self.now, Input::Message { stream: STREAM, message: beat() });
+            self.leader.tick(self.now);
+            self.drain();
+        }
+        self.now = end;
+        self.leader.tick(self.now);
+        self.drain();
+    }
+
+    fn hello(&mut self, stream: StreamId, hello: Hello) {
+        self.message(stream, ToLeader::Hello(hello));
+    }
+
+    fn message(&mut self, stream: StreamId, message: ToLeader) {
+        self.input(Input::Message { stream, message });
+    }
+
+    fn serve(&mut self, resource: &str) {
+        self.input(Input::KindServed(served(resource)));
+    }
+
+    fn list(&mut self, resource: &str, position: u64, objects: Vec<Object>) {
+        self.input(Input::ListBegun { collection: collection(resource) });
+        for object in objects {
+            self.input(Input::Listed { collection: collection(resource), object });
+        }
+        self.input(Input::ListEnded { collection: collection(resource), resource_version: version(position) });
+    }
+
+    fn seen(&mut self, resource: &str, object: Object) {
+        self.input(Input::Seen { collection: collection(resource), object });
+    }
+
+    fn deleted(&mut self, resource: &str, name: &str, rv: u64) {
+        self.input(Input::Deleted { collection: collection(resource), object: object(resource, name, rv) });
+    }
+
+    fn bookmark(&mut self, resource: &str, position: u64) {
+        self.input(Input::Bookmark { collection: collection(resource), resource_version: version(position) });
+    }
+
+    /// What was granted since the last call, as text: `delete(Background) x`.
+    fn grants(&mut self) -> Vec<String> {
+        let mut grants: Vec<String> = self.granted.iter().map(describe).collect();
+        grants.sort();
+        self.granted.clear();
+        grants
+    }
+
+    /// Takes the one lease that has been granted for this target.
+    fn take(&mut self, target: &str) -> WorkLease {
+        let at = self.granted.iter().position(|lease| lease.item.target.uid == uid(target));
+        let at = at.unwrap_or_else(|| panic!("nothing granted for {target}, but {:?}", self.grants()));
+        self.granted.remove(at)
+    }
+
+    fn report(&mut self, lease: &WorkLease, outcome: Outcome) {
+        self.report_with(lease, |report| report.outcome = outcome);
+    }
+
+    fn report_with(&mut self, lease: &WorkLease, edit: impl FnOnce(&mut WorkReport)) {
+        let mut report = WorkReport {
+            lease: lease.id,
+            item: lease.item.id,
+            term: lease.term.clone(),
+            attempt: lease.attempt,
+            outcome: Outcome::Done,
+            observed: None,
+            findings: Vec::new(),
+            http_status: 200,
+            status_reason: String::new(),
+            message: String::new(),
+            webhook: None,
+            retry_after: None,
+            api_calls: 1,
+            execution_time: Duration::ZERO,
+        };
+        edit(&mut report);
+        self.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
+        self.message(STREAM, ToLeader::Reports { reports: vec![report], returns: Vec::new() });
+    }
+
+    fn found(&mut self, target: &str, result: FindingResult) {
+        let lease = self.take(target);
+        let Action::Verify { checks } = &lease.item.action else { panic!("{target} is not to be verified") };
+        let findings = checks.iter().map(|check| Finding { check: check.clone(), result: result.clone() }).collect();
+        self.report_with(&lease, |report| {
+            report.outcome = Outcome::Verified;
+            report.findings = findings;
+        });
+    }
+
+    fn undecided(&self) -> Vec<(Undecided, usize)> {
+        self.leader.status().undecided
+    }
+
+    /// Answers all probes: the store stands at `position`, the collections hold nothing else than `objects`.
+    fn answer_probes(&mut self, position: u64, objects: &[(&str, Object)]) {
+        for probe in core::mem::take(&mut self.probes) {
+            let of = |(resource, object): &(&str, Object)| {
+                (collection(resource) == probe.collection).then(|| object.clone())
+            };
+            let mut objects: Vec<Object> = objects.iter().filter_map(of).collect();
+            let complete = probe.limit.is_none_or(|limit| objects.len() <= limit as usize);
+            objects.truncate(probe.limit.map_or(usize::MAX, |limit| limit as usize));
+            let answer = ProbeAnswer { resource_version: version(position), objects, complete };
+            self.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+        }
+    }
+}
+
+fn beat() -> ToLeader {
+    ToLeader::Heartbeat { sequence: 1, started: 0, buffered: 0 }
+}
+
+fn describe(lease: &WorkLease) -> String {
+    let target = &lease.item.target.name;
+    match &lease.item.action {
+        Action::Delete { propagation_policy, owner_checks } => {
+            let checks: Vec<&str> = owner_checks.iter().map(|owner| &*owner.name).collect();
+            let checks = if checks.is_empty() { String::new() } else { format!(" if {} waits", checks.join(" and ")) };
+            format!("delete({propagation_policy:?}) {target}{checks}")
+        }
+        Action::RemoveOwnerReferences { owner_uids, entries } => {
+            let entries: Vec<String> = entries.iter().map(|entry| format!("{}/{}", entry.kind, entry.name)).collect();
+            let owners: Vec<String> = owner_uids.iter().map(ToString::to_string).chain(entries).collect();
+            format!("remove {} from {target}", owners.join(" "))
+        }
+        Action::UnblockOwnerReferences { entries } => {
+            let owners: Vec<String> = entries.iter().map(|entry| entry.name.to_string()).collect();
+            format!("unblock {} in {target}", owners.join(" "))
+        }
+        Action::RemoveFinalizer { finalizer } => format!("remove finalizer {finalizer} of {target}"),
+        Action::Verify { checks } => {
+            let how: Vec<String> = checks.iter().map(|check| format!("{:?}", check.by)).collect();
+            format!("verify {target} by {}", how.join(" "))
+        }
+    }
+}
+
+/// No grant at all, spelled so that the comparison has a type.
+const NOTHING: [&str; 0] = [];

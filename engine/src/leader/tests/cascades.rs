@@ -1,0 +1,207 @@
+//! The three policies, and what keeps an object.
+
+use super::*;
+
+#[test]
+fn background_deletes_every_dependent_with_one_call() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "o").with_finalizer("orphan"));
+    assert_eq!(bench.grants(), NOTHING);
+    bench.deleted("things", "o", 104);
+    let lease = bench.granted.iter().find(|lease| &*lease.item.target.name == "a").unwrap().clone();
+    let preconditions = lease.item.preconditions.clone().unwrap();
+    assert_eq!(preconditions.resource_version, version(102));
+    assert_eq!(lease.item.target.uid, uid("a"));
+    assert_eq!(bench.grants(), ["delete(Background) a", "delete(Orphan) b"], "the policy its own finalizers ask for");
+    bench.report(&lease, Outcome::Done);
+    bench.pass(Duration::from_secs(10));
+    assert_eq!(bench.grants(), NOTHING, "the watch is awaited");
+    bench.deleted("configmaps", "a", 105);
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Removed { caused_by_us: true, .. })));
+}
+
+#[test]
+fn another_living_owner_keeps_and_the_dead_reference_goes() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("things", object("things", "p", 102));
+    bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o").owned_by("things", "p"));
+    bench.deleted("things", "o", 104);
+    assert_eq!(bench.grants(), ["remove o from a"]);
+}
+
+#[test]
+fn two_references_of_one_uid_are_told_apart() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    let mut child = object("configmaps", "a", 102).owned_by("things", "o").owned_by("things", "o");
+    child.facts.owners[1].name = "elsewhere".into();
+    bench.seen("configmaps", child);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.grants(), ["verify elsewhere by List"], "the other name is another node");
+    let mut bench2 = Bench::synced();
+    bench2.seen("things", object("things", "o", 101));
+    let mut child = object("configmaps", "a", 102).owned_by("things", "o").owned_by("things", "o");
+    child.facts.owners[1].name = "elsewhere".into();
+    bench2.seen("configmaps", child);
+    bench2.pass(Duration::from_secs(1));
+    bench2.found("o", FindingResult::Absent(Some(version(110))));
+    assert_eq!(bench2.grants(), ["remove Thing/elsewhere from a"], "exactly that entry, and the object stays");
+}
+
+#[test]
+fn foreground_goes_leaves_first() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "root", 101));
+    bench.seen("configmaps", object("configmaps", "mid", 102).blocking("things", "root"));
+    bench.seen("configmaps", object("configmaps", "leaf", 103).blocking("configmaps", "mid"));
+    bench.seen("things", object("things", "root", 104).terminating("foregroundDeletion"));
+    assert_eq!(bench.grants(), ["delete(Foreground) mid if root waits"]);
+    let mid = object("configmaps", "mid", 105).blocking("things", "root").terminating("foregroundDeletion");
+    bench.seen("configmaps", mid);
+    assert_eq!(bench.grants(), ["delete(Background) leaf if mid waits"]);
+    bench.deleted("configmaps", "leaf", 106);
+    // The delete of mid is still out; its report lets the next decision about mid be made.
+    assert_eq!(bench.grants(), NOTHING);
+}
+
+#[test]
+fn the_foreground_finalizer_goes_when_nothing_blocks() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "root", 101));
+    bench.seen("configmaps", object("configmaps", "leaf", 102).blocking("things", "root"));
+    bench.seen("configmaps", object("configmaps", "free", 103).owned_by("things", "root"));
+    bench.seen("things", object("things", "root", 104).terminating("foregroundDeletion"));
+    let leaf = bench.take("leaf");
+    bench.report(&leaf, Outcome::Done);
+    assert_eq!(bench.grants(), ["delete(Background) free if root waits"]);
+    bench.deleted("configmaps", "leaf", 105);
+    assert_eq!(
+        bench.grants(),
+        ["remove finalizer foregroundDeletion of root"],
+        "what does not block is not waited for"
+    );
+}
+
+#[test]
+fn a_cycle_is_unblocked_only_inside() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "outer", 101).terminating("foregroundDeletion"));
+    bench.seen(
+        "configmaps",
+        object("configmaps", "a", 102).blocking("configmaps", "c").terminating("foregroundDeletion"),
+    );
+    bench.seen("configmaps", object("configmaps", "c", 103).blocking("configmaps", "b"));
+    bench.grants();
+    let b = object("configmaps", "b", 104).blocking("configmaps", "a").blocking("things", "outer");
+    bench.seen("configmaps", b);
+    let lease = bench.take("b");
+    assert_eq!(describe(&lease), "unblock a in b", "outer is in no cycle: it goes on waiting for b");
+    let b = object("configmaps", "b", 105).owned_by("configmaps", "a").blocking("things", "outer");
+    bench.report_with(&lease, |report| {
+        report.observed = Some(Sighting { uid: uid("b"), resource_version: version(105), facts: b.facts });
+    });
+    assert_eq!(bench.grants(), ["delete(Foreground) b if a and outer waits"]);
+}
+
+#[test]
+fn orphaning_takes_references_first_and_the_finalizer_after_the_barrier() {
+    let mut bench = Bench::synced();
+    bench.pass(Duration::from_secs(1));
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.seen("things", object("things", "o", 103).terminating("orphan"));
+    assert_eq!(bench.grants(), ["remove o from a"]);
+    bench.seen("configmaps", object("configmaps", "a", 104));
+    // A dependent that the watch has not shown yet; the quiet watch of configmaps is replaced by a list.
+    let late = object("configmaps", "late", 104).owned_by("things", "o");
+    assert_eq!(bench.probes.len(), 2, "dependents of a namespaced owner are namespaced: {:?}", bench.probes);
+    bench.answer_probes(
+        105,
+        &[
+            ("configmaps", late.clone()),
+            ("configmaps", object("configmaps", "a", 104)),
+            ("things", object("things", "o", 103)),
+        ],
+    );
+    bench.pass(Duration::from_millis(249));
+    assert_eq!(bench.probes, []);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.probes.len(), 1, "{:?}", bench.probes);
+    assert_eq!(bench.grants(), NOTHING, "no finalizer goes before the list has answered");
+    bench.answer_probes(106, &[("configmaps", late), ("configmaps", object("configmaps", "a", 104))]);
+    let lease = bench.take("late");
+    assert_eq!(describe(&lease), "remove o from late");
+    bench.report_with(&lease, |report| {
+        report.observed = Some(Sighting { uid: uid("late"), resource_version: version(107), facts: Facts::default() });
+    });
+    // The report about a, whose new version the watch has shown already.
+    assert_eq!(bench.grants(), ["remove finalizer orphan of o"]);
+}
+
+#[test]
+fn a_dependent_that_shows_up_after_its_orphaning_owner_went_lives() {
+    let mut bench = Bench::synced();
+    bench.pass(Duration::from_secs(1));
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    bench.answer_probes(102, &[]);
+    let lease = bench.take("o");
+    assert_eq!(describe(&lease), "remove finalizer orphan of o");
+    bench.report(&lease, Outcome::Done);
+    bench.deleted("things", "o", 103);
+    bench.seen("configmaps", object("configmaps", "late", 104).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(1));
+    let lease = bench.take("late");
+    assert_eq!(describe(&lease), "remove o from late");
+    // A second round passes while the reference is still there: the owner is kept in mind.
+    bench.answer_probes(105, &[]);
+    bench.pass(Duration::from_secs(60));
+    assert!(bench.grants().iter().all(|grant| !grant.starts_with("delete")));
+}
+
+#[test]
+fn cluster_scoped_dependents_of_namespaced_owners_never_go() {
+    let mut bench = Bench::synced();
+    bench.seen("nodes", object("nodes", "n", 101).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(600));
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.undecided(), []);
+}
+
+#[test]
+fn the_hold_annotation_keeps() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    let mut held = object("configmaps", "a", 102).owned_by("things", "o");
+    held.facts.hold = true;
+    bench.seen("configmaps", held);
+    bench.deleted("things", "o", 103);
+    assert_eq!(bench.grants(), NOTHING);
+    bench.seen("configmaps", object("configmaps", "a", 104).owned_by("things", "o"));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn terminating_objects_are_never_sent_a_delete() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o").terminating("example.com/x"));
+    bench.deleted("things", "o", 103);
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.grants(), NOTHING);
+}
+
+#[test]
+fn in_observe_only_questions_are_granted() {
+    let mut bench = Bench::synced();
+    bench.leader.config.mode = Mode::Observe;
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "ghost"));
+    bench.deleted("things", "o", 104);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.grants(), ["verify ghost by List"]);
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Decided { action: ActionKind::Delete, .. })));
+}

@@ -1,0 +1,292 @@
+//! When an owner is believed absent, and when it is not.
+
+use super::*;
+
+fn orphaned_child(bench: &mut Bench) {
+    bench.seen("configmaps", object("configmaps", "a", 101).owned_by("things", "o"));
+}
+
+#[test]
+fn an_owner_nobody_shows_is_asked_for_by_list_and_only_then_absent() {
+    let mut bench = Bench::synced();
+    orphaned_child(&mut bench);
+    bench.pass(Duration::from_millis(249));
+    assert_eq!(bench.grants(), NOTHING, "its own event may be just behind");
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.undecided(), [(Undecided::OwnerUnverified, 1)]);
+    bench.found("o", FindingResult::Absent(Some(version(105))));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn the_owners_event_just_behind_its_dependents_costs_nothing() {
+    let mut bench = Bench::synced();
+    orphaned_child(&mut bench);
+    bench.seen("things", object("things", "o", 100));
+    bench.pass(Duration::from_secs(600));
+    assert_eq!(bench.grants(), NOTHING);
+}
+
+#[test]
+fn no_404_is_proof() {
+    for result in
+        [FindingResult::KindUnresolved, FindingResult::Forbidden, FindingResult::Failed, FindingResult::Absent(None)]
+    {
+        let mut bench = Bench::synced();
+        orphaned_child(&mut bench);
+        for _ in 0..50 {
+            bench.pass(Duration::from_secs(10));
+            for lease in core::mem::take(&mut bench.granted) {
+                assert_eq!(describe(&lease), "verify o by List", "after {result:?}");
+                bench.granted.push(lease);
+                bench.found("o", result.clone());
+            }
+        }
+        assert_eq!(bench.leader.status().undecided.len(), 1);
+    }
+}
+
+#[test]
+fn a_list_from_before_what_the_watch_has_shown_is_not_believed() {
+    let mut bench = Bench::synced();
+    orphaned_child(&mut bench);
+    bench.bookmark("things", 200);
+    bench.pass(Duration::from_secs(1));
+    bench.found("o", FindingResult::Absent(Some(version(199))));
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.grants(), ["verify o by List"]);
+}
+
+#[test]
+fn a_namesake_of_another_uid_proves_absence_and_is_left_alone() {
+    let mut bench = Bench::synced();
+    bench.seen("things", Object { uid: uid("o2"), ..object("things", "o", 101) });
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(1));
+    bench.found("o", FindingResult::OtherUid(Some(version(105))));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn an_owner_found_by_a_question_keeps_and_is_asked_again_later() {
+    let mut bench = Bench::synced();
+    orphaned_child(&mut bench);
+    bench.pass(Duration::from_secs(1));
+    let sighting = Sighting { uid: uid("o"), resource_version: version(103), facts: Facts::default() };
+    bench.found("o", FindingResult::Exists(sighting));
+    assert_eq!(bench.undecided(), []);
+    bench.pass(Duration::from_secs(4));
+    assert_eq!(bench.grants(), NOTHING);
+    bench.pass(Duration::from_secs(2));
+    bench.found("o", FindingResult::Absent(Some(version(110))));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn nothing_is_decided_from_a_collection_that_is_not_complete() {
+    let mut bench = Bench::bare();
+    bench.serve("configmaps");
+    bench.serve("things");
+    bench.list("configmaps", 100, vec![object("configmaps", "a", 50).owned_by("things", "o")]);
+    bench.pass(Duration::from_secs(600));
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.undecided(), [(Undecided::CollectionUnsynced, 1)]);
+    bench.list("things", 101, vec![object("things", "o", 40)]);
+    bench.pass(Duration::from_secs(600));
+    assert_eq!((bench.grants(), bench.undecided()), (vec![], vec![]));
+}
+
+#[test]
+fn a_failed_collection_can_still_answer_for_one_name() {
+    let mut bench = Bench::bare();
+    bench.serve("configmaps");
+    bench.serve("things");
+    bench.list("configmaps", 100, vec![object("configmaps", "a", 50).owned_by("things", "o")]);
+    bench.input(Input::ListFailed { collection: collection("things"), error: "500".to_string() });
+    bench.pass(Duration::from_secs(1));
+    bench.found("o", FindingResult::Absent(Some(version(105))));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn a_kind_that_is_not_served_proves_nothing_until_it_is() {
+    let mut bench = Bench::bare();
+    bench.serve("configmaps");
+    bench.list("configmaps", 100, vec![object("configmaps", "a", 50).owned_by("things", "o")]);
+    bench.pass(Duration::from_secs(600));
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.undecided(), [(Undecided::OwnerKindUnresolved, 1)]);
+    assert_eq!(bench.leader.unresolved_kinds(10).len(), 1);
+    bench.serve("things");
+    bench.list("things", 120, vec![]);
+    bench.pass(Duration::from_secs(1));
+    bench.found("o", FindingResult::Absent(Some(version(121))));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn the_loss_of_a_type_proves_nothing_but_an_emptied_one_does() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    orphaned_child_at(&mut bench, 102);
+    bench.input(Input::KindUnserved(collection("things")));
+    bench.pass(Duration::from_secs(600));
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.undecided(), [(Undecided::OwnerKindUnresolved, 1)]);
+    bench.input(Input::KindEmptied { group: "example.com".into(), kind: "Thing".into(), crd: uid("crd") });
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+fn orphaned_child_at(bench: &mut Bench, rv: u64) {
+    bench.seen("configmaps", object("configmaps", "a", rv).owned_by("things", "o"));
+}
+
+#[test]
+fn what_a_new_list_lacks_is_asked_for_by_name() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    orphaned_child_at(&mut bench, 102);
+    bench.list("things", 110, vec![]);
+    assert_eq!(bench.grants(), ["verify o by List"]);
+}
+
+#[test]
+fn deleted_from_behind_an_apiservice_needs_a_read_too() {
+    let mut bench = Bench::synced();
+    bench.serve("remotes");
+    bench.list("remotes", 5, vec![object("remotes", "o", 1)]);
+    bench.seen("configmaps", object("configmaps", "a", 101).owned_by("remotes", "o"));
+    bench.deleted("remotes", "o", 6);
+    assert_eq!(bench.granted.len(), 1);
+    assert_eq!(describe(&bench.granted[0]), "verify o by Read");
+    bench.found("o", FindingResult::Absent(None));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn a_store_that_goes_back_voids_every_proof() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    orphaned_child_at(&mut bench, 102);
+    bench.deleted("things", "o", 103);
+    let lease = bench.take("a");
+    bench.bookmark("nodes", 90);
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })));
+    assert_eq!(bench.relists.len(), 3);
+    let stop = bench.sent.iter().any(|(_, message)| {
+        matches!(message, ToExecutor::Revoke { leases, mode: RevokeMode::Stop, .. } if leases.contains(&lease.id))
+    });
+    assert!(stop, "what is out is stopped");
+    bench.pass(Duration::from_secs(5));
+    assert_eq!(bench.grants(), NOTHING);
+    for resource in ["nodes", "things"] {
+        let objects = if resource == "things" { vec![object("things", "o", 80)] } else { vec![] };
+        bench.list(resource, 91, objects);
+    }
+    assert!(bench.leader.status().stopped.is_some());
+    bench.list("configmaps", 92, vec![object("configmaps", "a", 85).owned_by("things", "o")]);
+    bench.pass(Duration::from_secs(600));
+    assert_eq!((bench.grants(), bench.leader.status().stopped), (vec![], None), "o is back, and so a stays");
+}
+
+#[test]
+fn after_a_broken_connection_nothing_is_granted_until_the_store_has_said_where_it_stands() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    orphaned_child_at(&mut bench, 102);
+    bench.input(Input::WatchLost { collection: collection("nodes"), transport: true, error: "reset".to_string() });
+    bench.deleted("things", "o", 103);
+    assert_eq!(bench.grants(), NOTHING);
+    let probe = bench.probes.pop().unwrap();
+    bench.input(Input::Probed { probe: probe.id, answer: Err("refused".to_string()) });
+    assert_eq!(bench.grants(), NOTHING);
+    bench.pass(Duration::from_secs(1));
+    bench.answer_probes(104, &[]);
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn a_store_that_stands_before_what_was_seen_is_a_rewind() {
+    let mut bench = Bench::synced();
+    bench.input(Input::WatchLost { collection: collection("nodes"), transport: true, error: "reset".to_string() });
+    bench.answer_probes(99, &[]);
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })));
+}
+
+#[test]
+fn two_claims_to_one_uid_are_judged_apart() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "good", 102).owned_by("things", "o"));
+    let mut bad = object("configmaps", "bad", 103).owned_by("things", "o");
+    bad.facts.owners[0].kind = "ConfigMap".into();
+    bad.facts.owners[0].api_version = "v1".into();
+    bench.seen("configmaps", bad);
+    let mut elsewhere = object("configmaps", "elsewhere", 104).owned_by("things", "o");
+    elsewhere.namespace = "other".into();
+    bench.seen("configmaps", elsewhere);
+    bench.pass(Duration::from_secs(1));
+    for _ in 0..2 {
+        bench.found("o", FindingResult::Absent(Some(version(120))));
+    }
+    assert_eq!(bench.grants(), ["delete(Background) bad", "delete(Background) elsewhere"]);
+}
+
+#[test]
+fn the_scope_of_an_owner_comes_from_discovery() {
+    let mut bench = Bench::bare();
+    bench.serve("configmaps");
+    bench.list("configmaps", 100, vec![object("configmaps", "a", 50).owned_by("nodes", "n")]);
+    bench.serve("nodes");
+    bench.list("nodes", 100, vec![object("nodes", "n", 40)]);
+    bench.pass(Duration::from_secs(600));
+    assert_eq!((bench.grants(), bench.undecided()), (vec![], vec![]), "the node is its owner, in no namespace");
+    bench.deleted("nodes", "n", 101);
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn an_owner_check_that_fails_is_judged_again_and_never_proof() {
+    let mut bench = Bench::synced();
+    bench.seen("configmaps", object("configmaps", "a", 101).blocking("things", "o"));
+    bench.seen("things", object("things", "o", 102).terminating("foregroundDeletion"));
+    let lease = bench.take("a");
+    assert_eq!(describe(&lease), "delete(Background) a if o waits");
+    let Action::Delete { owner_checks, .. } = &lease.item.action else { panic!() };
+    let check = ExistenceCheck { object: owner_checks[0].clone(), by: CheckBy::Read };
+    bench.report_with(&lease, |report| {
+        report.outcome = Outcome::OwnerExists;
+        let facts = object("things", "o", 103).terminating("orphan").facts;
+        let sighting = Sighting { uid: uid("o"), resource_version: version(103), facts };
+        report.findings = vec![Finding { check, result: FindingResult::Exists(sighting) }];
+    });
+    assert_eq!(bench.grants(), ["remove o from a"], "a second DELETE turned the owner into an orphaning one");
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Prevented { .. })));
+}
+
+#[test]
+fn a_foreground_owner_is_held_while_a_collection_cannot_be_seen() {
+    let mut bench = Bench::bare();
+    for resource in ["configmaps", "things"] {
+        bench.serve(resource);
+    }
+    bench.list("things", 100, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
+    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string() });
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.undecided(), [(Undecided::DependentsUnseen, 1)]);
+    assert!(bench.probes.iter().any(|probe| probe.namespace.as_deref() == Some("ns") && probe.limit.is_none()));
+    for _ in 0..3 {
+        for probe in core::mem::take(&mut bench.probes) {
+            bench.input(Input::Probed { probe: probe.id, answer: Err("403".to_string()) });
+        }
+        bench.pass(Duration::from_secs(3));
+        assert_eq!(bench.grants(), NOTHING);
+    }
+    core::mem::take(&mut bench.probes).into_iter().for_each(|probe| {
+        bench.input(Input::Probed { probe: probe.id, answer: Err("403".to_string()) });
+    });
+    bench.pass(Duration::from_secs(3));
+    bench.answer_probes(101, &[]);
+    assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of o"]);
+}

@@ -1,0 +1,225 @@
+//! Who is let in, and what becomes of leases.
+
+use super::*;
+
+fn with_work() -> Bench {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    bench
+}
+
+#[test]
+fn only_a_leader_lets_in_and_only_executors_of_its_cluster_and_protocol() {
+    let refused = |edit: fn(&mut Hello)| {
+        let mut bench = Bench::without_executor();
+        let mut hello = hello("e", "i");
+        edit(&mut hello);
+        bench.hello(STREAM, hello);
+        bench.refused.pop()
+    };
+    assert_eq!(refused(|_| {}), None);
+    assert!(matches!(refused(|hello| hello.cluster_uid = "other".into()), Some(Refusal::OtherCluster { .. })));
+    assert!(matches!(refused(|hello| hello.min_protocol = 2), Some(Refusal::ProtocolUnsupported { .. })));
+    assert!(matches!(refused(|hello| hello.known_term = Some(term(2))), Some(Refusal::TermStale { .. })));
+    assert_eq!(refused(|hello| hello.known_term = Some(Term { election: "x".into(), number: 9 })), None);
+    let mut bench = Bench::without_executor();
+    bench.input(Input::TermLost { leader_endpoint: String::new() });
+    bench.hello(STREAM, hello("e", "i"));
+    assert_eq!(bench.refused, [Refusal::NotLeader]);
+}
+
+#[test]
+fn a_silent_executor_loses_its_leases_after_ttl_and_a_beat() {
+    let mut bench = with_work();
+    let lease = bench.take("a");
+    let other = StreamId(2);
+    bench.hello(other, hello("e2", "i2"));
+    let mut silent = |span: Duration, bench: &mut Bench| {
+        bench.now = bench.now + span;
+        bench.leader.handle(bench.now, Input::Message { stream: other, message: beat() });
+        bench.leader.tick(bench.now);
+        bench.drain();
+    };
+    bench.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
+    for _ in 0..4 {
+        silent(Duration::from_secs(4), &mut bench);
+    }
+    silent(Duration::from_millis(3999), &mut bench);
+    assert_eq!(bench.grants(), NOTHING);
+    silent(Duration::from_millis(1), &mut bench);
+    let again = bench.take("a");
+    assert!(again.previous_attempt_ambiguous && again.attempt == 2 && again.id != lease.id);
+    // The late report of the old lease closes nothing.
+    bench.message(STREAM, ToLeader::Reports { reports: vec![late(&lease)], returns: vec![] });
+    assert_eq!(bench.leader.status().leased, 1);
+}
+
+fn late(lease: &WorkLease) -> WorkReport {
+    WorkReport {
+        lease: lease.id,
+        item: lease.item.id,
+        term: lease.term.clone(),
+        attempt: lease.attempt,
+        outcome: Outcome::Done,
+        observed: None,
+        findings: Vec::new(),
+        http_status: 200,
+        status_reason: String::new(),
+        message: String::new(),
+        webhook: None,
+        retry_after: None,
+        api_calls: 1,
+        execution_time: Duration::ZERO,
+    }
+}
+
+#[test]
+fn a_grant_that_is_not_started_is_recalled_and_granted_elsewhere() {
+    let mut bench = with_work();
+    let first = bench.take("a");
+    bench.pass(Duration::from_secs(15));
+    assert!(bench.sent.iter().any(|(_, message)| matches!(message, ToExecutor::Revoke { .. })));
+    assert_eq!(bench.grants(), NOTHING);
+    bench.pass(Duration::from_secs(5));
+    let second = bench.take("a");
+    assert!(second.id != first.id && second.attempt == 1 && !second.previous_attempt_ambiguous);
+}
+
+#[test]
+fn what_was_started_and_never_reported_is_ambiguous() {
+    let mut bench = with_work();
+    let first = bench.take("a");
+    bench.message(STREAM, ToLeader::Started { leases: vec![first.id] });
+    bench.pass(Duration::from_secs(34));
+    assert_eq!(bench.grants(), NOTHING);
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.take("a").previous_attempt_ambiguous);
+}
+
+#[test]
+fn a_newer_incarnation_supersedes_and_the_old_one_is_refused() {
+    let mut bench = with_work();
+    bench.take("a");
+    bench.hello(StreamId(2), hello("e1", "i2"));
+    assert_eq!(bench.grants(), ["delete(Background) a"], "its leases are granted anew");
+    let away = |(stream, message): &(StreamId, ToExecutor)| {
+        *stream == STREAM && matches!(message, ToExecutor::GoAway { cause: crate::work::GoAwayCause::Superseded, .. })
+    };
+    assert!(bench.sent.iter().any(away));
+    bench.hello(StreamId(3), hello("e1", "i1"));
+    assert_eq!(bench.refused, [Refusal::Superseded]);
+}
+
+#[test]
+fn a_returning_executor_keeps_what_it_holds_and_lost_grants_go_out_again() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    for name in ["a", "b"] {
+        bench.seen("configmaps", object("configmaps", name, 102).owned_by("things", "o"));
+    }
+    bench.deleted("things", "o", 104);
+    let (a, b) = (bench.take("a"), bench.take("b"));
+    bench.input(Input::StreamClosed { stream: STREAM });
+    let mut again = hello("e1", "i1");
+    let held = |lease: LeaseId, item: u64| crate::work::HeldLease { lease, item, term: term(1), started: true };
+    again.held = vec![held(a.id, a.item.id), held(LeaseId { term: 1, number: 999 }, 999)];
+    bench.hello(StreamId(2), again);
+    let Some((_, ToExecutor::Welcome(welcome))) =
+        bench.sent.iter().rev().find(|(_, message)| matches!(message, ToExecutor::Welcome(_)))
+    else {
+        panic!("no welcome")
+    };
+    assert_eq!((&*welcome.adopted, &*welcome.dropped), (&[a.id][..], &[LeaseId { term: 1, number: 999 }][..]));
+    let regranted = bench.take("b");
+    assert_ne!(regranted.id, b.id);
+}
+
+#[test]
+fn after_a_drain_nothing_is_granted_and_the_incarnation_does_not_come_back() {
+    let mut bench = with_work();
+    let lease = bench.take("a");
+    bench.message(STREAM, ToLeader::Drain { reason: String::new(), deadline: Duration::from_secs(25) });
+    bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "o"));
+    let returned = WorkReturn { lease: lease.id, cause: ReturnCause::NotStarted };
+    bench.message(STREAM, ToLeader::Reports { reports: vec![], returns: vec![returned] });
+    assert_eq!(bench.grants(), NOTHING);
+    let acks: Vec<u32> = bench
+        .sent
+        .iter()
+        .filter_map(
+            |(_, message)| if let ToExecutor::DrainAck { outstanding } = message { Some(*outstanding) } else { None },
+        )
+        .collect();
+    assert_eq!(acks, [1, 0]);
+    bench.hello(StreamId(2), hello("e1", "i1"));
+    assert_eq!(bench.refused, [Refusal::Drained]);
+    bench.hello(StreamId(3), hello("e1", "i2"));
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.grants().contains(&"delete(Background) a".to_string()));
+}
+
+#[test]
+fn failures_wait_each_in_their_own_way() {
+    let table: [(Outcome, u64, u64); 6] = [
+        (Outcome::Transient, 0, 200),
+        (Outcome::Conflict, 0, 100),
+        (Outcome::Ambiguous, 100, 200),
+        (Outcome::Forbidden, 4_999, 5_000),
+        (Outcome::AdmissionDenied, 4_999, 5_000),
+        (Outcome::Throttled, 999, 1_000),
+    ];
+    for (outcome, not_before, by) in table {
+        let mut bench = with_work();
+        let lease = bench.take("a");
+        bench.report(&lease, outcome);
+        bench.pass(Duration::from_millis(not_before.saturating_sub(1)));
+        if not_before > 0 {
+            assert_eq!(bench.grants(), NOTHING, "{outcome:?} before {not_before} ms");
+        }
+        bench.pass(Duration::from_millis(by - not_before.saturating_sub(1)));
+        assert_eq!(bench.grants(), ["delete(Background) a"], "{outcome:?} by {by} ms");
+    }
+}
+
+#[test]
+fn invalid_twice_is_parked_for_ten_minutes() {
+    let mut bench = with_work();
+    let lease = bench.take("a");
+    bench.report(&lease, Outcome::Invalid);
+    bench.pass(Duration::from_secs(1));
+    let lease = bench.take("a");
+    bench.report(&lease, Outcome::Invalid);
+    bench.pass(Duration::from_secs(599));
+    assert_eq!(bench.grants(), NOTHING);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn a_delete_whose_event_never_comes_is_looked_into() {
+    let mut bench = with_work();
+    let lease = bench.take("a");
+    bench.report(&lease, Outcome::Gone);
+    bench.pass(Duration::from_secs(29));
+    assert_eq!(bench.grants(), NOTHING, "a 404 to a write closes the item and nothing else");
+    bench.pass(Duration::from_secs(1));
+    bench.found("a", FindingResult::Absent(Some(version(110))));
+    assert_eq!(bench.relists, [collection("configmaps")]);
+}
+
+#[test]
+fn a_deposed_leader_grants_nothing() {
+    let mut bench = with_work();
+    bench.take("a");
+    bench.input(Input::TermLost { leader_endpoint: "there:1".to_string() });
+    bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.grants(), NOTHING);
+    bench.input(Input::TermGained(term(3)));
+    bench.hello(StreamId(9), hello("e1", "i1"));
+    let leases = core::mem::take(&mut bench.granted);
+    assert_eq!(leases.len(), 2);
+    assert!(leases.iter().all(|lease| lease.id.term == 3 && lease.term == term(3)));
+}

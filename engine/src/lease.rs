@@ -1,0 +1,199 @@
+//! Sessions of executors and the leases they hold.
+//!
+//! A session is kept by heartbeats, not by its stream: streams come and go. The executor counts from *send*, the leader from *receive*
+//! plus one beat, so the holder always gives up first.
+
+use crate::leader::StreamId;
+use crate::object::{Name, Uid};
+use crate::time::Time;
+use crate::work::{ActionKind, Hello, LeaseId};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Most sessions at once.
+pub(crate) const SESSIONS_MAX: usize = 1024;
+/// Most leases that one executor may hold.
+pub(crate) const WINDOW_MAX: u32 = 1024;
+/// Ended incarnations that are remembered, so that they are refused.
+const RETIRED_MAX: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SessionId(pub(crate) u64);
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) executor: Name,
+    pub(crate) incarnation: Name,
+    pub(crate) version: String,
+    pub(crate) stream: Option<StreamId>,
+    pub(crate) kinds: Vec<ActionKind>,
+    pub(crate) window: u32,
+    pub(crate) last_heard: Time,
+    pub(crate) draining: bool,
+    pub(crate) leases: BTreeSet<LeaseId>,
+}
+
+impl Session {
+    /// Leases it may still be granted.
+    pub(crate) fn room(&self) -> usize {
+        if self.draining || self.stream.is_none() {
+            return 0;
+        }
+        (self.window.min(WINDOW_MAX) as usize).saturating_sub(self.leases.len())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) session: SessionId,
+    pub(crate) target: Uid,
+    pub(crate) item: u64,
+    pub(crate) started: Option<Time>,
+}
+
+/// Why an incarnation is not let in again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retired {
+    Superseded,
+    Drained,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    sessions: BTreeMap<SessionId, Session>,
+    by_executor: BTreeMap<Name, SessionId>,
+    by_stream: BTreeMap<StreamId, SessionId>,
+    leases: BTreeMap<LeaseId, Lease>,
+    retired: VecDeque<(Name, Name, Retired)>,
+    last_session: u64,
+    last_lease: u64,
+}
+
+impl Leases {
+    pub(crate) fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    pub(crate) fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.get_mut(&id)
+    }
+
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.sessions.iter().map(|(&id, session)| (id, session))
+    }
+
+    pub(crate) fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(crate) fn of_stream(&self, stream: StreamId) -> Option<SessionId> {
+        self.by_stream.get(&stream).copied()
+    }
+
+    pub(crate) fn of_executor(&self, executor: &str) -> Option<SessionId> {
+        self.by_executor.get(executor).copied()
+    }
+
+    pub(crate) fn retired(&self, executor: &str, incarnation: &str) -> Option<Retired> {
+        self.retired
+            .iter()
+            .find(|(name, which, _)| **name == *executor && **which == *incarnation)
+            .map(|&(_, _, why)| why)
+    }
+
+    pub(crate) fn retire(&mut self, executor: Name, incarnation: Name, why: Retired) {
+        if self.retired.len() == RETIRED_MAX {
+            self.retired.pop_front();
+        }
+        self.retired.push_back((executor, incarnation, why));
+    }
+
+    /// Opens a session on a stream.
+    pub(crate) fn open(&mut self, now: Time, stream: StreamId, hello: &Hello) -> SessionId {
+        self.last_session += 1;
+        let id = SessionId(self.last_session);
+        self.by_executor.insert(hello.executor.clone(), id);
+        self.by_stream.insert(stream, id);
+        let session = Session {
+            executor: hello.executor.clone(),
+            incarnation: hello.incarnation.clone(),
+            version: hello.version.clone(),
+            stream: Some(stream),
+            kinds: hello.kinds.clone(),
+            window: hello.window,
+            last_heard: now,
+            draining: false,
+            leases: BTreeSet::new(),
+        };
+        self.sessions.insert(id, session);
+        id
+    }
+
+    /// Leads a session to a new stream; gives the old one.
+    pub(crate) fn attach(&mut self, now: Time, id: SessionId, stream: StreamId) -> Option<StreamId> {
+        let session = self.sessions.get_mut(&id)?;
+        session.last_heard = now;
+        let old = session.stream.replace(stream);
+        if let Some(old) = old {
+            self.by_stream.remove(&old);
+        }
+        self.by_stream.insert(stream, id);
+        old
+    }
+
+    /// The stream is gone; the session stays.
+    pub(crate) fn detach(&mut self, stream: StreamId) -> Option<SessionId> {
+        let id = self.by_stream.remove(&stream)?;
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.stream = None;
+        }
+        Some(id)
+    }
+
+    /// Ends a session; gives it with its leases.
+    pub(crate) fn close(&mut self, id: SessionId) -> Option<(Session, Vec<(LeaseId, Lease)>)> {
+        let session = self.sessions.remove(&id)?;
+        if self.by_executor.get(&session.executor) == Some(&id) {
+            self.by_executor.remove(&session.executor);
+        }
+        if let Some(stream) = session.stream {
+            self.by_stream.remove(&stream);
+        }
+        let leases = session.leases.iter().filter_map(|lease| Some((*lease, self.leases.remove(lease)?))).collect();
+        Some((session, leases))
+    }
+
+    /// A new lease of a session.
+    pub(crate) fn grant(&mut self, session: SessionId, term: u64, target: Uid, item: u64) -> LeaseId {
+        self.last_lease += 1;
+        let id = LeaseId { term, number: self.last_lease };
+        if let Some(holder) = self.sessions.get_mut(&session) {
+            holder.leases.insert(id);
+        }
+        self.leases.insert(id, Lease { session, target, item, started: None });
+        id
+    }
+
+    pub(crate) fn get(&self, id: LeaseId) -> Option<&Lease> {
+        self.leases.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: LeaseId) -> Option<&mut Lease> {
+        self.leases.get_mut(&id)
+    }
+
+    /// Ends a lease.
+    pub(crate) fn end(&mut self, id: LeaseId) -> Option<Lease> {
+        let lease = self.leases.remove(&id)?;
+        if let Some(session) = self.sessions.get_mut(&lease.session) {
+            session.leases.remove(&id);
+        }
+        Some(lease)
+    }
+
+    /// Every lease that was not started.
+    pub(crate) fn unstarted(&self) -> Vec<LeaseId> {
+        self.leases.iter().filter(|(_, lease)| lease.started.is_none()).map(|(&id, _)| id).collect()
+    }
+}

@@ -1,0 +1,36 @@
+//! The mind of Ownergraph: pure state machines of both halves of the collector.
+//!
+//! No clock, no I/O, no async, no logging: facts go in, effects come out, time and seed are arguments. The sequence of inputs is the
+//! trace, and the same trace gives the same effects. Nothing here knows HTTP, gRPC or JSON.
+//!
+//! Modules in reading order:
+//!
+//! * [`time`]: instants as arguments.
+//! * [`object`]: what is known of an object.
+//! * [`coverage`]: which collections are complete up to which position.
+//! * [`evidence`]: why an owner is believed absent.
+//! * [`work`]: what the two halves say to each other.
+//! * [`view`]: what readers see.
+//! * [`leader`]: the graph service's machine.
+//! * [`session`]: the executor's machine.
+//! * [`elector`]: Lease in, term out.
+#![no_std]
+
+extern crate alloc;
+
+mod barrier;
+pub mod coverage;
+pub mod elector;
+pub mod evidence;
+mod graph;
+mod jitter;
+pub mod leader;
+mod lease;
+pub mod object;
+mod queue;
+pub mod session;
+pub mod time;
+mod timers;
+mod verdict;
+pub mod view;
+pub mod work;

@@ -1,0 +1,362 @@
+//! What the collector knows of a Kubernetes object: identity, references, the two finalizers it acts on, the deletion mark.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::fmt;
+
+#[cfg(test)]
+mod tests;
+
+/// Finalizer of an owner that waits for its dependents to go first.
+pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
+/// Finalizer of an owner that wants its dependents to lose their reference and stay.
+pub const ORPHAN_FINALIZER: &str = "orphan";
+/// Annotation that keeps an object from being deleted by us.
+pub const HOLD_ANNOTATION: &str = "ownergraph.dev/hold";
+
+/// A name, namespace, group, version, kind or resource: short shared text.
+pub type Name = Arc<str>;
+
+/// `metadata.uid`: any non-empty text, compared byte for byte. The canonical form is packed, any other is kept as it is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uid(UidForm);
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum UidForm {
+    Canonical([u8; 16]),
+    Text(Arc<str>),
+}
+
+impl Uid {
+    /// `None` for the empty text: an object without a uid has no identity.
+    pub fn parse(text: &str) -> Option<Uid> {
+        if text.is_empty() {
+            return None;
+        }
+        Some(Uid(match pack(text.as_bytes()) {
+            Some(packed) => UidForm::Canonical(packed),
+            None => UidForm::Text(Arc::from(text)),
+        }))
+    }
+}
+
+/// Only the one spelling that `Display` gives back is packed, so that two different texts are never one uid.
+fn pack(text: &[u8]) -> Option<[u8; 16]> {
+    if text.len() != 36 {
+        return None;
+    }
+    let mut packed = [0_u8; 16];
+    let mut digits = 0;
+    for (at, &byte) in text.iter().enumerate() {
+        if matches!(at, 8 | 13 | 18 | 23) {
+            if byte != b'-' {
+                return None;
+            }
+            continue;
+        }
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        packed[digits / 2] = packed[digits / 2] << 4 | digit;
+        digits += 1;
+    }
+    Some(packed)
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            UidForm::Text(text) => f.write_str(text),
+            UidForm::Canonical(packed) => {
+                for (at, byte) in packed.iter().enumerate() {
+                    if matches!(at, 4 | 6 | 8 | 10) {
+                        f.write_str("-")?;
+                    }
+                    write!(f, "{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// `metadata.resourceVersion`. Ordered inside one collection only, and only where it is a decimal number (KEP-5504).
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ResourceVersion(Version);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Version {
+    Ordered(u128),
+    Opaque(Arc<str>),
+}
+
+impl ResourceVersion {
+    /// Every text is a version; only a decimal without leading zeros, of at most 128 bits, can be ordered.
+    pub fn parse(text: &str) -> ResourceVersion {
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+        match text.parse::<u128>() {
+            Ok(number) if plain => ResourceVersion(Version::Ordered(number)),
+            _ => ResourceVersion(Version::Opaque(Arc::from(text))),
+        }
+    }
+
+    /// Whether two versions of this shape can be ordered at all.
+    pub fn is_ordered(&self) -> bool {
+        matches!(self.0, Version::Ordered(_))
+    }
+
+    /// The order of two versions of one collection, if there is one.
+    pub fn compare(&self, other: &ResourceVersion) -> Option<Ordering> {
+        match (&self.0, &other.0) {
+            (Version::Ordered(a), Version::Ordered(b)) => Some(a.cmp(b)),
+            (Version::Opaque(a), Version::Opaque(b)) if a == b => Some(Ordering::Equal),
+            (Version::Opaque(_) | Version::Ordered(_), _) => None,
+        }
+    }
+
+    /// Whether this version is known to be at or past `other`.
+    pub fn reached(&self, other: &ResourceVersion) -> bool {
+        matches!(self.compare(other), Some(Ordering::Equal | Ordering::Greater))
+    }
+
+    /// Whether this version is known to lie before `other`.
+    pub fn is_before(&self, other: &ResourceVersion) -> bool {
+        self.compare(other) == Some(Ordering::Less)
+    }
+}
+
+impl fmt::Display for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Version::Ordered(number) => write!(f, "{number}"),
+            Version::Opaque(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Debug for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One entry of `metadata.ownerReferences`, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerReference {
+    /// `group/version`, or the version alone for the core group.
+    pub api_version: Name,
+    pub kind: Name,
+    pub name: Name,
+    pub uid: Uid,
+    /// Absent and `false` are told apart, because a patch must write back what it found.
+    pub controller: Option<bool>,
+    pub block_owner_deletion: Option<bool>,
+}
+
+impl OwnerReference {
+    /// The group of `api_version`; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// Whether the owner's foreground deletion waits for this dependent.
+    pub fn blocks(&self) -> bool {
+        self.block_owner_deletion == Some(true)
+    }
+}
+
+/// What a decision about an object can rest on. Everything else in the object may change without changing the decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub owners: Box<[OwnerReference]>,
+    /// `metadata.finalizers`, in order.
+    pub finalizers: Box<[Name]>,
+    /// `metadata.deletionTimestamp` is set.
+    pub terminating: bool,
+    /// The hold annotation is there, whatever its value.
+    pub hold: bool,
+}
+
+impl Facts {
+    /// Terminating, and its dependents are to go first.
+    pub fn deletes_dependents(&self) -> bool {
+        self.terminating && self.has_finalizer(FOREGROUND_FINALIZER)
+    }
+
+    /// Terminating, and its dependents are to lose their reference.
+    pub fn orphans_dependents(&self) -> bool {
+        self.terminating && self.has_finalizer(ORPHAN_FINALIZER)
+    }
+
+    /// Whether `finalizer` is in the list.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|name| &**name == finalizer)
+    }
+
+    /// FNV-1a over references, both GC finalizers, deletion mark and hold annotation, in a fixed order with lengths. Equal digests let
+    /// an executor retry a conflict on the spot; it guards against accidents, not against an adversary, because the API server's own
+    /// precondition still stands behind it.
+    pub fn digest(&self) -> u64 {
+        let mut digest = Digest(0xcbf2_9ce4_8422_2325);
+        for owner in &self.owners {
+            digest.text(&owner.api_version);
+            digest.text(&owner.kind);
+            digest.text(&owner.name);
+            digest.text(&alloc::format!("{}", owner.uid));
+            digest.flag(owner.controller);
+            digest.flag(owner.block_owner_deletion);
+        }
+        for fact in [
+            self.terminating,
+            self.has_finalizer(FOREGROUND_FINALIZER),
+            self.has_finalizer(ORPHAN_FINALIZER),
+            self.hold,
+        ] {
+            digest.byte(u8::from(fact));
+        }
+        digest.0
+    }
+}
+
+struct Digest(u64);
+
+impl Digest {
+    fn byte(&mut self, byte: u8) {
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+
+    fn text(&mut self, text: &str) {
+        for byte in (text.len() as u64).to_be_bytes().into_iter().chain(text.bytes()) {
+            self.byte(byte);
+        }
+    }
+
+    fn flag(&mut self, flag: Option<bool>) {
+        self.byte(match flag {
+            None => 0,
+            Some(false) => 1,
+            Some(true) => 2,
+        });
+    }
+}
+
+/// An object as a list, a watch or a read showed it: its metadata, less what no decision needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub uid: Uid,
+    /// Empty for cluster scope.
+    pub namespace: Name,
+    pub name: Name,
+    pub resource_version: ResourceVersion,
+    pub facts: Facts,
+}
+
+/// Group and plural resource: what has one order of resource versions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupResource {
+    /// Empty for the core group.
+    pub group: Name,
+    pub resource: Name,
+}
+
+impl fmt::Display for GroupResource {
+    /// `resource.group`, or `resource` alone in the core group, as kubectl writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() { f.write_str(&self.resource) } else { write!(f, "{}.{}", self.resource, self.group) }
+    }
+}
+
+/// An object by uid and full coordinates, with what a request to it needs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectRef {
+    pub group: Name,
+    /// The version to ask for on the wire.
+    pub version: Name,
+    /// Plural.
+    pub resource: Name,
+    pub kind: Name,
+    /// Empty for cluster scope.
+    pub namespace: Name,
+    pub name: Name,
+    pub uid: Uid,
+}
+
+impl ObjectRef {
+    /// The collection the object belongs to.
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource { group: self.group.clone(), resource: self.resource.clone() }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    /// `Kind/name`, with `namespace/` before the name where there is one: how the tools show an object in one word.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// What discovery says of one kind in one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedKind {
+    pub group_resource: GroupResource,
+    pub kind: Name,
+    /// The preferred version, used for lists, watches and writes.
+    pub version: Name,
+    pub namespaced: bool,
+    pub access: Access,
+    pub backend: Backend,
+}
+
+/// How a kind's objects can be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Listed, watched and deleted: it has a collection in the graph.
+    Watched,
+    /// Has the list verb, but is not watched: no watch or delete verb, or ignored by configuration. Its objects can be owners.
+    Listed,
+    /// Has no list verb: only single reads.
+    ReadOnly,
+}
+
+/// Who answers for a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Backend {
+    /// The API server itself, from its own store.
+    Main,
+    /// A server behind an APIService: its watches may hide objects, its versions may not compare, it may ignore preconditions.
+    Aggregated,
+}
+
+/// Shortens a text that came from outside to at most `max_bytes`, on a character boundary.
+pub fn clip(text: &str, max_bytes: usize) -> String {
+    let mut end = text.len().min(max_bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    String::from(&text[..end])
+}
+
+/// References of one uid that stand more than once cannot be removed by uid alone.
+pub(crate) fn shares_uid(owners: &[OwnerReference], uid: &Uid) -> bool {
+    owners.iter().filter(|owner| owner.uid == *uid).count() > 1
+}
+
+/// The references of `owners` at `indices`.
+pub(crate) fn pick(owners: &[OwnerReference], indices: &[usize]) -> Vec<OwnerReference> {
+    indices.iter().filter_map(|&at| owners.get(at).cloned()).collect()
+}

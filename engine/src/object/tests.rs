@@ -1,0 +1,64 @@
+use super::*;
+
+#[test]
+fn only_the_canonical_spelling_of_a_uid_is_packed() {
+    let canonical = "0f8fad5b-d9cb-469f-a165-70867728950e";
+    for text in [canonical, "0F8FAD5B-D9CB-469F-A165-70867728950E", "0f8fad5bd9cb469fa16570867728950e", "x", "-", "ü"]
+    {
+        assert_eq!(alloc::format!("{}", Uid::parse(text).unwrap()), text);
+    }
+    assert_ne!(Uid::parse(canonical), Uid::parse(&canonical.to_uppercase()));
+    assert_eq!(Uid::parse(""), None);
+}
+
+#[test]
+fn versions_are_ordered_by_number_and_only_where_they_are_numbers() {
+    let order = |a: &str, b: &str| ResourceVersion::parse(a).compare(&ResourceVersion::parse(b));
+    assert_eq!(order("9", "10"), Some(Ordering::Less));
+    assert_eq!(order("340282366920938463463374607431768211455", "99"), Some(Ordering::Greater));
+    for opaque in ["010", "", "-1", "+1", "a7", "1.5", "340282366920938463463374607431768211456"] {
+        assert!(!ResourceVersion::parse(opaque).is_ordered(), "{opaque}");
+        assert_eq!(order(opaque, "10"), None, "{opaque}");
+        assert_eq!(order(opaque, opaque), Some(Ordering::Equal), "{opaque}");
+    }
+}
+
+#[test]
+fn the_digest_covers_what_a_decision_rests_on_and_nothing_else() {
+    let owner = OwnerReference {
+        api_version: "apps/v1".into(),
+        kind: "Deployment".into(),
+        name: "web".into(),
+        uid: Uid::parse("u1").unwrap(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    };
+    let base = Facts { owners: [owner.clone()].into(), ..Facts::default() };
+    let foreign = Facts { finalizers: ["example.com/backup".into()].into(), ..base.clone() };
+    assert_eq!(base.digest(), foreign.digest());
+    let different = [
+        Facts::default(),
+        Facts { terminating: true, ..base.clone() },
+        Facts { hold: true, ..base.clone() },
+        Facts { finalizers: [ORPHAN_FINALIZER.into()].into(), ..base.clone() },
+        Facts { finalizers: [FOREGROUND_FINALIZER.into()].into(), ..base.clone() },
+        Facts {
+            owners: [OwnerReference { block_owner_deletion: Some(false), ..owner.clone() }].into(),
+            ..base.clone()
+        },
+        Facts { owners: [OwnerReference { controller: None, ..owner.clone() }].into(), ..base.clone() },
+        Facts {
+            owners: [OwnerReference { name: "we".into(), kind: "Deploymentb".into(), ..owner }].into(),
+            ..base.clone()
+        },
+    ];
+    for facts in &different {
+        assert_ne!(facts.digest(), base.digest(), "{facts:?}");
+    }
+}
+
+#[test]
+fn clipping_keeps_characters_whole() {
+    assert_eq!(clip("abcü", 4), "abc");
+    assert_eq!(clip("abc", 10), "abc");
+}

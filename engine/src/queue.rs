@@ -1,0 +1,381 @@
+//! What is decided and not yet done: one item per target uid, in fair order, each failure with its own way of waiting.
+
+use crate::object::{GroupResource, Name, ObjectRef, Uid};
+use crate::time::Time;
+use crate::work::{Action, ActionKind, LeaseId, Preconditions};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// Between two probes of a blocker.
+pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(5);
+
+/// What stands in the way of many items at once. They share one probe, whose success wakes them all.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Blocker {
+    /// The executor may not do this in this namespace.
+    Forbidden { collection: GroupResource, namespace: Name, action: ActionKind },
+    /// A webhook or policy refuses or fails.
+    Webhook { name: String },
+    /// The API server pushes back.
+    Throttled { collection: GroupResource },
+    /// Questions about objects of this collection fail.
+    Unreadable { collection: GroupResource },
+}
+
+/// Where an item is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Ready,
+    /// Decided, but never to be granted: the mode is observe.
+    Observed,
+    Backoff {
+        until: Time,
+    },
+    Behind(Blocker),
+    Leased(LeaseId),
+}
+
+/// What a decision asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Draft {
+    pub(crate) target: ObjectRef,
+    pub(crate) action: Action,
+    pub(crate) preconditions: Option<Preconditions>,
+    pub(crate) read_first: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) id: u64,
+    pub(crate) draft: Draft,
+    pub(crate) generation: u64,
+    pub(crate) place: Place,
+    pub(crate) decided: Time,
+    /// Deliveries that were started.
+    pub(crate) attempts: u32,
+    /// In a row, of the kind that waits longer each time.
+    pub(crate) failures: u32,
+    /// In a row, refused as invalid.
+    pub(crate) invalid: u32,
+    /// An attempt may have landed without an answer.
+    pub(crate) ambiguous: bool,
+    /// Since it was leased, the decision was taken back or replaced.
+    pub(crate) overtaken: bool,
+}
+
+impl Item {
+    /// The blocker that this item would meet, if there is one of these names.
+    fn blockers(&self) -> [Blocker; 3] {
+        let target = &self.draft.target;
+        let collection = target.group_resource();
+        [
+            Blocker::Forbidden {
+                collection: collection.clone(),
+                namespace: target.namespace.clone(),
+                action: self.draft.action.kind(),
+            },
+            Blocker::Throttled { collection: collection.clone() },
+            Blocker::Unreadable { collection },
+        ]
+    }
+
+    fn lane(&self) -> Name {
+        let target = &self.draft.target;
+        if target.namespace.is_empty() { target.resource.clone() } else { target.namespace.clone() }
+    }
+}
+
+/// What became of a decision given to the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    New,
+    /// A decision that was waiting was replaced.
+    Replaced,
+    /// Nothing new, or only a newer version of the same facts.
+    Same,
+    /// An older decision is being carried out under this lease.
+    Leased(LeaseId),
+}
+
+#[derive(Debug)]
+struct Blocked {
+    members: BTreeSet<Uid>,
+    /// The member that is trying.
+    probe: Option<Uid>,
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    items: BTreeMap<Uid, Item>,
+    by_id: BTreeMap<u64, Uid>,
+    /// Ready uids by namespace, in order; may name items that are not ready any more.
+    lanes: BTreeMap<Name, VecDeque<Uid>>,
+    /// Lanes with anything in them, in the order of their turns.
+    turns: VecDeque<Name>,
+    blockers: BTreeMap<Blocker, Blocked>,
+    by_decision: BTreeSet<(Time, u64)>,
+    last_id: u64,
+    leased: usize,
+    waiting: usize,
+}
+
+impl Queue {
+    pub(crate) fn get(&self, uid: &Uid) -> Option<&Item> {
+        self.items.get(uid)
+    }
+
+    pub(crate) fn get_mut(&mut self, uid: &Uid) -> Option<&mut Item> {
+        self.items.get_mut(uid)
+    }
+
+    pub(crate) fn uid_of(&self, id: u64) -> Option<&Uid> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(crate) fn leased(&self) -> usize {
+        self.leased
+    }
+
+    /// Items in backoff or behind a blocker.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Time> {
+        self.by_decision.first().map(|&(at, _)| at)
+    }
+
+    /// Takes a decision. `observe` keeps it from ever being granted.
+    pub(crate) fn put(&mut self, now: Time, draft: Draft, observe: bool) -> Put {
+        let uid = draft.target.uid.clone();
+        let Some(item) = self.items.get_mut(&uid) else {
+            self.last_id += 1;
+            let id = self.last_id;
+            let place = if observe { Place::Observed } else { Place::Backoff { until: now } };
+            let item = Item {
+                id,
+                draft,
+                generation: 1,
+                place,
+                decided: now,
+                attempts: 0,
+                failures: 0,
+                invalid: 0,
+                ambiguous: false,
+                overtaken: false,
+            };
+            self.waiting += usize::from(!observe);
+            self.by_id.insert(id, uid.clone());
+            self.by_decision.insert((now, id));
+            self.items.insert(uid.clone(), item);
+            if !observe {
+                self.make_ready(&uid);
+            }
+            return Put::New;
+        };
+        if let Place::Leased(lease) = item.place {
+            item.overtaken = item.draft != draft;
+            return if item.overtaken { Put::Leased(lease) } else { Put::Same };
+        }
+        let digest = |draft: &Draft| draft.preconditions.as_ref().map(|preconditions| preconditions.facts_digest);
+        let same = item.draft.action == draft.action && digest(&item.draft) == digest(&draft);
+        item.draft = draft;
+        if same {
+            return Put::Same;
+        }
+        item.generation += 1;
+        item.failures = 0;
+        item.invalid = 0;
+        if matches!(item.place, Place::Backoff { .. }) {
+            self.make_ready(&uid);
+        }
+        Put::Replaced
+    }
+
+    /// Takes a decision back. A leased item stays until its lease ends; its lease is given. `Ok` gives the item that was dropped.
+    pub(crate) fn withdraw(&mut self, uid: &Uid) -> Result<Option<Item>, LeaseId> {
+        match self.items.get_mut(uid) {
+            None => Ok(None),
+            Some(item) => {
+                if let Place::Leased(lease) = item.place {
+                    item.overtaken = true;
+                    return Err(lease);
+                }
+                Ok(self.remove(uid))
+            }
+        }
+    }
+
+    /// Drops an item wherever it is.
+    pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Item> {
+        self.leave_place(uid);
+        let item = self.items.remove(uid)?;
+        self.by_id.remove(&item.id);
+        self.by_decision.remove(&(item.decided, item.id));
+        Some(item)
+    }
+
+    /// Moves an item to where it waits, or makes it ready.
+    pub(crate) fn place(&mut self, uid: &Uid, place: Place) {
+        if !self.items.contains_key(uid) {
+            return;
+        }
+        match place {
+            Place::Ready => self.make_ready(uid),
+            Place::Observed | Place::Backoff { .. } | Place::Behind(_) | Place::Leased(_) => {
+                self.leave_place(uid);
+                self.enter_place(uid, place);
+            }
+        }
+    }
+
+    /// Ready, unless a blocker that this item would meet is known.
+    pub(crate) fn make_ready(&mut self, uid: &Uid) {
+        let Some(item) = self.items.get(uid) else { return };
+        let known = item.blockers().into_iter().find(|blocker| self.blockers.contains_key(blocker));
+        self.leave_place(uid);
+        match known {
+            Some(blocker) => self.enter_place(uid, Place::Behind(blocker)),
+            None => self.enter_place(uid, Place::Ready),
+        }
+    }
+
+    fn leave_place(&mut self, uid: &Uid) {
+        let Some(item) = self.items.get(uid) else { return };
+        match &item.place {
+            // The lanes are cleaned when their turn comes.
+            Place::Ready | Place::Observed => {}
+            Place::Backoff { .. } => self.waiting -= 1,
+            Place::Leased(_) => self.leased -= 1,
+            Place::Behind(blocker) => {
+                self.waiting -= 1;
+                if let Some(blocked) = self.blockers.get_mut(blocker) {
+                    blocked.members.remove(uid);
+                }
+            }
+        }
+    }
+
+    fn enter_place(&mut self, uid: &Uid, place: Place) {
+        let Some(item) = self.items.get_mut(uid) else { return };
+        let lane = item.lane();
+        item.place = place.clone();
+        match place {
+            Place::Observed => {}
+            Place::Ready => {
+                let ready = self.lanes.entry(lane.clone()).or_default();
+                if ready.is_empty() {
+                    self.turns.push_back(lane);
+                }
+                ready.push_back(uid.clone());
+            }
+            Place::Backoff { .. } => self.waiting += 1,
+            Place::Leased(_) => self.leased += 1,
+            Place::Behind(blocker) => {
+                self.waiting += 1;
+                let blocked =
+                    self.blockers.entry(blocker).or_insert_with(|| Blocked { members: BTreeSet::new(), probe: None });
+                blocked.members.insert(uid.clone());
+            }
+        }
+    }
+
+    /// The next ready item, one namespace after the other. It stays ready until it is placed elsewhere, but is not given again.
+    pub(crate) fn pop(&mut self) -> Option<Uid> {
+        while let Some(lane) = self.turns.pop_front() {
+            let Some(ready) = self.lanes.get_mut(&lane) else { continue };
+            let mut next = None;
+            while let Some(uid) = ready.pop_front() {
+                if self.items.get(&uid).is_some_and(|item| item.place == Place::Ready) {
+                    next = Some(uid);
+                    break;
+                }
+            }
+            if ready.is_empty() {
+                self.lanes.remove(&lane);
+            } else {
+                self.turns.push_back(lane);
+            }
+            if next.is_some() {
+                return next;
+            }
+        }
+        None
+    }
+
+    /// Whether `pop` may give anything.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Puts an item behind a blocker after it met it. True if the blocker's next probe has to be timed.
+    pub(crate) fn block(&mut self, uid: &Uid, blocker: Blocker) -> bool {
+        let new = !self.blockers.contains_key(&blocker);
+        self.place(uid, Place::Behind(blocker.clone()));
+        let Some(blocked) = self.blockers.get_mut(&blocker) else { return false };
+        let was_probe = blocked.probe.as_ref() == Some(uid);
+        if was_probe {
+            blocked.probe = None;
+        }
+        new || was_probe
+    }
+
+    /// The time of a blocker's probe has come: one member tries. True if the probe has to be timed again, because none could.
+    pub(crate) fn probe(&mut self, blocker: &Blocker) -> bool {
+        let Some(blocked) = self.blockers.get_mut(blocker) else { return false };
+        if let Some(probe) = &blocked.probe
+            && self.items.contains_key(probe)
+        {
+            return true;
+        }
+        let Some(uid) = blocked.members.first().cloned() else {
+            self.blockers.remove(blocker);
+            return false;
+        };
+        blocked.probe = Some(uid.clone());
+        self.leave_place(&uid);
+        self.enter_place(&uid, Place::Ready);
+        true
+    }
+
+    /// An attempt of this item got past every blocker but `met`: whatever it was the probe of is gone, and wakes all its members.
+    pub(crate) fn passed(&mut self, uid: &Uid, met: Option<&Blocker>) {
+        let gone: Vec<Blocker> = self
+            .blockers
+            .iter()
+            .filter(|(blocker, blocked)| Some(*blocker) != met && blocked.probe.as_ref() == Some(uid))
+            .map(|(blocker, _)| blocker.clone())
+            .collect();
+        for blocker in gone {
+            self.lift(&blocker);
+        }
+    }
+
+    /// Wakes everything behind a blocker.
+    pub(crate) fn lift(&mut self, blocker: &Blocker) {
+        let Some(blocked) = self.blockers.remove(blocker) else { return };
+        for uid in blocked.members {
+            self.waiting -= 1;
+            // It was taken out of the blocker's set with the blocker itself.
+            if let Some(item) = self.items.get_mut(&uid) {
+                item.place = Place::Observed;
+            }
+            self.make_ready(&uid);
+        }
+    }
+
+    /// Every uid with an item, in order.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
+        self.items.keys()
+    }
+}

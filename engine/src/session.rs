@@ -1,0 +1,369 @@
+//! The executor's half of the lease protocol.
+//!
+//! ```text
+//! Waiting     the time to the next attempt runs                                        -> Connecting
+//! Connecting  the shell opens a stream                                                 -> Greeting, Waiting
+//! Greeting    hello sent                                                               -> Active, Waiting
+//! Active      leases come, are started, are reported; heartbeats; perhaps on its leave -> Waiting
+//! Over        drained, or told for good that it is not wanted
+//! ```
+//!
+//! The session outlives its streams: it ends a TTL after the *send* of the last heartbeat (or hello) that was acknowledged. Between two
+//! streams started attempts go on and their reports wait; nothing is started, because nobody could be told. At the session's end
+//! buffered leases are void and started ones are cancelled.
+//!
+//! Terms: the highest number of the election that the last accepted welcome named is kept, and what carries a lower one is handed back.
+//! A welcome may name another election (the Lease was deleted, the demo restarted): hello and refusals have settled by then that both
+//! sides mean the same cluster. Leases of the former election are then forgotten, not returned: lease ids are unique in one election
+//! only.
+
+use crate::jitter::Jitter;
+use crate::object::Name;
+use crate::time::Time;
+use crate::work::{
+    ActionKind, GoAwayCause, LeaseId, Refusal, Term, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
+};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+mod leases;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+/// A stream that is neither open nor refused after this time is given up.
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+/// A hello that is not answered for this long was in vain.
+const WELCOME_LIMIT: Duration = Duration::from_secs(10);
+/// Reports kept for the leader's acknowledgement. Only an executor that finds no leader for long comes near.
+const REPORTS_MAX: usize = 10_000;
+
+/// Who this executor is and how much it does at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Stable name, normally the pod.
+    pub executor: Name,
+    /// Unique per process start.
+    pub incarnation: Name,
+    pub version: String,
+    /// uid of namespace kube-system, read with the executor's own credentials.
+    pub cluster_uid: Name,
+    /// Attempts under way at once, at least 1. The window is twice that.
+    pub concurrency: u32,
+    pub kinds: Vec<ActionKind>,
+    /// Bounds of the jittered wait between two connection attempts.
+    pub reconnect_min: Duration,
+    pub reconnect_max: Duration,
+}
+
+/// A fact for the session. Streams are not numbered: after [`Output::Disconnect`] and after [`Output::Connect`] the shell passes nothing
+/// on that comes from an earlier stream.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The stream asked for by [`Output::Connect`] is open for writing.
+    Connected,
+    /// The leader sent this.
+    Message(ToExecutor),
+    /// The stream ended, or could not be opened.
+    Disconnected {
+        /// Where the peer says the leader is.
+        leader_endpoint: Option<String>,
+        /// Set when the peer refused this executor by name: some refusals are final.
+        refusal: Option<Refusal>,
+        why: String,
+    },
+    /// An attempt started by [`Output::Start`] has ended. `report.term`, `report.attempt` and `report.item` are those of the lease.
+    Finished(WorkReport),
+    /// Asked to stop: hand back what was not started, finish the rest, then [`Output::Exit`].
+    Drain { reason: String, deadline: Duration },
+}
+
+/// An effect for the shell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Open a stream: to `endpoint` if given, else to the next configured address.
+    Connect {
+        endpoint: Option<String>,
+    },
+    /// Close the stream, or give up opening it, after what was sent has gone out. [`Input::Disconnected`] need not follow, and must not
+    /// once the next `Connect` has been seen.
+    Disconnect,
+    Send(ToLeader),
+    /// Begin an attempt. The `Started` message has been sent before this output.
+    Start(WorkLease),
+    /// No retry, and nothing that is not yet sent, for this attempt: it ends with `Abandoned`, or with what was under way. It may have
+    /// ended already, with [`Input::Finished`] on its way.
+    Cancel(LeaseId),
+    /// No write may leave at or after this instant. Sent whenever it moves; before the first, none may leave.
+    WritesEnd(Time),
+    /// The session is over.
+    Exit(Exit),
+    Event(Event),
+}
+
+/// Why a session is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Drained, everything handed back or reported.
+    Drained,
+    /// The drain's deadline came first, or the leader takes no more from this executor; this many leases were neither reported nor
+    /// returned.
+    DrainTimedOut { outstanding: u32 },
+    /// A newer process runs under this executor's name.
+    Superseded,
+    /// The graph service belongs to another cluster.
+    OtherCluster { ours: Name, theirs: Name },
+    /// The graph service speaks only these protocols.
+    ProtocolUnsupported { min: u32, max: u32 },
+}
+
+/// Something an operator may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A session is open.
+    Welcomed { term: Term, adopted: usize, dropped: usize },
+    /// The stream is gone; another attempt comes after `retry_in`.
+    Lost { why: String, retry_in: Duration },
+    /// The leader asked this executor to go elsewhere.
+    SentAway { cause: GoAwayCause },
+    /// No heartbeat was acknowledged in time: nothing more is written until a new session opens.
+    Lapsed,
+    /// A grant of a deposed leader was handed back.
+    StaleTerm { lease: LeaseId, term: Term },
+    /// A message that makes no sense here was ignored.
+    Rejected { why: String },
+}
+
+/// Where the stream stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Waiting,
+    Connecting,
+    Greeting,
+    /// Welcomed at this instant.
+    Active {
+        since: Time,
+    },
+    Over,
+}
+
+/// The session in numbers, for readiness and metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub phase: Phase,
+    /// The newest term known.
+    pub term: Option<Term>,
+    /// As the last [`Output::WritesEnd`]; `None` where no session is valid.
+    pub writes_end: Option<Time>,
+    pub started: usize,
+    pub buffered: usize,
+    /// Reports that the leader has not acknowledged.
+    pub unacknowledged: usize,
+    pub draining: bool,
+}
+
+/// One executor's session with whoever leads.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    jitter: Jitter,
+    outputs: VecDeque<Output>,
+    link: Link,
+    /// Attempts to connect since a heartbeat was last acknowledged, and hints followed in a row.
+    retries: u32,
+    hints_followed: u32,
+    term: Option<Term>,
+    writes_end: Option<Time>,
+    /// Granted, not started; at most the window.
+    buffered: VecDeque<WorkLease>,
+    started: BTreeMap<LeaseId, Started>,
+    returns: VecDeque<Returned>,
+    /// Not acknowledged; ids grow with time, so the first is the oldest.
+    reports: BTreeMap<LeaseId, WorkReport>,
+    /// Those of `reports` that were not sent on this stream.
+    unsent: VecDeque<LeaseId>,
+    flush_at: Option<Time>,
+    drain: Option<Drain>,
+}
+
+#[derive(Debug)]
+enum Link {
+    Waiting {
+        retry_at: Time,
+        endpoint: Option<String>,
+    },
+    Connecting {
+        /// `None` until the first call, as `new` knows no time.
+        give_up_at: Option<Time>,
+    },
+    Greeting {
+        hello_sent: Time,
+    },
+    Active(Stream),
+    Over,
+}
+
+#[derive(Debug)]
+struct Stream {
+    since: Time,
+    heartbeat_interval: Duration,
+    heartbeat_at: Time,
+    last_sequence: u64,
+    /// Sequence and send time of heartbeats that are not acknowledged.
+    heartbeats: VecDeque<(u64, Time)>,
+    window: usize,
+    leaving: Option<Leaving>,
+}
+
+#[derive(Debug)]
+struct Leaving {
+    reconnect_at: Time,
+    /// `reconnect_at` has passed: only acknowledgements keep the stream open.
+    may_go: bool,
+    close_at: Time,
+    endpoint: Option<String>,
+}
+
+#[derive(Debug)]
+struct Started {
+    item: u64,
+    term: Term,
+    /// [`Output::Cancel`] was sent.
+    cancelled: bool,
+    /// The leader of this session counts it against the window.
+    counted: bool,
+}
+
+#[derive(Debug)]
+struct Returned {
+    election: Name,
+    entry: WorkReturn,
+}
+
+#[derive(Debug)]
+struct Drain {
+    reason: String,
+    deadline: Time,
+    /// The leader said on this stream that nothing is outstanding.
+    acknowledged: bool,
+    /// The leader does not take this executor back.
+    refused: bool,
+}
+
+impl Session {
+    /// A session that asks for its first stream at once. The seed serves jitter.
+    pub fn new(config: Config, seed: u64) -> Session {
+        Session {
+            config,
+            jitter: Jitter::new(seed),
+            outputs: VecDeque::from([Output::Connect { endpoint: None }]),
+            link: Link::Connecting { give_up_at: None },
+            retries: 0,
+            hints_followed: 0,
+            term: None,
+            writes_end: None,
+            buffered: VecDeque::new(),
+            started: BTreeMap::new(),
+            returns: VecDeque::new(),
+            reports: BTreeMap::new(),
+            unsent: VecDeque::new(),
+            flush_at: None,
+            drain: None,
+        }
+    }
+
+    /// Takes a fact. Poll afterwards.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        self.expire(now);
+        if matches!(self.link, Link::Over) {
+            return;
+        }
+        match input {
+            Input::Connected => self.connected(now),
+            Input::Message(message) => self.message(now, message),
+            Input::Disconnected { leader_endpoint, refusal, why } => {
+                self.disconnected(now, leader_endpoint, refusal, why)
+            }
+            Input::Finished(report) => self.finished(report),
+            Input::Drain { reason, deadline } => self.drain(now, reason, deadline),
+        }
+        self.advance_link(now);
+        self.settle(now);
+    }
+
+    /// Does what is due. Poll afterwards.
+    pub fn tick(&mut self, now: Time) {
+        self.expire(now);
+        self.advance_link(now);
+        self.settle(now);
+    }
+
+    /// When [`Session::tick`] is wanted next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let link = match &self.link {
+            Link::Waiting { retry_at, .. } => Some(*retry_at),
+            Link::Connecting { give_up_at } => *give_up_at,
+            Link::Greeting { hello_sent } => Some(*hello_sent + WELCOME_LIMIT),
+            Link::Active(stream) => Some(stream.next_deadline()),
+            Link::Over => return None,
+        };
+        let drain = self.drain.as_ref().map(|drain| drain.deadline);
+        [link, drain, self.writes_end, self.flush_at].into_iter().flatten().min()
+    }
+
+    /// The next effect; to be drained to `None` after every `handle` and `tick`, and once after `new`.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The session in numbers.
+    pub fn status(&self) -> Status {
+        Status {
+            phase: match &self.link {
+                Link::Waiting { .. } => Phase::Waiting,
+                Link::Connecting { .. } => Phase::Connecting,
+                Link::Greeting { .. } => Phase::Greeting,
+                Link::Active(stream) => Phase::Active { since: stream.since },
+                Link::Over => Phase::Over,
+            },
+            term: self.term.clone(),
+            writes_end: self.writes_end,
+            started: self.started.len(),
+            buffered: self.buffered.len(),
+            unacknowledged: self.reports.len(),
+            draining: self.drain.is_some(),
+        }
+    }
+
+    /// What time takes away, whatever comes in at this instant.
+    fn expire(&mut self, now: Time) {
+        if self.drain.as_ref().is_some_and(|drain| now >= drain.deadline) {
+            self.end_drain(now);
+        }
+        if self.writes_end.is_some_and(|end| now >= end) {
+            self.lapse(now);
+        }
+    }
+
+    /// What follows from any change: starts, messages to send, the end.
+    fn settle(&mut self, now: Time) {
+        self.start_what_fits(now);
+        self.flush(now);
+        self.leave(now);
+        self.finish_drain(now);
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn reject(&mut self, why: impl Into<String>) {
+        self.emit(Event::Rejected { why: why.into() });
+    }
+
+    fn concurrency(&self) -> usize {
+        usize::try_from(self.config.concurrency).unwrap_or(usize::MAX).max(1)
+    }
+}

@@ -1,0 +1,256 @@
+//! What becomes of a lease: buffered, started, finished, reported; or returned.
+
+use super::{Event, Link, Output, REPORTS_MAX, Returned, Session, Started, Stream};
+use crate::time::Time;
+use crate::work::{
+    BATCH_MAX_ENTRIES, LeaseId, ReportResult, ReturnCause, RevokeMode, Term, ToLeader, WorkLease, WorkReport,
+    WorkReturn,
+};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::vec::Vec;
+use core::mem;
+use core::time::Duration;
+
+/// Reports and returns wait this long for company, or for this many.
+const FLUSH_AFTER: Duration = Duration::from_millis(10);
+const FLUSH_ENTRIES: usize = 32;
+/// Findings in one message, beyond its first report: they carry whole references, and a message has to stay far below 4 MiB.
+const BATCH_MAX_FINDINGS: usize = 200;
+
+const _: () = assert!(FLUSH_ENTRIES <= BATCH_MAX_ENTRIES);
+
+impl Session {
+    pub(super) fn granted(&mut self, leases: Vec<WorkLease>) {
+        let Link::Active(Stream { window, .. }) = self.link else { return };
+        let mut outstanding = self.buffered.len() + self.started.values().filter(|started| started.counted).count();
+        let mut beyond_window = 0_usize;
+        for lease in leases {
+            if let Some(election) = self.election_of(lease.id) {
+                self.reject(format!("lease {} granted twice", lease.id));
+                if election != lease.term.election {
+                    self.hand_back(&lease, ReturnCause::NotStarted);
+                }
+                continue;
+            }
+            if let Some(cause) = self.unwanted(&lease) {
+                self.hand_back(&lease, cause);
+            } else if outstanding >= window {
+                beyond_window += 1;
+                self.hand_back(&lease, ReturnCause::NotStarted);
+            } else {
+                self.raise_term(lease.term.clone());
+                outstanding += 1;
+                self.buffered.push_back(lease);
+            }
+        }
+        if beyond_window > 0 {
+            self.reject(format!("{beyond_window} leases beyond the window of {window}"));
+        }
+    }
+
+    pub(super) fn revoked(&mut self, leases: &[LeaseId], mode: RevokeMode) {
+        let revoked: BTreeSet<LeaseId> = leases.iter().copied().collect();
+        self.hand_back_where(|lease| revoked.contains(&lease.id).then_some(ReturnCause::NotStarted));
+        match mode {
+            RevokeMode::IfNotStarted => {}
+            RevokeMode::Stop => {
+                for id in revoked {
+                    if let Some(started) = self.started.get_mut(&id)
+                        && !mem::replace(&mut started.cancelled, true)
+                    {
+                        self.outputs.push_back(Output::Cancel(id));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn finished(&mut self, report: WorkReport) {
+        if self.started.remove(&report.lease).is_none() {
+            self.reject(format!("an attempt for lease {} ended that was not under way", report.lease));
+            return;
+        }
+        if matches!(self.link, Link::Active(_)) {
+            self.unsent.push_back(report.lease);
+        }
+        self.reports.insert(report.lease, report);
+        if self.reports.len() > REPORTS_MAX
+            && let Some((oldest, _)) = self.reports.pop_first()
+        {
+            self.unsent.retain(|id| *id != oldest);
+            self.reject(format!("{REPORTS_MAX} reports wait for a leader: that of lease {oldest} was dropped"));
+        }
+    }
+
+    pub(super) fn acknowledged(&mut self, results: &[(LeaseId, ReportResult)]) {
+        // Whatever the leader made of a report, it has it.
+        let unknown = results.iter().filter(|(id, _)| self.reports.remove(id).is_none()).count();
+        if unknown > 0 {
+            self.reject(format!("acknowledges {unknown} reports that are not awaited"));
+        }
+        let reports = &self.reports;
+        self.unsent.retain(|id| reports.contains_key(id));
+    }
+
+    /// A newer term of the same election: what the deposed leader granted is not begun any more.
+    pub(super) fn raise_term(&mut self, term: Term) {
+        match &self.term {
+            Some(known) if known.election == term.election && known.number < term.number => {
+                let number = term.number;
+                self.term = Some(term);
+                self.hand_back_where(|lease| (lease.term.number < number).then_some(ReturnCause::TermStale));
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Sorts out what is held when a session opens. A buffered lease goes on only if the leader adopted it *and* granted it in this very
+    /// term; every other one is handed back at once, since nothing was done for it. Started ones end in a report either way.
+    pub(super) fn reclaim(&mut self, term: &Term, adopted: Vec<LeaseId>) {
+        let adopted: BTreeSet<LeaseId> = adopted.into_iter().collect();
+        for (id, started) in &mut self.started {
+            started.counted = adopted.contains(id);
+        }
+        self.hand_back_where(|lease| {
+            if lease.term.number < term.number {
+                Some(ReturnCause::TermStale)
+            } else if lease.term != *term || !adopted.contains(&lease.id) {
+                Some(ReturnCause::NotStarted)
+            } else {
+                None
+            }
+        });
+        // Another election's ids would name other leases here.
+        self.returns.retain(|returned| returned.election == term.election);
+        self.unsent = self.reports.keys().copied().collect();
+    }
+
+    /// The session has ended without a word from the leader.
+    pub(super) fn lapse(&mut self, now: Time) {
+        self.writes_end = None;
+        self.emit(Event::Lapsed);
+        self.hand_back_where(|_| Some(ReturnCause::SessionLapsed));
+        self.cancel_started();
+        match self.link {
+            Link::Active(_) => self.hang_up(now, alloc::string::String::from("no heartbeat was acknowledged in time")),
+            Link::Waiting { .. } | Link::Connecting { .. } | Link::Greeting { .. } | Link::Over => {}
+        }
+    }
+
+    pub(super) fn cancel_started(&mut self) {
+        for (&id, started) in &mut self.started {
+            if !mem::replace(&mut started.cancelled, true) {
+                self.outputs.push_back(Output::Cancel(id));
+            }
+        }
+    }
+
+    pub(super) fn hand_back_buffered(&mut self) {
+        self.hand_back_where(|_| Some(ReturnCause::NotStarted));
+    }
+
+    /// Returns that a leader still waits for. After the session's end it has given the leases to others.
+    pub(super) fn worthwhile_returns(&self) -> usize {
+        if self.writes_end.is_some() { self.returns.len() } else { 0 }
+    }
+
+    pub(super) fn start_what_fits(&mut self, now: Time) {
+        let Link::Active(Stream { leaving: None, .. }) = self.link else { return };
+        if self.drain.is_some() || self.writes_end.is_none_or(|end| now >= end) {
+            return;
+        }
+        loop {
+            let slots = self.concurrency().saturating_sub(self.started.len());
+            let batch = slots.min(self.buffered.len()).min(BATCH_MAX_ENTRIES);
+            if batch == 0 {
+                return;
+            }
+            let leases: Vec<WorkLease> = self.buffered.drain(..batch).collect();
+            let ids = leases.iter().map(|lease| lease.id).collect();
+            self.outputs.push_back(Output::Send(ToLeader::Started { leases: ids }));
+            for lease in leases {
+                let (item, term) = (lease.item.id, lease.term.clone());
+                self.started.insert(lease.id, Started { item, term, cancelled: false, counted: true });
+                self.outputs.push_back(Output::Start(lease));
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self, now: Time) {
+        let Link::Active(Stream { leaving, .. }) = &self.link else { return };
+        let entries = self.unsent.len() + self.returns.len();
+        let idle = self.started.is_empty() && self.buffered.is_empty();
+        let hurry = idle || leaving.is_some() || self.drain.is_some() || entries >= FLUSH_ENTRIES;
+        if entries > 0 && !hurry && now < *self.flush_at.get_or_insert(now + FLUSH_AFTER) {
+            return;
+        }
+        self.flush_at = None;
+        while !self.unsent.is_empty() || !self.returns.is_empty() {
+            let message = self.next_batch();
+            self.outputs.push_back(Output::Send(message));
+        }
+    }
+
+    fn next_batch(&mut self) -> ToLeader {
+        let mut reports: Vec<WorkReport> = Vec::new();
+        let mut findings = 0;
+        while reports.len() < BATCH_MAX_ENTRIES
+            && let Some(id) = self.unsent.pop_front()
+        {
+            let Some(report) = self.reports.get(&id) else { continue };
+            findings += report.findings.len();
+            if findings > BATCH_MAX_FINDINGS && !reports.is_empty() {
+                self.unsent.push_front(id);
+                break;
+            }
+            reports.push(report.clone());
+        }
+        let room = (BATCH_MAX_ENTRIES - reports.len()).min(self.returns.len());
+        let returns = self.returns.drain(..room).map(|returned| returned.entry).collect();
+        ToLeader::Reports { reports, returns }
+    }
+
+    /// Why a granted lease is not for this executor.
+    fn unwanted(&mut self, lease: &WorkLease) -> Option<ReturnCause> {
+        let stale = self
+            .term
+            .as_ref()
+            .is_none_or(|known| lease.term.election != known.election || lease.term.number < known.number);
+        if stale {
+            self.emit(Event::StaleTerm { lease: lease.id, term: lease.term.clone() });
+            return Some(ReturnCause::TermStale);
+        }
+        if lease.id.term != lease.term.number {
+            self.reject(format!("lease {} claims term {}", lease.id, lease.term.number));
+            return Some(ReturnCause::NotStarted);
+        }
+        if !self.config.kinds.contains(&lease.item.action.kind()) {
+            return Some(ReturnCause::KindUnsupported);
+        }
+        self.drain.is_some().then_some(ReturnCause::NotStarted)
+    }
+
+    /// The election of the lease that is held under this id.
+    fn election_of(&self, id: LeaseId) -> Option<crate::object::Name> {
+        let buffered = self.buffered.iter().find(|lease| lease.id == id).map(|lease| &lease.term);
+        let started = || self.started.get(&id).map(|started| &started.term);
+        let reported = || self.reports.get(&id).map(|report| &report.term);
+        buffered.or_else(started).or_else(reported).map(|term| term.election.clone())
+    }
+
+    fn hand_back(&mut self, lease: &WorkLease, cause: ReturnCause) {
+        let entry = WorkReturn { lease: lease.id, cause };
+        self.returns.push_back(Returned { election: lease.term.election.clone(), entry });
+    }
+
+    /// Takes those leases out of the buffer for which there is a cause.
+    fn hand_back_where(&mut self, cause: impl Fn(&WorkLease) -> Option<ReturnCause>) {
+        for lease in mem::take(&mut self.buffered) {
+            match cause(&lease) {
+                Some(cause) => self.hand_back(&lease, cause),
+                None => self.buffered.push_back(lease),
+            }
+        }
+    }
+}

@@ -1,0 +1,611 @@
+use super::*;
+use crate::object::{ObjectRef, Uid};
+use crate::work::{
+    Action, Outcome, PROTOCOL, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, Welcome, WorkItem,
+};
+use alloc::format;
+use alloc::string::ToString;
+
+mod random;
+
+fn config() -> Config {
+    Config {
+        executor: Name::from("pod"),
+        incarnation: Name::from("pod-1"),
+        version: "test".to_string(),
+        cluster_uid: Name::from("here"),
+        concurrency: 2,
+        kinds: Vec::from([ActionKind::Delete, ActionKind::Verify]),
+        reconnect_min: Duration::from_millis(100),
+        reconnect_max: Duration::from_secs(5),
+    }
+}
+
+fn term(number: u64) -> Term {
+    Term { election: Name::from("L"), number }
+}
+
+fn object() -> ObjectRef {
+    ObjectRef {
+        group: Name::from(""),
+        version: Name::from("v1"),
+        resource: Name::from("configmaps"),
+        kind: Name::from("ConfigMap"),
+        namespace: Name::from("default"),
+        name: Name::from("a"),
+        uid: Uid::parse("a").expect("not empty"),
+    }
+}
+
+fn lease(id: LeaseId, term: Term, action: Action) -> WorkLease {
+    WorkLease {
+        id,
+        term,
+        item: WorkItem {
+            id: id.number,
+            target: object(),
+            preconditions: None,
+            action,
+            read_first: false,
+            generation: 1,
+        },
+        attempt: 1,
+        execution_limit: Duration::from_secs(30),
+        previous_attempt_ambiguous: false,
+    }
+}
+
+fn delete() -> Action {
+    Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks: Vec::new() }
+}
+
+fn report(id: LeaseId, term: Term) -> WorkReport {
+    WorkReport {
+        lease: id,
+        item: id.number,
+        term,
+        attempt: 1,
+        outcome: Outcome::Done,
+        observed: None,
+        findings: Vec::new(),
+        http_status: 200,
+        status_reason: String::new(),
+        message: String::new(),
+        webhook: None,
+        retry_after: None,
+        api_calls: 1,
+        execution_time: Duration::from_millis(5),
+    }
+}
+
+fn id(text: &str) -> LeaseId {
+    LeaseId::parse(text).unwrap_or_else(|| panic!("lease {text:?}"))
+}
+
+fn ids(text: &str) -> Vec<LeaseId> {
+    text.split_whitespace().map(id).collect()
+}
+
+fn granted(word: &str) -> WorkLease {
+    // `M:1-7` is of another election, `1-7!` of a kind that this executor does not know.
+    let (election, word) = word.split_once(':').unwrap_or(("L", word));
+    let (word, action) = match word.strip_suffix('!') {
+        Some(word) => (word, Action::RemoveFinalizer { finalizer: Name::from("orphan") }),
+        None => (word, delete()),
+    };
+    let id = id(word);
+    lease(id, Term { election: Name::from(election), number: id.term }, action)
+}
+
+/// `welcome L/1 1-1 1-2`: term and adopted leases.
+fn welcome(text: &str) -> ToExecutor {
+    let (term, adopted) = text.split_once(' ').unwrap_or((text, ""));
+    let (election, number) = term.split_once('/').expect("a term");
+    ToExecutor::Welcome(Welcome {
+        session: 1,
+        term: Term { election: Name::from(election), number: number.parse().expect("a number") },
+        protocol: PROTOCOL,
+        session_ttl: Duration::from_secs(15),
+        heartbeat_interval: Duration::from_secs(5),
+        adopted: ids(adopted),
+        dropped: Vec::new(),
+        max_window: 1_000,
+    })
+}
+
+fn away(text: &str) -> ToExecutor {
+    let [cause, leader_endpoint, reconnect, close] = text.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{text:?}")
+    };
+    let seconds = |text: &str| Duration::from_secs(text.parse().expect("seconds"));
+    ToExecutor::GoAway {
+        cause: match cause {
+            "changed" => GoAwayCause::LeaderChanged,
+            "age" => GoAwayCause::SessionAge,
+            "superseded" => GoAwayCause::Superseded,
+            _ => panic!("cause {cause:?}"),
+        },
+        leader_endpoint: leader_endpoint.trim_matches('-').to_string(),
+        reconnect_after: seconds(reconnect),
+        close_after: seconds(close),
+    }
+}
+
+fn refused(text: &str) -> Refusal {
+    match text {
+        "superseded" => Refusal::Superseded,
+        "drained" => Refusal::Drained,
+        "cluster" => Refusal::OtherCluster { ours: Name::from("there"), theirs: Name::from("here") },
+        "protocol" => Refusal::ProtocolUnsupported { min: 3, max: 4 },
+        "stale" => Refusal::TermStale { known: term(9) },
+        _ => panic!("refusal {text:?}"),
+    }
+}
+
+fn input(text: &str) -> Option<Input> {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let lost = |leader_endpoint, refusal| Input::Disconnected { leader_endpoint, refusal, why: "reset".to_string() };
+    let revoke = |mode| ToExecutor::Revoke { leases: ids(rest), mode, reason: String::new() };
+    let message = match word {
+        "tick" => return None,
+        "connected" => return Some(Input::Connected),
+        "lost" => return Some(lost((!rest.is_empty()).then(|| rest.to_string()), None)),
+        "refused" => return Some(lost(None, Some(refused(rest)))),
+        "finish" => return Some(Input::Finished(report(id(rest), term(id(rest).term)))),
+        "drain" => {
+            let deadline = Duration::from_secs(rest.parse().expect("seconds"));
+            return Some(Input::Drain { reason: "stop".to_string(), deadline });
+        }
+        "welcome" => welcome(rest),
+        "grant" => ToExecutor::Grant { leases: rest.split_whitespace().map(granted).collect() },
+        "ack" => {
+            ToExecutor::ReportAck { results: ids(rest).into_iter().map(|id| (id, ReportResult::Accepted)).collect() }
+        }
+        "beat-ack" => {
+            let (sequence, number) = rest.split_once(' ').unwrap_or((rest, "1"));
+            ToExecutor::HeartbeatAck {
+                sequence: sequence.parse().expect("a number"),
+                session_ttl: Duration::from_secs(15),
+                term: term(number.parse().expect("a number")),
+            }
+        }
+        "recall" => revoke(RevokeMode::IfNotStarted),
+        "stop" => revoke(RevokeMode::Stop),
+        "drain-ack" => ToExecutor::DrainAck { outstanding: rest.parse().expect("a number") },
+        "away" => away(rest),
+        _ => panic!("input {text:?}"),
+    };
+    Some(Input::Message(message))
+}
+
+fn list(ids: impl IntoIterator<Item = String>) -> String {
+    ids.into_iter().collect::<Vec<_>>().join(" ")
+}
+
+fn render_message(message: &ToLeader) -> String {
+    match message {
+        ToLeader::Hello(hello) => {
+            let held =
+                list(hello.held.iter().map(|held| format!("{}{}", held.lease, if held.started { "*" } else { "" })));
+            let known =
+                hello.known_term.as_ref().map_or("-".to_string(), |term| format!("{}/{}", term.election, term.number));
+            format!("hello {known} window {} [{held}]", hello.window)
+        }
+        ToLeader::Heartbeat { sequence, started, buffered } => format!("beat {sequence} {started}+{buffered}"),
+        ToLeader::Window { max_outstanding } => format!("window {max_outstanding}"),
+        ToLeader::Started { leases } => format!("started [{}]", list(leases.iter().map(LeaseId::to_string))),
+        ToLeader::Reports { reports, returns } => {
+            let reports = list(reports.iter().map(|report| report.lease.to_string()));
+            let returns = list(returns.iter().map(|entry| {
+                let cause = match entry.cause {
+                    ReturnCause::NotStarted => "",
+                    ReturnCause::KindUnsupported => ":kind",
+                    ReturnCause::TermStale => ":term",
+                    ReturnCause::SessionLapsed => ":lapsed",
+                };
+                format!("{}{cause}", entry.lease)
+            }));
+            format!("reports [{reports}] returns [{returns}]")
+        }
+        ToLeader::Drain { deadline, .. } => format!("drain {deadline:?}"),
+    }
+}
+
+fn render(output: &Output) -> String {
+    match output {
+        Output::Connect { endpoint: None } => "connect".to_string(),
+        Output::Connect { endpoint: Some(endpoint) } => format!("connect {endpoint}"),
+        Output::Disconnect => "disconnect".to_string(),
+        Output::Send(message) => render_message(message),
+        Output::Start(lease) => format!("start {}", lease.id),
+        Output::Cancel(id) => format!("cancel {id}"),
+        Output::WritesEnd(end) => format!("writes end {}", end.since_origin().as_millis()),
+        Output::Exit(exit) => format!("exit {exit:?}"),
+        Output::Event(Event::Welcomed { term, .. }) => format!("welcomed {}/{}", term.election, term.number),
+        Output::Event(Event::Lost { .. }) => "lost".to_string(),
+        Output::Event(Event::SentAway { .. }) => "sent away".to_string(),
+        Output::Event(Event::Lapsed) => "lapsed".to_string(),
+        Output::Event(Event::StaleTerm { lease, .. }) => format!("stale {lease}"),
+        Output::Event(Event::Rejected { why }) => format!("rejected {why}"),
+    }
+}
+
+/// Runs lines of `MILLISECONDS | input | expected outputs`.
+fn check(script: &str) -> Session {
+    let mut session = Session::new(config(), 1);
+    assert_eq!(session.poll(), Some(Output::Connect { endpoint: None }));
+    assert_eq!(session.poll(), None);
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let [at, fact, expected] = line.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("line {line:?}")
+        };
+        let now = Time::from_origin(Duration::from_millis(at.parse().expect("a time")));
+        match input(fact) {
+            None => session.tick(now),
+            Some(input) => session.handle(now, input),
+        }
+        let mut got = Vec::new();
+        while let Some(output) = session.poll() {
+            got.push(render(&output));
+        }
+        assert_eq!(got.join(", "), expected, "after {line:?}");
+        if let Some(deadline) = session.next_deadline() {
+            assert!(deadline > now, "a deadline in the past after {line:?}");
+        }
+    }
+    session
+}
+
+const OPEN: &str = r#"
+    0  | connected   | hello - window 4 []
+    10 | welcome L/1 | welcomed L/1, writes end 15000
+"#;
+
+fn check_open(script: &str) -> Session {
+    check(&format!("{OPEN}{script}"))
+}
+
+#[test]
+fn starts_what_fits_and_reports_what_ended() {
+    let session = check_open(
+        r#"
+        20 | grant 1-1 1-2 1-3 1-4 | started [1-1 1-2], start 1-1, start 1-2
+        30 | finish 1-1            | started [1-3], start 1-3
+        39 | finish 1-3            | started [1-4], start 1-4
+        40 | tick                  | reports [1-1 1-3] returns []
+        50 | ack 1-1 1-3           |
+        51 | finish 1-2            |
+        52 | finish 1-4            | reports [1-2 1-4] returns []
+        "#,
+    );
+    assert_eq!(
+        session.status(),
+        Status {
+            phase: Phase::Active { since: Time::from_origin(Duration::from_millis(10)) },
+            term: Some(term(1)),
+            writes_end: Some(Time::from_origin(Duration::from_secs(15))),
+            started: 0,
+            buffered: 0,
+            unacknowledged: 2,
+            draining: false,
+        }
+    );
+}
+
+#[test]
+fn returns_what_it_cannot_take() {
+    check_open(
+        r#"
+        20 | grant 1-1!                    | reports [] returns [1-1:kind]
+        21 | grant 1-2 1-3 1-4 1-5 1-6     | rejected 1 leases beyond the window of 4, started [1-2 1-3], start 1-2, start 1-3
+        31 | tick                          | reports [] returns [1-6]
+        32 | grant 1-3                     | rejected lease 1-3 granted twice
+        33 | grant M:1-3 M:1-9             | rejected lease 1-3 granted twice, stale 1-9
+        43 | tick                          | reports [] returns [1-3 1-9:term]
+        44 | beat-ack 7                    | rejected acknowledges heartbeat 7, which is not awaited
+        45 | welcome L/1                   | rejected a welcome out of turn
+        46 | ack 1-2                       | rejected acknowledges 1 reports that are not awaited
+        47 | finish 1-4                    | rejected an attempt for lease 1-4 ended that was not under way
+        48 | drain-ack 0                   | rejected acknowledges a drain that nobody asked for
+        49 | connected                     | rejected connected without having been asked to
+        "#,
+    );
+}
+
+#[test]
+fn a_newer_term_voids_what_an_older_one_granted() {
+    check_open(
+        r#"
+        20   | grant 1-1 1-2 1-3 | started [1-1 1-2], start 1-1, start 1-2
+        5010 | tick              | beat 1 2+1
+        5020 | beat-ack 1 2      | writes end 20010
+        5030 | tick              | reports [] returns [1-3:term]
+        5031 | grant 1-4 2-1     | stale 1-4
+        5041 | tick              | reports [] returns [1-4:term]
+        5042 | finish 1-1        | started [2-1], start 2-1
+        5043 | beat-ack 2 1      | rejected a heartbeat acknowledged in term 1
+        5044 | lost              | lost
+        5400 | tick              | connect
+        5401 | connected         | hello L/2 window 4 [1-2* 2-1* 1-1*]
+        5402 | welcome L/1       | rejected term 1 is over, term 2 is known, disconnect, lost
+        "#,
+    );
+}
+
+#[test]
+fn is_valid_from_the_send_of_the_last_acknowledged_heartbeat() {
+    check_open(
+        r#"
+        20    | grant 1-1 1-2 1-3 | started [1-1 1-2], start 1-1, start 1-2
+        5010  | tick              | beat 1 2+1
+        10010 | tick              | beat 2 2+1
+        10020 | beat-ack 1        | writes end 20010
+        15010 | tick              | beat 3 2+1
+        20009 | tick              |
+        20010 | tick              | lapsed, cancel 1-1, cancel 1-2, disconnect, lost
+        20300 | tick              | connect
+        20301 | finish 1-1        |
+        20302 | connected         | hello L/1 window 4 [1-2* 1-1*]
+        20303 | welcome L/1       | welcomed L/1, writes end 35302, reports [1-1] returns [1-3:lapsed]
+        20304 | grant 1-4 1-5     | started [1-4], start 1-4
+        "#,
+    );
+}
+
+#[test]
+fn between_two_streams_nothing_starts_and_nothing_is_forgotten() {
+    check_open(
+        r#"
+        20   | grant 1-1 1-2 1-3 1-4 | started [1-1 1-2], start 1-1, start 1-2
+        21   | finish 1-1            | started [1-3], start 1-3
+        22   | lost                  | lost
+        23   | finish 1-2            |
+        400  | tick                  | connect
+        401  | connected             | hello L/1 window 4 [1-4 1-3* 1-2* 1-1*]
+        402  | welcome L/1 1-4 1-3   | welcomed L/1, writes end 15401, started [1-4], start 1-4, reports [1-1 1-2] returns []
+        403  | lost                  | lost
+        900  | tick                  | connect
+        901  | connected             | hello L/1 window 4 [1-3* 1-4* 1-2* 1-1*]
+        902  | welcome L/1 1-3       | welcomed L/1, writes end 15901, reports [1-1 1-2] returns []
+        903  | ack 1-1 1-2           |
+        904  | grant 1-5 1-6 1-7     |
+        905  | finish 1-4            | started [1-5], start 1-5
+        "#,
+    );
+}
+
+#[test]
+fn what_a_new_leader_does_not_adopt_is_handed_back_or_reported_late() {
+    check_open(
+        r#"
+        20  | grant 1-1 1-2 1-3 1-4 | started [1-1 1-2], start 1-1, start 1-2
+        22  | lost                  | lost
+        400 | tick                  | connect
+        401 | connected             | hello L/1 window 4 [1-3 1-4 1-1* 1-2*]
+        402 | welcome L/2 1-3       | welcomed L/2, writes end 15401, reports [] returns [1-3:term 1-4:term]
+        403 | finish 1-1            |
+        413 | tick                  | reports [1-1] returns []
+        "#,
+    );
+    // Another election: its ids are its own.
+    check_open(
+        r#"
+        20  | grant 1-1 1-2 1-3     | started [1-1 1-2], start 1-1, start 1-2
+        22  | lost                  | lost
+        400 | tick                  | connect
+        401 | connected             | hello L/1 window 4 [1-3 1-1* 1-2*]
+        402 | welcome M/1           | welcomed M/1, writes end 15401
+        403 | grant M:1-1 M:1-4     | rejected lease 1-1 granted twice
+        413 | tick                  | reports [] returns [1-1]
+        "#,
+    );
+}
+
+#[test]
+fn revocations_reach_what_they_name() {
+    check_open(
+        r#"
+        20 | grant 1-1 1-2 1-3 1-4  | started [1-1 1-2], start 1-1, start 1-2
+        21 | recall 1-1 1-3 1-9     |
+        31 | tick                   | reports [] returns [1-3]
+        32 | stop 1-1 1-4           | cancel 1-1
+        33 | stop 1-1               |
+        42 | tick                   | reports [] returns [1-4]
+        43 | finish 1-1             |
+        "#,
+    );
+}
+
+#[test]
+fn a_stream_that_does_not_open_is_tried_again_ever_more_slowly() {
+    let mut session = Session::new(config(), 3);
+    let mut now = Time::ZERO;
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        while session.poll().is_some() {}
+        session.handle(now, Input::Disconnected { leader_endpoint: None, refusal: None, why: "refused".to_string() });
+        let retry_at = session.next_deadline().expect("a retry");
+        waits.push(retry_at.since(now));
+        now = retry_at;
+        session.tick(now);
+    }
+    assert!(
+        waits.iter().all(|wait| *wait >= Duration::from_millis(100) && *wait <= Duration::from_secs(5)),
+        "{waits:?}"
+    );
+    assert!(waits[0] <= Duration::from_millis(200), "{waits:?}");
+    assert!(waits.iter().any(|wait| *wait > Duration::from_secs(1)), "{waits:?}");
+    check(
+        r#"
+        0     | tick      |
+        29999 | tick      |
+        30000 | tick      | disconnect, lost
+        30300 | tick      | connect
+        30301 | connected | hello - window 4 []
+        40301 | tick      | disconnect, lost
+        "#,
+    );
+}
+
+#[test]
+fn follows_three_hints_in_a_row() {
+    check(
+        r#"
+        0    | lost a:1  | lost
+        100  | tick      | connect a:1
+        101  | lost b:1  | lost
+        201  | tick      | connect b:1
+        202  | lost a:1  | lost
+        302  | tick      | connect a:1
+        303  | lost b:1  | lost
+        503  | tick      | connect
+        504  | lost a:1  | lost
+        604  | tick      | connect a:1
+        "#,
+    );
+}
+
+#[test]
+fn goes_where_it_is_sent_once_its_reports_have_arrived() {
+    check_open(
+        r#"
+        20   | grant 1-1 1-2 1-3     | started [1-1 1-2], start 1-1, start 1-2
+        30   | away changed b:1 1 5  | sent away
+        31   | away changed c:1 1 5  | sent away, rejected sent away twice
+        32   | finish 1-1            | reports [1-1] returns []
+        1030 | tick                  |
+        1031 | ack 1-1               | disconnect, lost
+        1131 | tick                  | connect b:1
+        1132 | connected             | hello L/1 window 4 [1-3 1-2*]
+        1133 | welcome L/2           | welcomed L/2, writes end 16132, reports [] returns [1-3:term]
+        "#,
+    );
+    check_open(
+        r#"
+        20   | grant 1-1             | started [1-1], start 1-1
+        30   | finish 1-1            | reports [1-1] returns []
+        31   | away age - 0 5        | sent away
+        5010 | tick                  | beat 1 0+0
+        5031 | tick                  | disconnect, lost
+        5131 | tick                  | connect
+        5132 | connected             | hello L/1 window 4 [1-1*]
+        5133 | welcome L/1           | welcomed L/1, writes end 20132, reports [1-1] returns []
+        5134 | away superseded - 0 0 | sent away, writes end 5134, disconnect, exit Superseded
+        "#,
+    );
+}
+
+#[test]
+fn some_refusals_are_final() {
+    check("0 | refused superseded | exit Superseded");
+    check(r#"0 | refused cluster  | exit OtherCluster { ours: "here", theirs: "there" }"#);
+    check("0 | refused protocol   | exit ProtocolUnsupported { min: 3, max: 4 }");
+    check("0 | refused stale      | lost");
+    check("0 | refused drained    | lost");
+}
+
+#[test]
+fn a_drain_hands_everything_back() {
+    check_open(
+        r#"
+        20 | grant 1-1 1-2 1-3 | started [1-1 1-2], start 1-1, start 1-2
+        30 | drain 30          | drain 30s, reports [] returns [1-3]
+        31 | drain-ack 2       |
+        32 | grant 1-4         | reports [] returns [1-4]
+        33 | finish 1-1        | reports [1-1] returns []
+        34 | finish 1-2        | reports [1-2] returns []
+        35 | ack 1-1 1-2       |
+        36 | drain-ack 0       | writes end 36, disconnect, exit Drained
+        37 | grant 1-5         |
+        "#,
+    );
+    check("0 | drain 5 | disconnect, exit Drained");
+    check(
+        r#"
+        0 | connected   | hello - window 4 []
+        1 | drain 5     |
+        2 | welcome L/1 | welcomed L/1, writes end 15000, drain 4.999s
+        3 | drain-ack 0 | writes end 3, disconnect, exit Drained
+        "#,
+    );
+}
+
+#[test]
+fn a_drain_without_a_leader_ends_at_its_deadline() {
+    check_open(
+        r#"
+        20   | grant 1-1 1-2 1-3 | started [1-1 1-2], start 1-1, start 1-2
+        30   | lost              | lost
+        31   | drain 1           |
+        32   | finish 1-1        |
+        330  | tick              | connect
+        331  | connected         | hello L/1 window 4 [1-2* 1-1*]
+        332  | welcome L/1 1-2   | welcomed L/1, writes end 15331, drain 699ms, reports [1-1] returns [1-3]
+        333  | lost              | lost
+        1031 | tick              | cancel 1-2, writes end 1031, exit DrainTimedOut { outstanding: 2 }
+        "#,
+    );
+    check_open(
+        r#"
+        20   | grant 1-1         | started [1-1], start 1-1
+        30   | drain 9           | drain 9s
+        31   | finish 1-1        | reports [1-1] returns []
+        32   | lost              | lost
+        332  | tick              | connect
+        333  | refused drained   | lost, writes end 333, exit DrainTimedOut { outstanding: 1 }
+        "#,
+    );
+    check_open(
+        r#"
+        20   | drain 9           | drain 9s
+        30   | lost              | lost, writes end 30, exit Drained
+        "#,
+    );
+}
+
+#[test]
+fn batches_are_bounded_and_reports_too() {
+    let mut config = config();
+    config.concurrency = 400;
+    let mut session = Session::new(config, 1);
+    let at = |millis| Time::from_origin(Duration::from_millis(millis));
+    session.handle(at(0), Input::Connected);
+    session.handle(at(1), input("welcome L/1").expect("a message"));
+    let leases: Vec<WorkLease> =
+        (1..=400).map(|number| lease(LeaseId { term: 1, number }, term(1), delete())).collect();
+    session.handle(at(2), Input::Message(ToExecutor::Grant { leases: leases.clone() }));
+    let mut batches = Vec::new();
+    while let Some(output) = session.poll() {
+        if let Output::Send(ToLeader::Started { leases }) = output {
+            batches.push(leases.len());
+        }
+    }
+    assert_eq!(batches, [100, 100, 100, 100]);
+    session.handle(at(3), input("lost").expect("an input"));
+    for lease in &leases {
+        session.handle(at(4), Input::Finished(report(lease.id, term(1))));
+    }
+    session.tick(at(1_000));
+    session.handle(at(1_001), Input::Connected);
+    session.handle(at(1_002), input("welcome L/1").expect("a message"));
+    while let Some(output) = session.poll() {
+        if let Output::Send(ToLeader::Reports { reports, .. }) = output {
+            batches.push(reports.len());
+        }
+    }
+    assert_eq!(batches[4..], [100, 100, 100, 100]);
+
+    // A leader that acknowledges nothing: the oldest reports go first.
+    let mut dropped = 0;
+    for number in 1_000..1_000 + REPORTS_MAX as u64 {
+        let id = LeaseId { term: 1, number };
+        session
+            .handle(at(2_000), Input::Message(ToExecutor::Grant { leases: Vec::from([lease(id, term(1), delete())]) }));
+        session.handle(at(2_000), Input::Finished(report(id, term(1))));
+        while let Some(output) = session.poll() {
+            dropped += usize::from(matches!(output, Output::Event(Event::Rejected { .. })));
+        }
+    }
+    assert_eq!(dropped, 400);
+    assert_eq!(session.status().unacknowledged, REPORTS_MAX);
+}

@@ -1,0 +1,185 @@
+//! The one judge: what is garbage, and what an owner in deletion waits for.
+//!
+//! No state, no time, no effects: the same facts give the same verdict, in whatever order they arrived.
+
+use crate::coverage::{Coverage, State};
+use crate::graph::{Graph, Node, NodeId, Presence};
+use crate::object::{Facts, OwnerReference};
+use crate::view::Undecided;
+use crate::work::PropagationPolicy;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+#[cfg(test)]
+mod tests;
+
+/// What one reference is worth to the object that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The owner is there and does not wait for this object to go.
+    Solid,
+    /// The owner is proven absent.
+    Dangling,
+    /// The owner is in foreground deletion.
+    Waiting,
+    /// The owner is, or was when it went, in orphaning deletion: the reference goes, the object stays.
+    Orphaning,
+    /// Neither presence nor absence is known.
+    Unverified(Undecided),
+    /// A cluster-scoped object cannot have a namespaced owner.
+    InvalidScope,
+}
+
+/// What follows for one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not in the graph as observed: nothing can be said of it.
+    NotObserved,
+    /// No reference: never collected.
+    Unowned,
+    /// Kept; `drop` are the places of references to remove.
+    Kept {
+        drop: Vec<usize>,
+    },
+    Undecided(Undecided),
+    /// Would be deleted, but carries the hold annotation.
+    Held,
+    Collectable(Collection),
+    /// In deletion, and nothing but foreign finalizers or a grace period to wait for.
+    Terminating {
+        drop: Vec<usize>,
+    },
+    /// In foreground deletion: this many blocking references point to it.
+    Foreground {
+        blocking: usize,
+        drop: Vec<usize>,
+    },
+    /// In orphaning deletion: this many references point to it.
+    Orphaning {
+        dependents: usize,
+        drop: Vec<usize>,
+    },
+}
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Collection {
+    pub(crate) propagation_policy: PropagationPolicy,
+    /// Places of references to waiting owners: the decision rests on their waiting.
+    pub(crate) waiting: Vec<usize>,
+    /// Places of blocking references inside a cycle, to be unblocked first.
+    pub(crate) unblock: Vec<usize>,
+}
+
+/// Judges one node.
+pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict {
+    let node = graph.node(id);
+    let Some(observed) = node.observed() else { return Verdict::NotObserved };
+    let facts = &observed.facts;
+    let standings = standings(graph, coverage, node, facts);
+    let at = |wanted: &[Standing]| -> Vec<usize> { places(&standings, |standing| wanted.contains(&standing)) };
+    if facts.terminating {
+        let drop = at(&[Standing::Orphaning]);
+        return if facts.orphans_dependents() {
+            Verdict::Orphaning { dependents: node.dependent_count(), drop }
+        } else if facts.deletes_dependents() {
+            Verdict::Foreground { blocking: node.blocking_count(), drop }
+        } else {
+            Verdict::Terminating { drop }
+        };
+    }
+    if standings.is_empty() {
+        return Verdict::Unowned;
+    }
+    if standings.contains(&Standing::InvalidScope) {
+        return Verdict::Kept { drop: at(&[Standing::Orphaning]) };
+    }
+    if standings.iter().any(|standing| matches!(standing, Standing::Solid | Standing::Orphaning)) {
+        return Verdict::Kept { drop: at(&[Standing::Dangling, Standing::Waiting, Standing::Orphaning]) };
+    }
+    let unverified = standings.iter().find_map(|standing| match standing {
+        Standing::Unverified(cause) => Some(*cause),
+        Standing::Solid | Standing::Dangling | Standing::Waiting | Standing::Orphaning | Standing::InvalidScope => None,
+    });
+    if let Some(cause) = unverified {
+        return Verdict::Undecided(cause);
+    }
+    if facts.hold {
+        return Verdict::Held;
+    }
+    Verdict::Collectable(collection(graph, id, facts, at(&[Standing::Waiting])))
+}
+
+/// The standing of every reference of a node, in order.
+pub(crate) fn standings(graph: &Graph, coverage: &Coverage, node: &Node, facts: &Facts) -> Vec<Standing> {
+    debug_assert_eq!(node.owners().count(), facts.owners.len());
+    node.owners().map(|owner| standing(graph, coverage, node, graph.node(owner))).collect()
+}
+
+fn standing(graph: &Graph, coverage: &Coverage, dependent: &Node, owner: &Node) -> Standing {
+    let kind = coverage.kind(owner.at.kind);
+    if dependent.at.namespace.is_empty() && kind.namespaced() == Some(true) {
+        return Standing::InvalidScope;
+    }
+    let facts = match &owner.presence {
+        Presence::Observed(observed) => Some(&observed.facts),
+        Presence::Read { facts, .. } => Some(facts),
+        Presence::Absent(_) if graph.is_orphaned(owner) => return Standing::Orphaning,
+        Presence::Absent(_) => return Standing::Dangling,
+        Presence::Virtual { .. } => None,
+    };
+    let Some(served) = &kind.served else { return Standing::Unverified(Undecided::OwnerKindUnresolved) };
+    match (facts, &owner.presence) {
+        (Some(facts), _) if facts.orphans_dependents() => Standing::Orphaning,
+        (Some(facts), _) if facts.deletes_dependents() => Standing::Waiting,
+        (Some(_), _) => Standing::Solid,
+        (None, _) if graph.is_orphaned(owner) => Standing::Orphaning,
+        (None, _) if served.access == crate::object::Access::Watched && kind.state == State::Listing => {
+            Standing::Unverified(Undecided::CollectionUnsynced)
+        }
+        (None, Presence::Virtual { unreadable: true }) => Standing::Unverified(Undecided::OwnerUnreadable),
+        (None, _) => Standing::Unverified(Undecided::OwnerUnverified),
+    }
+}
+
+fn collection(graph: &Graph, id: NodeId, facts: &Facts, waiting: Vec<usize>) -> Collection {
+    let node = graph.node(id);
+    if !waiting.is_empty() && node.dependent_count() > 0 {
+        let owners: Vec<NodeId> = node.owners().collect();
+        let in_cycle = |slot: usize| facts.owners[slot].blocks() && is_blocked_by(graph, owners[slot], id);
+        let unblock = (0..owners.len()).filter(|&slot| in_cycle(slot)).collect();
+        return Collection { propagation_policy: PropagationPolicy::Foreground, waiting, unblock };
+    }
+    let propagation_policy = if facts.has_finalizer(crate::object::ORPHAN_FINALIZER) {
+        PropagationPolicy::Orphan
+    } else if facts.has_finalizer(crate::object::FOREGROUND_FINALIZER) {
+        PropagationPolicy::Foreground
+    } else {
+        PropagationPolicy::Background
+    };
+    Collection { propagation_policy, waiting, unblock: Vec::new() }
+}
+
+/// Whether `owner` blocks, directly or through others, the foreground deletion of `of`: whether `of` is reached by going from `owner`
+/// up along blocking references. Together with the reference from `of` to `owner` that makes a cycle.
+fn is_blocked_by(graph: &Graph, owner: NodeId, of: NodeId) -> bool {
+    let mut seen = BTreeSet::from([owner]);
+    let mut open = alloc::vec![owner];
+    while let Some(id) = open.pop() {
+        if id == of {
+            return true;
+        }
+        let node = graph.node(id);
+        let Some(facts) = node.facts() else { continue };
+        for (reference, next) in facts.owners.iter().zip(node.owners()) {
+            if OwnerReference::blocks(reference) && seen.insert(next) {
+                open.push(next);
+            }
+        }
+    }
+    false
+}
+
+fn places(standings: &[Standing], wanted: impl Fn(Standing) -> bool) -> Vec<usize> {
+    standings.iter().enumerate().filter(|&(_, &standing)| wanted(standing)).map(|(at, _)| at).collect()
+}

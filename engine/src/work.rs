@@ -1,0 +1,494 @@
+//! What leader and executor say to each other: work items, leases, outcomes, and the messages of a session.
+
+use crate::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+/// The protocol that both halves of this build speak.
+pub const PROTOCOL: u32 = 1;
+/// Most leases, reports or starts in one message.
+pub const BATCH_MAX_ENTRIES: usize = 100;
+/// Most existence checks in one item.
+pub const CHECKS_MAX: usize = 50;
+/// Longest free text in a report.
+pub const MESSAGE_MAX_BYTES: usize = 1024;
+
+/// Leadership fence. Numbers are comparable only under one election uid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// uid of the election Lease.
+    pub election: Name,
+    /// Grows by one with every acquisition.
+    pub number: u64,
+}
+
+/// Names one grant. Never used twice: a leader numbers its grants, and its term is part of the id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId {
+    pub term: u64,
+    pub number: u64,
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.term, self.number)
+    }
+}
+
+impl LeaseId {
+    /// Reads what `Display` writes.
+    pub fn parse(text: &str) -> Option<LeaseId> {
+        let (term, number) = text.split_once('-')?;
+        Some(LeaseId { term: term.parse().ok()?, number: number.parse().ok()? })
+    }
+}
+
+/// How the API server is asked to treat the dependents of what it deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PropagationPolicy {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// One thing to do at the API server, idempotent under its preconditions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Delete {
+        propagation_policy: PropagationPolicy,
+        /// Waiting owners the decision rests on: each must still be terminating with `foregroundDeletion` when the DELETE is sent.
+        owner_checks: Vec<ObjectRef>,
+    },
+    /// Drop all entries of `owner_uids`, and exactly `entries`.
+    RemoveOwnerReferences {
+        owner_uids: Vec<Uid>,
+        entries: Vec<OwnerReference>,
+    },
+    /// Set `blockOwnerDeletion` to false on exactly these entries.
+    UnblockOwnerReferences {
+        entries: Vec<OwnerReference>,
+    },
+    RemoveFinalizer {
+        finalizer: Name,
+    },
+    Verify {
+        checks: Vec<ExistenceCheck>,
+    },
+}
+
+/// The kind of an action, for windows, counters and texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ActionKind {
+    Delete,
+    RemoveOwnerReferences,
+    UnblockOwnerReferences,
+    RemoveFinalizer,
+    Verify,
+}
+
+impl ActionKind {
+    /// All kinds, in the order of the wire.
+    pub const ALL: [ActionKind; 5] = [
+        ActionKind::Delete,
+        ActionKind::RemoveOwnerReferences,
+        ActionKind::UnblockOwnerReferences,
+        ActionKind::RemoveFinalizer,
+        ActionKind::Verify,
+    ];
+
+    /// The word for logs and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ActionKind::Delete => "delete",
+            ActionKind::RemoveOwnerReferences => "remove_owner_references",
+            ActionKind::UnblockOwnerReferences => "unblock_owner_references",
+            ActionKind::RemoveFinalizer => "remove_finalizer",
+            ActionKind::Verify => "verify",
+        }
+    }
+}
+
+impl Action {
+    /// The kind of this action.
+    pub fn kind(&self) -> ActionKind {
+        match self {
+            Action::Delete { .. } => ActionKind::Delete,
+            Action::RemoveOwnerReferences { .. } => ActionKind::RemoveOwnerReferences,
+            Action::UnblockOwnerReferences { .. } => ActionKind::UnblockOwnerReferences,
+            Action::RemoveFinalizer { .. } => ActionKind::RemoveFinalizer,
+            Action::Verify { .. } => ActionKind::Verify,
+        }
+    }
+}
+
+/// One question of a Verify: is there an object of this uid under these coordinates?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExistenceCheck {
+    pub object: ObjectRef,
+    pub by: CheckBy,
+}
+
+/// How to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckBy {
+    /// A consistent metadata list of that one name.
+    List,
+    /// One GET.
+    Read,
+}
+
+/// What must still be true on the API server when the write lands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preconditions {
+    pub resource_version: ResourceVersion,
+    /// [`Facts::digest`] of what the decision rested on.
+    pub facts_digest: u64,
+    pub must_be_terminating: bool,
+}
+
+/// A decision turned into work. One live lease per `target.uid`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkItem {
+    /// Stable over redelivery.
+    pub id: u64,
+    pub target: ObjectRef,
+    /// `None` for a Verify, which writes nothing.
+    pub preconditions: Option<Preconditions>,
+    pub action: Action,
+    /// Precede the write by a read of the target: its server may ignore preconditions.
+    pub read_first: bool,
+    /// Raised when a newer decision replaces the item.
+    pub generation: u64,
+}
+
+/// A work item granted to one executor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkLease {
+    pub id: LeaseId,
+    pub term: Term,
+    pub item: WorkItem,
+    /// 1 on first delivery; returns that were not started do not count.
+    pub attempt: u32,
+    /// From start to report.
+    pub execution_limit: Duration,
+    /// An earlier attempt may have landed: read before writing.
+    pub previous_attempt_ambiguous: bool,
+}
+
+/// How an attempt ended. What each means to the leader stands with the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Write accepted.
+    Done,
+    /// Already in the wanted state.
+    Unchanged,
+    /// 404 whose Status names this object.
+    Gone,
+    /// The name is taken by another uid.
+    Replaced,
+    /// A precondition failed and the facts changed.
+    Conflict,
+    /// An owner check found the owner alive and not waiting.
+    OwnerExists,
+    /// See the findings.
+    Verified,
+    /// 401, or 403 by authorization.
+    Forbidden,
+    /// Refused by a webhook or an admission policy.
+    AdmissionDenied,
+    /// Webhook unreachable or broken.
+    AdmissionFailed,
+    /// 429.
+    Throttled,
+    /// 405.
+    Unsupported,
+    /// 400 or 422.
+    Invalid,
+    /// 5xx, connection, deadline before sending.
+    Transient,
+    /// Sent without an answer: it may have landed.
+    Ambiguous,
+    /// Lease or session ran out before the write was sent.
+    Abandoned,
+}
+
+impl Outcome {
+    /// All outcomes, in the order of the wire.
+    pub const ALL: [Outcome; 16] = [
+        Outcome::Done,
+        Outcome::Unchanged,
+        Outcome::Gone,
+        Outcome::Replaced,
+        Outcome::Conflict,
+        Outcome::OwnerExists,
+        Outcome::Verified,
+        Outcome::Forbidden,
+        Outcome::AdmissionDenied,
+        Outcome::AdmissionFailed,
+        Outcome::Throttled,
+        Outcome::Unsupported,
+        Outcome::Invalid,
+        Outcome::Transient,
+        Outcome::Ambiguous,
+        Outcome::Abandoned,
+    ];
+
+    /// The word for logs and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Unchanged => "unchanged",
+            Outcome::Gone => "gone",
+            Outcome::Replaced => "replaced",
+            Outcome::Conflict => "conflict",
+            Outcome::OwnerExists => "owner_exists",
+            Outcome::Verified => "verified",
+            Outcome::Forbidden => "forbidden",
+            Outcome::AdmissionDenied => "admission_denied",
+            Outcome::AdmissionFailed => "admission_failed",
+            Outcome::Throttled => "throttled",
+            Outcome::Unsupported => "unsupported",
+            Outcome::Invalid => "invalid",
+            Outcome::Transient => "transient",
+            Outcome::Ambiguous => "ambiguous",
+            Outcome::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// What an executor saw of an object in an answer of the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    pub uid: Uid,
+    pub resource_version: ResourceVersion,
+    pub facts: Facts,
+}
+
+/// The answer to one [`ExistenceCheck`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub check: ExistenceCheck,
+    pub result: FindingResult,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FindingResult {
+    Exists(Sighting),
+    /// A list answered 200 without the uid, at this position. `None` where a single read answered NotFound and named the object.
+    Absent(Option<ResourceVersion>),
+    /// The name belongs to another uid; position as in `Absent`.
+    OtherUid(Option<ResourceVersion>),
+    /// The kind, its group or its resource is not served: a 404 that names no object.
+    KindUnresolved,
+    Forbidden,
+    Failed,
+}
+
+/// The end of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkReport {
+    pub lease: LeaseId,
+    pub item: u64,
+    pub term: Term,
+    pub attempt: u32,
+    pub outcome: Outcome,
+    /// The target as the last answer showed it, where it did.
+    pub observed: Option<Sighting>,
+    /// The waiting owner that was found not to wait, for [`Outcome::OwnerExists`] and the [`Outcome::Conflict`] of an owner check.
+    pub findings: Vec<Finding>,
+    /// 0 where there was no answer.
+    pub http_status: u16,
+    /// `reason` of the Status, or empty.
+    pub status_reason: String,
+    /// At most [`MESSAGE_MAX_BYTES`].
+    pub message: String,
+    /// The webhook or policy that refused or failed, where the answer names it.
+    pub webhook: Option<String>,
+    pub retry_after: Option<Duration>,
+    pub api_calls: u32,
+    pub execution_time: Duration,
+}
+
+/// Giving a lease back without having touched the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkReturn {
+    pub lease: LeaseId,
+    pub cause: ReturnCause,
+}
+
+/// Why a lease comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReturnCause {
+    /// Drain, recall, overload.
+    NotStarted,
+    /// Unknown action: do not send it here again.
+    KindUnsupported,
+    /// The executor knows a newer leader.
+    TermStale,
+    /// The session ended before the start.
+    SessionLapsed,
+}
+
+/// What the leader did with a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReportResult {
+    Accepted,
+    /// The lease was no longer valid: facts used, lease not credited.
+    AcceptedLate,
+    /// No such item.
+    Unknown,
+}
+
+/// A lease that an executor still holds when it says hello.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLease {
+    pub lease: LeaseId,
+    pub item: u64,
+    pub term: Term,
+    pub started: bool,
+}
+
+/// The executor's first message on a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Stable name, normally the pod.
+    pub executor: Name,
+    /// Unique per process start.
+    pub incarnation: Name,
+    pub min_protocol: u32,
+    pub max_protocol: u32,
+    pub kinds: Vec<ActionKind>,
+    pub window: u32,
+    pub held: Vec<HeldLease>,
+    pub known_term: Option<Term>,
+    pub version: String,
+    /// uid of namespace kube-system, read with the executor's own credentials.
+    pub cluster_uid: Name,
+}
+
+/// From executor to leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToLeader {
+    Hello(Hello),
+    Heartbeat {
+        sequence: u64,
+        started: u32,
+        buffered: u32,
+    },
+    Window {
+        max_outstanding: u32,
+    },
+    /// Sent before the first write of each item leaves.
+    Started {
+        leases: Vec<LeaseId>,
+    },
+    Reports {
+        reports: Vec<WorkReport>,
+        returns: Vec<WorkReturn>,
+    },
+    /// No grant follows the acknowledgement.
+    Drain {
+        reason: String,
+        deadline: Duration,
+    },
+}
+
+/// From leader to executor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToExecutor {
+    Welcome(Welcome),
+    /// The session is valid until the local send time of that heartbeat plus the TTL.
+    HeartbeatAck {
+        sequence: u64,
+        session_ttl: Duration,
+        term: Term,
+    },
+    Grant {
+        leases: Vec<WorkLease>,
+    },
+    ReportAck {
+        results: Vec<(LeaseId, ReportResult)>,
+    },
+    Revoke {
+        leases: Vec<LeaseId>,
+        mode: RevokeMode,
+        reason: String,
+    },
+    /// Sent again with 0 when nothing is outstanding any more.
+    DrainAck {
+        outstanding: u32,
+    },
+    GoAway {
+        cause: GoAwayCause,
+        leader_endpoint: String,
+        reconnect_after: Duration,
+        close_after: Duration,
+    },
+}
+
+/// The leader's answer to a hello.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    pub session: u64,
+    pub term: Term,
+    pub protocol: u32,
+    pub session_ttl: Duration,
+    pub heartbeat_interval: Duration,
+    /// Held leases that stay valid.
+    pub adopted: Vec<LeaseId>,
+    /// Held leases to return, or to finish and report late.
+    pub dropped: Vec<LeaseId>,
+    pub max_window: u32,
+}
+
+/// How far a revocation goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RevokeMode {
+    /// Recall: only what was not started.
+    IfNotStarted,
+    /// Also no retry, and nothing that is not yet sent.
+    Stop,
+}
+
+/// Why the leader ends a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GoAwayCause {
+    LeaderChanged,
+    ShuttingDown,
+    /// Routine renewal of a long stream.
+    SessionAge,
+    /// A newer incarnation of the same executor is here: do not come back.
+    Superseded,
+    ProtocolError,
+}
+
+/// Why a hello is refused. Only these end a call with an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NotLeader,
+    /// The executor knows a newer leader than this one.
+    TermStale {
+        known: Term,
+    },
+    OtherCluster {
+        ours: Name,
+        theirs: Name,
+    },
+    ProtocolUnsupported {
+        min: u32,
+        max: u32,
+    },
+    /// A newer incarnation of this name has been here.
+    Superseded,
+    /// This incarnation asked to stop.
+    Drained,
+    /// The first message was no hello, or a second hello came.
+    OutOfTurn,
+    /// More sessions than the leader keeps.
+    TooManySessions {
+        max: usize,
+    },
+}
