@@ -1,0 +1,27 @@
+//! Compiles the protocol without a `protoc` on the machine.
+
+use prost::Message as _;
+use std::error::Error;
+use std::path::PathBuf;
+
+const FILES: [&str; 4] = [
+    "ownergraph/type/v1alpha1/type.proto",
+    "ownergraph/work/v1alpha1/work_service.proto",
+    "ownergraph/graph/v1alpha1/graph_service.proto",
+    "ownergraph/admin/v1alpha1/admin_service.proto",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=ownergraph");
+    let files = protox::Compiler::new(["."])?
+        .include_imports(true)
+        .include_source_info(true)
+        .open_files(FILES)?
+        .file_descriptor_set();
+    // The comments stay in, so that a reflection client shows them.
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("ownergraph.bin"), files.encode_to_vec())?;
+    // Ordered maps: one value has one encoding.
+    tonic_prost_build::configure().emit_rerun_if_changed(false).btree_map(".").compile_fds(files)?;
+    Ok(())
+}

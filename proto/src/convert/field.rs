@@ -1,0 +1,107 @@
+//! Checks that fields of several messages share.
+
+use super::{DURATION_MAX, Malformed, NAME_MAX_BYTES};
+use engine::object::{Name, Uid};
+use engine::work::LeaseId;
+use std::time::Duration;
+
+/// A message field that must be there.
+pub(super) fn required<T>(value: Option<T>, field: &str) -> Result<T, Malformed> {
+    value.ok_or_else(|| Malformed::new(field, "is missing"))
+}
+
+/// A message field that must be there and has checks of its own.
+pub(super) fn nested<W, E>(value: Option<W>, field: &str) -> Result<E, Malformed>
+where
+    E: TryFrom<W, Error = Malformed>,
+{
+    E::try_from(required(value, field)?).map_err(|error| error.within(field))
+}
+
+/// A message field that may be missing and has checks of its own.
+pub(super) fn optional<W, E>(value: Option<W>, field: &str) -> Result<Option<E>, Malformed>
+where
+    E: TryFrom<W, Error = Malformed>,
+{
+    value.map(|value| E::try_from(value).map_err(|error| error.within(field))).transpose()
+}
+
+/// A list of at most `max` entries, each with checks of its own.
+pub(super) fn list<W, E>(
+    entries: Vec<W>,
+    max: usize,
+    field: &str,
+    convert: impl Fn(W) -> Result<E, Malformed>,
+) -> Result<Vec<E>, Malformed> {
+    at_most(entries.len(), max, field)?;
+    let numbered = entries.into_iter().enumerate();
+    numbered.map(|(at, entry)| convert(entry).map_err(|error| error.within(&format!("{field}[{at}]")))).collect()
+}
+
+/// A list of at most `max` lease ids.
+pub(super) fn lease_ids(texts: Vec<String>, max: usize, field: &str) -> Result<Vec<LeaseId>, Malformed> {
+    at_most(texts.len(), max, field)?;
+    texts.iter().map(|text| lease_id(text, field)).collect()
+}
+
+pub(super) fn at_most(count: usize, max: usize, field: &str) -> Result<(), Malformed> {
+    if count > max {
+        return Err(Malformed::new(field, format!("has {count} entries, more than {max}")));
+    }
+    Ok(())
+}
+
+/// A text that names somebody: neither empty nor long.
+pub(super) fn name(text: &str, field: &str) -> Result<Name, Malformed> {
+    if text.is_empty() {
+        return Err(Malformed::new(field, "is empty"));
+    }
+    if text.len() > NAME_MAX_BYTES {
+        return Err(Malformed::new(field, format!("has {} bytes, more than {NAME_MAX_BYTES}", text.len())));
+    }
+    Ok(Name::from(text))
+}
+
+pub(super) fn uid(text: &str, field: &str) -> Result<Uid, Malformed> {
+    Uid::parse(text).ok_or_else(|| Malformed::new(field, "is empty"))
+}
+
+pub(super) fn lease_id(text: &str, field: &str) -> Result<LeaseId, Malformed> {
+    LeaseId::parse(text).ok_or_else(|| Malformed::new(field, "is no lease id"))
+}
+
+/// A number that travels as an opaque text.
+pub(super) fn decimal(text: &str, field: &str) -> Result<u64, Malformed> {
+    text.parse().map_err(|_| Malformed::new(field, "is no decimal number of 64 bits"))
+}
+
+/// A duration that must be there, from zero to [`DURATION_MAX`].
+pub(super) fn duration(value: Option<prost_types::Duration>, field: &str) -> Result<Duration, Malformed> {
+    let value = required(value, field)?;
+    let (Ok(seconds), Ok(nanos @ ..=999_999_999)) = (u64::try_from(value.seconds), u32::try_from(value.nanos)) else {
+        return Err(Malformed::new(field, "is negative, or no duration"));
+    };
+    let duration = Duration::new(seconds, nanos);
+    if duration > DURATION_MAX {
+        return Err(Malformed::new(field, format!("is longer than {} s", DURATION_MAX.as_secs())));
+    }
+    Ok(duration)
+}
+
+/// A duration that something waits for again and again, and so is not zero.
+pub(super) fn positive_duration(value: Option<prost_types::Duration>, field: &str) -> Result<Duration, Malformed> {
+    let duration = duration(value, field)?;
+    if duration.is_zero() {
+        return Err(Malformed::new(field, "is zero"));
+    }
+    Ok(duration)
+}
+
+/// The other direction of [`duration`]; what is longer than [`DURATION_MAX`] is shortened.
+pub(super) fn encode_duration(duration: Duration) -> prost_types::Duration {
+    let duration = duration.min(DURATION_MAX);
+    prost_types::Duration {
+        seconds: i64::try_from(duration.as_secs()).expect("DURATION_MAX fits"),
+        nanos: i32::try_from(duration.subsec_nanos()).expect("less than 10^9 fits"),
+    }
+}

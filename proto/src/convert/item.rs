@@ -1,0 +1,235 @@
+//! Work items and leases.
+
+use super::object::propagation_policy;
+use super::{LeaseError, Malformed, field};
+use crate::work::v1alpha1 as wire;
+use crate::work::v1alpha1::owner_check::Want;
+use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::work::{Action, ActionKind, CHECKS_MAX, CheckBy, ExistenceCheck, Preconditions, WorkItem, WorkLease};
+
+impl From<WorkLease> for wire::WorkLease {
+    fn from(lease: WorkLease) -> Self {
+        wire::WorkLease {
+            lease_id: lease.id.to_string(),
+            term: Some(lease.term.into()),
+            item: Some(lease.item.into()),
+            attempt: lease.attempt,
+            execution_limit: Some(field::encode_duration(lease.execution_limit)),
+            previous_attempt_ambiguous: lease.previous_attempt_ambiguous,
+        }
+    }
+}
+
+impl TryFrom<wire::WorkLease> for WorkLease {
+    type Error = LeaseError;
+
+    fn try_from(lease: wire::WorkLease) -> Result<Self, LeaseError> {
+        let id = field::lease_id(&lease.lease_id, "lease_id")?;
+        let item = field::required(lease.item, "item")?;
+        Ok(WorkLease {
+            id,
+            term: field::nested(lease.term, "term")?,
+            item: match decode_item(item) {
+                Ok(item) => item,
+                Err(ItemError::UnknownAction) => return Err(LeaseError::UnknownAction { lease: id }),
+                Err(ItemError::Malformed(error)) => return Err(error.within("item").into()),
+            },
+            attempt: lease.attempt,
+            execution_limit: field::positive_duration(lease.execution_limit, "execution_limit")?,
+            previous_attempt_ambiguous: lease.previous_attempt_ambiguous,
+        })
+    }
+}
+
+impl From<WorkItem> for wire::WorkItem {
+    fn from(item: WorkItem) -> Self {
+        wire::WorkItem {
+            item_id: item.id.to_string(),
+            target: Some(item.target.into()),
+            preconditions: item.preconditions.map(Into::into),
+            action: Some(item.action.into()),
+            generation: item.generation,
+            read_first: item.read_first,
+        }
+    }
+}
+
+/// An item is only half an error: its lease has to be named.
+enum ItemError {
+    UnknownAction,
+    Malformed(Malformed),
+}
+
+impl From<Malformed> for ItemError {
+    fn from(error: Malformed) -> Self {
+        ItemError::Malformed(error)
+    }
+}
+
+fn decode_item(item: wire::WorkItem) -> Result<WorkItem, ItemError> {
+    // First, so that whatever else a newer action needs is not mistaken for a fault.
+    let action = decode_action(item.action.ok_or(ItemError::UnknownAction)?)?;
+    let preconditions = field::optional(item.preconditions, "preconditions")?;
+    if preconditions.is_none() && action.kind() != ActionKind::Verify {
+        return Err(Malformed::new("preconditions", "is missing, and nothing is written without").into());
+    }
+    Ok(WorkItem {
+        id: field::decimal(&item.item_id, "item_id")?,
+        target: field::nested(item.target, "target")?,
+        preconditions,
+        action,
+        read_first: item.read_first,
+        generation: item.generation,
+    })
+}
+
+impl From<Preconditions> for wire::Preconditions {
+    fn from(preconditions: Preconditions) -> Self {
+        wire::Preconditions {
+            resource_version: preconditions.resource_version.to_string(),
+            facts_digest: preconditions.facts_digest.to_be_bytes().to_vec(),
+            must_be_terminating: preconditions.must_be_terminating,
+        }
+    }
+}
+
+impl TryFrom<wire::Preconditions> for Preconditions {
+    type Error = Malformed;
+
+    fn try_from(preconditions: wire::Preconditions) -> Result<Self, Malformed> {
+        let digest = <[u8; 8]>::try_from(preconditions.facts_digest.as_slice());
+        // To the API server, a patch with an empty version is a patch without a precondition.
+        if preconditions.resource_version.is_empty() {
+            return Err(Malformed::new("resource_version", "is empty"));
+        }
+        Ok(Preconditions {
+            resource_version: ResourceVersion::parse(&preconditions.resource_version),
+            facts_digest: u64::from_be_bytes(
+                digest.map_err(|_| Malformed::new("facts_digest", "is not 8 bytes long"))?,
+            ),
+            must_be_terminating: preconditions.must_be_terminating,
+        })
+    }
+}
+
+impl From<Action> for wire::work_item::Action {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Delete { propagation_policy, owner_checks } => {
+                let owner_check =
+                    |owner: ObjectRef| wire::OwnerCheck { r#ref: Some(owner.into()), want: Want::Waiting.into() };
+                wire::work_item::Action::Delete(wire::DeleteObject {
+                    propagation_policy: crate::r#type::v1alpha1::PropagationPolicy::from(propagation_policy).into(),
+                    owner_checks: owner_checks.into_iter().map(owner_check).collect(),
+                })
+            }
+            Action::RemoveOwnerReferences { owner_uids, entries } => {
+                wire::work_item::Action::RemoveOwnerReferences(wire::RemoveOwnerReferences {
+                    owner_uids: owner_uids.iter().map(Uid::to_string).collect(),
+                    entries: entries.into_iter().map(Into::into).collect(),
+                })
+            }
+            Action::UnblockOwnerReferences { entries } => {
+                wire::work_item::Action::UnblockOwnerReferences(wire::UnblockOwnerReferences {
+                    entries: entries.into_iter().map(Into::into).collect(),
+                })
+            }
+            Action::RemoveFinalizer { finalizer } => {
+                wire::work_item::Action::RemoveFinalizer(wire::RemoveFinalizer { finalizer: finalizer.to_string() })
+            }
+            Action::Verify { checks } => wire::work_item::Action::VerifyExistence(wire::VerifyExistence {
+                checks: checks.into_iter().map(Into::into).collect(),
+            }),
+        }
+    }
+}
+
+fn decode_action(action: wire::work_item::Action) -> Result<Action, ItemError> {
+    Ok(match action {
+        wire::work_item::Action::Delete(delete) => {
+            let waiting = |check: &wire::OwnerCheck| Want::try_from(check.want) == Ok(Want::Waiting);
+            if !delete.owner_checks.iter().all(waiting) {
+                return Err(ItemError::UnknownAction);
+            }
+            let owner = |check: wire::OwnerCheck| field::nested(check.r#ref, "ref");
+            Action::Delete {
+                propagation_policy: propagation_policy(delete.propagation_policy).ok_or(ItemError::UnknownAction)?,
+                owner_checks: field::list(delete.owner_checks, usize::MAX, "delete.owner_checks", owner)?,
+            }
+        }
+        wire::work_item::Action::RemoveOwnerReferences(remove) => {
+            let uids = remove.owner_uids.iter();
+            let uids = uids.map(|text| field::uid(text, "remove_owner_references.owner_uids"));
+            Action::RemoveOwnerReferences {
+                owner_uids: uids.collect::<Result<_, _>>()?,
+                entries: references(remove.entries, "remove_owner_references.entries")?,
+            }
+        }
+        wire::work_item::Action::UnblockOwnerReferences(unblock) => {
+            Action::UnblockOwnerReferences { entries: references(unblock.entries, "unblock_owner_references.entries")? }
+        }
+        wire::work_item::Action::RemoveFinalizer(remove) => {
+            if remove.finalizer.is_empty() {
+                return Err(Malformed::new("remove_finalizer.finalizer", "is empty").into());
+            }
+            Action::RemoveFinalizer { finalizer: Name::from(remove.finalizer) }
+        }
+        wire::work_item::Action::VerifyExistence(verify) => Action::Verify {
+            checks: field::list(verify.checks, CHECKS_MAX, "verify_existence.checks", ExistenceCheck::try_from)?,
+        },
+    })
+}
+
+/// As many as one object can hold.
+fn references(
+    entries: Vec<crate::r#type::v1alpha1::OwnerReference>,
+    field: &str,
+) -> Result<Vec<OwnerReference>, Malformed> {
+    field::list(entries, usize::MAX, field, OwnerReference::try_from)
+}
+
+impl From<ExistenceCheck> for wire::ExistenceCheck {
+    fn from(check: ExistenceCheck) -> Self {
+        let by_read = match check.by {
+            CheckBy::List => false,
+            CheckBy::Read => true,
+        };
+        wire::ExistenceCheck { r#ref: Some(check.object.into()), by_read }
+    }
+}
+
+impl TryFrom<wire::ExistenceCheck> for ExistenceCheck {
+    type Error = Malformed;
+
+    fn try_from(check: wire::ExistenceCheck) -> Result<Self, Malformed> {
+        Ok(ExistenceCheck {
+            object: field::nested(check.r#ref, "ref")?,
+            by: if check.by_read { CheckBy::Read } else { CheckBy::List },
+        })
+    }
+}
+
+impl From<ActionKind> for wire::ItemKind {
+    fn from(kind: ActionKind) -> Self {
+        match kind {
+            ActionKind::Delete => wire::ItemKind::Delete,
+            ActionKind::RemoveOwnerReferences => wire::ItemKind::RemoveOwnerReferences,
+            ActionKind::UnblockOwnerReferences => wire::ItemKind::UnblockOwnerReferences,
+            ActionKind::RemoveFinalizer => wire::ItemKind::RemoveFinalizer,
+            ActionKind::Verify => wire::ItemKind::Verify,
+        }
+    }
+}
+
+/// The kinds of `values` that this build knows; others are left out.
+pub fn kinds(values: &[i32]) -> Vec<ActionKind> {
+    let kind = |value: &i32| match wire::ItemKind::try_from(*value).ok()? {
+        wire::ItemKind::Unspecified => None,
+        wire::ItemKind::Delete => Some(ActionKind::Delete),
+        wire::ItemKind::RemoveOwnerReferences => Some(ActionKind::RemoveOwnerReferences),
+        wire::ItemKind::UnblockOwnerReferences => Some(ActionKind::UnblockOwnerReferences),
+        wire::ItemKind::RemoveFinalizer => Some(ActionKind::RemoveFinalizer),
+        wire::ItemKind::Verify => Some(ActionKind::Verify),
+    };
+    values.iter().filter_map(kind).collect()
+}

@@ -1,0 +1,203 @@
+//! Reports, returns, and what becomes of them.
+
+use super::{Malformed, NAME_MAX_BYTES, field};
+use crate::work::v1alpha1 as wire;
+use crate::work::v1alpha1::{finding, report_result, work_return};
+use engine::object::{ResourceVersion, clip};
+use engine::work::{
+    CHECKS_MAX, Finding, FindingResult, HeldLease, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReportResult, ReturnCause,
+    WorkReport, WorkReturn,
+};
+
+impl From<WorkReport> for wire::WorkReport {
+    fn from(report: WorkReport) -> Self {
+        wire::WorkReport {
+            lease_id: report.lease.to_string(),
+            item_id: report.item.to_string(),
+            term: Some(report.term.into()),
+            attempt: report.attempt,
+            outcome: wire::Outcome::from(report.outcome).into(),
+            observed: report.observed.map(Into::into),
+            findings: report.findings.into_iter().map(Into::into).collect(),
+            http_status: report.http_status.into(),
+            status_reason: report.status_reason,
+            message: report.message,
+            retry_after: report.retry_after.map(field::encode_duration),
+            api_calls: report.api_calls,
+            execution_time: Some(field::encode_duration(report.execution_time)),
+            webhook: report.webhook,
+        }
+    }
+}
+
+impl TryFrom<wire::WorkReport> for WorkReport {
+    type Error = Malformed;
+
+    fn try_from(report: wire::WorkReport) -> Result<Self, Malformed> {
+        let http_status = u16::try_from(report.http_status);
+        let retry_after = report.retry_after;
+        Ok(WorkReport {
+            lease: field::lease_id(&report.lease_id, "lease_id")?,
+            item: field::decimal(&report.item_id, "item_id")?,
+            term: field::nested(report.term, "term")?,
+            attempt: report.attempt,
+            outcome: outcome(report.outcome),
+            observed: field::optional(report.observed, "observed")?,
+            findings: field::list(report.findings, CHECKS_MAX, "findings", Finding::try_from)?,
+            http_status: http_status.map_err(|_| Malformed::new("http_status", "is no HTTP status"))?,
+            status_reason: clip(&report.status_reason, NAME_MAX_BYTES),
+            message: clip(&report.message, MESSAGE_MAX_BYTES),
+            webhook: report.webhook.map(|webhook| clip(&webhook, NAME_MAX_BYTES)),
+            retry_after: retry_after.map(|wait| field::duration(Some(wait), "retry_after")).transpose()?,
+            api_calls: report.api_calls,
+            execution_time: field::duration(report.execution_time, "execution_time")?,
+        })
+    }
+}
+
+impl From<Outcome> for wire::Outcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => wire::Outcome::Done,
+            Outcome::Unchanged => wire::Outcome::Unchanged,
+            Outcome::Gone => wire::Outcome::Gone,
+            Outcome::Replaced => wire::Outcome::Replaced,
+            Outcome::Conflict => wire::Outcome::Conflict,
+            Outcome::OwnerExists => wire::Outcome::OwnerExists,
+            Outcome::Verified => wire::Outcome::Verified,
+            Outcome::Forbidden => wire::Outcome::Forbidden,
+            Outcome::AdmissionDenied => wire::Outcome::AdmissionDenied,
+            Outcome::AdmissionFailed => wire::Outcome::AdmissionFailed,
+            Outcome::Throttled => wire::Outcome::Throttled,
+            Outcome::Unsupported => wire::Outcome::Unsupported,
+            Outcome::Invalid => wire::Outcome::Invalid,
+            Outcome::Transient => wire::Outcome::Transient,
+            Outcome::Ambiguous => wire::Outcome::Ambiguous,
+            Outcome::Abandoned => wire::Outcome::Abandoned,
+        }
+    }
+}
+
+/// What this build does not know is tried again, as if the connection had failed.
+fn outcome(value: i32) -> Outcome {
+    match wire::Outcome::try_from(value).unwrap_or_default() {
+        wire::Outcome::Unspecified | wire::Outcome::Transient => Outcome::Transient,
+        wire::Outcome::Done => Outcome::Done,
+        wire::Outcome::Unchanged => Outcome::Unchanged,
+        wire::Outcome::Gone => Outcome::Gone,
+        wire::Outcome::Replaced => Outcome::Replaced,
+        wire::Outcome::Conflict => Outcome::Conflict,
+        wire::Outcome::OwnerExists => Outcome::OwnerExists,
+        wire::Outcome::Verified => Outcome::Verified,
+        wire::Outcome::Forbidden => Outcome::Forbidden,
+        wire::Outcome::AdmissionDenied => Outcome::AdmissionDenied,
+        wire::Outcome::AdmissionFailed => Outcome::AdmissionFailed,
+        wire::Outcome::Throttled => Outcome::Throttled,
+        wire::Outcome::Unsupported => Outcome::Unsupported,
+        wire::Outcome::Invalid => Outcome::Invalid,
+        wire::Outcome::Ambiguous => Outcome::Ambiguous,
+        wire::Outcome::Abandoned => Outcome::Abandoned,
+    }
+}
+
+impl From<Finding> for wire::Finding {
+    fn from(found: Finding) -> Self {
+        let at = |position: Option<ResourceVersion>| position.map(|position| position.to_string());
+        let (result, observed, list_resource_version) = match found.result {
+            FindingResult::Exists(sighting) => (finding::Result::Exists, Some(sighting.into()), None),
+            FindingResult::Absent(position) => (finding::Result::Absent, None, at(position)),
+            FindingResult::OtherUid(position) => (finding::Result::OtherUid, None, at(position)),
+            FindingResult::KindUnresolved => (finding::Result::KindUnresolved, None, None),
+            FindingResult::Forbidden => (finding::Result::Forbidden, None, None),
+            FindingResult::Failed => (finding::Result::Failed, None, None),
+        };
+        wire::Finding { check: Some(found.check.into()), result: result.into(), observed, list_resource_version }
+    }
+}
+
+impl TryFrom<wire::Finding> for Finding {
+    type Error = Malformed;
+
+    fn try_from(found: wire::Finding) -> Result<Self, Malformed> {
+        let position = found.list_resource_version.as_deref().map(ResourceVersion::parse);
+        let result = match finding::Result::try_from(found.result).unwrap_or_default() {
+            finding::Result::Exists => FindingResult::Exists(field::nested(found.observed, "observed")?),
+            finding::Result::Absent => FindingResult::Absent(position),
+            finding::Result::OtherUid => FindingResult::OtherUid(position),
+            finding::Result::KindUnresolved => FindingResult::KindUnresolved,
+            finding::Result::Forbidden => FindingResult::Forbidden,
+            finding::Result::Unspecified | finding::Result::Failed => FindingResult::Failed,
+        };
+        Ok(Finding { check: field::nested(found.check, "check")?, result })
+    }
+}
+
+impl From<WorkReturn> for wire::WorkReturn {
+    fn from(returned: WorkReturn) -> Self {
+        let cause = match returned.cause {
+            ReturnCause::NotStarted => work_return::Cause::NotStarted,
+            ReturnCause::KindUnsupported => work_return::Cause::KindUnsupported,
+            ReturnCause::TermStale => work_return::Cause::TermStale,
+            ReturnCause::SessionLapsed => work_return::Cause::SessionLapsed,
+        };
+        wire::WorkReturn { lease_id: returned.lease.to_string(), cause: cause.into() }
+    }
+}
+
+impl TryFrom<wire::WorkReturn> for WorkReturn {
+    type Error = Malformed;
+
+    fn try_from(returned: wire::WorkReturn) -> Result<Self, Malformed> {
+        let cause = match work_return::Cause::try_from(returned.cause).unwrap_or_default() {
+            work_return::Cause::Unspecified | work_return::Cause::NotStarted => ReturnCause::NotStarted,
+            work_return::Cause::KindUnsupported => ReturnCause::KindUnsupported,
+            work_return::Cause::TermStale => ReturnCause::TermStale,
+            work_return::Cause::SessionLapsed => ReturnCause::SessionLapsed,
+        };
+        Ok(WorkReturn { lease: field::lease_id(&returned.lease_id, "lease_id")?, cause })
+    }
+}
+
+/// A result that this build does not know is skipped (`Ok(None)`): the executor keeps its report and sends it again one day.
+pub(super) fn report_result(result: wire::ReportResult) -> Result<Option<(LeaseId, ReportResult)>, Malformed> {
+    let lease = field::lease_id(&result.lease_id, "lease_id")?;
+    Ok(match report_result::Result::try_from(result.result).unwrap_or_default() {
+        report_result::Result::Unspecified => None,
+        report_result::Result::Accepted => Some((lease, ReportResult::Accepted)),
+        report_result::Result::AcceptedLate => Some((lease, ReportResult::AcceptedLate)),
+        report_result::Result::Unknown => Some((lease, ReportResult::Unknown)),
+    })
+}
+
+pub(super) fn encode_report_result((lease, result): (LeaseId, ReportResult)) -> wire::ReportResult {
+    let result = match result {
+        ReportResult::Accepted => report_result::Result::Accepted,
+        ReportResult::AcceptedLate => report_result::Result::AcceptedLate,
+        ReportResult::Unknown => report_result::Result::Unknown,
+    };
+    wire::ReportResult { lease_id: lease.to_string(), result: result.into() }
+}
+
+impl From<HeldLease> for wire::HeldLease {
+    fn from(held: HeldLease) -> Self {
+        wire::HeldLease {
+            lease_id: held.lease.to_string(),
+            item_id: held.item.to_string(),
+            term: Some(held.term.into()),
+            started: held.started,
+        }
+    }
+}
+
+impl TryFrom<wire::HeldLease> for HeldLease {
+    type Error = Malformed;
+
+    fn try_from(held: wire::HeldLease) -> Result<Self, Malformed> {
+        Ok(HeldLease {
+            lease: field::lease_id(&held.lease_id, "lease_id")?,
+            item: field::decimal(&held.item_id, "item_id")?,
+            term: field::nested(held.term, "term")?,
+            started: held.started,
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! What readers see of the graph service. One way: a reader takes the messages as they are.
+
+use super::field;
+use crate::admin::v1alpha1::{Executor, GetStatusResponse};
+use crate::graph::v1alpha1::list_coverage_response::{Collection, State};
+use crate::graph::v1alpha1::{Node, NodeState};
+use crate::r#type::v1alpha1::{GroupResource, ResponseMeta};
+use crate::work::v1alpha1::ExecutorIdentity;
+use engine::coverage;
+use engine::object::{Name, ResourceVersion};
+use engine::time::Time;
+use engine::view::{CollectionStatus, ExecutorView, NodeView, PresenceView, Status};
+use std::time::SystemTime;
+
+/// Pins the engine's instants to the calendar: both fields are the same moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    pub now: Time,
+    pub calendar: SystemTime,
+}
+
+impl Clock {
+    /// The moment `time` in the calendar.
+    pub fn timestamp(self, time: Time) -> prost_types::Timestamp {
+        self.calendar.checked_sub(self.now.since(time)).unwrap_or(SystemTime::UNIX_EPOCH).into()
+    }
+}
+
+impl From<NodeView> for Node {
+    fn from(node: NodeView) -> Self {
+        Node {
+            state: match node.presence {
+                PresenceView::Observed if node.facts.terminating => NodeState::Terminating,
+                PresenceView::Observed => NodeState::Live,
+                PresenceView::Virtual => NodeState::Virtual,
+                PresenceView::Absent => NodeState::Gone,
+            }
+            .into(),
+            r#ref: Some(node.object.into()),
+            resource_version: text(node.resource_version.as_ref()),
+            finalizers: node.facts.finalizers.iter().map(Name::to_string).collect(),
+            deleting_dependents: node.facts.deletes_dependents(),
+            orphaning_dependents: node.facts.orphans_dependents(),
+            owner_references: node.facts.owners.into_iter().map(Into::into).collect(),
+            dependent_count: count(node.dependents),
+            blocking_dependent_count: count(node.blocking_dependents),
+        }
+    }
+}
+
+/// One collection of `ListCoverage`.
+pub fn collection(status: CollectionStatus, clock: Clock) -> Collection {
+    Collection {
+        group_resource: Some(status.kind.group_resource.into()),
+        state: match status.state {
+            coverage::State::Listing => State::Listing,
+            coverage::State::Synced => State::Synced,
+            coverage::State::Stale => State::Stale,
+            coverage::State::Failed => State::Failed,
+            coverage::State::Ignored => State::Ignored,
+        }
+        .into(),
+        resource_version: text(status.position.as_ref()),
+        progress_time: status.progress.map(|time| clock.timestamp(time)),
+        object_count: status.objects as u64,
+        comparable: status.position.as_ref().is_some_and(ResourceVersion::is_ordered),
+        error: status.error,
+    }
+}
+
+/// The collections that should be synced and are not, for `ResponseMeta`.
+pub fn unsynced(collections: &[CollectionStatus]) -> Vec<GroupResource> {
+    let missing = |status: &&CollectionStatus| match status.state {
+        coverage::State::Listing | coverage::State::Stale | coverage::State::Failed => true,
+        coverage::State::Synced | coverage::State::Ignored => false,
+    };
+    collections.iter().filter(missing).map(|status| status.kind.group_resource.clone().into()).collect()
+}
+
+/// One executor of `ListExecutors`.
+pub fn executor(view: ExecutorView, clock: Clock) -> Executor {
+    Executor {
+        identity: Some(ExecutorIdentity {
+            executor: view.executor.to_string(),
+            incarnation: view.incarnation.to_string(),
+        }),
+        version: view.version,
+        window: view.window,
+        started: count(view.started),
+        buffered: count(view.buffered),
+        heartbeat_time: Some(clock.timestamp(view.last_heard)),
+        draining: view.draining,
+        connected: view.connected,
+    }
+}
+
+/// The answer of `GetStatus`. `version` is that of the build, `leader` the holder of the election Lease or empty; what `meta` says of
+/// cluster and unsynced collections is repeated where clients look for it.
+pub fn status(status: Status, now: Time, version: &str, leader: &str, meta: ResponseMeta) -> GetStatusResponse {
+    let undecided = status.undecided.into_iter();
+    GetStatusResponse {
+        cluster_uid: meta.cluster_uid.clone(),
+        version: String::from(version),
+        term: status.term.map(Into::into),
+        leader: String::from(leader),
+        node_count: status.nodes as u64,
+        edge_count: status.edges as u64,
+        virtual_node_count: status.virtual_nodes as u64,
+        queued_items: status.queued as u64,
+        leased_items: status.leased as u64,
+        oldest_queued_age: status.oldest_queued.map(|since| field::encode_duration(now.since(since))),
+        unsynced: meta.unsynced.clone(),
+        executors: count(status.sessions),
+        meta: Some(meta),
+        backing_off_items: status.backing_off as u64,
+        undecided_counts: undecided.map(|(cause, dependents)| (cause.as_str().into(), dependents as u64)).collect(),
+        grants_stopped: status.stopped.unwrap_or_default(),
+    }
+}
+
+fn text(version: Option<&ResourceVersion>) -> String {
+    version.map(ResourceVersion::to_string).unwrap_or_default()
+}
+
+/// More than four thousand million is shown as that.
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

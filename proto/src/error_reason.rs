@@ -1,0 +1,36 @@
+//! How the reason of an error is spelled in `google.rpc.ErrorInfo`, the same on both sides.
+
+use crate::r#type::v1alpha1::ErrorReason;
+
+/// `ErrorInfo.domain` of every error of ours.
+pub const DOMAIN: &str = "ownergraph.dev";
+
+/// Metadata of `NOT_LEADER`: where the leader is reached.
+pub const LEADER_ENDPOINT: &str = "leaderEndpoint";
+/// Metadata of `TERM_STALE`: uid of the election Lease of the newer term.
+pub const ELECTION_UID: &str = "electionUid";
+/// Metadata of `TERM_STALE`: number of the newer term.
+pub const TERM_NUMBER: &str = "termNumber";
+/// Metadata of `PROTOCOL_UNSUPPORTED`: the oldest version the leader speaks.
+pub const MIN_VERSION: &str = "minVersion";
+/// Metadata of `PROTOCOL_UNSUPPORTED`: the newest version the leader speaks.
+pub const MAX_VERSION: &str = "maxVersion";
+/// Metadata of `LIMIT_EXCEEDED`: the bound that was reached.
+pub const LIMIT: &str = "limit";
+/// Metadata of `CLUSTER_MISMATCH`: the cluster of the service that answers.
+pub const OURS: &str = "ours";
+/// Metadata of `CLUSTER_MISMATCH`: the cluster of the caller.
+pub const THEIRS: &str = "theirs";
+
+const PREFIX: &str = "ERROR_REASON_";
+
+/// `ErrorInfo.reason`: the name of the value without its prefix.
+pub fn text(reason: ErrorReason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
+/// Reads what [`text`] writes; `None` for a reason this build does not know.
+pub fn parse(text: &str) -> Option<ErrorReason> {
+    ErrorReason::from_str_name(&format!("{PREFIX}{text}"))
+}

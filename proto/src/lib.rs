@@ -1,0 +1,59 @@
+//! The wire of Ownergraph: generated messages and services, and checked conversions to and from what the engine speaks.
+//!
+//! It has no behaviour: it decides nothing, opens no connection, and knows nothing of Kubernetes beyond names. Status codes belong to
+//! the services.
+//!
+//! Modules in reading order:
+//!
+//! * `type`, [`work`], [`graph`], [`admin`]: generated from the `.proto` files of the same package.
+//! * [`convert`]: engine values to messages, and messages, with every field checked, to engine values.
+//! * [`batch`]: splitting what is too large for one message.
+//! * [`error_reason`]: how the reason of an error is spelled.
+
+pub mod batch;
+pub mod convert;
+pub mod error_reason;
+
+#[cfg(test)]
+mod strategy;
+#[cfg(test)]
+mod tests;
+
+/// Shared messages: package `ownergraph.type`.
+pub mod r#type {
+    /// Version `v1alpha1`.
+    #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
+    pub mod v1alpha1 {
+        tonic::include_proto!("ownergraph.r#type.v1alpha1");
+    }
+}
+
+/// The lease protocol: package `ownergraph.work`.
+pub mod work {
+    /// Version `v1alpha1`.
+    #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
+    pub mod v1alpha1 {
+        tonic::include_proto!("ownergraph.work.v1alpha1");
+    }
+}
+
+/// Reads of the graph: package `ownergraph.graph`.
+pub mod graph {
+    /// Version `v1alpha1`.
+    #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
+    pub mod v1alpha1 {
+        tonic::include_proto!("ownergraph.graph.v1alpha1");
+    }
+}
+
+/// State for operators: package `ownergraph.admin`.
+pub mod admin {
+    /// Version `v1alpha1`.
+    #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
+    pub mod v1alpha1 {
+        tonic::include_proto!("ownergraph.admin.v1alpha1");
+    }
+}
+
+/// All files with their comments, as an encoded `FileDescriptorSet`, for the reflection service.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ownergraph.bin"));

@@ -1,0 +1,271 @@
+//! Any value of what travels, within the bounds of the wire.
+
+use crate::convert::DURATION_MAX;
+use engine::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::work::{
+    Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId,
+    Outcome, Preconditions, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, Sighting, Term, ToExecutor,
+    ToLeader, Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::time::Duration;
+
+fn name() -> impl Strategy<Value = Name> {
+    "[a-zA-Z0-9./é-]{0,8}".prop_map(Name::from)
+}
+
+fn identity() -> impl Strategy<Value = Name> {
+    "[a-z0-9-]{1,8}".prop_map(Name::from)
+}
+
+fn text() -> impl Strategy<Value = String> {
+    "\\PC{0,12}"
+}
+
+fn uid() -> impl Strategy<Value = Uid> {
+    let canonical = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
+    prop_oneof![canonical, "\\PC{1,8}"].prop_map(|text| Uid::parse(&text).expect("not empty"))
+}
+
+fn version() -> impl Strategy<Value = ResourceVersion> {
+    prop_oneof!["[1-9][0-9]{0,40}", "[0-9a-z]{1,8}"].prop_map(|text| ResourceVersion::parse(&text))
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    (0..=DURATION_MAX.as_nanos() as u64).prop_map(Duration::from_nanos)
+}
+
+fn ttl() -> impl Strategy<Value = Duration> {
+    (1..=DURATION_MAX.as_nanos() as u64).prop_map(Duration::from_nanos)
+}
+
+fn term() -> impl Strategy<Value = Term> {
+    (identity(), any::<u64>()).prop_map(|(election, number)| Term { election, number })
+}
+
+fn lease_id() -> impl Strategy<Value = LeaseId> {
+    any::<(u64, u64)>().prop_map(|(term, number)| LeaseId { term, number })
+}
+
+fn object() -> impl Strategy<Value = ObjectRef> {
+    (name(), name(), name(), name(), name(), name(), uid()).prop_map(
+        |(group, version, resource, kind, namespace, name, uid)| ObjectRef {
+            group,
+            version,
+            resource,
+            kind,
+            namespace,
+            name,
+            uid,
+        },
+    )
+}
+
+fn owner() -> impl Strategy<Value = OwnerReference> {
+    (name(), name(), name(), uid(), any::<(Option<bool>, Option<bool>)>()).prop_map(
+        |(api_version, kind, name, uid, (controller, block_owner_deletion))| OwnerReference {
+            api_version,
+            kind,
+            name,
+            uid,
+            controller,
+            block_owner_deletion,
+        },
+    )
+}
+
+fn sighting() -> impl Strategy<Value = Sighting> {
+    (uid(), version(), vec(owner(), 0..3), vec(name(), 0..3), any::<(bool, bool)>()).prop_map(
+        |(uid, resource_version, owners, finalizers, (terminating, hold))| Sighting {
+            uid,
+            resource_version,
+            facts: Facts { owners: owners.into(), finalizers: finalizers.into(), terminating, hold },
+        },
+    )
+}
+
+fn check() -> impl Strategy<Value = ExistenceCheck> {
+    (object(), select(vec![CheckBy::List, CheckBy::Read])).prop_map(|(object, by)| ExistenceCheck { object, by })
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let policies = vec![PropagationPolicy::Background, PropagationPolicy::Foreground, PropagationPolicy::Orphan];
+    prop_oneof![
+        (select(policies), vec(object(), 0..3))
+            .prop_map(|(propagation_policy, owner_checks)| Action::Delete { propagation_policy, owner_checks }),
+        (vec(uid(), 0..3), vec(owner(), 0..3))
+            .prop_map(|(owner_uids, entries)| Action::RemoveOwnerReferences { owner_uids, entries }),
+        vec(owner(), 0..3).prop_map(|entries| Action::UnblockOwnerReferences { entries }),
+        identity().prop_map(|finalizer| Action::RemoveFinalizer { finalizer }),
+        vec(check(), 0..3).prop_map(|checks| Action::Verify { checks }),
+    ]
+}
+
+fn preconditions() -> impl Strategy<Value = Preconditions> {
+    (version(), any::<(u64, bool)>()).prop_map(|(resource_version, (facts_digest, must_be_terminating))| {
+        Preconditions { resource_version, facts_digest, must_be_terminating }
+    })
+}
+
+pub(crate) fn lease() -> impl Strategy<Value = WorkLease> {
+    let item = (any::<(u64, bool, u64)>(), object(), preconditions(), action()).prop_map(
+        |((id, read_first, generation), target, preconditions, action)| WorkItem {
+            id,
+            target,
+            preconditions: (action.kind() != ActionKind::Verify).then_some(preconditions),
+            action,
+            read_first,
+            generation,
+        },
+    );
+    (lease_id(), term(), item, any::<(u32, bool)>(), ttl()).prop_map(
+        |(id, term, item, (attempt, previous_attempt_ambiguous), execution_limit)| WorkLease {
+            id,
+            term,
+            item,
+            attempt,
+            execution_limit,
+            previous_attempt_ambiguous,
+        },
+    )
+}
+
+fn finding() -> impl Strategy<Value = Finding> {
+    let result = prop_oneof![
+        sighting().prop_map(FindingResult::Exists),
+        option::of(version()).prop_map(FindingResult::Absent),
+        option::of(version()).prop_map(FindingResult::OtherUid),
+        Just(FindingResult::KindUnresolved),
+        Just(FindingResult::Forbidden),
+        Just(FindingResult::Failed),
+    ];
+    (check(), result).prop_map(|(check, result)| Finding { check, result })
+}
+
+fn report() -> impl Strategy<Value = WorkReport> {
+    let ids = (lease_id(), any::<(u64, u32, u16, u32)>(), term(), select(Outcome::ALL.to_vec()));
+    let texts = (text(), text(), option::of(text()));
+    (ids, option::of(sighting()), vec(finding(), 0..3), texts, option::of(duration()), duration()).prop_map(
+        |(ids, observed, findings, (status_reason, message, webhook), retry_after, execution_time)| {
+            let (lease, (item, attempt, http_status, api_calls), term, outcome) = ids;
+            WorkReport {
+                lease,
+                item,
+                term,
+                attempt,
+                outcome,
+                observed,
+                findings,
+                http_status,
+                status_reason,
+                message,
+                webhook,
+                retry_after,
+                api_calls,
+                execution_time,
+            }
+        },
+    )
+}
+
+fn returned() -> impl Strategy<Value = WorkReturn> {
+    let causes =
+        vec![ReturnCause::NotStarted, ReturnCause::KindUnsupported, ReturnCause::TermStale, ReturnCause::SessionLapsed];
+    (lease_id(), select(causes)).prop_map(|(lease, cause)| WorkReturn { lease, cause })
+}
+
+fn hello() -> impl Strategy<Value = Hello> {
+    let held = (lease_id(), any::<(u64, bool)>(), term()).prop_map(|(lease, (item, started), term)| HeldLease {
+        lease,
+        item,
+        term,
+        started,
+    });
+    let kinds = vec(select(ActionKind::ALL.to_vec()), 0..6);
+    let names = (identity(), identity(), identity(), text());
+    (names, any::<(u32, u32, u32)>(), kinds, vec(held, 0..3), option::of(term())).prop_map(
+        |(names, (min_protocol, max_protocol, window), kinds, held, known_term)| {
+            let (executor, incarnation, cluster_uid, version) = names;
+            Hello {
+                executor,
+                incarnation,
+                min_protocol,
+                max_protocol,
+                kinds,
+                window,
+                held,
+                known_term,
+                version,
+                cluster_uid,
+            }
+        },
+    )
+}
+
+/// Any message of an executor.
+pub(crate) fn to_leader() -> impl Strategy<Value = ToLeader> {
+    prop_oneof![
+        hello().prop_map(ToLeader::Hello),
+        any::<(u64, u32, u32)>().prop_map(|(sequence, started, buffered)| ToLeader::Heartbeat {
+            sequence,
+            started,
+            buffered
+        }),
+        any::<u32>().prop_map(|max_outstanding| ToLeader::Window { max_outstanding }),
+        vec(lease_id(), 1..4).prop_map(|leases| ToLeader::Started { leases }),
+        (vec(report(), 1..4), vec(returned(), 0..4))
+            .prop_map(|(reports, returns)| ToLeader::Reports { reports, returns }),
+        (text(), duration()).prop_map(|(reason, deadline)| ToLeader::Drain { reason, deadline }),
+    ]
+}
+
+fn welcome() -> impl Strategy<Value = Welcome> {
+    let leases = || vec(lease_id(), 0..3);
+    (any::<(u64, u32, u32)>(), term(), ttl(), ttl(), leases(), leases()).prop_map(
+        |((session, protocol, max_window), term, session_ttl, heartbeat_interval, adopted, dropped)| Welcome {
+            session,
+            term,
+            protocol,
+            session_ttl,
+            heartbeat_interval,
+            adopted,
+            dropped,
+            max_window,
+        },
+    )
+}
+
+/// Any message of a leader.
+pub(crate) fn to_executor() -> impl Strategy<Value = ToExecutor> {
+    let results = select(vec![ReportResult::Accepted, ReportResult::AcceptedLate, ReportResult::Unknown]);
+    let modes = select(vec![RevokeMode::IfNotStarted, RevokeMode::Stop]);
+    let causes = select(vec![
+        GoAwayCause::LeaderChanged,
+        GoAwayCause::ShuttingDown,
+        GoAwayCause::SessionAge,
+        GoAwayCause::Superseded,
+        GoAwayCause::ProtocolError,
+    ]);
+    prop_oneof![
+        welcome().prop_map(ToExecutor::Welcome),
+        (any::<u64>(), ttl(), term()).prop_map(|(sequence, session_ttl, term)| ToExecutor::HeartbeatAck {
+            sequence,
+            session_ttl,
+            term
+        }),
+        vec(lease(), 1..4).prop_map(|leases| ToExecutor::Grant { leases }),
+        vec((lease_id(), results), 1..4).prop_map(|results| ToExecutor::ReportAck { results }),
+        (vec(lease_id(), 1..4), modes, text()).prop_map(|(leases, mode, reason)| ToExecutor::Revoke {
+            leases,
+            mode,
+            reason
+        }),
+        any::<u32>().prop_map(|outstanding| ToExecutor::DrainAck { outstanding }),
+        (causes, text(), duration(), duration()).prop_map(|(cause, leader_endpoint, reconnect_after, close_after)| {
+            ToExecutor::GoAway { cause, leader_endpoint, reconnect_after, close_after }
+        }),
+    ]
+}

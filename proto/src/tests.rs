@@ -1,0 +1,114 @@
+use crate::FILE_DESCRIPTOR_SET;
+use crate::error_reason;
+use crate::r#type::v1alpha1::ErrorReason;
+use prost::Message;
+use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet};
+
+fn files() -> Vec<FileDescriptorProto> {
+    let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();
+    set.file.into_iter().filter(|file| file.package().starts_with("ownergraph.")).collect()
+}
+
+fn enums_of(message: &DescriptorProto) -> Vec<EnumDescriptorProto> {
+    let nested = message.nested_type.iter().flat_map(enums_of);
+    message.enum_type.iter().cloned().chain(nested).collect()
+}
+
+/// `NAME=1 OTHER=2`, without the prefix and the zero that every enum has.
+fn numbers(of: &EnumDescriptorProto) -> String {
+    let values = of.value.iter().map(|value| (value.name(), value.number()));
+    let prefix = values.clone().find(|(_, number)| *number == 0).unwrap().0.strip_suffix("UNSPECIFIED").unwrap();
+    let texts = values.filter(|(_, number)| *number != 0);
+    texts.map(|(name, number)| format!("{}={number}", name.strip_prefix(prefix).unwrap())).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn enum_values_keep_their_numbers() {
+    let files = files();
+    let all = files.iter().flat_map(|file| {
+        let nested = file.message_type.iter().flat_map(enums_of);
+        file.enum_type.iter().cloned().chain(nested)
+    });
+    let mut all = all.map(|of| (String::from(of.name()), numbers(&of))).collect::<Vec<_>>();
+    all.sort();
+    let expected = [
+        ("Cause", "LEADER_CHANGED=1 SHUTTING_DOWN=2 SESSION_AGE=3 SUPERSEDED=4 PROTOCOL_ERROR=5"),
+        ("Cause", "NOT_STARTED=1 KIND_UNSUPPORTED=2 TERM_STALE=4 SESSION_LAPSED=5"),
+        (
+            "ErrorReason",
+            "NOT_LEADER=1 NO_LEADER=2 OBJECT_NOT_FOUND=12 SESSION_SUPERSEDED=17 SESSION_DRAINED=18 TERM_STALE=19 \
+             PROTOCOL_UNSUPPORTED=20 STREAM_PROTOCOL_VIOLATION=21 LIMIT_EXCEEDED=23 CLUSTER_MISMATCH=25",
+        ),
+        ("ItemKind", "DELETE=1 REMOVE_OWNER_REFERENCES=2 UNBLOCK_OWNER_REFERENCES=3 REMOVE_FINALIZER=4 VERIFY=5"),
+        ("Mode", "IF_NOT_STARTED=1 STOP=2"),
+        ("NodeState", "LIVE=1 TERMINATING=2 VIRTUAL=3 GONE=4"),
+        (
+            "Outcome",
+            "DONE=1 UNCHANGED=2 GONE=3 REPLACED=4 CONFLICT=5 OWNER_EXISTS=6 VERIFIED=7 FORBIDDEN=8 ADMISSION_DENIED=9 \
+             ADMISSION_FAILED=10 THROTTLED=11 UNSUPPORTED=12 INVALID=13 TRANSIENT=14 AMBIGUOUS=15 ABANDONED=16",
+        ),
+        ("PropagationPolicy", "BACKGROUND=1 FOREGROUND=2 ORPHAN=3"),
+        ("ReplicaRole", "LEADER=1 STANDBY=2 SYNCING=3"),
+        ("Result", "ACCEPTED=1 ACCEPTED_LATE=2 UNKNOWN=4"),
+        ("Result", "EXISTS=1 ABSENT=2 OTHER_UID=3 KIND_UNRESOLVED=4 FORBIDDEN=6 FAILED=7"),
+        ("State", "SYNCED=1 LISTING=2 STALE=3 FAILED=4 IGNORED=5"),
+        ("Want", "WAITING=2"),
+    ];
+    let expected = expected.map(|(name, numbers)| (String::from(name), String::from(numbers)));
+    assert_eq!(all, expected);
+}
+
+/// Paths, as `descriptor.proto` numbers them, of everything in `message` that has a name.
+fn names_in_message(path: &[i32], message: &DescriptorProto, names: &mut Vec<Vec<i32>>) {
+    let at = |tag: i32, index: usize| [path, &[tag, index as i32]].concat();
+    names.push(path.to_vec());
+    names.extend((0..message.field.len()).map(|index| at(2, index)));
+    for (index, nested) in message.nested_type.iter().enumerate() {
+        // The entries of a map have no text of their own.
+        if !nested.options.as_ref().is_some_and(|options| options.map_entry()) {
+            names_in_message(&at(3, index), nested, names);
+        }
+    }
+    for (index, of) in message.enum_type.iter().enumerate() {
+        names_in_enum(&at(4, index), of, names);
+    }
+    // Nor has the oneof that stands for an optional field.
+    let oneofs = message.oneof_decl.iter().enumerate().filter(|(_, oneof)| !oneof.name().starts_with('_'));
+    names.extend(oneofs.map(|(index, _)| at(8, index)));
+}
+
+fn names_in_enum(path: &[i32], of: &EnumDescriptorProto, names: &mut Vec<Vec<i32>>) {
+    names.push(path.to_vec());
+    names.extend((0..of.value.len()).map(|index| [path, &[2, index as i32]].concat()));
+}
+
+/// A reference is generated from the comments, so whatever has a name has one.
+#[test]
+fn everything_has_a_comment() {
+    for file in files() {
+        let mut names = Vec::new();
+        for (index, message) in file.message_type.iter().enumerate() {
+            names_in_message(&[4, index as i32], message, &mut names);
+        }
+        for (index, of) in file.enum_type.iter().enumerate() {
+            names_in_enum(&[5, index as i32], of, &mut names);
+        }
+        for (index, service) in file.service.iter().enumerate() {
+            names.push(vec![6, index as i32]);
+            names.extend((0..service.method.len()).map(|method| vec![6, index as i32, 2, method as i32]));
+        }
+        let locations = &file.source_code_info.as_ref().unwrap().location;
+        for name in names {
+            let location = locations.iter().find(|location| location.path == name).unwrap();
+            assert!(location.leading_comments.is_some(), "{}:{} has no comment", file.name(), location.span[0] + 1);
+        }
+    }
+}
+
+#[test]
+fn reasons_are_spelled_without_prefix_and_read_again() {
+    assert_eq!(error_reason::text(ErrorReason::NotLeader), "NOT_LEADER");
+    assert_eq!(error_reason::parse("CLUSTER_MISMATCH"), Some(ErrorReason::ClusterMismatch));
+    assert_eq!(error_reason::parse("ERROR_REASON_NOT_LEADER"), None);
+    assert_eq!(error_reason::parse(""), None);
+}
