@@ -1,0 +1,175 @@
+//! The admin HTTP server of a service: probes, metrics, and the graph for debugging. HTTP/1.1, plain text, read-only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Body as _;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt;
+
+use crate::tasks::Jobs;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const GRAPHVIZ: &str = "text/vnd.graphviz";
+
+const CONNECTIONS_MAX: usize = 64;
+/// From the first byte of a request to the last of its headers.
+const HEADERS_WITHIN: Duration = Duration::from_secs(5);
+/// One connection carries one request, so this bounds the slowest reader.
+const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
+/// Pause after a failed accept, most often for want of file descriptors: trying again at once would only spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const UIDS_MAX: usize = 100;
+
+/// What a service has to say for itself. Called on every request, so each must be quick; [`Probe::debug_graph`] may take
+/// its time, it runs on a thread of its own.
+pub trait Probe: Send + Sync + 'static {
+    /// Whether the service makes progress; the error says in one sentence what stands still.
+    fn livez(&self) -> Result<(), String>;
+    fn readyz(&self) -> Readiness;
+    /// Brings the gauges up to date and gives all metrics as OpenMetrics text (see [`encode`]).
+    fn metrics(&self) -> String;
+    /// The graph, or the part of it around these uids, as DOT. `None` where the service has none; an error is the
+    /// sentence for the client.
+    fn debug_graph(&self, uids: Vec<String>) -> Option<Result<String, String>>;
+}
+
+/// The answer to "may traffic come here".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readiness {
+    pub ready: bool,
+    /// One per thing that is waited for or given up, shown by `?verbose` and whenever not ready.
+    pub lines: Vec<String>,
+}
+
+/// Answers on `listener` until it is aborted: it must outlive the drain, so that probes see it. Spawn it with
+/// [`crate::tasks::Tasks::spawn_until_end`].
+pub async fn serve(listener: TcpListener, probe: Arc<dyn Probe>) -> anyhow::Result<()> {
+    let router = router(probe);
+    let mut connections: Jobs<(), ()> = Jobs::new(CONNECTIONS_MAX);
+    loop {
+        tokio::select! {
+            ((), _end) = connections.next() => {}
+            accepted = listener.accept(), if connections.has_room() => match accepted {
+                Ok((stream, _)) => connections.spawn((), answer(stream, router.clone())),
+                Err(error) => {
+                    tracing::warn!(%error, "the admin server cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+}
+
+/// The routes alone, for callers with a listener of their own.
+pub fn router(probe: Arc<dyn Probe>) -> Router {
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/debug/graph", get(debug_graph))
+        .method_not_allowed_fallback(async || {
+            (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET,HEAD")], plain("only GET is answered here"))
+        })
+        .fallback(async || {
+            (StatusCode::NOT_FOUND, plain("not found; there are /livez, /readyz, /metrics and /debug/graph"))
+        })
+        .with_state(probe)
+}
+
+/// All metrics of a registry as OpenMetrics text.
+pub fn encode(registry: &Registry) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry)
+        .expect("writing to a String fails only where a metric's own encoder does, and ours do not");
+    text
+}
+
+type Pairs = Query<Vec<(String, String)>>;
+
+async fn livez(State(probe): State<Arc<dyn Probe>>) -> impl IntoResponse {
+    match probe.livez() {
+        Ok(()) => (StatusCode::OK, plain("ok")),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, plain(&why)),
+    }
+}
+
+async fn readyz(State(probe): State<Arc<dyn Probe>>, Query(query): Pairs) -> impl IntoResponse {
+    let Readiness { ready, mut lines } = probe.readyz();
+    let (status, last) = match ready {
+        true => (StatusCode::OK, "ok"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+    };
+    if ready && !query.iter().any(|(key, _)| key == "verbose") {
+        lines.clear();
+    }
+    lines.push(last.to_owned());
+    (status, plain(&lines.join("\n")))
+}
+
+async fn metrics(State(probe): State<Arc<dyn Probe>>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, OPENMETRICS)], probe.metrics())
+}
+
+async fn debug_graph(State(probe): State<Arc<dyn Probe>>, Query(query): Pairs) -> impl IntoResponse {
+    let uids: Vec<String> = query.into_iter().filter(|(key, _)| key == "uid").map(|(_, uid)| uid).collect();
+    if uids.len() > UIDS_MAX {
+        let text = format!("{} uids are asked for; at most {UIDS_MAX} at a time", uids.len());
+        return (StatusCode::BAD_REQUEST, plain(&text));
+    }
+    match tokio::task::spawn_blocking(move || probe.debug_graph(uids)).await {
+        Ok(Some(Ok(graph))) => (StatusCode::OK, typed(GRAPHVIZ, graph)),
+        Ok(Some(Err(why))) => (StatusCode::NOT_FOUND, plain(&why)),
+        Ok(None) => (StatusCode::NOT_FOUND, plain("this service holds no graph; ask the graph service")),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, plain("drawing the graph failed")),
+    }
+}
+
+type Typed = ([(HeaderName, &'static str); 2], String);
+
+fn plain(text: &str) -> Typed {
+    typed(TEXT, format!("{text}\n"))
+}
+
+fn typed(content_type: &'static str, text: String) -> Typed {
+    // Names of objects are chosen by users: no browser may guess that a graph or an error is a page.
+    ([(CONTENT_TYPE, content_type), (X_CONTENT_TYPE_OPTIONS, "nosniff")], text)
+}
+
+async fn answer(stream: TcpStream, router: Router) {
+    let service = tower::service_fn(move |request: Request<hyper::body::Incoming>| {
+        let router = router.clone();
+        async move {
+            if !request.body().is_end_stream() && request.method() != Method::HEAD {
+                let refusal = (StatusCode::PAYLOAD_TOO_LARGE, plain("requests here have no body"));
+                return Ok::<Response<Body>, std::convert::Infallible>(refusal.into_response());
+            }
+            router.oneshot(request.map(Body::new)).await
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WITHIN)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    match tokio::time::timeout(CONNECTION_WITHIN, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "an admin connection broke off"),
+        Err(_) => tracing::debug!("an admin connection took too long"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! The API server: finding it, building clients for it, and asking it in a way that keeps the kinds of failure apart.
+//!
+//! Requests are raw, because the answers that matter here (which kind of 404, whether a request was sent at all, what
+//! stands in a header) do not survive a typed client.
+
+mod access;
+mod call;
+mod client;
+mod lines;
+mod status;
+
+pub use access::{Access, AccessError};
+pub use call::{Answer, BodyStream, CallError, Opened, call, open_stream};
+pub use client::{Cluster, ClusterUidError, DEFAULT_USER_AGENT, cluster_uid, connect};
+pub use lines::{LineTooLong, Lines, Splitter};
+pub use status::{NotFound, Status, StatusCause, StatusDetails, absent_names, classify_not_found, parse_status};

@@ -1,0 +1,199 @@
+//! Credentials: which kubeconfig, which context, or the pod's service account.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+use super::client::DEFAULT_USER_AGENT;
+
+/// Where the service account of a pod lies. Its presence is what tells a pod from a person's machine.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// How to reach the API server, as the flags say.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// `--kubeconfig`. Without it: the files of `KUBECONFIG`, `~/.kube/config`, the pod's service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--context`. Without it: the kubeconfig's current one.
+    pub context: Option<String>,
+    /// How audit logs and the API server's metrics name this process.
+    pub user_agent: String,
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access { kubeconfig: None, context: None, user_agent: DEFAULT_USER_AGENT.to_owned() }
+    }
+}
+
+/// Why there is no way to the API server. Each is one sentence that says what to do; none has touched the network.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    #[error("the kubeconfig {path} ({origin}) does not exist; give the path of one that does")]
+    Missing { path: String, origin: &'static str },
+    #[error("the kubeconfig {path} ({origin}) cannot be read: {cause}")]
+    Unreadable { path: String, origin: &'static str, cause: String },
+    #[error("the kubeconfig {path} ({origin}) is not a kubeconfig: {cause}")]
+    NotKubeconfig { path: String, origin: &'static str, cause: String },
+    #[error("the kubeconfigs {paths} cannot be merged: {cause}")]
+    Unmergeable { paths: String, cause: String },
+    #[error("{paths} sets no current-context; choose one with --context, or with kubectl config use-context ({known})")]
+    NoCurrentContext { paths: String, known: String },
+    #[error("{paths} has no context {context:?} ({known})")]
+    NoSuchContext { paths: String, context: String, known: String },
+    #[error("context {context:?} of {paths} names the cluster {cluster:?}, which is not there")]
+    NoSuchCluster { paths: String, context: String, cluster: String },
+    #[error(
+        "context {context:?} of {paths} wants the proxy {proxy}, and proxies are not supported; use a direct address"
+    )]
+    Proxy { paths: String, context: String, proxy: String },
+    #[error("{origin} cannot be used: {cause}")]
+    Unusable { origin: String, cause: String },
+    #[error("--context {context:?} needs a kubeconfig, and there is none; give one with --kubeconfig or KUBECONFIG")]
+    ContextInPod { context: String },
+    #[error(
+        "no way to an API server: --kubeconfig and KUBECONFIG are not given, {} and this is no pod with a service account",
+        .home.as_ref().map_or("there is no home directory,".to_owned(), |path| format!("{path} does not exist,"))
+    )]
+    Nowhere { home: Option<String> },
+}
+
+/// What was found: a configuration, and words for where it came from.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) config: Config,
+    /// For messages: the context's name, or "in-cluster".
+    pub(super) name: String,
+    /// For messages: "context X of PATH", or "the pod's service account".
+    pub(super) origin: String,
+}
+
+/// The environment as far as access depends on it, so that the order of places can be tested.
+#[derive(Debug)]
+pub(super) struct Places {
+    pub(super) kubeconfig_variable: Option<OsString>,
+    pub(super) home: Option<PathBuf>,
+    pub(super) in_pod: bool,
+}
+
+impl Places {
+    pub(super) fn of_this_process() -> Places {
+        Places {
+            kubeconfig_variable: std::env::var_os("KUBECONFIG"),
+            home: std::env::home_dir().filter(|home| !home.as_os_str().is_empty()),
+            in_pod: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && Path::new(SERVICE_ACCOUNT).exists(),
+        }
+    }
+}
+
+/// Looks where kubectl looks, in its order, and reads what is there.
+pub(super) async fn find(access: &Access, places: Places) -> Result<Found, AccessError> {
+    if let Some(path) = &access.kubeconfig {
+        return from_files(std::slice::from_ref(path), "--kubeconfig", access).await;
+    }
+    let listed: Vec<PathBuf> = places
+        .kubeconfig_variable
+        .iter()
+        .flat_map(std::env::split_paths)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
+    if !listed.is_empty() {
+        return from_files(&listed, "KUBECONFIG", access).await;
+    }
+    let at_home = places.home.map(|home| home.join(".kube").join("config"));
+    if let Some(path) = at_home.as_ref().filter(|path| path.exists()) {
+        return from_files(std::slice::from_ref(path), "the default", access).await;
+    }
+    if !places.in_pod {
+        return Err(AccessError::Nowhere { home: at_home.map(|path| path.display().to_string()) });
+    }
+    if let Some(context) = &access.context {
+        return Err(AccessError::ContextInPod { context: context.clone() });
+    }
+    let origin = format!("the pod's service account in {SERVICE_ACCOUNT}");
+    match Config::incluster() {
+        Ok(config) => Ok(Found { config, name: "in-cluster".to_owned(), origin }),
+        Err(error) => Err(AccessError::Unusable { origin, cause: error.to_string() }),
+    }
+}
+
+async fn from_files(paths: &[PathBuf], origin: &'static str, access: &Access) -> Result<Found, AccessError> {
+    let merged = read_merged(paths, origin)?;
+    let paths = listing(paths);
+    let context = chosen_context(&merged, access, &paths)?;
+    let origin = format!("context {context:?} of {paths}");
+    let options = KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
+    match Config::from_custom_kubeconfig(merged, &options).await {
+        Ok(mut config) => {
+            // Left over from HTTPS_PROXY; a proxy in the kubeconfig itself was refused above.
+            if let Some(proxy) = config.proxy_url.take() {
+                tracing::warn!(proxy = proxy.host(), "HTTPS_PROXY is not used on the way to the API server");
+            }
+            Ok(Found { config, name: context, origin })
+        }
+        Err(error) => Err(AccessError::Unusable { origin, cause: error.to_string() }),
+    }
+}
+
+/// Merges as kubectl does: the first file to set a thing wins, and a file of a list that does not exist is passed over.
+fn read_merged(paths: &[PathBuf], origin: &'static str) -> Result<Kubeconfig, AccessError> {
+    let mut merged: Option<Kubeconfig> = None;
+    for path in paths {
+        let mut next = match Kubeconfig::read_from(path) {
+            Ok(kubeconfig) => kubeconfig,
+            Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(unread(path, origin, &error)),
+        };
+        next.current_context = next.current_context.filter(|context| !context.is_empty());
+        let so_far = merged.unwrap_or_default();
+        merged = Some(
+            so_far
+                .merge(next)
+                .map_err(|error| AccessError::Unmergeable { paths: listing(paths), cause: error.to_string() })?,
+        );
+    }
+    merged.ok_or_else(|| AccessError::Missing { path: listing(paths), origin })
+}
+
+fn unread(path: &Path, origin: &'static str, error: &KubeconfigError) -> AccessError {
+    let path = path.display().to_string();
+    if let KubeconfigError::ReadConfig(error, _) = error {
+        return AccessError::Unreadable { path, origin, cause: error.to_string() };
+    }
+    // The parser's report goes on with an excerpt of the file, which may hold a token.
+    let cause = error.to_string().lines().next().unwrap_or_default().to_owned();
+    AccessError::NotKubeconfig { path, origin, cause }
+}
+
+fn chosen_context(kubeconfig: &Kubeconfig, access: &Access, paths: &str) -> Result<String, AccessError> {
+    let paths = || paths.to_owned();
+    let known = || match kubeconfig.contexts.as_slice() {
+        [] => "it has no contexts".to_owned(),
+        some => format!("it has: {}", some.iter().map(|named| named.name.as_str()).collect::<Vec<_>>().join(", ")),
+    };
+    let Some(context) = access.context.clone().or_else(|| kubeconfig.current_context.clone()) else {
+        return Err(AccessError::NoCurrentContext { paths: paths(), known: known() });
+    };
+    let named = kubeconfig.contexts.iter().find(|named| named.name == context);
+    let Some(content) = named.and_then(|named| named.context.as_ref()) else {
+        return Err(AccessError::NoSuchContext { paths: paths(), context, known: known() });
+    };
+    let cluster = kubeconfig.clusters.iter().find(|named| named.name == content.cluster);
+    let Some(cluster) = cluster.and_then(|named| named.cluster.as_ref()) else {
+        return Err(AccessError::NoSuchCluster { paths: paths(), context, cluster: content.cluster.clone() });
+    };
+    match cluster.proxy_url.as_deref() {
+        None | Some("") => Ok(context),
+        Some(proxy) => Err(AccessError::Proxy { paths: paths(), context, proxy: proxy.to_owned() }),
+    }
+}
+
+fn listing(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! Clients of one API server.
+
+use std::time::Duration;
+
+use http::header::{ACCEPT, USER_AGENT};
+use http::uri::Scheme;
+use http::{HeaderValue, Request, StatusCode, Uri};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::ConfigExt;
+use kube::{Client, Config};
+use serde::Deserialize;
+use tower::{BoxError, ServiceBuilder};
+
+use super::access::{self, Access, AccessError, Places};
+use super::call::{CallError, call};
+use super::status::parse_status;
+
+/// The name requests carry unless a service gives its own.
+pub const DEFAULT_USER_AGENT: &str = concat!("ownergraph/", env!("CARGO_PKG_VERSION"));
+
+/// Name resolution, TCP and TLS together.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// A peer that vanished without a word is found after about a minute: a quiet watch has no other sign of it.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_TRIES: u32 = 3;
+const IDLE_CONNECTION_FOR: Duration = Duration::from_secs(60);
+
+const UID_WITHIN: Duration = Duration::from_secs(10);
+const UID_ANSWER_MAX: usize = 1024 * 1024;
+
+/// An API server we hold credentials for.
+#[derive(Clone)]
+pub struct Cluster {
+    /// HTTP/1.1, one connection per request under way. No retries, no limit on how long an answer takes, no compression.
+    pub client: Client,
+    /// The context's name, or `in-cluster`; for messages.
+    pub name: String,
+    /// The server's address; for messages.
+    pub url: String,
+    /// `None` where the client was given, not built.
+    config: Option<Config>,
+    origin: String,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("name", &self.name).field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// Finds the credentials and builds a client. Nothing is sent yet: whether the server answers shows with the first call.
+pub async fn connect(access: &Access) -> Result<Cluster, AccessError> {
+    let found = access::find(access, Places::of_this_process()).await?;
+    Cluster::build(found.config, found.name, found.origin, &access.user_agent)
+}
+
+impl Cluster {
+    /// A server that asks for no credentials, such as the embedded one.
+    pub fn without_credentials(url: Uri) -> Result<Cluster, AccessError> {
+        let origin = format!("the address {url}");
+        Cluster::build(Config::new(url), "anonymous".to_owned(), origin, DEFAULT_USER_AGENT)
+    }
+
+    /// A client that exists already, such as one over a pipe within this process.
+    pub fn of_client(client: Client, name: impl Into<String>) -> Cluster {
+        let name = name.into();
+        Cluster { client, url: name.clone(), origin: name.clone(), name, config: None }
+    }
+
+    /// A client with connections and a queue of its own, so that writes do not wait behind watches. Where the client was
+    /// given to [`Cluster::of_client`], a clone of that.
+    pub fn another_client(&self) -> Result<Client, AccessError> {
+        match &self.config {
+            Some(config) => build_client(config).map_err(|error| unusable(&self.origin, &error)),
+            None => Ok(self.client.clone()),
+        }
+    }
+
+    pub(super) fn build(
+        mut config: Config,
+        name: String,
+        origin: String,
+        user_agent: &str,
+    ) -> Result<Cluster, AccessError> {
+        let user_agent = HeaderValue::from_str(user_agent).map_err(|_| AccessError::Unusable {
+            origin: format!("the user agent {user_agent:?}"),
+            cause: "it is no header value".to_owned(),
+        })?;
+        config.headers.push((USER_AGENT, user_agent));
+        if config.cluster_url.scheme() == Some(&Scheme::HTTP) {
+            // Without TLS nothing is verified, so the machine's own certificates are not looked for: it may have none.
+            config.root_cert.get_or_insert_default();
+        }
+        let client = build_client(&config).map_err(|error| unusable(&origin, &error))?;
+        let url = config.cluster_url.to_string();
+        Ok(Cluster { client, name, url, config: Some(config), origin })
+    }
+}
+
+/// Why the cluster could not be told from others.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterUidError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the API server answers {} to a read of namespace kube-system: {message}", .status.as_u16())]
+    Refused { status: StatusCode, message: String },
+    #[error("the API server's namespace kube-system carries no uid")]
+    NoUid,
+}
+
+/// The identity of the cluster: the uid of its namespace kube-system, which lives as long as its storage does.
+pub async fn cluster_uid(client: &Client) -> Result<String, ClusterUidError> {
+    let request = Request::get("/api/v1/namespaces/kube-system")
+        .header(ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+        .body(Vec::new())
+        .expect("the path and the header are constants");
+    let answer = call(client, request, UID_ANSWER_MAX, UID_WITHIN).await?;
+    if answer.status != StatusCode::OK {
+        let message = match parse_status(&answer) {
+            Some(status) if !status.message.is_empty() => status.message,
+            Some(_) | None => format!("no explanation ({})", answer.content_type),
+        };
+        return Err(ClusterUidError::Refused { status: answer.status, message });
+    }
+    let object: Identified = serde_json::from_slice(&answer.body).map_err(|_| ClusterUidError::NoUid)?;
+    if object.metadata.uid.is_empty() { Err(ClusterUidError::NoUid) } else { Ok(object.metadata.uid) }
+}
+
+#[derive(Deserialize)]
+struct Identified {
+    metadata: Identity,
+}
+
+#[derive(Deserialize)]
+struct Identity {
+    #[serde(default)]
+    uid: String,
+}
+
+/// kube's own stack differs in four points, each of which hurts here: it leaves Nagle's algorithm on, retries behind our
+/// back, logs every 5xx as an error, and may ask for gzip.
+fn build_client(config: &Config) -> Result<Client, kube::Error> {
+    // Fails only if one is installed already, by an earlier client or by the embedder.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEPALIVE_AFTER));
+    tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    connector.set_connect_timeout(Some(CONNECT_WITHIN));
+    // hyper sends a request again only where the pooled connection was closed before the first byte of it was written.
+    let http: hyper_util::client::legacy::Client<_, kube::client::Body> =
+        hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_CONNECTION_FOR)
+            .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+fn unusable(origin: &str, error: &kube::Error) -> AccessError {
+    let cause = if let kube::Error::InferKubeconfig(inner) = error { inner.to_string() } else { error.to_string() };
+    AccessError::Unusable { origin: origin.to_owned(), cause }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+use std::convert::Infallible;
+
+use http::Response;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
+use kube::client::Body;
+
+use super::*;
+
+fn cluster(status: u16, body: &'static str) -> Cluster {
+    let service = tower::service_fn(move |request: Request<Body>| async move {
+        assert_eq!(request.uri().path(), "/api/v1/namespaces/kube-system");
+        assert!(request.headers().get(ACCEPT_ENCODING).is_none());
+        let answer = Response::builder().status(status).header(CONTENT_TYPE, "application/json");
+        Ok::<_, Infallible>(answer.body(Body::from(body.as_bytes().to_vec())).unwrap())
+    });
+    Cluster::of_client(Client::new(service, "default"), "memory")
+}
+
+#[tokio::test]
+async fn the_cluster_is_known_by_its_uid_or_the_reason_is_told() {
+    let good = cluster(200, r#"{"kind":"PartialObjectMetadata","metadata":{"name":"kube-system","uid":"u-1"}}"#);
+    assert_eq!(cluster_uid(&good.another_client().unwrap()).await.unwrap(), "u-1");
+    for (status, body, sentence) in [
+        (
+            403,
+            r#"{"kind":"Status","apiVersion":"v1","message":"namespaces is forbidden","reason":"Forbidden","code":403}"#,
+            "the API server answers 403 to a read of namespace kube-system: namespaces is forbidden",
+        ),
+        (401, "no", "the API server answers 401 to a read of namespace kube-system: no explanation (application/json)"),
+        (200, r#"{"metadata":{}}"#, "the API server's namespace kube-system carries no uid"),
+        (200, "garbage", "the API server's namespace kube-system carries no uid"),
+    ] {
+        assert_eq!(cluster_uid(&cluster(status, body).client).await.unwrap_err().to_string(), sentence);
+    }
+}
+
+#[tokio::test]
+async fn clients_are_independent_and_a_bad_user_agent_is_named() {
+    let cluster = Cluster::without_credentials("http://127.0.0.1:1".parse().unwrap()).unwrap();
+    assert_eq!((cluster.name.as_str(), cluster.url.as_str()), ("anonymous", "http://127.0.0.1:1/"));
+    cluster.another_client().unwrap();
+    let config = Config::new("http://127.0.0.1:1".parse().unwrap());
+    let error = Cluster::build(config, "n".to_owned(), "o".to_owned(), "line\nbreak").unwrap_err();
+    assert_eq!(error.to_string(), "the user agent \"line\\nbreak\" cannot be used: it is no header value");
+}

@@ -1,0 +1,110 @@
+//! `metav1.Status`, and what a 404 says.
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::call::Answer;
+
+/// `meta/v1.Status`, without its metadata.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    /// `Success` or `Failure`.
+    pub status: String,
+    /// `NotFound`, `Conflict`, `Invalid`, …; may be empty.
+    pub reason: String,
+    pub message: String,
+    /// The HTTP status, or 0.
+    pub code: u16,
+    pub details: Option<StatusDetails>,
+}
+
+/// What a [`Status`] is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StatusDetails {
+    pub name: String,
+    /// Empty for the core group.
+    pub group: String,
+    /// A resource (`pods`) where the API server speaks of an object it did not find; a kind elsewhere.
+    pub kind: String,
+    pub uid: String,
+    pub causes: Vec<StatusCause>,
+    pub retry_after_seconds: u32,
+}
+
+/// One of several reasons.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StatusCause {
+    pub reason: String,
+    pub message: String,
+    pub field: String,
+}
+
+/// What a 404 says. Only [`NotFound::ThisObject`] speaks of the object, and even that proves nothing by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotFound {
+    /// The server looked for exactly this object and did not find it (or its namespace).
+    ThisObject,
+    /// The group is served, this resource of it is not.
+    Resource,
+    /// The group is not served.
+    Group,
+    /// Something else answered: a proxy, another server, a `Status` about something else.
+    Other,
+}
+
+/// The answer's `Status`, if it is one in JSON.
+pub fn parse_status(answer: &Answer) -> Option<Status> {
+    #[derive(Deserialize)]
+    struct Type {
+        kind: String,
+        #[serde(rename = "apiVersion")]
+        api_version: String,
+    }
+    if media_type(answer) != "application/json" {
+        return None;
+    }
+    let kind: Type = serde_json::from_slice(&answer.body).ok()?;
+    if kind.kind != "Status" || kind.api_version != "v1" {
+        return None;
+    }
+    serde_json::from_slice(&answer.body).ok()
+}
+
+/// Whether this is the API server's word that it has no object `name` of this group and (plural) resource.
+pub fn absent_names(status: &Status, group: &str, resource: &str, name: &str) -> bool {
+    let named = |details: &StatusDetails| details.group == group && details.kind == resource && details.name == name;
+    status.reason == "NotFound" && matches!(status.code, 0 | 404) && status.details.as_ref().is_some_and(named)
+}
+
+/// Tells the kinds of 404 apart, for a request about this object; `None` for any other status. `resource` is the plural,
+/// `group` is empty for the core group.
+pub fn classify_not_found(answer: &Answer, group: &str, resource: &str, name: &str) -> Option<NotFound> {
+    if answer.status != StatusCode::NOT_FOUND {
+        return None;
+    }
+    if media_type(answer) == "text/plain" && answer.body.trim_ascii() == b"404 page not found" {
+        return Some(NotFound::Group);
+    }
+    let Some(status) = parse_status(answer) else {
+        return Some(NotFound::Other);
+    };
+    if absent_names(&status, group, resource, name) {
+        return Some(NotFound::ThisObject);
+    }
+    let nameless = |details: &StatusDetails| {
+        details.name.is_empty() && details.group.is_empty() && details.kind.is_empty() && details.uid.is_empty()
+    };
+    let about_nothing = status.details.as_ref().is_none_or(nameless);
+    Some(if status.reason == "NotFound" && about_nothing { NotFound::Resource } else { NotFound::Other })
+}
+
+/// The content type without its parameters.
+fn media_type(answer: &Answer) -> &str {
+    answer.content_type.split(';').next().unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests;

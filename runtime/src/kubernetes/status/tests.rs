@@ -1,0 +1,89 @@
+use bytes::Bytes;
+
+use super::*;
+
+fn answer(status: u16, content_type: &str, body: &str) -> Answer {
+    Answer {
+        status: StatusCode::from_u16(status).unwrap(),
+        content_type: content_type.to_owned(),
+        body: Bytes::copy_from_slice(body.as_bytes()),
+        retry_after: None,
+        audit_id: None,
+    }
+}
+
+fn status_body(reason: &str, code: u16, details: &str) -> String {
+    format!(
+        r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"m","reason":"{reason}","details":{details},"code":{code}}}"#
+    )
+}
+
+#[test]
+fn the_kinds_of_404_are_told_apart() {
+    let json = "application/json";
+    let this = r#"{"name":"web","group":"apps","kind":"deployments"}"#;
+    let cases: Vec<(Answer, Option<NotFound>)> = vec![
+        (answer(404, json, &status_body("NotFound", 404, this)), Some(NotFound::ThisObject)),
+        (
+            answer(404, "application/json; charset=utf-8", &status_body("NotFound", 404, this)),
+            Some(NotFound::ThisObject),
+        ),
+        (answer(404, json, &status_body("NotFound", 404, "{}")), Some(NotFound::Resource)),
+        (answer(404, json, &status_body("NotFound", 404, "null")), Some(NotFound::Resource)),
+        (answer(404, "text/plain; charset=utf-8", "404 page not found\n"), Some(NotFound::Group)),
+        // Almost this object: another name, group, resource, reason or code.
+        (answer(404, json, &status_body("NotFound", 404, &this.replace("web", "db"))), Some(NotFound::Other)),
+        (answer(404, json, &status_body("NotFound", 404, &this.replace("apps", ""))), Some(NotFound::Other)),
+        (
+            answer(404, json, &status_body("NotFound", 404, &this.replace("deployments", "Deployment"))),
+            Some(NotFound::Other),
+        ),
+        (answer(404, json, &status_body("Gone", 404, this)), Some(NotFound::Other)),
+        (answer(404, json, &status_body("NotFound", 410, this)), Some(NotFound::Other)),
+        (answer(404, json, &status_body("", 404, "{}")), Some(NotFound::Other)),
+        // Not a Status, or not told to be one.
+        (answer(404, json, "{}"), Some(NotFound::Other)),
+        (answer(404, json, r#"{"kind":"Status","apiVersion":"v1"}"#), Some(NotFound::Other)),
+        (answer(404, json, r#"{"kind":"Pod","apiVersion":"v1","reason":"NotFound"}"#), Some(NotFound::Other)),
+        (answer(404, "text/html", &status_body("NotFound", 404, this)), Some(NotFound::Other)),
+        (answer(404, "text/html", "<h1>404 page not found</h1>"), Some(NotFound::Other)),
+        (answer(404, "text/plain", "default backend - 404"), Some(NotFound::Other)),
+        (answer(404, "", ""), Some(NotFound::Other)),
+        // No 404 at all.
+        (answer(200, json, &status_body("NotFound", 404, this)), None),
+        (answer(503, "text/plain", "404 page not found"), None),
+    ];
+    for (answer, expected) in cases {
+        assert_eq!(classify_not_found(&answer, "apps", "deployments", "web"), expected, "{answer:?}");
+    }
+}
+
+#[test]
+fn the_core_group_is_the_empty_one() {
+    let details = r#"{"name":"a","kind":"configmaps"}"#;
+    let answer = answer(404, "application/json", &status_body("NotFound", 404, details));
+    assert_eq!(classify_not_found(&answer, "", "configmaps", "a"), Some(NotFound::ThisObject));
+    assert_eq!(classify_not_found(&answer, "apps", "configmaps", "a"), Some(NotFound::Other));
+}
+
+#[test]
+fn a_status_is_read_with_all_that_counts() {
+    let details = r#"{"name":"a","kind":"pods","uid":"u","causes":[{"reason":"FieldValueInvalid","message":"no","field":"spec"}],"retryAfterSeconds":3}"#;
+    let status = parse_status(&answer(429, "application/json", &status_body("TooManyRequests", 429, details))).unwrap();
+    let expected = StatusDetails {
+        name: "a".to_owned(),
+        group: String::new(),
+        kind: "pods".to_owned(),
+        uid: "u".to_owned(),
+        causes: vec![StatusCause {
+            reason: "FieldValueInvalid".to_owned(),
+            message: "no".to_owned(),
+            field: "spec".to_owned(),
+        }],
+        retry_after_seconds: 3,
+    };
+    assert_eq!((status.code, status.details), (429, Some(expected)));
+    assert_eq!(parse_status(&answer(500, "application/json", "{\"kind\":")), None);
+    let deep = "[".repeat(100_000);
+    assert_eq!(parse_status(&answer(500, "application/json", &deep)), None);
+}

@@ -1,0 +1,19 @@
+//! The process around a service: how it logs, stops, keeps its tasks, answers probes, and reaches the API server.
+//!
+//! Knows nothing of garbage collection and of no other crate of ours. In reading order:
+//!
+//! * [`telemetry`]: the log on stderr
+//! * [`shutdown`]: one value, passed down, that says "stop"
+//! * [`tasks`]: the one place that spawns; no task dies unseen
+//! * [`listen`]: binding an address, with an error a person can act on
+//! * [`admin`]: `/livez`, `/readyz`, `/metrics`, `/debug/graph`
+//! * [`backoff`]: jittered delays between attempts
+//! * [`kubernetes`]: credentials, clients, and raw requests whose failures are told apart
+
+pub mod admin;
+pub mod backoff;
+pub mod kubernetes;
+pub mod listen;
+pub mod shutdown;
+pub mod tasks;
+pub mod telemetry;

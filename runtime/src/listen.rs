@@ -1,0 +1,60 @@
+//! Binding an address.
+
+use std::io;
+
+use tokio::net::TcpListener;
+
+/// An address that cannot be listened on: which flag gave it, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {flag} {address}: {reason}")]
+pub struct ListenError {
+    flag: &'static str,
+    address: String,
+    reason: String,
+}
+
+/// Listens on `address` (`HOST:PORT`; port 0 takes a free one). `flag` is the name of the flag that gave it, for the error.
+pub async fn bind(flag: &'static str, address: &str) -> Result<TcpListener, ListenError> {
+    TcpListener::bind(address).await.map_err(|error| ListenError {
+        flag,
+        address: address.to_owned(),
+        reason: reason(&error),
+    })
+}
+
+fn reason(error: &io::Error) -> String {
+    let kind = error.kind();
+    if kind == io::ErrorKind::AddrInUse {
+        "the port is in use by another process; choose another one, or :0 for any that is free".to_owned()
+    } else if kind == io::ErrorKind::AddrNotAvailable {
+        "this machine has no such address; choose one of its own, such as 127.0.0.1 or 0.0.0.0".to_owned()
+    } else if kind == io::ErrorKind::PermissionDenied {
+        "this user may not listen there; choose a port above 1023".to_owned()
+    } else if kind == io::ErrorKind::InvalidInput {
+        "this is no address; write HOST:PORT, such as 127.0.0.1:8080".to_owned()
+    } else {
+        format!("{error}; write HOST:PORT, such as 127.0.0.1:8080")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_error_names_flag_address_and_cause() {
+        let taken = bind("--listen", "127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let error = bind("--admin-listen", &address).await.unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("cannot listen on --admin-listen {address}: the port is in use")),
+            "{error}"
+        );
+        for (address, part) in
+            [("8080", "write HOST:PORT"), ("127.0.0.1:port", "write HOST:PORT"), ("192.0.2.1:0", "no such address")]
+        {
+            let error = bind("--listen", address).await.unwrap_err().to_string();
+            assert!(error.contains(address) && error.contains(part), "{error}");
+        }
+    }
+}

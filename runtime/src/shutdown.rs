@@ -1,0 +1,115 @@
+//! Stopping: one value, passed down, that anybody may wait for and anybody may trigger.
+
+use tokio_util::sync::CancellationToken;
+
+/// The wish to stop. Clones share it; once requested it stays requested.
+#[derive(Debug, Clone, Default)]
+pub struct Shutdown {
+    token: CancellationToken,
+}
+
+impl Shutdown {
+    pub fn new() -> Shutdown {
+        Shutdown::default()
+    }
+
+    /// Asks everything that holds a clone to finish what it has under way and return.
+    pub fn request(&self) {
+        self.token.cancel();
+    }
+
+    /// Resolves when the stop has been asked for, at once if it already was. Cancel safe.
+    pub async fn requested(&self) {
+        self.token.cancelled().await;
+    }
+
+    pub fn is_requested(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// A task that turns the first SIGTERM or SIGINT into a request and the second into the end of the process, with
+    /// the exit status a shell would show for that signal (143 or 130). It never returns: spawn it with
+    /// [`crate::tasks::Tasks::spawn_until_end`]. Fails where the signals cannot be listened for.
+    pub async fn on_signals(self) -> anyhow::Result<()> {
+        let mut signals = Signals::listen()?;
+        let first = signals.next().await;
+        tracing::info!(signal = first.name, "finishing what is under way; a second signal aborts");
+        self.request();
+        let second = signals.next().await;
+        tracing::warn!(signal = second.name, "aborting");
+        abort(second.exit_code)
+    }
+}
+
+struct Signal {
+    name: &'static str,
+    /// 128 + the signal's number.
+    exit_code: i32,
+}
+
+#[cfg(unix)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> anyhow::Result<Signals> {
+        use anyhow::Context;
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?,
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.terminate.recv() => Signal { name: "SIGTERM", exit_code: 143 },
+            _ = self.interrupt.recv() => Signal { name: "SIGINT", exit_code: 130 },
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> anyhow::Result<Signals> {
+        Ok(Signals)
+    }
+
+    async fn next(&mut self) -> Signal {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // No handler can be installed: nothing will ever come.
+            std::future::pending::<()>().await;
+        }
+        Signal { name: "Ctrl-C", exit_code: 130 }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the second signal is an order to leave at once, without dropping anything"
+)]
+fn abort(exit_code: i32) -> ! {
+    std::process::exit(exit_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_reaches_every_clone_and_stays() {
+        let shutdown = Shutdown::new();
+        let clone = shutdown.clone();
+        assert!(!clone.is_requested());
+        shutdown.request();
+        clone.requested().await;
+        clone.requested().await;
+        assert!(shutdown.is_requested());
+    }
+}

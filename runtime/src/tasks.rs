@@ -1,0 +1,218 @@
+//! Tasks with owners. Nothing is spawned anywhere else, so that no task dies unseen.
+//!
+//! [`Tasks`] holds the long-running tasks of a process: one that fails ends the process. [`Jobs`] holds a bounded number
+//! of short or replaceable ones whose ends their owner handles.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+
+use crate::shutdown::Shutdown;
+
+/// The background tasks of a process. Dropping it aborts them all.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    set: JoinSet<anyhow::Result<()>>,
+    /// Only looked up, and listed in order of name.
+    known: HashMap<Id, Known>,
+}
+
+/// Why [`Tasks::run`] ended other than well.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    #[error("task {name} failed: {cause:#}")]
+    Failed { name: String, cause: anyhow::Error },
+    #[error("task {name} panicked: {message}")]
+    Panicked { name: String, message: String },
+    #[error("still running {} s after the stop was asked for: {}", .grace.as_secs_f64(), .names.join(", "))]
+    TooSlow { grace: Duration, names: Vec<String> },
+}
+
+impl Tasks {
+    pub fn new() -> Tasks {
+        Tasks::default()
+    }
+
+    /// A task that ends by itself, at the latest soon after the stop was asked for. An error or a panic ends the process.
+    pub fn spawn<F>(&mut self, name: impl Into<String>, future: F)
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.keep(name.into(), true, future);
+    }
+
+    /// A task nobody waits for (signals, the admin server): it is aborted when all the others have ended. An error or a
+    /// panic ends the process all the same.
+    pub fn spawn_until_end<F>(&mut self, name: impl Into<String>, future: F)
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.keep(name.into(), false, future);
+    }
+
+    /// Waits until the tasks have ended. The first that fails asks the others to stop through `shutdown`; once a stop is
+    /// asked for, by whomever, they have `grace` to end, then they are aborted. The first failure is what is returned.
+    pub async fn run(mut self, shutdown: &Shutdown, grace: Duration) -> Result<(), TaskError> {
+        let mut first_failure = None;
+        let stopped = async {
+            shutdown.requested().await;
+            tokio::time::sleep(grace).await;
+        };
+        tokio::pin!(stopped);
+        while self.known.values().any(|known| known.waited_for) {
+            let ended = tokio::select! {
+                ended = self.next_end() => ended,
+                () = &mut stopped => {
+                    let late = self.too_slow(grace);
+                    // Not waited for: what did not stop when asked may not notice the abort either.
+                    self.set.abort_all();
+                    return Err(keep_first(first_failure, late));
+                }
+            };
+            if let Err(error) = ended {
+                shutdown.request();
+                first_failure = Some(keep_first(first_failure, error));
+            }
+        }
+        self.set.shutdown().await;
+        first_failure.map_or(Ok(()), Err)
+    }
+
+    fn keep<F>(&mut self, name: String, waited_for: bool, future: F)
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let id = self.set.spawn(future).id();
+        self.known.insert(id, Known { name, waited_for });
+    }
+
+    /// The end of any one task. Pending for ever when there is none.
+    async fn next_end(&mut self) -> Result<(), TaskError> {
+        let Some(end) = self.set.join_next_with_id().await else {
+            return std::future::pending().await;
+        };
+        let id = match &end {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        let name = self.known.remove(&id).expect("every task is known until it has been joined").name;
+        match end {
+            Ok((_, Ok(()))) => {
+                tracing::debug!(task = name, "task ended");
+                Ok(())
+            }
+            Ok((_, Err(cause))) => Err(TaskError::Failed { name, cause }),
+            Err(error) => Err(TaskError::Panicked { name, message: panic_message(error) }),
+        }
+    }
+
+    fn too_slow(&self, grace: Duration) -> TaskError {
+        let mut names: Vec<String> =
+            self.known.values().filter(|known| known.waited_for).map(|known| known.name.clone()).collect();
+        names.sort();
+        TaskError::TooSlow { grace, names }
+    }
+}
+
+/// At most so many tasks at a time, each under a key of its owner's. Dropping it aborts them all.
+#[derive(Debug)]
+pub struct Jobs<K, T> {
+    set: JoinSet<T>,
+    /// Only looked up, never listed.
+    running: HashMap<Id, (K, AbortHandle)>,
+    limit: usize,
+}
+
+/// How a job ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum JobEnd<T> {
+    Done(T),
+    /// By [`Jobs::abort`].
+    Aborted,
+    Panicked(String),
+}
+
+impl<K: PartialEq + Send, T: Send + 'static> Jobs<K, T> {
+    /// `limit` is the most jobs that run at a time, at least one.
+    pub fn new(limit: usize) -> Jobs<K, T> {
+        assert!(limit > 0, "a set of jobs that may hold none can do nothing");
+        Jobs { set: JoinSet::new(), running: HashMap::new(), limit }
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.running.len() < self.limit
+    }
+
+    pub fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Starts a job. Its owner has asked [`Jobs::has_room`] before.
+    pub fn spawn<F>(&mut self, key: K, future: F)
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        assert!(self.has_room(), "ask for room before a job is started: {} already run", self.limit);
+        let handle = self.set.spawn(future);
+        self.running.insert(handle.id(), (key, handle));
+    }
+
+    /// Stops the jobs of this key; their ends come from [`Jobs::next`], as [`JobEnd::Aborted`] unless they were faster.
+    pub fn abort(&mut self, key: &K) {
+        for (running, handle) in self.running.values() {
+            if running == key {
+                handle.abort();
+            }
+        }
+    }
+
+    /// The next end of a job. Pending for ever while there is none, so that it can stand in a `select`. Cancel safe.
+    pub async fn next(&mut self) -> (K, JobEnd<T>) {
+        let Some(end) = self.set.join_next_with_id().await else {
+            return std::future::pending().await;
+        };
+        let (id, end) = match end {
+            Ok((id, value)) => (id, JobEnd::Done(value)),
+            Err(error) if error.is_cancelled() => (error.id(), JobEnd::Aborted),
+            Err(error) => (error.id(), JobEnd::Panicked(panic_message(error))),
+        };
+        let (key, _) = self.running.remove(&id).expect("every job is known until it has been joined");
+        (key, end)
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    waited_for: bool,
+}
+
+/// The first failure is what the process ends with; those it drags along are logged.
+fn keep_first(first: Option<TaskError>, error: TaskError) -> TaskError {
+    match first {
+        None => error,
+        Some(first) => {
+            tracing::warn!(%error, "another failure while stopping");
+            first
+        }
+    }
+}
+
+fn panic_message(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(payload) => match payload.downcast::<String>() {
+            Ok(text) => *text,
+            Err(payload) => payload.downcast::<&'static str>().map_or("no message".to_owned(), |text| text.to_string()),
+        },
+        Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
