@@ -1,0 +1,283 @@
+//! A real Kubernetes control plane for tests: etcd and kube-apiserver on loopback, with upstream's garbage collector on request.
+//!
+//! ```text
+//! let Some(binaries) = controlplane::require() else { return Ok(()) };
+//! let plane = ControlPlane::start(&binaries).await?;
+//! let configmaps: Api<ConfigMap> = Api::default_namespaced(plane.client().await?);
+//! ```
+//!
+//! Its processes and its directory are gone when the value is dropped, and also when the test process ends in any other way.
+
+mod binaries;
+mod credentials;
+mod process;
+mod requests;
+mod upstream;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use http::Request;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+pub use binaries::{Binaries, Unavailable, binaries, require};
+pub use credentials::{ADMIN, User};
+pub use process::Process;
+pub use requests::{RequestCount, RequestCounts};
+pub use upstream::{CollectorOptions, UpstreamCollector};
+
+use credentials::Credentials;
+use process::{Directory, free_port};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const POLL_EVERY: Duration = Duration::from_millis(50);
+/// One probe; a paused or stuck server does not answer at all.
+const PROBE_WITHIN: Duration = Duration::from_secs(5);
+/// Tries with another port when somebody else was faster to take the one found free.
+const START_TRIES_MAX: usize = 5;
+/// The `default` namespace appears shortly after the server calls itself ready.
+const READY_PATHS: [&str; 2] = ["/readyz", "/api/v1/namespaces/default"];
+
+/// What differs from the default control plane.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Added to kube-apiserver's flags, after ours.
+    pub apiserver_flags: Vec<String>,
+    /// Users beside `admin` (in `system:masters`), `reader` and `tenant` (both without rights until the test grants some).
+    pub users: Vec<User>,
+}
+
+/// A running etcd and kube-apiserver with RBAC, without a controller manager: deleted namespaces are not emptied, and the aggregated
+/// roles `view`, `edit` and `admin` stay without rules.
+#[derive(Debug)]
+pub struct ControlPlane {
+    // Dropped in this order: servers before the directory that they write into.
+    apiserver: Option<Process>,
+    etcd: Process,
+    binaries: Binaries,
+    credentials: Credentials,
+    kubeconfig: PathBuf,
+    port: u16,
+    url: String,
+    apiserver_flags: Vec<String>,
+    directory: Directory,
+}
+
+/// The control plane that all tests of one process share. They keep out of each other's way by namespaces and names; whoever stops
+/// servers, pauses them or counts requests starts one of their own.
+pub async fn shared(binaries: &Binaries) -> anyhow::Result<&'static ControlPlane> {
+    static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
+    SHARED.get_or_try_init(|| ControlPlane::start(binaries)).await
+}
+
+impl ControlPlane {
+    /// Starts one with default options and waits until it is ready, usually 2 to 4 s.
+    pub async fn start(binaries: &Binaries) -> anyhow::Result<Self> {
+        Self::start_with(binaries, Options::default()).await
+    }
+
+    /// Starts one and waits until it is ready, at most a minute. Errors carry the end of the log of the server at fault.
+    pub async fn start_with(binaries: &Binaries, options: Options) -> anyhow::Result<Self> {
+        let directory = Directory::create()?;
+        let admin = User { name: ADMIN.to_owned(), groups: vec!["system:masters".to_owned()] };
+        let users = [admin, User::new("reader"), User::new("tenant")].into_iter().chain(options.users).collect();
+        let credentials = Credentials::create(directory.path(), users)?;
+        let etcd = start_etcd(binaries, directory.path())?;
+        let mut plane = Self {
+            apiserver: None,
+            etcd,
+            binaries: binaries.clone(),
+            kubeconfig: credentials.kubeconfig_file(ADMIN),
+            credentials,
+            port: 0,
+            url: String::new(),
+            apiserver_flags: options.apiserver_flags,
+            directory,
+        };
+        for _ in 0..START_TRIES_MAX {
+            plane.port = free_port()?;
+            plane.url = format!("https://127.0.0.1:{}", plane.port);
+            plane.credentials.write_kubeconfigs(&plane.url)?;
+            match plane.start_apiserver().await {
+                Err(error) if format!("{error:#}").contains("address already in use") => {}
+                outcome => return outcome.map(|()| plane),
+            }
+        }
+        bail!("kube-apiserver found its port taken {START_TRIES_MAX} times")
+    }
+
+    /// Starts the API server after [`Self::stop_apiserver`], on the same port and data, and waits until it is ready.
+    pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
+        ensure!(self.apiserver.is_none(), "kube-apiserver runs already");
+        let flags = self.all_apiserver_flags();
+        let program = self.binaries.program("kube-apiserver");
+        let mut apiserver = Process::spawn("kube-apiserver", self.directory.path(), &program, &flags)?;
+        let client = self.client().await?;
+        until_ready(&client, &mut apiserver, &mut self.etcd).await?;
+        self.apiserver = Some(apiserver);
+        Ok(())
+    }
+
+    /// Kills the API server (SIGKILL); etcd keeps its data.
+    pub fn stop_apiserver(&mut self) {
+        self.apiserver = None;
+    }
+
+    /// The API server's process, unless it is stopped.
+    pub fn apiserver(&self) -> Option<&Process> {
+        self.apiserver.as_ref()
+    }
+
+    /// etcd's process.
+    pub fn etcd(&self) -> &Process {
+        &self.etcd
+    }
+
+    /// `https://127.0.0.1:<port>`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The certificate authority of the serving certificate, in PEM.
+    pub fn ca(&self) -> &str {
+        self.credentials.ca()
+    }
+
+    /// The bearer token of `admin`.
+    pub fn token(&self) -> &str {
+        self.credentials.token(ADMIN).expect("admin is always among the users")
+    }
+
+    /// The kubeconfig of `admin`.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The kubeconfig of another user, known since the start.
+    pub fn kubeconfig_of(&self, user: &str) -> anyhow::Result<PathBuf> {
+        ensure!(self.credentials.token(user).is_some(), "no user {user:?}: name it in the options at the start");
+        Ok(self.credentials.kubeconfig_file(user))
+    }
+
+    /// A directory for the test's own files, removed with the control plane.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// kubectl as `admin`, with its caches in the control plane's directory: they are kept by address, and ports come back.
+    pub fn kubectl(&self) -> Command {
+        let mut kubectl = Command::new(self.binaries.program("kubectl"));
+        kubectl.env("KUBECONFIG", &self.kubeconfig).env("KUBECACHEDIR", self.directory.path().join("kubectl-cache"));
+        kubectl
+    }
+
+    /// A new client of `admin`, bound to the runtime that calls this. It repeats no request by itself.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        self.client_of(ADMIN).await
+    }
+
+    /// A new client of another user, known since the start.
+    pub async fn client_of(&self, user: &str) -> anyhow::Result<Client> {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig_of(user)?).context("reading the kubeconfig")?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        config.default_retry = false;
+        Client::try_from(config).context("building a client from the kubeconfig")
+    }
+
+    /// The API server's own count of requests; two of them and [`RequestCounts::since`] tell what happened in between.
+    pub async fn server_metrics(&self) -> anyhow::Result<RequestCounts> {
+        RequestCounts::parse(&get(&self.client().await?, "/metrics").await?)
+    }
+
+    /// Starts upstream's garbage collector, and waits until it has seen everything.
+    pub async fn start_upstream_collector(&self, options: &CollectorOptions) -> anyhow::Result<UpstreamCollector> {
+        UpstreamCollector::start(&self.binaries, self.directory.path(), &self.kubeconfig, options).await
+    }
+
+    fn all_apiserver_flags(&self) -> Vec<String> {
+        let file = |flag: &str, path: PathBuf| format!("--{flag}={}", path.display());
+        let mut flags = vec![
+            format!("--etcd-servers=unix://{}", self.directory.path().join(ETCD_CLIENTS).display()),
+            format!("--secure-port={}", self.port),
+            file("tls-cert-file", self.credentials.serving_certificate_file()),
+            file("tls-private-key-file", self.credentials.serving_key_file()),
+            file("service-account-key-file", self.credentials.service_account_public_key_file()),
+            file("service-account-signing-key-file", self.credentials.service_account_key_file()),
+            file("token-auth-file", self.credentials.token_file()),
+        ];
+        flags.extend(APISERVER_FLAGS.map(str::to_owned));
+        flags.extend(self.apiserver_flags.iter().cloned());
+        flags
+    }
+}
+
+/// No Endpoints object for the `kubernetes` service: upstream refuses loopback addresses in it. No ServiceAccount admission: nothing
+/// here makes the service accounts that it would ask Pods for.
+const APISERVER_FLAGS: [&str; 7] = [
+    "--bind-address=127.0.0.1",
+    "--advertise-address=127.0.0.1",
+    "--endpoint-reconciler-type=none",
+    "--service-account-issuer=https://kubernetes.default.svc",
+    "--service-cluster-ip-range=10.0.0.0/24",
+    "--authorization-mode=RBAC",
+    "--disable-admission-plugins=ServiceAccount",
+];
+
+/// etcd listens on Unix sockets in its working directory. It insists on an address with a port, and takes the whole for a file name.
+const ETCD_CLIENTS: &str = "localhost:2379";
+const ETCD_PEERS: &str = "localhost:2380";
+
+fn start_etcd(binaries: &Binaries, directory: &Path) -> anyhow::Result<Process> {
+    let (clients, peers) = (format!("unix://{ETCD_CLIENTS}"), format!("unix://{ETCD_PEERS}"));
+    let flags = [
+        "--name=only".to_owned(),
+        format!("--data-dir={}", directory.join("etcd").display()),
+        // A test's data need not survive the machine, and killing the process loses nothing that was written.
+        "--unsafe-no-fsync".to_owned(),
+        format!("--listen-client-urls={clients}"),
+        format!("--advertise-client-urls={clients}"),
+        format!("--listen-peer-urls={peers}"),
+        format!("--initial-advertise-peer-urls={peers}"),
+        format!("--initial-cluster=only={peers}"),
+    ];
+    Process::spawn("etcd", directory, &binaries.program("etcd"), &flags)
+}
+
+async fn until_ready(client: &Client, apiserver: &mut Process, etcd: &mut Process) -> anyhow::Result<()> {
+    let deadline = Instant::now() + READY_WITHIN;
+    let mut ticks = interval(POLL_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for path in READY_PATHS {
+        loop {
+            ticks.tick().await;
+            let answer = match timeout(PROBE_WITHIN, get(client, path)).await {
+                Ok(Ok(_)) => break,
+                Ok(Err(error)) => format!("{error:#}"),
+                Err(_) => format!("no answer in {PROBE_WITHIN:?}"),
+            };
+            for server in [&mut *etcd, &mut *apiserver] {
+                if let Some(status) = server.exited()? {
+                    bail!("a server ended while starting, {status}; {}", server.log_tail());
+                }
+            }
+            if Instant::now() >= deadline {
+                bail!(
+                    "kube-apiserver not ready in {READY_WITHIN:?}: {path}: {answer}; {}\n{}",
+                    apiserver.log_tail(),
+                    etcd.log_tail()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn get(client: &Client, path: &str) -> anyhow::Result<String> {
+    let request = Request::get(path).body(Vec::new())?;
+    client.request_text(request).await.with_context(|| format!("GET {path}"))
+}

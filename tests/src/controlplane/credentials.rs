@@ -1,0 +1,121 @@
+//! Keys, certificates, tokens and kubeconfigs of one control plane, made anew for each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::json;
+use uuid::Uuid;
+
+/// Member of `system:masters`: RBAC lets it do everything.
+pub const ADMIN: &str = "admin";
+
+/// Somebody who may authenticate. What they may do is for the test to grant by RBAC.
+#[derive(Debug, Clone)]
+pub struct User {
+    pub name: String,
+    pub groups: Vec<String>,
+}
+
+impl User {
+    /// A user of no groups but those that every authenticated user is in.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), groups: Vec::new() }
+    }
+}
+
+/// The files that servers and clients are pointed to, all in one directory.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    directory: PathBuf,
+    ca: String,
+    tokens: Vec<(User, String)>,
+}
+
+impl Credentials {
+    /// Makes and writes everything but the kubeconfigs, which need the server's address.
+    pub(super) fn create(directory: &Path, users: Vec<User>) -> anyhow::Result<Self> {
+        let mut ca = CertificateParams::default();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate()?).context("signing the CA certificate")?;
+        let serving_key = KeyPair::generate()?;
+        let serving = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?
+            .signed_by(&serving_key, &ca)
+            .context("signing the serving certificate")?;
+        let service_account_key = KeyPair::generate()?;
+
+        let tokens = users.into_iter().map(|user| (user, Uuid::new_v4().simple().to_string())).collect();
+        let credentials = Self { directory: directory.to_owned(), ca: ca.pem(), tokens };
+        write(&credentials.ca_file(), &credentials.ca)?;
+        write(&credentials.serving_certificate_file(), &serving.pem())?;
+        write(&credentials.serving_key_file(), &serving_key.serialize_pem())?;
+        write(&credentials.service_account_key_file(), &service_account_key.serialize_pem())?;
+        write(&credentials.service_account_public_key_file(), &service_account_key.public_key_pem())?;
+        write(&credentials.token_file(), &credentials.token_lines())?;
+        Ok(credentials)
+    }
+
+    /// Writes a kubeconfig for each user. JSON is YAML.
+    pub(super) fn write_kubeconfigs(&self, url: &str) -> anyhow::Result<()> {
+        for (user, token) in &self.tokens {
+            let kubeconfig = json!({
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "controlplane",
+                "clusters": [{"name": "controlplane", "cluster": {"server": url, "certificate-authority": self.ca_file()}}],
+                "users": [{"name": user.name, "user": {"token": token}}],
+                "contexts": [{"name": "controlplane", "context": {"cluster": "controlplane", "user": user.name}}],
+            });
+            write(&self.kubeconfig_file(&user.name), &format!("{kubeconfig:#}\n"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn ca(&self) -> &str {
+        &self.ca
+    }
+
+    pub(super) fn token(&self, user: &str) -> Option<&str> {
+        self.tokens.iter().find(|(other, _)| other.name == user).map(|(_, token)| token.as_str())
+    }
+
+    pub(super) fn ca_file(&self) -> PathBuf {
+        self.directory.join("ca.crt")
+    }
+
+    pub(super) fn serving_certificate_file(&self) -> PathBuf {
+        self.directory.join("serving.crt")
+    }
+
+    pub(super) fn serving_key_file(&self) -> PathBuf {
+        self.directory.join("serving.key")
+    }
+
+    pub(super) fn service_account_key_file(&self) -> PathBuf {
+        self.directory.join("service-account.key")
+    }
+
+    pub(super) fn service_account_public_key_file(&self) -> PathBuf {
+        self.directory.join("service-account.pub")
+    }
+
+    pub(super) fn token_file(&self) -> PathBuf {
+        self.directory.join("tokens.csv")
+    }
+
+    pub(super) fn kubeconfig_file(&self, user: &str) -> PathBuf {
+        self.directory.join(format!("{user}.kubeconfig"))
+    }
+
+    /// `token,user,uid,"group,group"`, as `--token-auth-file` wants it.
+    fn token_lines(&self) -> String {
+        let line =
+            |(user, token): &(User, String)| format!("{token},{0},{0},\"{1}\"\n", user.name, user.groups.join(","));
+        self.tokens.iter().map(line).collect()
+    }
+}
+
+fn write(file: &Path, content: &str) -> anyhow::Result<()> {
+    fs::write(file, content).with_context(|| format!("writing {}", file.display()))
+}

@@ -1,0 +1,189 @@
+//! Servers as child processes that cannot outlive the test process.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, ensure};
+
+/// Runs a server in the background and kills it when standard input ends. The write end of that pipe is open in the test process
+/// alone, so the kernel closes it however that process ends: return, panic, `static` never dropped, SIGKILL.
+/// The shell waits for the server, so the pid it kills is never one that the system has given to somebody else.
+/// The watcher starts before the pid is reported: a parent that is already gone breaks the report, not the kill.
+const SUPERVISE: &str = r#"
+log=$1; shift
+exec 3<&0
+"$@" </dev/null >>"$log" 2>&1 3<&- &
+server=$!
+{ read -r _ <&3; kill -KILL "$server"; } >/dev/null 2>&1 &
+watcher=$!
+exec 3<&-
+echo "$server"
+wait "$server"; status=$?
+kill "$watcher"; wait "$watcher"
+exit "$status"
+"#;
+
+/// Removes a directory when standard input ends. The servers that write into it are being killed at the same moment, so a file
+/// may still appear while it works; then it tries again, at most 50 times.
+const SWEEP: &str = r#"
+read -r _
+tries=0
+until rm -rf "$1" || [ "$tries" -ge 50 ]; do tries=$((tries + 1)); sleep 0.1; done
+"#;
+
+/// Ports are taken from below the range that Linux and macOS give to outgoing connections, so that none takes a server's port
+/// between its stop and its restart.
+const FIRST_PORT: u16 = 20_000;
+const LAST_PORT: u16 = 32_000;
+const PORT_TRIES_MAX: usize = 1_000;
+
+const LOG_TAIL_LINES: usize = 20;
+const LOG_TAIL_BYTES: usize = 8 * 1024;
+
+/// A running server. Dropping it kills the server (SIGKILL) and waits until it is gone.
+#[derive(Debug)]
+pub struct Process {
+    supervisor: Child,
+    pid: u32,
+    name: String,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `program` in `directory`, with standard output and error appended to `<directory>/<name>.log`.
+    pub(super) fn spawn(name: &str, directory: &Path, program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
+        let log = directory.join(format!("{name}.log"));
+        let mut supervisor = supervise(SUPERVISE)
+            .arg(&log)
+            .arg(program)
+            .args(arguments)
+            .current_dir(directory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting the shell that supervises {name}"))?;
+        let stdout = supervisor.stdout.take().context("the supervising shell has no standard output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).with_context(|| format!("reading the process id of {name}"))?;
+        let pid = line.trim().parse().with_context(|| format!("process id of {name}: {line:?}"))?;
+        Ok(Self { supervisor, pid, name: name.to_owned(), log })
+    }
+
+    /// The server's own process id, for `/proc`.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// What the server has written so far.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Stops the server from running, without ending it: its sockets stay open and nothing answers.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.signal("STOP")
+    }
+
+    /// Lets a paused server run again.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.signal("CONT")
+    }
+
+    fn signal(&self, signal: &str) -> anyhow::Result<()> {
+        let status = Command::new("sh")
+            .args(["-c", r#"kill -"$1" "$2""#, "kill", signal])
+            .arg(self.pid.to_string())
+            .status()
+            .with_context(|| format!("sending SIG{signal} to {}", self.name))?;
+        ensure!(status.success(), "sending SIG{signal} to {} (process {}): {status}", self.name, self.pid);
+        Ok(())
+    }
+
+    /// How the server ended, if it has.
+    pub(super) fn exited(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        self.supervisor.try_wait().with_context(|| format!("asking whether {} still runs", self.name))
+    }
+
+    /// The last lines of the log under a heading, for error messages.
+    pub(super) fn log_tail(&self) -> String {
+        format!("last lines of {}:\n{}", self.log.display(), tail(&self.log))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        end(&mut self.supervisor);
+    }
+}
+
+/// A temporary directory that is removed also when the test process is killed or leaves it in a `static`.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    sweeper: Child,
+}
+
+impl Directory {
+    pub(super) fn create() -> anyhow::Result<Self> {
+        let directory =
+            tempfile::Builder::new().prefix("controlplane-").tempdir().context("creating a temporary directory")?;
+        let sweeper = supervise(SWEEP)
+            .arg(directory.path())
+            .current_dir("/")
+            .stdout(Stdio::null())
+            .spawn()
+            .context("starting the shell that removes the temporary directory")?;
+        Ok(Self { path: directory.keep(), sweeper })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        end(&mut self.sweeper);
+    }
+}
+
+/// A shell in its own process group: an interrupt from the terminal ends the tests, and the pipe ends the shell.
+fn supervise(script: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "supervise"]).stdin(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    shell
+}
+
+/// Closes the pipe, on which the shell does its work and ends. A failure to wait means that it was already gone.
+fn end(shell: &mut Child) {
+    drop(shell.stdin.take());
+    let _ = shell.wait();
+}
+
+/// A loopback port that nobody listens on now. Somebody else may take it first: whoever uses it tries again with another.
+pub(super) fn free_port() -> anyhow::Result<u16> {
+    let span = u128::from(LAST_PORT - FIRST_PORT);
+    for _ in 0..PORT_TRIES_MAX {
+        let offset = u16::try_from(uuid::Uuid::new_v4().as_u128() % span)
+            .expect("a remainder is below the span, which is a u16");
+        let port = FIRST_PORT + offset;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    anyhow::bail!("no free port on 127.0.0.1 between {FIRST_PORT} and {LAST_PORT} in {PORT_TRIES_MAX} tries")
+}
+
+/// The last lines of a file, or why it cannot be read.
+pub(super) fn tail(file: &Path) -> String {
+    let bytes = match fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) => return format!("(unreadable: {error})"),
+    };
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(LOG_TAIL_BYTES)..]).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+}

@@ -1,0 +1,82 @@
+//! Upstream's garbage collector, to compare with.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::fs;
+use tokio::time::{Instant, interval};
+
+use super::{Binaries, Process};
+
+const SYNCED_WITHIN: Duration = Duration::from_secs(60);
+const POLL_EVERY: Duration = Duration::from_millis(100);
+/// Logged once all informers have synced; nothing else tells it, its health endpoint is up long before.
+const SYNCED: &str = "all resource monitors have synced";
+
+/// What differs from kube-controller-manager's defaults (20 requests/s with bursts of 30, 20 workers).
+#[derive(Debug, Clone, Default)]
+pub struct CollectorOptions {
+    /// `--kube-api-qps` and `--kube-api-burst`, requests per second.
+    pub requests_per_second: Option<u32>,
+    /// `--concurrent-gc-syncs`, for the deleting and for the orphaning queue each.
+    pub workers: Option<u32>,
+    /// Added after ours.
+    pub flags: Vec<String>,
+}
+
+/// A running kube-controller-manager with the garbage collector as its only controller. Dropping it kills it.
+#[derive(Debug)]
+pub struct UpstreamCollector {
+    process: Process,
+}
+
+impl UpstreamCollector {
+    pub(super) async fn start(
+        binaries: &Binaries,
+        directory: &Path,
+        kubeconfig: &Path,
+        options: &CollectorOptions,
+    ) -> anyhow::Result<Self> {
+        let mut flags = vec![
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--controllers=garbage-collector-controller".to_owned(),
+            "--leader-elect=false".to_owned(),
+            // Serves nothing, so that it needs no port of its own.
+            "--secure-port=0".to_owned(),
+        ];
+        if let Some(rate) = options.requests_per_second {
+            flags.extend([format!("--kube-api-qps={rate}"), format!("--kube-api-burst={rate}")]);
+        }
+        flags.extend(options.workers.map(|workers| format!("--concurrent-gc-syncs={workers}")));
+        flags.extend(options.flags.iter().cloned());
+
+        // Its log is searched below, and a second collector must not find the first one's lines.
+        let name = format!("kube-controller-manager-{}", uuid::Uuid::new_v4().simple());
+        let mut process = Process::spawn(&name, directory, &binaries.program("kube-controller-manager"), &flags)?;
+        until_synced(&mut process).await?;
+        Ok(Self { process })
+    }
+
+    /// For its pid, its log, and to pause it.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+async fn until_synced(process: &mut Process) -> anyhow::Result<()> {
+    let deadline = Instant::now() + SYNCED_WITHIN;
+    let mut ticks = interval(POLL_EVERY);
+    loop {
+        ticks.tick().await;
+        if fs::read_to_string(process.log()).await.is_ok_and(|log| log.contains(SYNCED)) {
+            return Ok(());
+        }
+        if let Some(status) = process.exited()? {
+            bail!("kube-controller-manager ended while starting, {status}; {}", process.log_tail());
+        }
+        if Instant::now() >= deadline {
+            bail!("kube-controller-manager has not synced in {SYNCED_WITHIN:?}; {}", process.log_tail());
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The tests that need more than one crate, and what they share.
+
+pub mod controlplane;
