@@ -10,7 +10,6 @@
 
 mod binaries;
 mod credentials;
-mod process;
 mod requests;
 mod upstream;
 
@@ -25,14 +24,14 @@ use kube::{Client, Config};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+pub use crate::process::Process;
 pub use binaries::{Binaries, Unavailable, binaries, require};
 pub use credentials::{ADMIN, User};
-pub use process::Process;
 pub use requests::{RequestCount, RequestCounts};
 pub use upstream::{CollectorOptions, UpstreamCollector};
 
+use crate::process::{Directory, free_port};
 use credentials::Credentials;
-use process::{Directory, free_port};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(50);

@@ -1,3 +1,6 @@
 //! The tests that need more than one crate, and what they share.
 
 pub mod controlplane;
+pub mod load;
+pub mod process;
+pub mod service;

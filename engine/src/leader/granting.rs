@@ -365,7 +365,7 @@ impl Leader {
 
     fn returns(&mut self, session: SessionId, returns: &[WorkReturn]) {
         for returned in returns {
-            if !self.leases.get(returned.lease).is_some_and(|lease| lease.session == session) {
+            if self.leases.get(returned.lease).is_none_or(|lease| lease.session != session) {
                 continue;
             }
             let Some(lease) = self.leases.end(returned.lease) else { continue };

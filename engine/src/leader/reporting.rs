@@ -45,10 +45,11 @@ impl Leader {
     }
 
     fn report(&mut self, session: Option<SessionId>, report: WorkReport) -> ReportResult {
-        let holds = self.leases.get(report.lease).is_some_and(|lease| Some(lease.session) == session);
+        // Lease ids and item numbers mean something only under the term that gave them.
+        let known = self.term.as_ref() == Some(&report.term);
+        let holds = known && self.leases.get(report.lease).is_some_and(|lease| Some(lease.session) == session);
         if !holds {
             // Of another term, or given up: whatever it changed, the watches show. Its target is looked at again.
-            let known = self.term.as_ref() == Some(&report.term);
             let Some(uid) = self.queue.uid_of(report.item).filter(|_| known).cloned() else {
                 return ReportResult::Unknown;
             };

@@ -39,7 +39,6 @@ impl Session {
                 beyond_window += 1;
                 self.hand_back(&lease, ReturnCause::NotStarted);
             } else {
-                self.raise_term(lease.term.clone());
                 outstanding += 1;
                 self.buffered.push_back(lease);
             }
@@ -211,7 +210,7 @@ impl Session {
         ToLeader::Reports { reports, returns }
     }
 
-    /// Why a granted lease is not for this executor.
+    /// Why a granted lease is not for this executor. Its term counts even so.
     fn unwanted(&mut self, lease: &WorkLease) -> Option<ReturnCause> {
         let stale = self
             .term
@@ -225,6 +224,7 @@ impl Session {
             self.reject(format!("lease {} claims term {}", lease.id, lease.term.number));
             return Some(ReturnCause::NotStarted);
         }
+        self.raise_term(lease.term.clone());
         if !self.config.kinds.contains(&lease.item.action.kind()) {
             return Some(ReturnCause::KindUnsupported);
         }

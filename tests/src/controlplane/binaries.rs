@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use super::process;
+use crate::process;
 
 /// Name of the program and the package it is built from.
 const PROGRAMS: [(&str, &str); 4] = [

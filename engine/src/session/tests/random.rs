@@ -1,7 +1,10 @@
 //! A session against a small leader that loses streams, terms and its patience; the shell around the session checks every effect.
 
-use super::*;
+use super::super::*;
+use super::script::{config, delete, input, lease, report, term};
+use crate::work::{Action, PROTOCOL, ReportResult, RevokeMode, Welcome};
 use alloc::collections::BTreeSet;
+use alloc::string::ToString;
 
 /// Microseconds with faults; then a drain, which has to succeed.
 const FAULTS_END: u64 = 120_000_000;
@@ -185,6 +188,7 @@ impl World {
         let input = match for_session {
             Happening::Tick => None,
             Happening::Input(stream, _) if stream != self.stream => return,
+            Happening::Input(_, Input::Message(_)) if !self.open => return,
             Happening::Input(_, input) => Some(input),
             Happening::Finish(id) if self.running.remove(&id) => {
                 self.fates.insert(id, Fate::Finished);
@@ -470,7 +474,7 @@ impl World {
     fn nonsense(&mut self) {
         let unknown = LeaseId { term: 0, number: u64::MAX };
         let message = match self.random.next() % 6 {
-            0 => ToExecutor::DrainAck { outstanding: 0 },
+            0 => ToExecutor::DrainAck { outstanding: 7 },
             1 => ToExecutor::ReportAck { results: Vec::from([(unknown, ReportResult::Unknown)]) },
             2 => ToExecutor::HeartbeatAck { sequence: u64::MAX, session_ttl: Duration::MAX, term: term(self.number) },
             3 => ToExecutor::Revoke { leases: Vec::from([unknown]), mode: RevokeMode::Stop, reason: String::new() },

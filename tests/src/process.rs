@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
@@ -55,7 +56,7 @@ pub struct Process {
 
 impl Process {
     /// Starts `program` in `directory`, with standard output and error appended to `<directory>/<name>.log`.
-    pub(super) fn spawn(name: &str, directory: &Path, program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
+    pub(crate) fn spawn(name: &str, directory: &Path, program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
         let log = directory.join(format!("{name}.log"));
         let mut supervisor = supervise(SUPERVISE)
             .arg(&log)
@@ -82,6 +83,39 @@ impl Process {
         &self.log
     }
 
+    /// Asks the server to end (SIGTERM).
+    pub fn terminate(&self) -> anyhow::Result<()> {
+        self.signal("TERM")
+    }
+
+    /// Ends the server without asking (SIGKILL).
+    pub fn kill(&self) -> anyhow::Result<()> {
+        self.signal("KILL")
+    }
+
+    /// Waits until the server has ended; its exit code, or 128 and the number of the signal that ended it.
+    pub async fn ended(&mut self, within: Duration) -> anyhow::Result<i32> {
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        let deadline = tokio::time::Instant::now() + within;
+        loop {
+            ticks.tick().await;
+            if let Some(status) = self.exited()? {
+                return status.code().with_context(|| format!("{} and its shell were killed", self.name));
+            }
+            ensure!(
+                tokio::time::Instant::now() < deadline,
+                "{} still runs after {within:?}; {}",
+                self.name,
+                self.log_tail()
+            );
+        }
+    }
+
+    /// Everything the server has written so far.
+    pub fn output(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// Stops the server from running, without ending it: its sockets stay open and nothing answers.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.signal("STOP")
@@ -103,12 +137,12 @@ impl Process {
     }
 
     /// How the server ended, if it has.
-    pub(super) fn exited(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+    pub(crate) fn exited(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.supervisor.try_wait().with_context(|| format!("asking whether {} still runs", self.name))
     }
 
     /// The last lines of the log under a heading, for error messages.
-    pub(super) fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         format!("last lines of {}:\n{}", self.log.display(), tail(&self.log))
     }
 }
@@ -121,15 +155,15 @@ impl Drop for Process {
 
 /// A temporary directory that is removed also when the test process is killed or leaves it in a `static`.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub struct Directory {
     path: PathBuf,
     sweeper: Child,
 }
 
 impl Directory {
-    pub(super) fn create() -> anyhow::Result<Self> {
+    pub fn create() -> anyhow::Result<Self> {
         let directory =
-            tempfile::Builder::new().prefix("controlplane-").tempdir().context("creating a temporary directory")?;
+            tempfile::Builder::new().prefix("ownergraph-").tempdir().context("creating a temporary directory")?;
         let sweeper = supervise(SWEEP)
             .arg(directory.path())
             .current_dir("/")
@@ -139,7 +173,7 @@ impl Directory {
         Ok(Self { path: directory.keep(), sweeper })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -164,7 +198,7 @@ fn end(shell: &mut Child) {
 }
 
 /// A loopback port that nobody listens on now. Somebody else may take it first: whoever uses it tries again with another.
-pub(super) fn free_port() -> anyhow::Result<u16> {
+pub fn free_port() -> anyhow::Result<u16> {
     let span = u128::from(LAST_PORT - FIRST_PORT);
     for _ in 0..PORT_TRIES_MAX {
         let offset = u16::try_from(uuid::Uuid::new_v4().as_u128() % span)
@@ -178,7 +212,7 @@ pub(super) fn free_port() -> anyhow::Result<u16> {
 }
 
 /// The last lines of a file, or why it cannot be read.
-pub(super) fn tail(file: &Path) -> String {
+pub(crate) fn tail(file: &Path) -> String {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,
         Err(error) => return format!("(unreadable: {error})"),

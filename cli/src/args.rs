@@ -1,0 +1,238 @@
+//! The commands and their flags. Each flag also reads `OWNERGRAPH_<FLAG>`.
+
+use clap::builder::BoolishValueParser;
+use clap::{Parser, Subcommand};
+use engine::object::GroupResource;
+use executor_service::CONCURRENCY_DEFAULT;
+use graph_service::options::{Mode, group_resource};
+use runtime::telemetry::LogFormat;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Most executors that make sense in one process.
+const EXECUTORS_MAX: i64 = 16;
+/// Most attempts under way at once in one executor.
+const CONCURRENCY_MAX: i64 = 1024;
+/// The demo's API server keeps everything in memory.
+const OBJECTS_MAX: i64 = 200_000;
+
+const EXAMPLES: &str = "\
+Examples:
+  ownergraph demo                                      see it work, in this process alone
+  ownergraph collect --kubeconfig k8s.yaml             collect garbage on a cluster
+  ownergraph collect --mode observe                    decide and report, delete nothing
+  ownergraph sandbox --write-kubeconfig sandbox.yaml   an API server in memory, for kubectl and tests
+
+Exit codes:
+  0  fine
+  1  an error
+  2  a flag or a file cannot be used";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  ownergraph demo
+  ownergraph demo --objects 50000 --executors 4
+  ownergraph demo --json | jq .acts
+
+Exit codes:
+  0  everything that had to go is gone, everything that had to stay is there
+  1  it is not, or an error
+  2  a flag cannot be used";
+
+const SANDBOX_EXAMPLES: &str = "\
+Examples:
+  ownergraph sandbox --listen 127.0.0.1:8080 --write-kubeconfig sandbox.yaml
+  KUBECONFIG=sandbox.yaml kubectl get namespaces
+
+Exit codes:
+  0  stopped by SIGTERM or Ctrl-C
+  1  an error, such as a port in use
+  2  a flag or a file cannot be used";
+
+const COLLECT_EXAMPLES: &str = "\
+Examples:
+  ownergraph collect                                       the current context of KUBECONFIG or ~/.kube/config
+  ownergraph collect --context kind-kind --executors 4
+  ownergraph collect --mode observe --log-level info,graph_service=debug
+  ownergraph collect --elect --listen 127.0.0.1:7450       one of several replicas leads
+  curl 'http://127.0.0.1:7451/readyz?verbose'              how it is, while it runs
+
+Exit codes:
+  0  stopped by SIGTERM or Ctrl-C, everything under way was finished or handed back
+  1  an error, such as a port in use
+  2  a flag or a file cannot be used";
+
+/// A garbage collector for Kubernetes that you can ask, watch, pause and trust.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "ownergraph", version, max_term_width = 110, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Shows what the collector does and why: an API server in memory, a graph service and executors in this process.
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(Demo),
+    /// Runs an in-memory Kubernetes API server that kubectl and any client can talk to.
+    #[command(after_help = SANDBOX_EXAMPLES)]
+    Sandbox(Sandbox),
+    /// Collects garbage on a cluster: graph service and executors in one process.
+    #[command(after_help = COLLECT_EXAMPLES)]
+    Collect(Collect),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// ConfigMaps in the big cascade.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_OBJECTS",
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..=OBJECTS_MAX)
+    )]
+    pub(crate) objects: u32,
+
+    /// Executors that share the work.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_EXECUTORS",
+        value_name = "N",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=EXECUTORS_MAX)
+    )]
+    pub(crate) executors: u32,
+
+    /// Print only the summary, as one JSON document.
+    #[arg(long, env = "OWNERGRAPH_JSON", value_parser = BoolishValueParser::new())]
+    pub(crate) json: bool,
+
+    /// How log lines look.
+    #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+
+    /// Also write a log to stderr: a level such as info, or directives such as warn,graph_service=debug.
+    #[arg(long, env = "OWNERGRAPH_LOG_LEVEL", value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Sandbox {
+    /// Where to listen; port 0 takes one that is free.
+    #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+
+    /// File to write a kubeconfig for this server to.
+    #[arg(long, env = "OWNERGRAPH_WRITE_KUBECONFIG", value_name = "PATH")]
+    pub(crate) write_kubeconfig: Option<PathBuf>,
+
+    /// Allow an address that is not loopback: there is no authentication and no encryption.
+    #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Collect {
+    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig; without it the current one.
+    #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// Where other executors and clients reach the gRPC API; without it nobody outside this process does.
+    #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Where /livez, /readyz, /metrics and /debug/graph answer.
+    #[arg(long, env = "OWNERGRAPH_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7451")]
+    pub(crate) admin_listen: SocketAddr,
+
+    /// Allow plaintext on addresses that are not loopback.
+    #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
+    pub(crate) insecure: bool,
+
+    /// Executors in this process.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_EXECUTORS",
+        value_name = "N",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=EXECUTORS_MAX)
+    )]
+    pub(crate) executors: u32,
+
+    /// Items under way at once in each executor.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_CONCURRENCY",
+        value_name = "N",
+        default_value_t = CONCURRENCY_DEFAULT,
+        value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX)
+    )]
+    pub(crate) concurrency: u32,
+
+    /// Take part in the election of one leader among several replicas (Lease kube-system/ownergraph); without it this
+    /// process leads from the start, and must be the only collector of ours.
+    #[arg(long, env = "OWNERGRAPH_ELECT", value_parser = BoolishValueParser::new())]
+    pub(crate) elect: bool,
+
+    /// Carry decisions out, or only make and publish them.
+    #[arg(long, env = "OWNERGRAPH_MODE", value_enum, default_value = "enforce")]
+    pub(crate) mode: Mode,
+
+    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_IGNORE_RESOURCES",
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = group_resource,
+        default_value = "events,events.events.k8s.io"
+    )]
+    pub(crate) ignore_resources: Vec<GroupResource>,
+
+    /// How log lines look.
+    #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+
+    /// Least severe lines that are written: a level such as info, or directives such as info,graph_service=debug. Without
+    /// it RUST_LOG, then info.
+    #[arg(long, env = "OWNERGRAPH_LOG_LEVEL", value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_flags_fit_together_and_each_reads_its_variable() {
+        let command = Args::command();
+        command.clone().debug_assert();
+        for command in command.get_subcommands() {
+            for flag in command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag))) {
+                let wanted = format!("OWNERGRAPH_{}", flag.0.replace('-', "_").to_uppercase());
+                let variable = flag.1.get_env().map(|name| name.to_string_lossy().into_owned());
+                assert_eq!(variable, Some(wanted), "{} --{}", command.get_name(), flag.0);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        for arguments in [
+            ["ownergraph", "demo", "--objects", "0"],
+            ["ownergraph", "demo", "--executors", "17"],
+            ["ownergraph", "collect", "--concurrency", "0"],
+            ["ownergraph", "collect", "--mode", "destroy"],
+            ["ownergraph", "collect", "--ignore-resources", "Pods"],
+        ] {
+            assert!(Args::try_parse_from(arguments).is_err(), "{arguments:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `ownergraph collect`: the collector on a cluster, in one process.
+
+use crate::args::Collect;
+use crate::collector::{self, Executors, Setup};
+use crate::failure::Failure;
+use anyhow::Context as _;
+use engine::work::Term;
+use graph_service::{Config, Election, LeaseOptions};
+use runtime::kubernetes::{Access, Cluster, connect};
+use runtime::shutdown::Shutdown;
+use runtime::{listen, telemetry};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use uuid::Uuid;
+
+/// Where the replicas agree on a leader: the Lease that the graph service takes by default, so that both may run.
+const LEASE_NAMESPACE: &str = "kube-system";
+const LEASE_NAME: &str = "ownergraph";
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+const RETRY_PERIOD: Duration = Duration::from_secs(2);
+
+/// Runs until SIGTERM or SIGINT, then drains.
+pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
+    check(&flags)?;
+    telemetry::init(flags.log_format, flags.log_level.as_deref()).map_err(Failure::usage)?;
+    let access = Access { kubeconfig: flags.kubeconfig.clone(), context: flags.context.clone(), ..Access::default() };
+    let cluster = connect(&access).await.map_err(Failure::usage)?;
+    let (listener, listening) = match flags.listen {
+        Some(address) => bind("--listen", address).await.map(|(listener, at)| (Some(listener), Some(at)))?,
+        None => (None, None),
+    };
+    let (admin, admin_at) = bind("--admin-listen", flags.admin_listen).await?;
+    announce(&flags, &cluster, admin_at, listening).context("stderr cannot be written")?;
+    let host = host_name();
+    let setup = Setup {
+        cluster,
+        graph: Config {
+            mode: flags.mode.into(),
+            replica: host.clone(),
+            advertise: advertised(listening),
+            ignore: flags.ignore_resources,
+        },
+        election: election(flags.elect),
+        admin: Some(admin),
+        listener,
+        executors: Executors {
+            count: flags.executors,
+            concurrency: flags.concurrency,
+            prefix: format!("{host}-{}", std::process::id()),
+            insecure: flags.insecure,
+        },
+    };
+    let shutdown = Shutdown::new();
+    let ended = tokio::select! {
+        ended = collector::run(setup, None, shutdown.clone()) => ended,
+        Err(error) = shutdown.clone().on_signals() => Err(error),
+    };
+    Ok(ended?)
+}
+
+/// Checks what one flag alone cannot say.
+fn check(flags: &Collect) -> Result<(), Failure> {
+    let addresses = [("--listen", flags.listen), ("--admin-listen", Some(flags.admin_listen))];
+    for (flag, address) in addresses.into_iter().filter_map(|(flag, address)| Some((flag, address?))) {
+        if !address.ip().is_loopback() && !flags.insecure {
+            return Err(Failure::Usage(format!(
+                "{flag} {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
+            )));
+        }
+    }
+    match flags.listen {
+        Some(address) if address == flags.admin_listen && address.port() != 0 => Err(Failure::Usage(format!(
+            "--listen and --admin-listen are both {address}: they need two addresses"
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+async fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let listener = listen::bind(flag, &address.to_string()).await.map_err(anyhow::Error::from)?;
+    let at = listener.local_addr().with_context(|| format!("{flag} {address} has no address"))?;
+    Ok((listener, at))
+}
+
+/// Lines for a person on a terminal, a log line for everybody else.
+fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: Option<SocketAddr>) -> io::Result<()> {
+    if !io::stderr().is_terminal() {
+        let grpc = grpc.map(|address| address.to_string());
+        tracing::info!(server = cluster.url, %admin, grpc, executors = flags.executors, elect = flags.elect, "collecting");
+        return Ok(());
+    }
+    let bold = anstyle::Style::new().bold();
+    let mode = match flags.mode {
+        graph_service::options::Mode::Enforce => "collecting",
+        graph_service::options::Mode::Observe => "observing, nothing will be deleted,",
+    };
+    let mut out = anstream::stderr();
+    writeln!(out, "{bold}{mode} at {}{bold:#} (context {})", cluster.url, cluster.name)?;
+    writeln!(out, "  executors  {} with {} items at once each", flags.executors, flags.concurrency)?;
+    writeln!(out, "  admin      http://{admin}/readyz?verbose, also /livez, /metrics, /debug/graph")?;
+    match grpc {
+        Some(address) => writeln!(out, "  gRPC       {address}")?,
+        None => writeln!(out, "  gRPC       within this process; --listen opens it to others")?,
+    }
+    writeln!(out, "  Ctrl-C finishes what is under way and leaves; a second one aborts")
+}
+
+/// What other replicas may tell their clients: nothing where it would lead nowhere.
+fn advertised(listening: Option<SocketAddr>) -> String {
+    listening.filter(|address| !address.ip().is_unspecified()).map_or_else(String::new, |address| address.to_string())
+}
+
+/// Without an election the term is one of its own, so that nobody takes it for another's.
+pub(crate) fn election(elect: bool) -> Election {
+    if !elect {
+        return Election::Fixed(Term { election: Uuid::new_v4().to_string().into(), number: 1 });
+    }
+    Election::Lease(LeaseOptions {
+        namespace: LEASE_NAMESPACE.to_owned(),
+        name: LEASE_NAME.to_owned(),
+        lease_duration: LEASE_DURATION,
+        renew_deadline: RENEW_DEADLINE,
+        retry_period: RETRY_PERIOD,
+    })
+}
+
+/// The host's name: in a pod the pod's name.
+fn host_name() -> String {
+    std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "ownergraph".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_leads_nowhere_is_not_advertised() {
+        assert_eq!(advertised(None), "");
+        assert_eq!(advertised("0.0.0.0:7450".parse().ok()), "");
+        assert_eq!(advertised("127.0.0.1:7450".parse().ok()), "127.0.0.1:7450");
+    }
+
+    #[test]
+    fn every_process_without_an_election_has_a_term_of_its_own() {
+        assert_ne!(election(false), election(false));
+    }
+}

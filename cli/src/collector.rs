@@ -1,0 +1,103 @@
+//! A graph service and its executors in one process.
+
+use crate::pipe;
+use anyhow::{Context as _, bail};
+use executor_service::Exit;
+use futures::StreamExt as _;
+use graph_service::{Election, Observer};
+use runtime::kubernetes::Cluster;
+use runtime::shutdown::Shutdown;
+use tokio::net::TcpListener;
+
+/// What to run.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) cluster: Cluster,
+    pub(crate) graph: graph_service::Config,
+    pub(crate) election: Election,
+    pub(crate) admin: Option<TcpListener>,
+    /// Where others reach the gRPC API, if anywhere.
+    pub(crate) listener: Option<TcpListener>,
+    pub(crate) executors: Executors,
+}
+
+/// The executors of the process.
+#[derive(Debug)]
+pub(crate) struct Executors {
+    pub(crate) count: u32,
+    /// Of each.
+    pub(crate) concurrency: u32,
+    /// Their names are this and a number.
+    pub(crate) prefix: String,
+    /// Plaintext may go to a leader beyond this machine.
+    pub(crate) insecure: bool,
+}
+
+/// Runs both until `shutdown` is requested: then the executors finish or hand back what they hold, and after the last of them
+/// the graph service stops. If one of them fails, the others are stopped in the same way.
+pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shutdown) -> anyhow::Result<()> {
+    let home = match &setup.listener {
+        Some(listener) => listener.local_addr().context("the gRPC socket has no address")?.to_string(),
+        None => "this process".to_owned(),
+    };
+    let (pipes, connector) = pipe::pipes(home.clone());
+    let grpc = match setup.listener {
+        Some(listener) => futures::stream::select(graph_service::accept(listener), pipes).boxed(),
+        None => pipes,
+    };
+    let edges = graph_service::Edges {
+        grpc,
+        admin: setup.admin,
+        cluster: setup.cluster.clone(),
+        election: setup.election,
+        observer,
+    };
+    let graph_stop = Shutdown::new();
+    let graph = async {
+        let ended = Box::pin(graph_service::serve(setup.graph, edges, graph_stop.clone())).await;
+        shutdown.request();
+        ended.context("the graph service failed")
+    };
+    let executors = (1..=setup.executors.count).map(|number| {
+        let config = executor_service::Config {
+            name: format!("{}-{number}", setup.executors.prefix),
+            graph: vec![home.clone()],
+            concurrency: setup.executors.concurrency,
+            insecure: setup.executors.insecure,
+        };
+        let edges =
+            executor_service::Edges { cluster: setup.cluster.clone(), graph: connector.clone(), admin: None };
+        executor(config, edges, shutdown.clone())
+    });
+    let executors = async {
+        let ended = futures::future::join_all(executors).await;
+        graph_stop.request();
+        ended.into_iter().collect::<anyhow::Result<()>>()
+    };
+    let (graph, executors) = tokio::join!(graph, executors);
+    graph.and(executors)
+}
+
+/// Runs one executor. Its end is everybody's, because nobody asked for it.
+async fn executor(
+    config: executor_service::Config,
+    edges: executor_service::Edges,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let name = config.name.clone();
+    let ended = Box::pin(executor_service::serve(config, edges, shutdown.clone())).await;
+    let stopped = shutdown.is_requested();
+    shutdown.request();
+    match ended.with_context(|| format!("{name} failed"))? {
+        Exit::Drained | Exit::DrainTimedOut { .. } if stopped => Ok(()),
+        Exit::Drained | Exit::DrainTimedOut { .. } => bail!("{name} ended without having been asked to"),
+        Exit::Superseded => bail!("{name} was replaced by another executor of that name"),
+        Exit::OtherCluster { ours, theirs } => {
+            bail!("the leader that {name} was sent to belongs to cluster {theirs}, these credentials to cluster {ours}")
+        }
+        Exit::ProtocolUnsupported { min, max } => {
+            let ours = engine::work::PROTOCOL;
+            bail!("the leader that {name} was sent to speaks protocol {min} to {max}, this one {ours}; upgrade the older")
+        }
+    }
+}

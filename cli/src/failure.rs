@@ -1,0 +1,49 @@
+//! How a command ends other than well.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+const FAILED: u8 = 1;
+/// A flag or a file is wrong: trying again will not help.
+const BAD_USAGE: u8 = 2;
+
+/// Why a command ended. Printed as one sentence.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A flag or a file that it names cannot be used.
+    Usage(String),
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Other(error)
+    }
+}
+
+impl Failure {
+    pub(crate) fn usage(sentence: impl std::fmt::Display) -> Failure {
+        Failure::Usage(sentence.to_string())
+    }
+}
+
+/// Says on stderr what went wrong, and gives the code for it.
+pub(crate) fn exit_code(ended: Result<(), Failure>) -> ExitCode {
+    let (code, sentence) = match ended {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Usage(sentence)) => (BAD_USAGE, sentence),
+        // Whoever reads the output has had enough of it: no news to anybody.
+        Err(Failure::Other(error)) if is_broken_pipe(&error) => return ExitCode::from(FAILED),
+        Err(Failure::Other(error)) => (FAILED, format!("{error:#}")),
+    };
+    // Where not even stderr can be written there is nobody to tell.
+    let _closed = writeln!(io::stderr(), "ownergraph: {sentence}");
+    ExitCode::from(code)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|link| {
+        link.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}

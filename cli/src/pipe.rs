@@ -1,0 +1,45 @@
+//! The way from the executors of this process to its graph service: pipes in memory, so that nobody else can use it.
+
+use executor_service::{Connector, endpoint};
+use futures::{FutureExt as _, StreamExt as _};
+use graph_service::{Connection, Incoming};
+use hyper_util::rt::TokioIo;
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+
+/// What is under way in each direction of one connection, at most.
+const PIPE_BYTES: usize = 256 * 1024;
+/// Connections that wait to be taken.
+const WAITING_MAX: usize = 16;
+/// What requests over a pipe carry as their host. Nobody looks it up.
+const HOST: &str = "localhost:7450";
+
+/// The connections for the graph service of this process, and what opens them. The connector takes a pipe for the address
+/// `home` and the network for any other: that of a leader in another process.
+pub(crate) fn pipes(home: String) -> (Incoming, Connector) {
+    let (opened, waiting) = mpsc::channel::<DuplexStream>(WAITING_MAX);
+    let incoming = futures::stream::unfold(waiting, |mut waiting| async move {
+        let far = waiting.recv().await?;
+        Some((Ok(Connection::new(far)), waiting))
+    });
+    let connector = Connector::through(move |address| {
+        let (opened, here) = (opened.clone(), address == home);
+        async move {
+            if !here {
+                let endpoint = endpoint(&address)?;
+                return endpoint.connect().await.map_err(|error| format!("{address} cannot be reached: {error}"));
+            }
+            let (near, far) = tokio::io::duplex(PIPE_BYTES);
+            opened.send(far).await.map_err(|_| "the graph service of this process has stopped".to_owned())?;
+            let mut near = Some(near);
+            let pipe = tower::service_fn(move |_| {
+                std::future::ready(near.take().map(TokioIo::new).ok_or("the pipe is used up"))
+            });
+            let connected = endpoint(HOST)?.connect_with_connector(pipe).await;
+            connected.map_err(|error| format!("the graph service of this process cannot be reached: {error}"))
+        }
+        .boxed()
+    });
+    // Never at its end: an executor may want a new connection at any time.
+    (incoming.chain(futures::stream::pending()).boxed(), connector)
+}

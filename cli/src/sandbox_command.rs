@@ -1,0 +1,62 @@
+//! `ownergraph sandbox`: the in-memory API server alone.
+
+use crate::args::Sandbox;
+use crate::failure::Failure;
+use anyhow::Context as _;
+use runtime::listen;
+use runtime::shutdown::Shutdown;
+use sandbox::{Server, write_kubeconfig};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// From the request to stop to the end, whatever requests are still under way then.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) async fn run(flags: Sandbox) -> Result<(), Failure> {
+    if !flags.listen.ip().is_loopback() && !flags.insecure {
+        return Err(Failure::Usage(format!(
+            "--listen {} is not a loopback address, and the sandbox lets everybody do everything: use a loopback address, or allow it with --insecure",
+            flags.listen
+        )));
+    }
+    let listener = listen::bind("--listen", &flags.listen.to_string()).await.map_err(anyhow::Error::from)?;
+    let address = listener.local_addr().context("the socket has no address")?;
+    let kubeconfig = flags.write_kubeconfig.as_deref();
+    if let Some(path) = kubeconfig {
+        write_kubeconfig(path, address).map_err(|error| {
+            Failure::Usage(format!("--write-kubeconfig {} cannot be written: {error}", path.display()))
+        })?;
+    }
+    announce(address, kubeconfig).context("stdout cannot be written")?;
+
+    let shutdown = Shutdown::new();
+    let stop = shutdown.clone();
+    let server = Server::new(seed());
+    let served = async move { server.serve(listener, async move { stop.requested().await }).await };
+    let late = async {
+        shutdown.requested().await;
+        tokio::time::sleep(STOP_WITHIN).await;
+    };
+    tokio::select! {
+        ended = served => Ok(ended.context("the sandbox failed")?),
+        () = late => Ok(()),
+        Err(error) = shutdown.clone().on_signals() => Err(error.into()),
+    }
+}
+
+fn announce(address: SocketAddr, kubeconfig: Option<&Path>) -> io::Result<()> {
+    let mut out = anstream::stdout();
+    match kubeconfig {
+        Some(path) => writeln!(out, "sandbox listens on http://{address}; use it with: export KUBECONFIG={}", path.display())?,
+        None => writeln!(out, "sandbox listens on http://{address}; use it with: kubectl --server http://{address}")?,
+    }
+    out.flush()
+}
+
+/// Uids follow from it: two sandboxes must never have one in common.
+fn seed() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
+}

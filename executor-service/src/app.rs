@@ -1,0 +1,186 @@
+//! From what is given to the end of the session.
+
+use crate::attempt::Bench;
+use crate::clock::Clock;
+use crate::driver::{Driver, Peers};
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::options::{BadOptions, Options};
+use crate::server::Server;
+use crate::stream::Connector;
+use anyhow::Context;
+use engine::object::Name;
+use engine::session::{self, Session};
+use engine::work::ActionKind;
+use runtime::backoff::Backoff;
+use runtime::kubernetes::{AccessError, Cluster, cluster_uid, connect};
+use runtime::listen::{ListenError, bind};
+use runtime::shutdown::Shutdown;
+use runtime::tasks::Tasks;
+use runtime::telemetry::TelemetryError;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+pub use engine::session::Exit;
+
+#[cfg(test)]
+mod tests;
+
+/// Bounds of the jittered wait between two attempts to reach the API server or the graph service.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// The driver ends its drain by itself well before this.
+const STOP_WITHIN: Duration = Duration::from_secs(40);
+
+/// What an executor is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Stable and unique among all executors, normally the pod's name. A second process of one name supersedes the first.
+    pub name: String,
+    /// `HOST:PORT` of the graph service's replicas; at least one.
+    pub graph: Vec<String>,
+    /// Items under way at once, at least one.
+    pub concurrency: u32,
+    /// Plaintext may go to a leader beyond this machine.
+    pub insecure: bool,
+}
+
+/// What connects an executor with the world.
+#[derive(Debug)]
+pub struct Edges {
+    /// The API server to write to.
+    pub cluster: Cluster,
+    /// The way to the graph service.
+    pub graph: Connector,
+    /// Where probes and metrics are answered; `None` where somebody else does.
+    pub admin: Option<TcpListener>,
+}
+
+/// Why an executor could not be started. One sentence that names the flag, the file or the address.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Options(#[from] BadOptions),
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+impl Edges {
+    /// The edges that the flags name. Nothing is sent yet.
+    pub async fn open(options: &Options) -> Result<Edges, StartError> {
+        let cluster = connect(&options.access()).await?;
+        let admin = bind("--admin-listen", &options.admin_listen.to_string()).await?;
+        Ok(Edges { cluster, graph: Connector::network(), admin: Some(admin) })
+    }
+}
+
+/// Runs one executor until its session is over: by `shutdown`, which drains it, or because the graph service does not want it.
+///
+/// Whoever cannot be reached is tried again for as long as it takes. An error is a fault in the executor itself.
+pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<Exit> {
+    let clock = Clock::start();
+    let metrics = Arc::new(Metrics::default());
+    let health = Health::new(clock, Arc::clone(&metrics));
+    let mut tasks = Tasks::new();
+    if let Some(listener) = edges.admin {
+        tasks.spawn_until_end("admin", runtime::admin::serve(listener, Arc::clone(&health) as _));
+    }
+    let (ended, exit) = oneshot::channel();
+    let stop = shutdown.clone();
+    let client = edges.cluster.another_client()?;
+    let core = Core { config, clock, client, graph: edges.graph, url: edges.cluster.url, metrics, health };
+    tasks.spawn("session", async move {
+        // Nobody listens any more only where the process is already being torn down.
+        let _unheard = ended.send(core.run(stop).await);
+        Ok(())
+    });
+    tasks.run(&shutdown, STOP_WITHIN).await?;
+    let exit = exit.await.context("the session's task ended without an exit")?;
+    match &exit {
+        Exit::Drained => tracing::info!("executor stopped, nothing left behind"),
+        Exit::DrainTimedOut { outstanding } => {
+            tracing::warn!(
+                outstanding,
+                "executor stopped; the leader will miss these items until their leases run out"
+            );
+        }
+        Exit::Superseded | Exit::OtherCluster { .. } | Exit::ProtocolUnsupported { .. } => {}
+    }
+    Ok(exit)
+}
+
+struct Core {
+    config: Config,
+    clock: Clock,
+    client: kube::Client,
+    graph: Connector,
+    url: String,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+}
+
+impl Core {
+    async fn run(self, shutdown: Shutdown) -> Exit {
+        let identity = Uuid::new_v4();
+        let seed = identity.as_u64_pair().0;
+        let cluster_uid = tokio::select! {
+            uid = self.know_the_cluster(seed) => uid,
+            () = shutdown.requested() => return Exit::Drained,
+        };
+        self.health.started(&cluster_uid);
+        tracing::info!(
+            name = self.config.name,
+            cluster = cluster_uid,
+            api_server = self.url,
+            graph = self.config.graph.join(","),
+            concurrency = self.config.concurrency,
+            "executor started"
+        );
+        let session = session::Config {
+            executor: Name::from(self.config.name),
+            incarnation: Name::from(identity.to_string()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster_uid: Name::from(cluster_uid),
+            concurrency: self.config.concurrency,
+            kinds: ActionKind::ALL.to_vec(),
+            reconnect_min: RETRY_MIN,
+            reconnect_max: RETRY_MAX,
+        };
+        let session = Session::new(session, seed);
+        let server = Server::new(self.client, Arc::clone(&self.metrics));
+        let bench = Arc::new(Bench::new(server, self.clock));
+        let concurrency = usize::try_from(self.config.concurrency).unwrap_or(usize::MAX).max(1);
+        let peers = Peers::new(self.graph, self.config.graph, self.config.insecure);
+        Driver::new(self.clock, session, concurrency, bench, peers, self.health, self.metrics).run(shutdown).await
+    }
+
+    /// Asks until the API server says which cluster it is: an executor that does not know where it writes must not lease anything.
+    async fn know_the_cluster(&self, seed: u64) -> String {
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX, seed);
+        let mut warned = String::new();
+        loop {
+            let why = match cluster_uid(&self.client).await {
+                Ok(uid) => return uid,
+                Err(error) => format!("{} does not say which cluster it is: {error}", self.url),
+            };
+            let retry_in = backoff.next_delay();
+            let retry_in_ms = retry_in.as_millis();
+            // Every attempt shows in the readiness, each new failure once in the log.
+            if warned == why {
+                tracing::debug!(why, retry_in_ms, "waiting for the API server");
+            } else {
+                tracing::warn!(why, retry_in_ms, "waiting for the API server");
+            }
+            self.health.starting(why.clone());
+            warned = why;
+            tokio::time::sleep(retry_in).await;
+        }
+    }
+}

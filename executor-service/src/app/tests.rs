@@ -1,0 +1,364 @@
+//! The whole service against a leader and an API server that play by a script, over pipes, on a clock that nobody waits for.
+
+use super::*;
+use crate::scripted::{Api, Reply, broken, reply};
+use engine::object::{Facts, ObjectRef, ResourceVersion, Uid};
+use engine::work::{
+    Action, Hello, LeaseId, Outcome, Preconditions, PropagationPolicy, ReportResult, ReturnCause, Term, ToExecutor,
+    ToLeader, Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
+};
+use futures::FutureExt;
+use hyper_util::rt::TokioIo;
+use proto::convert::received_from_executor;
+use proto::error_reason::DOMAIN;
+use proto::work::v1alpha1::work_service_server::{WorkService, WorkServiceServer};
+use proto::work::v1alpha1::{StreamWorkRequest, StreamWorkResponse, stream_work_response};
+use runtime::tasks::{JobEnd, Jobs};
+use serde_json::json;
+use std::collections::HashMap;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Server as Front;
+use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// One call of an executor, as its leader has it.
+struct Call {
+    address: String,
+    requests: Streaming<StreamWorkRequest>,
+    responses: mpsc::Sender<Result<StreamWorkResponse, Status>>,
+}
+
+/// A graph service whose calls the test answers.
+struct Leader {
+    address: String,
+    calls: mpsc::Sender<Call>,
+}
+
+#[tonic::async_trait]
+impl WorkService for Leader {
+    type StreamWorkStream = ReceiverStream<Result<StreamWorkResponse, Status>>;
+
+    async fn stream_work(
+        &self,
+        request: Request<Streaming<StreamWorkRequest>>,
+    ) -> Result<Response<Self::StreamWorkStream>, Status> {
+        let (responses, answers) = mpsc::channel(64);
+        let call = Call { address: self.address.clone(), requests: request.into_inner(), responses };
+        self.calls.send(call).await.map_err(|_| Status::unavailable("the test is over"))?;
+        Ok(Response::new(ReceiverStream::new(answers)))
+    }
+}
+
+impl Call {
+    async fn next(&mut self) -> Option<ToLeader> {
+        let message = self.requests.message().await.ok()??;
+        received_from_executor(message).unwrap()
+    }
+
+    /// The next message that is no heartbeat.
+    async fn hear(&mut self) -> ToLeader {
+        loop {
+            let message = self.next().await.expect("the executor goes on");
+            if !matches!(message, ToLeader::Heartbeat { .. }) {
+                return message;
+            }
+        }
+    }
+
+    async fn hello(&mut self) -> Hello {
+        let message = self.hear().await;
+        let ToLeader::Hello(hello) = message else { panic!("{message:?}") };
+        hello
+    }
+
+    async fn say(&self, message: ToExecutor) {
+        for response in proto::batch::responses(message) {
+            self.responses.send(Ok(response)).await.unwrap();
+        }
+    }
+
+    async fn welcome(&self) {
+        let welcome = Welcome {
+            session: 1,
+            term: term(),
+            protocol: 1,
+            session_ttl: Duration::from_secs(15),
+            heartbeat_interval: Duration::from_secs(5),
+            adopted: vec![],
+            dropped: vec![],
+            max_window: 100,
+        };
+        self.say(ToExecutor::Welcome(welcome)).await;
+    }
+
+    async fn refuse(&self, reason: &str, metadata: &[(&str, &str)]) {
+        let metadata: HashMap<String, String> =
+            metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+        self.responses.send(Err(Status::with_error_details(Code::Unavailable, "no", details))).await.unwrap();
+    }
+
+    /// The reports and returns of the next message that has any.
+    async fn reports(&mut self) -> (Vec<WorkReport>, Vec<WorkReturn>) {
+        loop {
+            if let ToLeader::Reports { reports, returns } = self.hear().await {
+                return (reports, returns);
+            }
+        }
+    }
+}
+
+/// Everything of one test: the service runs as a job, the test plays its peers.
+struct World {
+    api: Api,
+    calls: mpsc::Receiver<Call>,
+    shutdown: Shutdown,
+    service: Jobs<(), anyhow::Result<Exit>>,
+    _fronts: Arc<std::sync::Mutex<Jobs<(), ()>>>,
+}
+
+impl World {
+    fn start(replies: impl IntoIterator<Item = Reply>) -> World {
+        World::start_with(replies, vec!["127.0.0.1:1".to_owned()])
+    }
+
+    fn start_with(replies: impl IntoIterator<Item = Reply>, graph: Vec<String>) -> World {
+        let kube_system = reply(200, json!({"metadata": {"uid": "cluster"}}));
+        let api = Api::new(std::iter::once(kube_system).chain(replies));
+        let (sender, calls) = mpsc::channel(16);
+        let fronts = Arc::new(std::sync::Mutex::new(Jobs::new(64)));
+        let running = Arc::clone(&fronts);
+        let connector = Connector::through(move |address| {
+            let (near, far) = tokio::io::duplex(1 << 20);
+            let leader = WorkServiceServer::new(Leader { address: address.clone(), calls: sender.clone() });
+            let front = Front::builder()
+                .add_service(leader)
+                .serve_with_incoming(tokio_stream::iter([Ok::<_, std::io::Error>(far)]).chain(tokio_stream::pending()));
+            running.lock().unwrap().spawn((), front.map(|_end| ()));
+            let mut near = Some(near);
+            let pipe = tower::service_fn(move |_| std::future::ready(near.take().map(TokioIo::new).ok_or("used")));
+            async move {
+                let endpoint = crate::endpoint(&address)?;
+                endpoint.connect_with_connector(pipe).await.map_err(|error| error.to_string())
+            }
+            .boxed()
+        });
+        let shutdown = Shutdown::new();
+        let config = Config { name: "e".to_owned(), graph, concurrency: 2, insecure: false };
+        let edges = Edges { cluster: Cluster::of_client(api.client(), "scripted"), graph: connector, admin: None };
+        let mut service = Jobs::new(1);
+        service.spawn((), serve(config, edges, shutdown.clone()));
+        World { api, calls, shutdown, service, _fronts: fronts }
+    }
+
+    async fn call(&mut self) -> Call {
+        self.calls.recv().await.unwrap()
+    }
+
+    async fn exit(&mut self) -> Exit {
+        let ((), end) = self.service.next().await;
+        let JobEnd::Done(exit) = end else { panic!("{end:?}") };
+        exit.unwrap()
+    }
+
+    /// What was asked of the API server after the first read.
+    fn asked(&self) -> Vec<String> {
+        self.api.asked().into_iter().filter(|line| !line.contains("kube-system")).collect()
+    }
+}
+
+use futures::StreamExt;
+
+fn term() -> Term {
+    Term { election: Name::from("election"), number: 3 }
+}
+
+fn lease(number: u64) -> WorkLease {
+    let target = ObjectRef {
+        group: Name::from(""),
+        version: Name::from("v1"),
+        resource: Name::from("configmaps"),
+        kind: Name::from("ConfigMap"),
+        namespace: Name::from("default"),
+        name: Name::from(format!("c{number}")),
+        uid: Uid::parse(&format!("uid{number}")).unwrap(),
+    };
+    WorkLease {
+        id: LeaseId { term: 3, number },
+        term: term(),
+        item: WorkItem {
+            id: number,
+            target,
+            preconditions: Some(Preconditions {
+                resource_version: ResourceVersion::parse("5"),
+                facts_digest: Facts::default().digest(),
+                must_be_terminating: false,
+            }),
+            action: Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks: vec![] },
+            read_first: false,
+            generation: 1,
+        },
+        attempt: 1,
+        execution_limit: Duration::from_secs(60),
+        previous_attempt_ambiguous: false,
+    }
+}
+
+fn deleted() -> Reply {
+    reply(200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_started_carried_out_reported_and_the_executor_drained() {
+    let mut world = World::start([deleted()]);
+    let mut call = world.call().await;
+    let hello = call.hello().await;
+    assert_eq!((&*hello.executor, &*hello.cluster_uid, hello.window), ("e", "cluster", 4));
+    call.welcome().await;
+    call.say(ToExecutor::Grant { leases: vec![lease(1)] }).await;
+    assert_eq!(call.hear().await, ToLeader::Started { leases: vec![LeaseId { term: 3, number: 1 }] });
+    let (reports, _) = call.reports().await;
+    assert_eq!((reports.len(), reports[0].outcome, reports[0].api_calls), (1, Outcome::Done, 1));
+    assert_eq!(world.asked().len(), 1);
+    call.say(ToExecutor::ReportAck { results: vec![(reports[0].lease, ReportResult::Accepted)] }).await;
+    world.shutdown.request();
+    assert!(matches!(call.hear().await, ToLeader::Drain { .. }));
+    call.say(ToExecutor::DrainAck { outstanding: 0 }).await;
+    assert_eq!(world.exit().await, Exit::Drained);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_hands_back_what_was_not_started() {
+    let mut world = World::start([deleted().after(2_000), deleted().after(2_000)]);
+    let mut call = world.call().await;
+    call.hello().await;
+    call.welcome().await;
+    call.say(ToExecutor::Grant { leases: (1..=4).map(lease).collect() }).await;
+    call.hear().await;
+    world.shutdown.request();
+    let (mut done, mut back) = (Vec::new(), Vec::new());
+    while done.len() < 2 || back.len() < 2 {
+        let (reports, returns) = call.reports().await;
+        done.extend(reports.into_iter().map(|report| (report.lease, ReportResult::Accepted)));
+        back.extend(returns);
+    }
+    assert!(back.iter().all(|returned| returned.cause == ReturnCause::NotStarted), "{back:?}");
+    let results = done.into_iter().chain(back.iter().map(|back| (back.lease, ReportResult::Accepted))).collect();
+    call.say(ToExecutor::ReportAck { results }).await;
+    call.say(ToExecutor::DrainAck { outstanding: 0 }).await;
+    assert_eq!(world.exit().await, Exit::Drained);
+    assert_eq!(world.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_does_not_lead_names_the_one_that_does() {
+    let mut world = World::start_with([], vec!["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()]);
+    let call = world.call().await;
+    assert_eq!(call.address, "127.0.0.1:1");
+    call.refuse("NOT_LEADER", &[("leaderEndpoint", "127.0.0.1:9")]).await;
+    let call = world.call().await;
+    assert_eq!(call.address, "127.0.0.1:9");
+    // Plaintext does not leave the machine because a peer says so.
+    call.refuse("NOT_LEADER", &[("leaderEndpoint", "192.0.2.1:9")]).await;
+    assert_eq!(world.call().await.address, "127.0.0.1:2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_refusals_are_final() {
+    for (reason, metadata, exit) in [
+        ("SESSION_SUPERSEDED", &[][..], Exit::Superseded),
+        (
+            "PROTOCOL_UNSUPPORTED",
+            &[("minVersion", "2"), ("maxVersion", "3")],
+            Exit::ProtocolUnsupported { min: 2, max: 3 },
+        ),
+        (
+            "CLUSTER_MISMATCH",
+            &[("ours", "other"), ("theirs", "cluster")],
+            Exit::OtherCluster { ours: Name::from("cluster"), theirs: Name::from("other") },
+        ),
+    ] {
+        let mut world = World::start([]);
+        let mut call = world.call().await;
+        call.hello().await;
+        call.refuse(reason, metadata).await;
+        assert_eq!(world.exit().await, exit);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_without_acknowledgements_stops_writing() {
+    let conflict = json!({"kind": "Status", "apiVersion": "v1", "reason": "Conflict", "message": "moved", "code": 409});
+    let fresh =
+        json!({"kind": "PartialObjectMetadata", "metadata": {"name": "c1", "uid": "uid1", "resourceVersion": "6"}});
+    let mut world = World::start([reply(409, conflict).after(16_000), reply(200, fresh)]);
+    let mut call = world.call().await;
+    call.hello().await;
+    call.welcome().await;
+    call.say(ToExecutor::Grant { leases: vec![lease(1)] }).await;
+    let mut calls = vec![call];
+    // The session lapses, streams come and go; whichever is open in the end carries the report.
+    let report = loop {
+        let call = calls.last_mut().unwrap();
+        match call.next().await {
+            Some(ToLeader::Reports { reports, .. }) if !reports.is_empty() => {
+                break reports.into_iter().next().unwrap();
+            }
+            Some(ToLeader::Hello(_)) => call.welcome().await,
+            Some(_) => {}
+            None => {
+                let next = world.call().await;
+                calls.push(next);
+            }
+        }
+    };
+    assert_eq!(report.outcome, Outcome::Abandoned);
+    let writes = world.asked().into_iter().filter(|line| line.starts_with("DELETE")).count();
+    assert_eq!(writes, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_of_a_newer_leader_is_handed_back() {
+    let mut world = World::start([]);
+    let mut call = world.call().await;
+    call.hello().await;
+    call.welcome().await;
+    let grant = proto::batch::responses(ToExecutor::Grant { leases: vec![lease(1)] }).pop().unwrap();
+    let Some(stream_work_response::Message::Grant(mut grant)) = grant.message else { panic!("a grant is a grant") };
+    grant.leases[0].item.as_mut().unwrap().action = None;
+    let message = Some(stream_work_response::Message::Grant(grant));
+    call.responses.send(Ok(StreamWorkResponse { message })).await.unwrap();
+    let (_, returns) = call.reports().await;
+    let expected = WorkReturn { lease: LeaseId { term: 3, number: 1 }, cause: ReturnCause::KindUnsupported };
+    assert_eq!(returns, [expected]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_executor_that_holds_nothing_stops_at_once_whoever_is_missing() {
+    let mut world = World::start([]);
+    let call = world.call().await;
+    drop(call);
+    world.shutdown.request();
+    let asked = tokio::time::Instant::now();
+    assert_eq!(world.exit().await, Exit::Drained);
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cluster_is_asked_until_it_answers() {
+    let api = Api::new([broken(), reply(403, json!({"kind": "Status", "apiVersion": "v1", "message": "no"}))]);
+    let clock = Clock::start();
+    let metrics = Arc::new(Metrics::default());
+    let health = Health::new(clock, Arc::clone(&metrics));
+    let config =
+        Config { name: "e".to_owned(), graph: vec!["127.0.0.1:1".to_owned()], concurrency: 1, insecure: false };
+    let url = "scripted".to_owned();
+    let graph = Connector::network();
+    let core = Core { config, clock, client: api.client(), graph, url, metrics, health: Arc::clone(&health) };
+    let patience = tokio::time::timeout(Duration::from_millis(250), core.know_the_cluster(1));
+    assert!(patience.await.is_err());
+    let readiness = runtime::admin::Probe::readyz(&*health);
+    assert!(!readiness.ready);
+    assert!(readiness.lines[0].starts_with("start: scripted does not say which cluster it is: "), "{readiness:?}");
+}

@@ -1,0 +1,184 @@
+//! Attempts against a scripted API server: exactly these requests, exactly this report.
+
+use super::*;
+use crate::metrics::Metrics;
+use crate::scripted::{Api, Reply, broken, reply};
+use engine::object::{Facts, Name, OwnerReference, Uid};
+use engine::work::{CheckBy, ExistenceCheck, FindingResult, LeaseId, PropagationPolicy, Term, WorkItem};
+use serde_json::{Value, json};
+
+mod deletes;
+mod patches;
+mod reads;
+
+/// A scripted API server and the bench that talks to it.
+struct Script {
+    bench: Arc<Bench>,
+    api: Api,
+}
+
+impl Script {
+    fn new(replies: impl IntoIterator<Item = Reply>) -> Script {
+        let api = Api::new(replies);
+        let server = Server::new(api.client(), Arc::new(Metrics::default()));
+        let bench = Arc::new(Bench::new(server, Clock::start()));
+        bench.set_writes_end(Time::from_origin(Duration::from_secs(3600)));
+        Script { bench, api }
+    }
+
+    async fn run(&self, lease: WorkLease) -> WorkReport {
+        run(Arc::clone(&self.bench), Arc::new(lease), Cancel::default()).await
+    }
+
+    /// What was asked since the last look.
+    fn asked(&self) -> Vec<String> {
+        self.api.asked()
+    }
+}
+
+/// Runs one lease through a script and checks that all of it was used.
+async fn play(replies: impl IntoIterator<Item = Reply>, lease: WorkLease) -> (WorkReport, Vec<String>) {
+    let script = Script::new(replies);
+    let report = script.run(lease).await;
+    assert_eq!(script.api.left(), 0, "the script was not played to its end: {report:?}");
+    let asked = script.asked();
+    assert_eq!(report.api_calls as usize, asked.len(), "{asked:?}");
+    (report, asked)
+}
+
+const UID: &str = "5f4522a0-1d50-46d8-a74d-5fa3e09244bf";
+const PATH: &str = "/api/v1/namespaces/default/configmaps/c";
+const OWNER_PATH: &str = "/apis/apps/v1/namespaces/default/deployments/o";
+
+fn target() -> ObjectRef {
+    ObjectRef {
+        group: Name::from(""),
+        version: Name::from("v1"),
+        resource: Name::from("configmaps"),
+        kind: Name::from("ConfigMap"),
+        namespace: Name::from("default"),
+        name: Name::from("c"),
+        uid: Uid::parse(UID).unwrap(),
+    }
+}
+
+fn owner() -> ObjectRef {
+    ObjectRef {
+        group: Name::from("apps"),
+        version: Name::from("v1"),
+        resource: Name::from("deployments"),
+        kind: Name::from("Deployment"),
+        namespace: Name::from("default"),
+        name: Name::from("o"),
+        uid: Uid::parse("owner").unwrap(),
+    }
+}
+
+fn entry(uid: &str, block: Option<bool>) -> OwnerReference {
+    OwnerReference {
+        api_version: Name::from("apps/v1"),
+        kind: Name::from("Deployment"),
+        name: Name::from("o"),
+        uid: Uid::parse(uid).unwrap(),
+        controller: None,
+        block_owner_deletion: block,
+    }
+}
+
+fn written(uid: &str, block: Option<bool>) -> Value {
+    let mut written = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "o", "uid": uid});
+    if let Some(block) = block {
+        written["blockOwnerDeletion"] = json!(block);
+    }
+    written
+}
+
+/// An object of the API server: by default the target with one owner.
+fn object(version: &str, more: Value) -> Value {
+    let mut metadata = json!({"name": "c", "namespace": "default", "uid": UID, "resourceVersion": version});
+    for (key, value) in more.as_object().unwrap() {
+        metadata[key] = value.clone();
+    }
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+fn with_owner(version: &str) -> Value {
+    object(version, json!({"ownerReferences": [written("owner", None)]}))
+}
+
+fn owner_object(uid: &str, finalizers: Value, terminating: bool) -> Value {
+    let deletion = if terminating { json!("2026-11-21T09:17:20Z") } else { Value::Null };
+    let metadata = json!({"name": "o", "uid": uid, "resourceVersion": "9", "finalizers": finalizers, "deletionTimestamp": deletion});
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+fn status(code: u16, reason: &str, details: Value) -> Reply {
+    reply(
+        code,
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": format!("said {reason}"), "details": details, "code": code}),
+    )
+}
+
+fn gone() -> Reply {
+    status(404, "NotFound", json!({"name": "c", "kind": "configmaps"}))
+}
+
+fn conflict() -> Reply {
+    status(409, "Conflict", json!({"name": "c", "kind": "configmaps"}))
+}
+
+fn deleted() -> Reply {
+    reply(
+        200,
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Success", "details": {"name": "c", "kind": "configmaps", "uid": UID}}),
+    )
+}
+
+/// A lease whose decision rests on the one owner reference of [`with_owner`], at version 5.
+fn lease(action: Action) -> WorkLease {
+    let facts = Facts { owners: Box::new([entry("owner", None)]), ..Facts::default() };
+    lease_on(action, &facts)
+}
+
+fn lease_on(action: Action, facts: &Facts) -> WorkLease {
+    let term = Term { election: Name::from("lease"), number: 3 };
+    WorkLease {
+        id: LeaseId { term: 3, number: 1 },
+        term,
+        item: WorkItem {
+            id: 7,
+            target: target(),
+            preconditions: Some(Preconditions {
+                resource_version: ResourceVersion::parse("5"),
+                facts_digest: facts.digest(),
+                must_be_terminating: false,
+            }),
+            action,
+            read_first: false,
+            generation: 1,
+        },
+        attempt: 1,
+        execution_limit: Duration::from_secs(60),
+        previous_attempt_ambiguous: false,
+    }
+}
+
+fn delete(owner_checks: Vec<ObjectRef>) -> WorkLease {
+    lease(Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks })
+}
+
+/// The DELETE at this version, as the server is to see it.
+fn delete_at(version: &str) -> String {
+    let preconditions = format!(r#"{{"resourceVersion":"{version}","uid":"{UID}"}}"#);
+    format!(
+        r#"DELETE {PATH} json {{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{preconditions},"propagationPolicy":"Background"}}"#
+    )
+}
+
+fn get_line() -> String {
+    format!("GET {PATH}")
+}
+
+fn observed_version(report: &WorkReport) -> Option<String> {
+    report.observed.as_ref().map(|seen| seen.resource_version.to_string())
+}

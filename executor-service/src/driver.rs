@@ -1,0 +1,314 @@
+//! The one task that owns the session: facts in, effects out.
+
+use crate::attempt::{self, Bench, Cancel};
+use crate::clock::Clock;
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::options;
+use crate::stream::{self, Connector, End, Ends, Inbound};
+use engine::session::{Event, Exit, Input, Output, Session};
+use engine::time::Time;
+use engine::work::{LeaseId, ReturnCause, ToLeader, WorkLease, WorkReport, WorkReturn};
+use proto::convert::Received;
+use runtime::shutdown::Shutdown;
+use runtime::tasks::{JobEnd, Jobs};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// From the wish to stop to the end, whatever is still under way: below the 30 s that Kubernetes gives a pod.
+const DRAIN_WITHIN: Duration = Duration::from_secs(25);
+/// The longest pause between two turns, so that standing still can be told from having nothing to do.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
+/// One stream is open; others may still be on their way out.
+const STREAMS_MAX: usize = 16;
+/// A failure that goes on is logged as a warning this often, and in between for those who want to know everything.
+const WARN_EVERY: Duration = Duration::from_secs(30);
+/// Failures told apart for that.
+const WARNINGS_MAX: usize = 32;
+
+/// Everything around one session.
+pub(crate) struct Driver {
+    clock: Clock,
+    session: Session,
+    bench: Arc<Bench>,
+    attempts: Jobs<Arc<WorkLease>, WorkReport>,
+    cancels: BTreeMap<LeaseId, Cancel>,
+    peers: Peers,
+    stream: Option<Ends>,
+    /// Raised with every stream: the end of an older one is nobody's business any more.
+    stream_number: u64,
+    streams: Jobs<u64, End>,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+    /// What was warned of since the last session, and when last.
+    warned: BTreeMap<String, Time>,
+}
+
+/// Where the graph service may be.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) connector: Connector,
+    /// Never empty.
+    pub(crate) addresses: Vec<String>,
+    /// Plaintext may go beyond this machine.
+    pub(crate) insecure: bool,
+    next: usize,
+}
+
+impl Peers {
+    pub(crate) fn new(connector: Connector, addresses: Vec<String>, insecure: bool) -> Peers {
+        assert!(!addresses.is_empty(), "an executor needs the address of a graph service");
+        Peers { connector, addresses, insecure, next: 0 }
+    }
+
+    fn next_address(&mut self) -> String {
+        let address = self.addresses[self.next % self.addresses.len()].clone();
+        self.next = self.next.wrapping_add(1);
+        address
+    }
+}
+
+impl Driver {
+    pub(crate) fn new(
+        clock: Clock,
+        session: Session,
+        concurrency: usize,
+        bench: Arc<Bench>,
+        peers: Peers,
+        health: Arc<Health>,
+        metrics: Arc<Metrics>,
+    ) -> Driver {
+        Driver {
+            clock,
+            session,
+            bench,
+            attempts: Jobs::new(concurrency),
+            cancels: BTreeMap::new(),
+            peers,
+            stream: None,
+            stream_number: 0,
+            streams: Jobs::new(STREAMS_MAX),
+            health,
+            metrics,
+            warned: BTreeMap::new(),
+        }
+    }
+
+    /// Runs the session to its end.
+    pub(crate) async fn run(mut self, shutdown: Shutdown) -> Exit {
+        let mut asked_to_stop = false;
+        loop {
+            self.session.tick(self.clock.now());
+            if let Some(exit) = self.carry_out() {
+                self.health.turned(self.clock.now(), self.session.status());
+                return exit;
+            }
+            let now = self.clock.now();
+            self.health.turned(now, self.session.status());
+            let latest = now + TURN_WITHIN;
+            let wake = self.session.next_deadline().map_or(latest, |deadline| deadline.min(latest));
+            tokio::select! {
+                biased;
+                () = shutdown.requested(), if !asked_to_stop => {
+                    asked_to_stop = true;
+                    let drain = Input::Drain { reason: "the executor stops".to_owned(), deadline: DRAIN_WITHIN };
+                    self.session.handle(self.clock.now(), drain);
+                }
+                (number, end) = self.streams.next() => self.stream_ended(number, end),
+                inbound = next(&mut self.stream) => self.received(inbound),
+                (lease, end) = self.attempts.next() => self.attempt_ended(&lease, end),
+                () = tokio::time::sleep_until(self.clock.instant(wake)) => {}
+            }
+        }
+    }
+
+    /// Does what the session wants, and says when it is over.
+    fn carry_out(&mut self) -> Option<Exit> {
+        while let Some(output) = self.session.poll() {
+            match output {
+                Output::Connect { endpoint } => self.connect(endpoint),
+                Output::Disconnect => self.disconnect(),
+                Output::Send(message) => self.send(message),
+                Output::Start(lease) => self.start(lease),
+                Output::Cancel(lease) => {
+                    if let Some(cancel) = self.cancels.get(&lease) {
+                        cancel.cancel();
+                    }
+                }
+                Output::WritesEnd(end) => self.bench.set_writes_end(end),
+                Output::Exit(exit) => return Some(exit),
+                Output::Event(event) => self.render(event),
+            }
+        }
+        None
+    }
+
+    fn connect(&mut self, endpoint: Option<String>) {
+        self.disconnect();
+        let hinted = endpoint.is_some();
+        let address = endpoint.unwrap_or_else(|| self.peers.next_address());
+        self.health.connecting(&address);
+        let why = if hinted && !self.peers.insecure && !options::is_loopback(&address) {
+            format!("{address}, named as the leader, is not a loopback address; plaintext to it needs --insecure")
+        } else if self.streams.has_room() {
+            let (ends, keeping) = stream::open(self.peers.connector.clone(), address);
+            self.stream_number += 1;
+            self.stream = Some(ends);
+            self.streams.spawn(self.stream_number, keeping);
+            return;
+        } else {
+            "too many earlier streams have not ended yet".to_owned()
+        };
+        self.lost(End::because(why));
+    }
+
+    fn disconnect(&mut self) {
+        if self.stream.take().is_some() {
+            self.streams.abort(&self.stream_number);
+        }
+    }
+
+    fn send(&mut self, message: ToLeader) {
+        let Some(ends) = &self.stream else { return };
+        for request in proto::batch::requests(message) {
+            if ends.outbound.try_send(request).is_err() {
+                // Either the stream has ended, which its job reports, or the peer has stopped reading. Both end it.
+                self.disconnect();
+                self.lost(End::because("the graph service does not read what it is sent".to_owned()));
+                return;
+            }
+        }
+    }
+
+    fn start(&mut self, lease: WorkLease) {
+        let cancel = Cancel::default();
+        self.cancels.insert(lease.id, cancel.clone());
+        let lease = Arc::new(lease);
+        self.attempts.spawn(Arc::clone(&lease), attempt::run(Arc::clone(&self.bench), lease, cancel));
+    }
+
+    fn attempt_ended(&mut self, lease: &WorkLease, end: JobEnd<WorkReport>) {
+        self.cancels.remove(&lease.id);
+        let report = match end {
+            JobEnd::Done(report) => report,
+            JobEnd::Aborted => attempt::lost(lease, "aborted"),
+            JobEnd::Panicked(why) => {
+                tracing::error!(lease = %lease.id, target = %lease.item.target, why, "an attempt panicked");
+                attempt::lost(lease, &why)
+            }
+        };
+        self.metrics.ended(lease.item.action.kind(), &report);
+        tracing::debug!(
+            lease = %lease.id,
+            target = %lease.item.target,
+            action = lease.item.action.kind().as_str(),
+            outcome = report.outcome.as_str(),
+            status = report.http_status,
+            message = report.message,
+            "attempt ended"
+        );
+        self.session.handle(self.clock.now(), Input::Finished(report));
+    }
+
+    fn received(&mut self, inbound: Inbound) {
+        let now = self.clock.now();
+        match inbound {
+            Inbound::Connected => self.session.handle(now, Input::Connected),
+            Inbound::Message(Received { message, unknown_actions }) => {
+                self.session.handle(now, Input::Message(message));
+                self.hand_back(unknown_actions);
+            }
+            Inbound::Unknown => {
+                self.metrics.rejected_messages.inc();
+                tracing::debug!("a message of an unknown kind was ignored");
+            }
+        }
+    }
+
+    /// Leases of actions that this build does not know never reach the session.
+    fn hand_back(&mut self, leases: Vec<LeaseId>) {
+        if leases.is_empty() {
+            return;
+        }
+        let cause = ReturnCause::KindUnsupported;
+        let returns = leases.into_iter().map(|lease| WorkReturn { lease, cause }).collect();
+        self.send(ToLeader::Reports { reports: Vec::new(), returns });
+    }
+
+    fn stream_ended(&mut self, number: u64, end: JobEnd<End>) {
+        if number != self.stream_number || self.stream.is_none() {
+            return;
+        }
+        let end = match end {
+            JobEnd::Done(end) => end,
+            JobEnd::Aborted => End::because("the stream was aborted".to_owned()),
+            JobEnd::Panicked(why) => {
+                tracing::error!(why, "the reader of a stream panicked");
+                End::because(format!("the reader of the stream panicked: {why}"))
+            }
+        };
+        // What was read before the end comes before it.
+        while let Some(inbound) = self.stream.as_mut().and_then(|ends| ends.inbound.try_recv().ok()) {
+            self.received(inbound);
+        }
+        self.stream = None;
+        self.lost(end);
+    }
+
+    fn lost(&mut self, End { leader_endpoint, refusal, why }: End) {
+        self.metrics.connect_failures.inc();
+        self.session.handle(self.clock.now(), Input::Disconnected { leader_endpoint, refusal, why });
+    }
+
+    /// The one place that puts the session's events into the log, the metrics and the readiness.
+    fn render(&mut self, event: Event) {
+        let now = self.clock.now();
+        match event {
+            Event::Welcomed { term, adopted, dropped } => {
+                self.warned.clear();
+                tracing::info!(term = term.number, adopted, dropped, "session open");
+            }
+            Event::Lost { why, retry_in } => {
+                self.health.failed(now, &why);
+                let retry_in_ms = retry_in.as_millis();
+                if self.warned.get(&why).is_some_and(|&at| now.since(at) < WARN_EVERY) {
+                    tracing::debug!(why, retry_in_ms, "no stream to the graph service");
+                } else {
+                    tracing::warn!(why, retry_in_ms, "no stream to the graph service");
+                    if self.warned.len() >= WARNINGS_MAX {
+                        self.warned.clear();
+                    }
+                    self.warned.insert(why, now);
+                }
+            }
+            Event::SentAway { cause } => tracing::info!(?cause, "the graph service asks this executor to reconnect"),
+            Event::Lapsed => {
+                self.metrics.lapses.inc();
+                self.health.failed(now, "heartbeats were not acknowledged in time");
+                tracing::warn!(
+                    "heartbeats were not acknowledged in time; nothing is written until a new session opens"
+                );
+            }
+            Event::StaleTerm { lease, term } => {
+                self.metrics.stale_terms.inc();
+                tracing::warn!(%lease, term = term.number, "a deposed leader's grant was handed back");
+            }
+            Event::Rejected { why } => {
+                self.metrics.rejected_messages.inc();
+                self.health.failed(now, &why);
+                tracing::warn!(why, "a message of the graph service was ignored");
+            }
+        }
+    }
+}
+
+/// The next event of the stream; pending while there is none, and after its last one: its end comes from its job.
+async fn next(stream: &mut Option<Ends>) -> Inbound {
+    if let Some(ends) = stream
+        && let Some(inbound) = ends.inbound.recv().await
+    {
+        return inbound;
+    }
+    std::future::pending().await
+}

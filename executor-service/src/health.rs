@@ -1,0 +1,143 @@
+//! What the admin HTTP server answers: progress, the session, what went wrong last, metrics.
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use engine::session::{Phase, Status};
+use engine::time::Time;
+use runtime::admin::{Probe, Readiness};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// A driver that has not turned for so long stands still.
+const PROGRESS_WITHIN: Duration = Duration::from_secs(30);
+
+/// How the service is.
+#[derive(Debug)]
+pub(crate) struct Health {
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    last_turn: Time,
+    /// Why the start is not finished, while it is not.
+    starting: Option<String>,
+    session: Option<Status>,
+    cluster_uid: String,
+    peer: String,
+    last_error: Option<(Time, String)>,
+}
+
+impl Health {
+    pub(crate) fn new(clock: Clock, metrics: Arc<Metrics>) -> Arc<Health> {
+        let state = State {
+            last_turn: clock.now(),
+            starting: Some("the API server has not been asked yet".to_owned()),
+            session: None,
+            cluster_uid: String::new(),
+            peer: String::new(),
+            last_error: None,
+        };
+        Arc::new(Health { clock, metrics, state: Mutex::new(state) })
+    }
+
+    /// Why the start is not finished. Counts as progress.
+    pub(crate) fn starting(&self, why: String) {
+        let now = self.clock.now();
+        self.with(|state| {
+            state.last_turn = now;
+            state.starting = Some(why);
+        });
+    }
+
+    pub(crate) fn started(&self, cluster_uid: &str) {
+        self.with(|state| {
+            state.starting = None;
+            cluster_uid.clone_into(&mut state.cluster_uid);
+        });
+    }
+
+    /// The driver has turned once.
+    pub(crate) fn turned(&self, now: Time, session: Status) {
+        let up = matches!(session.phase, Phase::Active { .. });
+        self.metrics.session_up.set(i64::from(up));
+        self.metrics.in_flight.set(i64::try_from(session.started).unwrap_or(i64::MAX));
+        self.with(|state| {
+            state.last_turn = now;
+            state.session = Some(session);
+        });
+    }
+
+    pub(crate) fn connecting(&self, address: &str) {
+        self.with(|state| address.clone_into(&mut state.peer));
+    }
+
+    pub(crate) fn failed(&self, now: Time, why: &str) {
+        self.with(|state| state.last_error = Some((now, why.to_owned())));
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Probe for Health {
+    fn livez(&self) -> Result<(), String> {
+        let age = self.with(|state| self.clock.now().since(state.last_turn));
+        if age <= PROGRESS_WITHIN {
+            Ok(())
+        } else {
+            Err(format!("the executor has stood still for {} s", age.as_secs()))
+        }
+    }
+
+    fn readyz(&self) -> Readiness {
+        let now = self.clock.now();
+        self.with(|state| {
+            if let Some(why) = &state.starting {
+                return Readiness { ready: false, lines: vec![format!("start: {why}")] };
+            }
+            let mut lines = vec![format!("cluster: {}", state.cluster_uid)];
+            let mut ready = false;
+            if let Some(session) = &state.session {
+                ready = matches!(session.phase, Phase::Active { .. }) && !session.draining;
+                lines.push(format!("session: {}", session_words(session, &state.peer, now)));
+                lines.extend(
+                    session.term.as_ref().map(|term| format!("term: {} of election {}", term.number, term.election)),
+                );
+                lines.push(format!(
+                    "items: {} under way, {} waiting, {} reports unacknowledged",
+                    session.started, session.buffered, session.unacknowledged
+                ));
+            }
+            if let Some((at, why)) = &state.last_error {
+                lines.push(format!("last error: {} s ago, {why}", now.since(*at).as_secs()));
+            }
+            Readiness { ready, lines }
+        })
+    }
+
+    fn metrics(&self) -> String {
+        runtime::admin::encode(&self.metrics.registry)
+    }
+
+    fn debug_graph(&self, _uids: Vec<String>) -> Option<Result<String, String>> {
+        None
+    }
+}
+
+fn session_words(session: &Status, peer: &str, now: Time) -> String {
+    let words = match session.phase {
+        Phase::Waiting => format!("none, waiting before the next attempt; the last was at {peer}"),
+        Phase::Connecting => format!("none, connecting to {peer}"),
+        Phase::Greeting => format!("none, waiting for the welcome of {peer}"),
+        Phase::Active { since } => format!("open with {peer} for {} s", now.since(since).as_secs()),
+        Phase::Over => "over".to_owned(),
+    };
+    if session.draining { format!("{words}, draining") } else { words }
+}

@@ -1,0 +1,51 @@
+use super::*;
+use engine::object::Name;
+use engine::work::Term;
+
+fn status(phase: Phase, draining: bool) -> Status {
+    let term = Some(Term { election: Name::from("election"), number: 3 });
+    Status { phase, term, writes_end: None, started: 2, buffered: 1, unacknowledged: 4, draining }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_is_an_open_session_and_says_what_is_missing() {
+    let clock = Clock::start();
+    let health = Health::new(clock, Arc::new(Metrics::default()));
+    assert_eq!(health.readyz().lines, ["start: the API server has not been asked yet"]);
+    health.starting("no answer".to_owned());
+    assert_eq!(health.readyz(), Readiness { ready: false, lines: vec!["start: no answer".to_owned()] });
+    health.started("cluster");
+    health.connecting("127.0.0.1:7450");
+    health.failed(clock.now(), "refused");
+    tokio::time::advance(Duration::from_secs(3)).await;
+    health.turned(clock.now(), status(Phase::Waiting, false));
+    let waiting = health.readyz();
+    assert!(!waiting.ready);
+    assert_eq!(
+        waiting.lines,
+        [
+            "cluster: cluster",
+            "session: none, waiting before the next attempt; the last was at 127.0.0.1:7450",
+            "term: 3 of election election",
+            "items: 2 under way, 1 waiting, 4 reports unacknowledged",
+            "last error: 3 s ago, refused",
+        ]
+    );
+    health.turned(clock.now(), status(Phase::Active { since: Time::ZERO }, false));
+    assert!(health.readyz().ready);
+    assert!(health.metrics().contains("ownergraph_executor_session_up 1\n"));
+    health.turned(clock.now(), status(Phase::Active { since: Time::ZERO }, true));
+    assert!(!health.readyz().ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_stands_still_is_not_alive() {
+    let clock = Clock::start();
+    let health = Health::new(clock, Arc::new(Metrics::default()));
+    tokio::time::advance(Duration::from_secs(30)).await;
+    assert_eq!(health.livez(), Ok(()));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(health.livez(), Err("the executor has stood still for 31 s".to_owned()));
+    health.turned(clock.now(), status(Phase::Connecting, false));
+    assert_eq!(health.livez(), Ok(()));
+}

@@ -1,0 +1,28 @@
+//! The executor service: leases work from the graph service and carries it out at the API server, with its own credentials.
+//!
+//! It holds no state and decides nothing. In reading order:
+//!
+//! * `options`: the flags
+//! * `app`: [`serve`], from edges to exit
+//! * `driver`: the one task that owns the session machine of the engine
+//! * `stream`: one gRPC stream to a graph service
+//! * `attempt`: one lease, as calls at the API server
+//! * `classify`: what an answer of the API server means
+//! * `server`, `health`, `metrics`, `clock`: what these stand on
+
+mod app;
+mod attempt;
+mod classify;
+mod clock;
+mod driver;
+mod health;
+mod metrics;
+mod options;
+#[cfg(test)]
+mod scripted;
+mod server;
+mod stream;
+
+pub use app::{Config, Edges, Exit, StartError, serve};
+pub use options::{BadOptions, CONCURRENCY_DEFAULT, Options};
+pub use stream::{Connector, endpoint};

@@ -1,0 +1,56 @@
+//! `executor-service`: leases work from the graph service and carries it out at the API server.
+
+use anyhow::Context;
+use clap::Parser;
+use executor_service::{Edges, Exit, Options, StartError, serve};
+use runtime::shutdown::Shutdown;
+use runtime::telemetry;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(options) {
+        Ok(Exit::Drained | Exit::DrainTimedOut { .. }) => ExitCode::SUCCESS,
+        Ok(Exit::Superseded) => {
+            fail(1, "another process runs under this executor's name; give each its own with --name")
+        }
+        Ok(Exit::OtherCluster { ours, theirs }) => {
+            let sentence =
+                format!("the graph service belongs to cluster {theirs}, these credentials to cluster {ours}");
+            fail(1, &sentence)
+        }
+        Ok(Exit::ProtocolUnsupported { min, max }) => {
+            let ours = engine::work::PROTOCOL;
+            fail(
+                1,
+                &format!(
+                    "the graph service speaks protocol {min} to {max}, this executor {ours}; upgrade the older one"
+                ),
+            )
+        }
+        Err(error) if error.is::<StartError>() => fail(2, &error.to_string()),
+        Err(error) => fail(1, &format!("{error:#}")),
+    }
+}
+
+fn run(options: Options) -> anyhow::Result<Exit> {
+    let threads =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the threads")?;
+    threads.block_on(async {
+        options.check().map_err(StartError::from)?;
+        telemetry::init(options.log_format, options.log_level.as_deref()).map_err(StartError::from)?;
+        let edges = Edges::open(&options).await?;
+        let shutdown = Shutdown::new();
+        tokio::select! {
+            exit = serve(options.config(), edges, shutdown.clone()) => exit,
+            Err(error) = shutdown.on_signals() => Err(error),
+        }
+    })
+}
+
+fn fail(code: u8, sentence: &str) -> ExitCode {
+    // Where stderr is closed there is nobody to tell.
+    let _unread = writeln!(std::io::stderr(), "executor-service: {sentence}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,159 @@
+//! The flags of the executor service. Each also reads `OWNERGRAPH_<FLAG>`.
+
+use crate::Config;
+use clap::Parser;
+use http::Uri;
+use proto::convert::{ENDPOINT_MAX_BYTES, NAME_MAX_BYTES};
+use runtime::kubernetes::Access;
+use runtime::telemetry::LogFormat;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+#[cfg(test)]
+mod tests;
+
+/// Most attempts under way at once.
+const CONCURRENCY_MAX: i64 = 1024;
+/// Attempts under way at once where nothing else is said: as many as keep an API server on two cores busy.
+pub const CONCURRENCY_DEFAULT: u32 = 16;
+
+/// Leases work from the graph service and carries it out at the API server.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "executor-service", version, max_term_width = 110)]
+pub struct Options {
+    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig; without it the current one.
+    #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// Addresses of the graph service's replicas, tried in turn until one of them leads.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_GRAPH",
+        value_name = "ADDR[,ADDR...]",
+        value_delimiter = ',',
+        value_parser = address,
+        default_value = "127.0.0.1:7450"
+    )]
+    pub graph: Vec<String>,
+
+    /// Where /livez, /readyz and /metrics answer.
+    #[arg(long, env = "OWNERGRAPH_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7452")]
+    pub admin_listen: SocketAddr,
+
+    /// Allow plaintext to and on addresses that are not loopback.
+    #[arg(long, env = "OWNERGRAPH_INSECURE")]
+    pub insecure: bool,
+
+    /// Name of this executor, unique among all that run; without it the host's name and the process id.
+    #[arg(long, env = "OWNERGRAPH_NAME", value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
+
+    /// Items under way at once.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_CONCURRENCY",
+        value_name = "N",
+        default_value_t = CONCURRENCY_DEFAULT,
+        value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX)
+    )]
+    pub concurrency: u32,
+
+    /// How log lines look.
+    #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Least severe lines that are written: a level such as info, or directives such as info,executor_service=debug. Without it
+    /// RUST_LOG, then info.
+    #[arg(long, env = "OWNERGRAPH_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: Option<String>,
+}
+
+/// Flags that are each well formed and not allowed as they are. The text is one sentence that names them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadOptions(String);
+
+impl Options {
+    /// Checks what one flag alone cannot say.
+    pub fn check(&self) -> Result<(), BadOptions> {
+        if self.insecure {
+            return Ok(());
+        }
+        if let Some(address) = self.graph.iter().find(|address| !is_loopback(address)) {
+            return Err(BadOptions(format!(
+                "--graph {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
+            )));
+        }
+        if !self.admin_listen.ip().is_loopback() {
+            return Err(BadOptions(format!(
+                "--admin-listen {} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure",
+                self.admin_listen
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the service is to do.
+    pub fn config(&self) -> Config {
+        Config {
+            name: self.name.clone().unwrap_or_else(default_name),
+            graph: self.graph.clone(),
+            concurrency: self.concurrency,
+            insecure: self.insecure,
+        }
+    }
+
+    /// How to reach the API server.
+    pub fn access(&self) -> Access {
+        Access { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), ..Access::default() }
+    }
+}
+
+/// The host's name (in a pod the pod's name) and the process id, so that several executors of one host differ.
+pub(crate) fn default_name() -> String {
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "executor".to_owned());
+    format!("{}-{}", engine::object::clip(&host, 200), std::process::id())
+}
+
+/// Whether an address of `HOST:PORT` can only be this machine.
+pub(crate) fn is_loopback(address: &str) -> bool {
+    let Ok(uri) = uri(address) else { return false };
+    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Reads `HOST:PORT`, with or without `http://` before it, as the URI to connect to.
+pub(crate) fn uri(address: &str) -> Result<Uri, String> {
+    const WANTED: &str = "expected HOST:PORT, such as 127.0.0.1:7450";
+    if address.len() > ENDPOINT_MAX_BYTES {
+        return Err(format!("an address of {} bytes; {WANTED}", address.len()));
+    }
+    if address.starts_with("https://") {
+        return Err(format!("TLS is not supported; {WANTED}"));
+    }
+    let text = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
+    let uri: Uri = format!("http://{text}/").parse().map_err(|_| WANTED.to_owned())?;
+    let whole = uri.path() == "/" && uri.query().is_none() && uri.host().is_some_and(|host| !host.is_empty());
+    let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+    if whole && plain && uri.port_u16().is_some_and(|port| port != 0) { Ok(uri) } else { Err(WANTED.to_owned()) }
+}
+
+fn address(text: &str) -> Result<String, String> {
+    uri(text).map(|_| text.to_owned())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > NAME_MAX_BYTES {
+        return Err(format!("expected a name of 1 to {NAME_MAX_BYTES} bytes"));
+    }
+    Ok(text.to_owned())
+}

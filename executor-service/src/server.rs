@@ -1,0 +1,61 @@
+//! The API server as the attempts see it: one call at a time, bounded, timed and counted.
+
+use crate::metrics::Metrics;
+use http::Request;
+use runtime::kubernetes::{Answer, CallError, call};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Slow admission webhooks take up to thirty seconds.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Metadata alone; a server that ignores the Accept header sends the whole object, which etcd bounds at 1.5 MiB.
+const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// What a call does, as RBAC names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Verb {
+    Get,
+    List,
+    Patch,
+    Delete,
+}
+
+impl Verb {
+    /// The word for labels.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+        }
+    }
+}
+
+/// A client that counts.
+#[derive(Clone)]
+pub(crate) struct Server {
+    client: kube::Client,
+    metrics: Arc<Metrics>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub(crate) fn new(client: kube::Client, metrics: Arc<Metrics>) -> Server {
+        Server { client, metrics }
+    }
+
+    /// Sends one request, never a second time.
+    pub(crate) async fn call(&self, verb: Verb, request: Request<Vec<u8>>) -> Result<Answer, CallError> {
+        let sent = Instant::now();
+        let answer = call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
+        self.metrics.called(verb, answer.as_ref().map(|answer| answer.status.as_u16()), sent.elapsed());
+        answer
+    }
+}

@@ -1,0 +1,282 @@
+//! The graph service as one call: start, run, stop.
+
+use crate::clock::Clock;
+use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues};
+use crate::election::{Election as Elections, Leadership, LeaseOptions};
+use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
+use crate::ingest::{self, Ingest};
+use crate::metrics::Metrics;
+use crate::readiness::{Health, Running};
+use crate::render::{Observer, Render};
+use anyhow::Context as _;
+use engine::leader::{self, Input, Leader};
+use engine::object::GroupResource;
+use engine::work::Term;
+use prometheus_client::registry::Registry;
+use runtime::admin;
+use runtime::backoff::Backoff;
+use runtime::kubernetes::{Cluster, cluster_uid};
+use runtime::shutdown::Shutdown;
+use runtime::tasks::{TaskError, Tasks};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How long a session lives without a heartbeat.
+const SESSION_TTL: Duration = Duration::from_secs(15);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+/// From start to report of one attempt. Slow webhooks take this long.
+const EXECUTION_LIMIT: Duration = Duration::from_secs(30);
+/// A watch lost for so long leaves its collection stale.
+const STALE_AFTER: Duration = Duration::from_secs(30);
+/// From the request to stop to the end of the process, whatever still runs then.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// Waits between attempts to learn the cluster's identity.
+const START_RETRY_MIN: Duration = Duration::from_millis(500);
+const START_RETRY_MAX: Duration = Duration::from_secs(10);
+
+const _: () = assert!(HEARTBEAT_INTERVAL.as_secs() * 3 <= SESSION_TTL.as_secs(), "two heartbeats may be lost");
+
+/// What the service is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub mode: leader::Mode,
+    /// Name of this replica, for answers and for the election.
+    pub replica: String,
+    /// Where others reach this replica's gRPC API, as a hint to those who ask another one.
+    pub advertise: String,
+    /// Resources that are not watched.
+    pub ignore: Vec<GroupResource>,
+}
+
+/// How the service comes to its term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Election {
+    /// By a Lease at the API server, so that one of several replicas leads.
+    Lease(LeaseOptions),
+    /// It leads from the start and alone, under this term.
+    Fixed(Term),
+}
+
+/// Where the service touches the world.
+pub struct Edges {
+    /// Connections of executors and clients: [`crate::accept`] for a socket.
+    pub grpc: crate::Incoming,
+    /// `/livez`, `/readyz`, `/metrics`, `/debug/graph`.
+    pub admin: Option<TcpListener>,
+    pub cluster: Cluster,
+    pub election: Election,
+    /// Sees every event of the engine, before or after it is logged.
+    pub observer: Option<Observer>,
+}
+
+impl std::fmt::Debug for Edges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Edges")
+            .field("cluster", &self.cluster)
+            .field("election", &self.election)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs the graph service until `shutdown` is requested: executors are sent away, the election Lease is handed over, and after ten
+/// seconds at the latest it is over.
+///
+/// An API server that cannot be reached or refuses is asked again until it answers; the reason stands in `/readyz`. Errors are those of
+/// the start that no retry can mend, and tasks that failed.
+pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<()> {
+    let clock = Clock::start();
+    let heartbeat = Heartbeat::default();
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let health = Health::new(clock, heartbeat.clone(), registry, metrics.clone());
+    let mut tasks = Tasks::new();
+    if let Some(listener) = edges.admin {
+        tasks.spawn_until_end("admin", admin::serve(listener, health.clone()));
+    }
+    let start = Start { clock, heartbeat: &heartbeat, health: &health, metrics: &metrics };
+    let cluster_uid = tokio::select! {
+        uid = start.learn_cluster(&edges.cluster) => uid?,
+        () = shutdown.requested() => return Ok(()),
+    };
+    tracing::info!(
+        cluster = edges.cluster.name,
+        server = edges.cluster.url,
+        uid = cluster_uid,
+        "connected to the API server"
+    );
+
+    let (control, control_queue) = mpsc::channel(CONTROL_QUEUE_MAX);
+    let (sessions, session_queue) = mpsc::channel(SESSION_QUEUE_MAX);
+    let (facts, fact_queue) = mpsc::channel(FACT_QUEUE_MAX);
+    let clients = ingest::Clients { lists: edges.cluster.client.clone(), watches: another(&edges.cluster)? };
+    let ingest = Ingest::start(clients, ingest_config(&config)?, facts, &shutdown, &mut tasks);
+
+    let driver = Driver::new(
+        Leader::new(engine_config(&config, &cluster_uid), seed()?),
+        Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
+        ask(ingest.clone()),
+        Render::new(metrics.clone(), edges.observer),
+        clock,
+        heartbeat,
+    );
+    let reader = driver.reader();
+    let (leadership, known_leadership) = watch::channel(Leadership::default());
+    health.running(Running {
+        cluster_uid: cluster_uid.clone(),
+        reader: reader.clone(),
+        leadership: known_leadership.clone(),
+        ingest,
+    });
+    tasks.spawn("driver", driver.run());
+
+    let released = Shutdown::new();
+    let candidate = Candidate { config: &config, cluster: &edges.cluster, metrics: &metrics, clock };
+    candidate.stand(edges.election, &control, leadership, released.clone(), &mut tasks).await?;
+    let shared = Shared {
+        reader,
+        sessions,
+        leadership: known_leadership,
+        health,
+        metrics,
+        clock,
+        cluster_uid,
+        replica: config.replica,
+    };
+    grpc::start(edges.grpc, Arc::new(shared), shutdown.clone(), &mut tasks);
+    tasks.spawn("stop", stop(shutdown.clone(), control, released));
+
+    match tasks.run(&shutdown, STOP_WITHIN).await {
+        Ok(()) => Ok(()),
+        // Whoever asked for the stop gets it, in time.
+        Err(error @ TaskError::TooSlow { .. }) => {
+            tracing::warn!(%error, "stopped before everything had ended");
+            Ok(())
+        }
+        Err(error @ (TaskError::Failed { .. } | TaskError::Panicked { .. })) => Err(error.into()),
+    }
+}
+
+/// No grants and farewells first, then the Lease: whoever takes over finds nobody that still grants.
+async fn stop(shutdown: Shutdown, control: mpsc::Sender<Control>, release: Shutdown) -> anyhow::Result<()> {
+    shutdown.requested().await;
+    let (done, stopped) = oneshot::channel();
+    if control.send(Control::Stop(done)).await.is_ok() {
+        // An error means that the driver has failed; the Lease is handed over all the same.
+        let _driver_failed = stopped.await;
+    }
+    release.request();
+    Ok(())
+}
+
+/// What is there before the cluster is known.
+struct Start<'a> {
+    clock: Clock,
+    heartbeat: &'a Heartbeat,
+    health: &'a Health,
+    metrics: &'a Metrics,
+}
+
+impl Start<'_> {
+    /// Asks until the API server answers. One warning per change of the reason.
+    async fn learn_cluster(&self, cluster: &Cluster) -> anyhow::Result<String> {
+        let mut backoff = Backoff::new(START_RETRY_MIN, START_RETRY_MAX, seed()?);
+        let mut known = String::new();
+        loop {
+            self.heartbeat.stamp(self.clock);
+            let why = match cluster_uid(&cluster.client).await {
+                Ok(uid) => return Ok(uid),
+                Err(error) => error.to_string(),
+            };
+            self.metrics.start_failures.inc();
+            self.health.starting(&why);
+            if why != known {
+                tracing::warn!(server = cluster.url, why, "the API server cannot be used; trying again");
+                known = why;
+            }
+            self.heartbeat.stamp(self.clock);
+            tokio::time::sleep(backoff.next_delay()).await;
+        }
+    }
+}
+
+/// This replica in the election.
+struct Candidate<'a> {
+    config: &'a Config,
+    cluster: &'a Cluster,
+    metrics: &'a Metrics,
+    clock: Clock,
+}
+
+impl Candidate<'_> {
+    async fn stand(
+        &self,
+        election: Election,
+        control: &mpsc::Sender<Control>,
+        leadership: watch::Sender<Leadership>,
+        release: Shutdown,
+        tasks: &mut Tasks,
+    ) -> anyhow::Result<()> {
+        // Unique per process start, else two processes might believe in one term.
+        let identity = format!("{}_{}", self.config.replica, uuid::Uuid::new_v4());
+        match election {
+            Election::Fixed(term) => {
+                leadership.send_replace(Leadership {
+                    leading: true,
+                    term: Some(term.clone()),
+                    holder: Some(identity),
+                    endpoint: self.config.advertise.clone(),
+                    problem: None,
+                });
+                control.send(Control::Input(Input::TermGained(term))).await.context("the driver has ended at once")
+            }
+            Election::Lease(options) => {
+                let candidate = crate::election::Candidate {
+                    // Lists and watches must not stand before a renewal.
+                    client: another(self.cluster)?,
+                    identity,
+                    endpoint: self.config.advertise.clone(),
+                    options,
+                };
+                let elections =
+                    Elections::new(candidate, control.clone(), leadership, self.metrics.clone(), self.clock, seed()?)
+                        .map_err(anyhow::Error::msg)?;
+                tasks.spawn("election", elections.run(release));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn engine_config(config: &Config, cluster_uid: &str) -> leader::Config {
+    leader::Config {
+        mode: config.mode,
+        cluster_uid: cluster_uid.into(),
+        endpoint: config.advertise.clone(),
+        session_ttl: SESSION_TTL,
+        heartbeat_interval: HEARTBEAT_INTERVAL,
+        execution_limit: EXECUTION_LIMIT,
+        stale_after: STALE_AFTER,
+    }
+}
+
+fn ingest_config(config: &Config) -> anyhow::Result<ingest::Config> {
+    let ignored = config.ignore.iter().cloned().collect();
+    Ok(ingest::Config { ignored, seed: seed()?, ..ingest::Config::default() })
+}
+
+fn another(cluster: &Cluster) -> anyhow::Result<kube::Client> {
+    cluster.another_client().context("a second client for the API server cannot be built")
+}
+
+fn ask(ingest: ingest::Handle) -> Box<dyn FnMut(Ask) + Send> {
+    Box::new(move |ask| match ask {
+        Ask::Probe(probe) => ingest.probe(probe),
+        Ask::Relist { collection, why } => ingest.relist(collection, why),
+    })
+}
+
+fn seed() -> anyhow::Result<u64> {
+    getrandom::u64().map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))
+}

@@ -1,0 +1,344 @@
+//! The one task that owns the engine: facts in, effects out, never a wait while state changes.
+//!
+//! Three bounded queues feed it, and a round takes from all of them, in this order: *control* (terms, stop), because a lost term must stop
+//! grants before anything else; *sessions*, because heartbeats keep leases alive and a report costs little; *facts* from the API server,
+//! which come in thousands. Each has a bound per round, so that none starves another.
+
+use crate::clock::Clock;
+use crate::render::Render;
+use engine::leader::{Input, Leader, Output, Probe, StreamId};
+use engine::object::GroupResource;
+use engine::work::{Refusal, ToExecutor, ToLeader};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+#[cfg(test)]
+mod tests;
+
+/// Waiting orders of election and shutdown.
+pub(crate) const CONTROL_QUEUE_MAX: usize = 64;
+/// Waiting facts from the API server; a full queue slows the lists and watches down.
+pub(crate) const FACT_QUEUE_MAX: usize = 8192;
+/// Most inputs of each queue in one round. At a few microseconds each this keeps a round far below what a reader notices.
+const ROUND_MAX: usize = 1000;
+/// Messages waiting for one executor. A grant carries up to a hundred leases, so a reader this far behind does not read.
+pub(crate) const OUTBOX_MAX: usize = 1024;
+/// A round without input comes at least so often, as a sign of life.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Shortest pause between two rounds that no input asked for: a deadline that never moves must not spin.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// From the order to stop to the end, however many streams are still open then.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// An order that goes before everything else.
+#[derive(Debug)]
+pub(crate) enum Control {
+    Input(Input),
+    /// No grants from now on, every executor is sent away. Answered once that is so; the driver ends when all streams have.
+    Stop(oneshot::Sender<()>),
+}
+
+/// What happens on an executor's stream.
+#[derive(Debug)]
+pub(crate) enum SessionInput {
+    /// Comes first; nothing reaches the engine before the first message.
+    Opened {
+        stream: StreamId,
+        outbox: Outbox,
+    },
+    /// The permit bounds how many messages of one stream wait; it is given back when the message has been handled.
+    Message {
+        stream: StreamId,
+        message: ToLeader,
+        permit: OwnedSemaphorePermit,
+    },
+    Closed {
+        stream: StreamId,
+    },
+}
+
+/// Where messages to one executor wait. Dropping it ends the stream, after everything in it has gone out.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    pub(crate) sender: mpsc::Sender<ToExecutor>,
+    pub(crate) ending: Arc<OnceLock<Ending>>,
+}
+
+/// Why a stream ended, where it did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Refused(Refusal),
+    /// More of something than is kept for one stream.
+    LimitExceeded {
+        what: &'static str,
+        max: usize,
+    },
+    /// The peer broke the protocol; the text says how.
+    Violation(String),
+}
+
+/// What the engine asks of the API server.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    Probe(Probe),
+    Relist { collection: GroupResource, why: String },
+}
+
+/// Lends the leader for reading.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    leader: Arc<RwLock<Leader>>,
+}
+
+impl Reader {
+    /// Calls `look` under a read lock: keep it short, the collector waits for it.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&Leader) -> T) -> T {
+        // A poisoned lock means the driver has panicked, and with it the process ends; a last look does no harm.
+        look(&self.leader.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Milliseconds of the clock at the last round.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heartbeat(Arc<AtomicU64>);
+
+impl Heartbeat {
+    pub(crate) fn stamp(&self, clock: Clock) {
+        let millis = u64::try_from(clock.now().since_origin().as_millis()).unwrap_or(u64::MAX);
+        self.0.store(millis, Ordering::Relaxed);
+    }
+
+    /// How long ago the last round was.
+    pub(crate) fn age(&self, clock: Clock) -> Duration {
+        clock.now().since_origin().saturating_sub(Duration::from_millis(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+/// The receiving ends.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    pub(crate) control: mpsc::Receiver<Control>,
+    pub(crate) sessions: mpsc::Receiver<SessionInput>,
+    pub(crate) facts: mpsc::Receiver<Input>,
+}
+
+/// See the module.
+pub(crate) struct Driver {
+    leader: Arc<RwLock<Leader>>,
+    queues: Queues,
+    streams: BTreeMap<StreamId, Outbox>,
+    /// Streams whose outbox overflowed in the last round; the engine learns of it in the next.
+    overflowed: Vec<StreamId>,
+    /// `Some` once asked to stop: when the driver ends at the latest.
+    stop_by: Option<tokio::time::Instant>,
+    ask: Box<dyn FnMut(Ask) + Send>,
+    render: Render,
+    clock: Clock,
+    heartbeat: Heartbeat,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        leader: Leader,
+        queues: Queues,
+        ask: Box<dyn FnMut(Ask) + Send>,
+        render: Render,
+        clock: Clock,
+        heartbeat: Heartbeat,
+    ) -> Driver {
+        Driver {
+            leader: Arc::new(RwLock::new(leader)),
+            queues,
+            streams: BTreeMap::new(),
+            overflowed: Vec::new(),
+            stop_by: None,
+            ask,
+            render,
+            clock,
+            heartbeat,
+        }
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        Reader { leader: Arc::clone(&self.leader) }
+    }
+
+    /// Runs until it has been stopped through [`Control::Stop`].
+    pub(crate) async fn run(mut self) -> anyhow::Result<()> {
+        let mut round = Round::default();
+        while !self.has_ended() {
+            self.heartbeat.stamp(self.clock);
+            self.wait(&mut round).await;
+            let started = std::time::Instant::now();
+            round.fill(&mut self.queues);
+            let (inputs, facts) = (round.len(), round.facts.len());
+            let (outputs, stopped) = self.change(&mut round);
+            self.carry_out(outputs);
+            // Only now: whoever waits for the stop may rely on every executor's farewell being on its way.
+            for stopped in stopped {
+                let _nobody_waits = stopped.send(());
+            }
+            self.render.round(inputs, facts, started.elapsed());
+        }
+        Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.stop_by.is_some_and(|limit| self.streams.is_empty() || tokio::time::Instant::now() >= limit)
+    }
+
+    /// Until there is something to do. The first arm that is ready wins, so the order of the arms is the order of the queues.
+    async fn wait(&mut self, round: &mut Round) {
+        if !self.overflowed.is_empty() {
+            return;
+        }
+        let wake = self.wake_at();
+        tokio::select! {
+            biased;
+            Some(control) = self.queues.control.recv() => round.control.push(control),
+            Some(session) = self.queues.sessions.recv() => round.sessions.push(session),
+            Some(fact) = self.queues.facts.recv() => round.facts.push(fact),
+            () = tokio::time::sleep_until(wake) => {}
+        }
+    }
+
+    fn wake_at(&self) -> tokio::time::Instant {
+        let now = tokio::time::Instant::now();
+        let deadline = self.reader().with(Leader::next_deadline).map(|deadline| self.clock.instant(deadline));
+        let wake = deadline.map_or(now + HEARTBEAT, |deadline| deadline.clamp(now + PAUSE_MIN, now + HEARTBEAT));
+        self.stop_by.map_or(wake, |limit| wake.min(limit))
+    }
+
+    /// Everything that changes the engine, under one lock.
+    fn change(&mut self, round: &mut Round) -> (Vec<Output>, Vec<oneshot::Sender<()>>) {
+        let now = self.clock.now();
+        let mut outputs = Vec::new();
+        let mut stopped = Vec::new();
+        let mut leader = self.leader.write().unwrap_or_else(PoisonError::into_inner);
+        let mut apply = |leader: &mut Leader, input: Input| {
+            leader.handle(now, input);
+            while let Some(output) = leader.poll() {
+                outputs.push(output);
+            }
+        };
+        for control in round.control.drain(..) {
+            match control {
+                Control::Input(input) => apply(&mut leader, input),
+                Control::Stop(done) => {
+                    apply(&mut leader, Input::Stop);
+                    self.stop_by = Some(tokio::time::Instant::now() + STOP_WITHIN);
+                    stopped.push(done);
+                }
+            }
+        }
+        for stream in self.overflowed.drain(..) {
+            apply(&mut leader, Input::StreamClosed { stream });
+        }
+        for session in round.sessions.drain(..) {
+            match session {
+                SessionInput::Opened { stream, outbox } => {
+                    self.streams.insert(stream, outbox);
+                }
+                // A stream that was ended here may still have messages in the queue.
+                SessionInput::Message { stream, message, permit } if self.streams.contains_key(&stream) => {
+                    apply(&mut leader, Input::Message { stream, message });
+                    drop(permit);
+                }
+                SessionInput::Message { .. } => {}
+                SessionInput::Closed { stream } => {
+                    if self.streams.remove(&stream).is_some() {
+                        apply(&mut leader, Input::StreamClosed { stream });
+                    }
+                }
+            }
+        }
+        for fact in round.facts.drain(..) {
+            apply(&mut leader, fact);
+        }
+        if leader.next_deadline().is_some_and(|deadline| deadline <= now) {
+            leader.tick(now);
+            while let Some(output) = leader.poll() {
+                outputs.push(output);
+            }
+        }
+        (outputs, stopped)
+    }
+
+    fn carry_out(&mut self, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Send { stream, message } => self.send(stream, message),
+                Output::Refuse { stream, refusal } => self.end(stream, Some(Ending::Refused(refusal))),
+                Output::Close { stream } => self.end(stream, None),
+                Output::Probe(probe) => (self.ask)(Ask::Probe(probe)),
+                Output::Relist { collection, why } => (self.ask)(Ask::Relist { collection, why }),
+                Output::Event(event) => self.render.event(&event),
+            }
+        }
+    }
+
+    fn send(&mut self, stream: StreamId, message: ToExecutor) {
+        let Some(outbox) = self.streams.get(&stream) else { return };
+        match outbox.sender.try_send(message) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.end(
+                    stream,
+                    Some(Ending::LimitExceeded {
+                        what: "messages to this executor that wait to be read",
+                        max: OUTBOX_MAX,
+                    }),
+                );
+                self.overflowed.push(stream);
+            }
+            // The peer has gone; its reader says so in a moment.
+            Err(mpsc::error::TrySendError::Closed(_)) => {}
+        }
+    }
+
+    fn end(&mut self, stream: StreamId, ending: Option<Ending>) {
+        let Some(outbox) = self.streams.remove(&stream) else { return };
+        if let Some(ending) = ending {
+            // Set by whoever is first: a violation seen by the reader in the same moment is as good a reason.
+            let _already_set = outbox.ending.set(ending);
+        }
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("streams", &self.streams.len()).finish_non_exhaustive()
+    }
+}
+
+/// The inputs of one round.
+#[derive(Debug, Default)]
+struct Round {
+    control: Vec<Control>,
+    sessions: Vec<SessionInput>,
+    facts: Vec<Input>,
+}
+
+impl Round {
+    fn fill(&mut self, queues: &mut Queues) {
+        top_up(&mut self.control, &mut queues.control);
+        top_up(&mut self.sessions, &mut queues.sessions);
+        top_up(&mut self.facts, &mut queues.facts);
+    }
+
+    fn len(&self) -> usize {
+        self.control.len() + self.sessions.len() + self.facts.len()
+    }
+}
+
+fn top_up<T>(taken: &mut Vec<T>, queue: &mut mpsc::Receiver<T>) {
+    while taken.len() < ROUND_MAX {
+        match queue.try_recv() {
+            Ok(input) => taken.push(input),
+            Err(mpsc::error::TryRecvError::Empty | mpsc::error::TryRecvError::Disconnected) => return,
+        }
+    }
+}

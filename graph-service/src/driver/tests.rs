@@ -1,0 +1,159 @@
+use super::{Control, Driver, Ending, Heartbeat, OUTBOX_MAX, Outbox, Queues, SessionInput};
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::render::Render;
+use engine::leader::{Config, Input, Leader, Mode, StreamId};
+use engine::work::{ActionKind, Hello, PROTOCOL, Refusal, Term, ToExecutor, ToLeader};
+use prometheus_client::registry::Registry;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+struct Harness {
+    control: mpsc::Sender<Control>,
+    sessions: mpsc::Sender<SessionInput>,
+    events: Arc<Mutex<Vec<String>>>,
+    driver: Option<Driver>,
+}
+
+impl Harness {
+    fn new() -> Harness {
+        let config = Config {
+            mode: Mode::Enforce,
+            cluster_uid: "cluster".into(),
+            endpoint: "127.0.0.1:7450".to_owned(),
+            session_ttl: Duration::from_secs(15),
+            heartbeat_interval: Duration::from_secs(5),
+            execution_limit: Duration::from_secs(30),
+            stale_after: Duration::from_secs(30),
+        };
+        let (control, control_queue) = mpsc::channel(8);
+        let (sessions, session_queue) = mpsc::channel(64);
+        let (_facts, fact_queue) = mpsc::channel(8);
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&events);
+        let observer = Box::new(move |event: &engine::leader::Event| seen.lock().unwrap().push(format!("{event:?}")));
+        let driver = Driver::new(
+            Leader::new(config, 1),
+            Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
+            Box::new(|_ask| {}),
+            Render::new(Metrics::register(&mut Registry::default()), Some(observer)),
+            Clock::start(),
+            Heartbeat::default(),
+        );
+        Harness { control, sessions, events, driver: Some(driver) }
+    }
+
+    fn open(&self, stream: u64, capacity: usize) -> (mpsc::Receiver<ToExecutor>, Arc<OnceLock<Ending>>) {
+        let (sender, receiver) = mpsc::channel(capacity);
+        let ending = Arc::new(OnceLock::new());
+        let outbox = Outbox { sender, ending: Arc::clone(&ending) };
+        self.sessions.try_send(SessionInput::Opened { stream: StreamId(stream), outbox }).unwrap();
+        (receiver, ending)
+    }
+
+    fn say(&self, stream: u64, message: ToLeader) {
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        self.sessions.try_send(SessionInput::Message { stream: StreamId(stream), message, permit }).unwrap();
+    }
+
+    fn lead(&self) {
+        let term = Term { election: "election".into(), number: 1 };
+        self.control.try_send(Control::Input(Input::TermGained(term))).unwrap();
+    }
+
+    /// Runs the driver beside `story`, and to its end after it.
+    async fn run<T>(&mut self, story: impl Future<Output = T>) -> T {
+        let driver = self.driver.take().expect("one run");
+        let control = self.control.clone();
+        let story = async move {
+            let told = story.await;
+            let (done, stopped) = oneshot::channel();
+            control.send(Control::Stop(done)).await.unwrap();
+            stopped.await.unwrap();
+            told
+        };
+        let (ended, told) = tokio::join!(driver.run(), story);
+        ended.unwrap();
+        told
+    }
+}
+
+fn hello(executor: &str) -> ToLeader {
+    ToLeader::Hello(Hello {
+        executor: executor.into(),
+        incarnation: "first".into(),
+        min_protocol: PROTOCOL,
+        max_protocol: PROTOCOL,
+        kinds: ActionKind::ALL.to_vec(),
+        window: 4,
+        held: Vec::new(),
+        known_term: None,
+        version: "test".to_owned(),
+        cluster_uid: "cluster".into(),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hello_is_welcomed_and_a_stop_sends_away() {
+    let mut harness = Harness::new();
+    harness.lead();
+    let (mut receiver, ending) = harness.open(1, OUTBOX_MAX);
+    harness.say(1, hello("a"));
+    let welcome = harness.run(async { receiver.recv().await }).await;
+    assert!(matches!(welcome, Some(ToExecutor::Welcome(_))), "{welcome:?}");
+    let farewell = receiver.recv().await;
+    assert!(matches!(farewell, Some(ToExecutor::GoAway { .. })), "{farewell:?}");
+    assert_eq!(ending.get(), None);
+    let events = harness.events.lock().unwrap();
+    assert!(events.iter().any(|event| event.contains("SessionOpened")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_refuses() {
+    let mut harness = Harness::new();
+    let (mut receiver, ending) = harness.open(1, OUTBOX_MAX);
+    harness.say(1, hello("a"));
+    let nothing = harness.run(async { receiver.recv().await }).await;
+    assert_eq!(nothing, None);
+    assert_eq!(ending.get(), Some(&Ending::Refused(Refusal::NotLeader)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_read_is_let_go_alone() {
+    let mut harness = Harness::new();
+    harness.lead();
+    let (mut slow, slow_ending) = harness.open(1, 1);
+    let (mut quick, quick_ending) = harness.open(2, OUTBOX_MAX);
+    harness.say(1, hello("slow"));
+    harness.say(2, hello("quick"));
+    for sequence in 1..=3 {
+        harness.say(1, ToLeader::Heartbeat { sequence, started: 0, buffered: 0 });
+    }
+    harness.say(2, ToLeader::Heartbeat { sequence: 1, started: 0, buffered: 0 });
+    harness
+        .run(async {
+            assert!(matches!(quick.recv().await, Some(ToExecutor::Welcome(_))));
+            assert!(matches!(quick.recv().await, Some(ToExecutor::HeartbeatAck { sequence: 1, .. })));
+            assert!(matches!(slow.recv().await, Some(ToExecutor::Welcome(_))));
+            assert_eq!(slow.recv().await, None);
+        })
+        .await;
+    assert!(matches!(slow_ending.get(), Some(Ending::LimitExceeded { .. })), "{slow_ending:?}");
+    assert_eq!(quick_ending.get(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_shows_life_without_input() {
+    let mut harness = Harness::new();
+    let driver = harness.driver.as_ref().expect("not run yet");
+    let (heartbeat, clock) = (driver.heartbeat.clone(), driver.clock);
+    harness
+        .run(async {
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_secs(6)).await;
+                assert!(heartbeat.age(clock) <= Duration::from_secs(6), "{:?}", heartbeat.age(clock));
+            }
+        })
+        .await;
+}

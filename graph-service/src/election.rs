@@ -1,0 +1,243 @@
+//! The shell around the engine's elector: one Kubernetes Lease, read and written over HTTP, in; terms for the driver out.
+
+use crate::clock::Clock;
+use crate::driver::Control;
+use crate::metrics::Metrics;
+use engine::elector::{CallId, Config, Elector, Input, LeaseWrite, Output};
+use engine::leader;
+use engine::work::Term;
+use kube::Client;
+use runtime::shutdown::Shutdown;
+use runtime::tasks::{JobEnd, Jobs};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+mod lease;
+#[cfg(test)]
+mod tests;
+
+/// Calls under way at once: the elector makes one, and gives up one that hangs.
+const CALLS_MAX: usize = 4;
+/// For handing the Lease over at the end.
+const RELEASE_WITHIN: Duration = Duration::from_secs(3);
+
+/// The Lease to take part in, and its durations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseOptions {
+    pub namespace: String,
+    pub name: String,
+    /// Whole seconds.
+    pub lease_duration: Duration,
+    /// Shorter than `lease_duration`.
+    pub renew_deadline: Duration,
+    /// Shorter than `renew_deadline` by more than a fifth.
+    pub retry_period: Duration,
+}
+
+/// Who leads, as far as this replica knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leadership {
+    /// This replica leads, under `term`.
+    pub(crate) leading: bool,
+    /// The newest term that is known.
+    pub(crate) term: Option<Term>,
+    /// The identity that holds the Lease, where one does.
+    pub(crate) holder: Option<String>,
+    /// Where the holder is reached, where it says so.
+    pub(crate) endpoint: String,
+    /// Why the Lease cannot be read or written, while it cannot.
+    pub(crate) problem: Option<String>,
+}
+
+/// Who stands for election.
+pub(crate) struct Candidate {
+    pub(crate) client: Client,
+    pub(crate) options: LeaseOptions,
+    /// Unique per process start.
+    pub(crate) identity: String,
+    /// Written beside the identity, for hints to clients.
+    pub(crate) endpoint: String,
+}
+
+/// Takes part in the election until the Lease was handed over.
+pub(crate) struct Election {
+    elector: Elector,
+    access: lease::Access,
+    calls: Jobs<CallId, lease::Answered>,
+    control: mpsc::Sender<Control>,
+    leadership: watch::Sender<Leadership>,
+    metrics: Metrics,
+    clock: Clock,
+    identity: String,
+    releasing: bool,
+    released: bool,
+}
+
+impl Election {
+    /// The error says which of the durations cannot be.
+    pub(crate) fn new(
+        candidate: Candidate,
+        control: mpsc::Sender<Control>,
+        leadership: watch::Sender<Leadership>,
+        metrics: Metrics,
+        clock: Clock,
+        seed: u64,
+    ) -> Result<Election, String> {
+        let Candidate { client, options, identity, endpoint } = candidate;
+        let config = Config {
+            identity: identity.clone(),
+            lease_duration: options.lease_duration,
+            renew_deadline: options.renew_deadline,
+            retry_period: options.retry_period,
+        };
+        config.check()?;
+        // One renewal may hang and there is still time for a second.
+        let within = (options.renew_deadline / 2).max(options.retry_period);
+        Ok(Election {
+            elector: Elector::new(config, seed),
+            access: lease::Access::new(client, &options.namespace, &options.name, endpoint, within),
+            calls: Jobs::new(CALLS_MAX),
+            control,
+            leadership,
+            metrics,
+            clock,
+            identity,
+            releasing: false,
+            released: false,
+        })
+    }
+
+    /// Runs until `release` was requested and the Lease is handed over, or cannot be in time.
+    pub(crate) async fn run(mut self, release: Shutdown) -> anyhow::Result<()> {
+        self.elector.tick(self.clock.now());
+        let mut release_by = None;
+        loop {
+            self.carry_out().await?;
+            if self.released || release_by.is_some_and(|limit| tokio::time::Instant::now() >= limit) {
+                return Ok(());
+            }
+            let wake = self.elector.next_deadline().map(|deadline| self.clock.instant(deadline));
+            let wake = wake.into_iter().chain(release_by).min();
+            tokio::select! {
+                biased;
+                () = release.requested(), if release_by.is_none() => {
+                    release_by = Some(tokio::time::Instant::now() + RELEASE_WITHIN);
+                    self.releasing = true;
+                    self.elector.handle(self.clock.now(), Input::Release);
+                }
+                (call, end) = self.calls.next() => self.answered(call, end),
+                () = sleep_until(wake) => self.elector.tick(self.clock.now()),
+            }
+        }
+    }
+
+    async fn carry_out(&mut self) -> anyhow::Result<()> {
+        while let Some(output) = self.elector.poll() {
+            match output {
+                Output::Get { call } => self.call(call, None),
+                Output::Put { call, write } => self.call(call, Some(write)),
+                Output::Gained(term) => {
+                    self.leadership.send_modify(|known| {
+                        known.leading = true;
+                        known.term = Some(term.clone());
+                        known.holder = Some(self.identity.clone());
+                        known.endpoint = self.access.endpoint().to_owned();
+                    });
+                    self.order(leader::Input::TermGained(term)).await?;
+                }
+                Output::Lost { why } => {
+                    if self.releasing {
+                        tracing::debug!(why, "the election Lease is given up");
+                    } else {
+                        tracing::warn!(why, "the election Lease is lost");
+                    }
+                    self.leadership.send_modify(|known| {
+                        known.leading = false;
+                        known.holder = None;
+                        known.endpoint = String::new();
+                    });
+                    self.order(leader::Input::TermLost { leader_endpoint: String::new() }).await?;
+                }
+                Output::Follows { holder, term } => {
+                    let endpoint = self.access.endpoint_of(&holder);
+                    tracing::info!(holder, endpoint, term = term.number, "another replica leads");
+                    self.leadership.send_modify(|known| {
+                        known.term = Some(term);
+                        known.holder = Some(holder);
+                        known.endpoint = endpoint;
+                    });
+                }
+                Output::Released => {
+                    tracing::info!("the election Lease is released");
+                    self.leadership.send_modify(|known| known.leading = false);
+                    self.released = true;
+                }
+                Output::Failed { what, why } => self.failed(what, why),
+            }
+        }
+        Ok(())
+    }
+
+    async fn order(&self, input: leader::Input) -> anyhow::Result<()> {
+        // The driver takes orders before anything else; it is gone only when the process is about to be.
+        self.control
+            .send(Control::Input(input))
+            .await
+            .map_err(|_| anyhow::anyhow!("the driver has ended before the election"))
+    }
+
+    fn call(&mut self, call: CallId, write: Option<LeaseWrite>) {
+        if self.calls.has_room() {
+            let request = self.access.call(call, write);
+            self.calls.spawn(call, request);
+        }
+        // Otherwise the elector gives it up after its deadline, as it did with those that fill the room.
+    }
+
+    fn answered(&mut self, call: CallId, end: JobEnd<lease::Answered>) {
+        match end {
+            JobEnd::Done(answered) => {
+                let input = self.access.learn(call, answered);
+                if succeeded(&input) && self.leadership.borrow().problem.is_some() {
+                    tracing::info!("the election Lease can be read and written again");
+                    self.leadership.send_modify(|known| known.problem = None);
+                }
+                self.elector.handle(self.clock.now(), input);
+            }
+            // The elector waits for the answer no longer than for any other.
+            JobEnd::Aborted => {}
+            JobEnd::Panicked(message) => tracing::error!(message, "a call to the election Lease panicked"),
+        }
+    }
+
+    /// One warning per change of the reason, however often the call is tried.
+    fn failed(&mut self, what: &'static str, why: String) {
+        self.metrics.election_failures.inc();
+        let problem = format!("{what}: {why}");
+        if self.leadership.borrow().problem.as_ref() != Some(&problem) {
+            tracing::warn!(what, why, "the election Lease cannot be used");
+            self.leadership.send_modify(|known| known.problem = Some(problem));
+        }
+    }
+}
+
+impl std::fmt::Debug for Election {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Election").field("elector", &self.elector).finish_non_exhaustive()
+    }
+}
+
+fn succeeded(input: &Input) -> bool {
+    match input {
+        Input::Got { answer, .. } => answer.is_ok(),
+        Input::Put { answer, .. } => answer.is_ok(),
+        Input::Release => false,
+    }
+}
+
+async fn sleep_until(wake: Option<tokio::time::Instant>) {
+    match wake {
+        Some(wake) => tokio::time::sleep_until(wake).await,
+        None => std::future::pending().await,
+    }
+}

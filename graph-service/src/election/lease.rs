@@ -1,0 +1,198 @@
+//! The Lease object over HTTP.
+
+use engine::elector::{CallId, Input, LeaseRecord, LeaseWrite, PutError};
+use engine::object::{ResourceVersion, clip};
+use http::{Method, Request, StatusCode, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use runtime::kubernetes::{Answer, NotFound, call, classify_not_found, parse_status};
+use serde_json::{Value, json};
+use std::future::Future;
+use std::time::Duration;
+
+const GROUP: &str = "coordination.k8s.io";
+const RESOURCE: &str = "leases";
+/// Largest Lease that is read; one of ours has under 1 KiB.
+const ANSWER_MAX: usize = 256 * 1024;
+/// Longest reason that is kept for lines.
+const REASON_MAX: usize = 512;
+/// Where the holder writes its address, for hints to clients.
+const ENDPOINT_ANNOTATION: &str = "ownergraph.dev/endpoint";
+
+/// Where the Lease is, and how it last looked.
+pub(super) struct Access {
+    client: Client,
+    namespace: String,
+    name: String,
+    endpoint: String,
+    within: Duration,
+    /// The whole object as last read or written, so that a write keeps what others put into it.
+    last: Option<Value>,
+}
+
+/// What came back from one call.
+#[derive(Debug)]
+pub(super) struct Answered {
+    write: bool,
+    result: Result<Found, Failure>,
+}
+
+#[derive(Debug)]
+enum Found {
+    Lease(Value),
+    Nothing,
+}
+
+#[derive(Debug)]
+enum Failure {
+    /// It was certainly not written.
+    Conflict,
+    Other(String),
+}
+
+impl Access {
+    pub(super) fn new(client: Client, namespace: &str, name: &str, endpoint: String, within: Duration) -> Access {
+        Access { client, namespace: namespace.to_owned(), name: name.to_owned(), endpoint, within, last: None }
+    }
+
+    /// Where this replica is reached.
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Where `holder` says it is reached; empty where it does not.
+    pub(super) fn endpoint_of(&self, holder: &str) -> String {
+        let lease = self.last.as_ref().filter(|lease| lease["spec"]["holderIdentity"] == holder);
+        let endpoint = lease.and_then(|lease| lease["metadata"]["annotations"][ENDPOINT_ANNOTATION].as_str());
+        endpoint.unwrap_or_default().to_owned()
+    }
+
+    /// Reads the Lease, or writes it.
+    pub(super) fn call(
+        &self,
+        _call: CallId,
+        write: Option<LeaseWrite>,
+    ) -> impl Future<Output = Answered> + Send + use<> {
+        let collection = format!("/apis/{GROUP}/v1/namespaces/{}/{RESOURCE}", self.namespace);
+        let (method, uri, body) = match &write {
+            None => (Method::GET, format!("{collection}/{}", self.name), Vec::new()),
+            Some(write) => {
+                let body = self.body(write).to_string().into_bytes();
+                match write.resource_version {
+                    None => (Method::POST, collection, body),
+                    Some(_) => (Method::PUT, format!("{collection}/{}", self.name), body),
+                }
+            }
+        };
+        let request = Request::builder()
+            .method(&method)
+            .uri(uri)
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(body);
+        let (client, name, within) = (self.client.clone(), self.name.clone(), self.within);
+        async move {
+            let result = match request {
+                Err(error) => Err(Failure::Other(format!("namespace or name of the Lease cannot be used: {error}"))),
+                Ok(request) => match call(&client, request, ANSWER_MAX, within).await {
+                    Err(error) => Err(Failure::Other(error.to_string())),
+                    Ok(answer) => read(&answer, &method, &name),
+                },
+            };
+            Answered { write: write.is_some(), result }
+        }
+    }
+
+    /// The engine's word for the answer. Keeps what the Lease looks like now.
+    pub(super) fn learn(&mut self, call: CallId, answered: Answered) -> Input {
+        let record = match answered.result {
+            Ok(Found::Lease(lease)) => match record(&lease) {
+                Some(record) => {
+                    self.last = Some(lease);
+                    Ok(Some(record))
+                }
+                None => Err(Failure::Other("the API server's answer is no Lease".to_owned())),
+            },
+            Ok(Found::Nothing) => {
+                self.last = None;
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        };
+        if answered.write {
+            let answer = match record {
+                Ok(Some(record)) => Ok(record),
+                // Deleted meanwhile.
+                Ok(None) | Err(Failure::Conflict) => Err(PutError::Conflict),
+                Err(Failure::Other(why)) => Err(PutError::Failed(why)),
+            };
+            return Input::Put { call, answer };
+        }
+        let answer = record.map_err(|failure| match failure {
+            Failure::Conflict => "the API server answers a read with a conflict".to_owned(),
+            Failure::Other(why) => why,
+        });
+        Input::Got { call, answer }
+    }
+
+    fn body(&self, write: &LeaseWrite) -> Value {
+        let mut lease = match (&self.last, &write.resource_version) {
+            (Some(last), Some(version)) if last["metadata"]["resourceVersion"] == version.to_string() => last.clone(),
+            _ => json!({"metadata": {"name": self.name, "namespace": self.namespace}, "spec": {}}),
+        };
+        lease["apiVersion"] = json!(format!("{GROUP}/v1"));
+        lease["kind"] = json!("Lease");
+        if let Some(version) = &write.resource_version {
+            lease["metadata"]["resourceVersion"] = json!(version.to_string());
+        }
+        if !lease["metadata"]["annotations"].is_object() {
+            lease["metadata"]["annotations"] = json!({});
+        }
+        let endpoint = if write.holder.is_empty() { "" } else { &self.endpoint };
+        lease["metadata"]["annotations"][ENDPOINT_ANNOTATION] = json!(endpoint);
+        let now = json!(MicroTime(Timestamp::now()));
+        let spec = &mut lease["spec"];
+        spec["holderIdentity"] = json!(write.holder);
+        spec["leaseTransitions"] = json!(write.transitions);
+        spec["leaseDurationSeconds"] = json!(write.duration.as_secs().max(1));
+        if write.acquire {
+            spec["acquireTime"] = now.clone();
+        }
+        spec["renewTime"] = now;
+        lease
+    }
+}
+
+fn read(answer: &Answer, method: &Method, name: &str) -> Result<Found, Failure> {
+    if answer.status.is_success() {
+        let lease = serde_json::from_slice(&answer.body);
+        return lease.map(Found::Lease).map_err(|_| Failure::Other("the API server's answer is not JSON".to_owned()));
+    }
+    let creates = method == Method::POST;
+    if answer.status == StatusCode::CONFLICT {
+        return Err(Failure::Conflict);
+    }
+    if !creates && classify_not_found(answer, GROUP, RESOURCE, name) == Some(NotFound::ThisObject) {
+        return Ok(Found::Nothing);
+    }
+    let message = parse_status(answer).map(|status| status.message).unwrap_or_default();
+    let message = clip(&message, REASON_MAX);
+    Err(Failure::Other(format!("the API server answers {}: {message}", answer.status.as_u16())))
+}
+
+fn record(lease: &Value) -> Option<LeaseRecord> {
+    let (metadata, spec) = (&lease["metadata"], &lease["spec"]);
+    // The next write fills this object in, which it can only where it is one.
+    if !(spec.is_object() || spec.is_null()) {
+        return None;
+    }
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    Some(LeaseRecord {
+        uid: text(&metadata["uid"])?.into(),
+        resource_version: ResourceVersion::parse(&text(&metadata["resourceVersion"])?),
+        holder: text(&spec["holderIdentity"]).unwrap_or_default(),
+        transitions: spec["leaseTransitions"].as_u64().unwrap_or(0),
+        duration: Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or(0)),
+    })
+}

@@ -1,0 +1,158 @@
+use super::{Candidate, Election, Leadership, LeaseOptions};
+use crate::clock::Clock;
+use crate::driver::Control;
+use crate::metrics::Metrics;
+use engine::leader::Input;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use prometheus_client::registry::Registry;
+use runtime::shutdown::Shutdown;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ownergraph";
+
+/// One Lease and its versions.
+#[derive(Default)]
+struct Store {
+    lease: Option<Value>,
+    version: u64,
+    forbidden: bool,
+}
+
+impl Store {
+    fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (StatusCode, Value) {
+        if self.forbidden {
+            return (StatusCode::FORBIDDEN, failure(403, "Forbidden", "leases is forbidden: no rule"));
+        }
+        if method == Method::GET {
+            assert_eq!(path, PATH);
+            return match &self.lease {
+                Some(lease) => (StatusCode::OK, lease.clone()),
+                None => (StatusCode::NOT_FOUND, failure(404, "NotFound", "not found")),
+            };
+        }
+        let mut written: Value = serde_json::from_slice(body).unwrap();
+        let present = self.lease.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
+        let wanted = written["metadata"].get("resourceVersion").cloned();
+        if present != wanted {
+            return (StatusCode::CONFLICT, failure(409, "Conflict", "modified"));
+        }
+        self.version += 1;
+        written["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        written["metadata"]["uid"] = json!("lease-uid");
+        self.lease = Some(written.clone());
+        (StatusCode::OK, written)
+    }
+}
+
+fn failure(code: u16, reason: &str, message: &str) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message,
+        "details": {"name": "ownergraph", "group": "coordination.k8s.io", "kind": "leases"},
+    })
+}
+
+fn client(store: &Arc<Mutex<Store>>) -> Client {
+    let store = Arc::clone(store);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let store = Arc::clone(&store);
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+            let (status, answer) = store.lock().unwrap().answer(&head.method, head.uri.path(), &body);
+            let response = Response::builder().status(status).header("content-type", "application/json");
+            Ok::<_, std::io::Error>(response.body(Body::from(answer.to_string().into_bytes())).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+struct Replica {
+    orders: mpsc::Receiver<Control>,
+    leadership: watch::Receiver<Leadership>,
+    release: Shutdown,
+    election: Election,
+}
+
+fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
+    let (control, orders) = mpsc::channel(8);
+    let (known, leadership) = watch::channel(Leadership::default());
+    let options = LeaseOptions {
+        namespace: "kube-system".to_owned(),
+        name: "ownergraph".to_owned(),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    };
+    let candidate =
+        Candidate { client: client(store), options, identity: name.to_owned(), endpoint: format!("{name}:7450") };
+    let metrics = Metrics::register(&mut Registry::default());
+    let election = Election::new(candidate, control, known, metrics, Clock::start(), 1).unwrap();
+    Replica { orders, leadership, release: Shutdown::new(), election }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_leads_and_hands_over_on_release() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut first = replica("first", &store);
+    let mut second = replica("second", &store);
+    let (first_release, second_release) = (first.release.clone(), second.release.clone());
+    let (first_leads, now_the_second) = tokio::sync::oneshot::channel();
+    let story = async {
+        let order = first.orders.recv().await;
+        let Some(Control::Input(Input::TermGained(term))) = order else { panic!("{order:?}") };
+        assert_eq!((&*term.election, term.number), ("lease-uid", 1));
+        first_leads.send(()).unwrap();
+        let holder = |known: &Leadership| known.holder.as_deref() == Some("first");
+        let hint = second.leadership.wait_for(holder).await.unwrap().endpoint.clone();
+        assert_eq!(hint, "first:7450");
+        let spec = store.lock().unwrap().lease.clone().unwrap()["spec"].clone();
+        for stamp in ["acquireTime", "renewTime"] {
+            let stamp = spec[stamp].as_str().unwrap();
+            assert!(stamp.ends_with('Z') && stamp.len() == "2026-01-02T03:04:05.000000Z".len(), "{stamp}");
+        }
+        let begun = tokio::time::Instant::now();
+        first.release.request();
+        let order = second.orders.recv().await;
+        let Some(Control::Input(Input::TermGained(term))) = order else { panic!("{order:?}") };
+        assert_eq!(term.number, 2);
+        assert!(begun.elapsed() < Duration::from_secs(5), "a released Lease is not waited for: {:?}", begun.elapsed());
+        second.release.request();
+    };
+    let second = async {
+        now_the_second.await.unwrap();
+        second.election.run(second_release).await.unwrap();
+    };
+    let first = async { first.election.run(first_release).await.unwrap() };
+    let all = async { tokio::join!(first, second, story) };
+    tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
+    assert_eq!(store.lock().unwrap().lease.as_ref().unwrap()["spec"]["holderIdentity"], "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_may_not_be_used_is_a_visible_problem_until_it_may() {
+    let store = Arc::new(Mutex::new(Store { forbidden: true, ..Store::default() }));
+    let mut one = replica("one", &store);
+    let release = one.release.clone();
+    let story = async {
+        let problem = one.leadership.wait_for(|known| known.problem.is_some()).await.unwrap().problem.clone().unwrap();
+        assert!(problem.contains("403") && problem.contains("no rule"), "{problem}");
+        store.lock().unwrap().forbidden = false;
+        one.leadership.wait_for(|known| known.leading && known.problem.is_none()).await.unwrap();
+        store.lock().unwrap().forbidden = true;
+        let mut orders = Vec::new();
+        while orders.len() < 2 {
+            orders.push(one.orders.recv().await);
+        }
+        assert!(matches!(orders[1], Some(Control::Input(Input::TermLost { .. }))), "{orders:?}");
+        one.release.request();
+    };
+    let all = async { tokio::join!(one.election.run(release), story) };
+    let (ended, ()) = tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
+    ended.unwrap();
+}

@@ -1,0 +1,128 @@
+//! The gRPC front: work for executors, reads for everybody, health and reflection.
+
+use crate::clock::Clock;
+use crate::driver::{Reader, SessionInput};
+use crate::election::Leadership;
+use crate::metrics::Metrics;
+use crate::readiness::Health;
+use connection::Incoming;
+use engine::leader::Leader;
+use engine::view::CollectionStatus;
+use proto::admin::v1alpha1::admin_service_server::AdminServiceServer;
+use proto::graph::v1alpha1::graph_service_server::GraphServiceServer;
+use proto::r#type::v1alpha1::{ReplicaRole, ResponseMeta};
+use proto::work::v1alpha1::work_service_server::WorkServiceServer;
+use runtime::shutdown::Shutdown;
+use runtime::tasks::Tasks;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::{mpsc, watch};
+use tonic::transport::Server;
+
+mod admin;
+pub(crate) mod connection;
+mod graph;
+mod health;
+mod status;
+#[cfg(test)]
+mod tests;
+mod work;
+
+/// Waiting messages of all executors together: what their streams may have waiting, so that one can never use up another's room.
+pub(crate) const SESSION_QUEUE_MAX: usize = work::STREAMS_MAX * (work::MESSAGES_WAITING_MAX + 2);
+
+/// One stream nobody reads must not use up the connection's window.
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+const STREAMS_PER_CONNECTION_MAX: u32 = 256;
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Above what any message of ours needs by far.
+const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// How long connections may take to close once a stop was asked for. Below the limit of the whole process.
+const CLOSE_WITHIN: Duration = Duration::from_secs(7);
+
+/// What the services answer from.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) reader: Reader,
+    pub(crate) sessions: mpsc::Sender<SessionInput>,
+    pub(crate) leadership: watch::Receiver<Leadership>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Clock,
+    pub(crate) cluster_uid: String,
+    pub(crate) replica: String,
+}
+
+impl Shared {
+    fn leadership(&self) -> Leadership {
+        self.leadership.borrow().clone()
+    }
+
+    fn wire_clock(&self) -> proto::convert::Clock {
+        proto::convert::Clock { now: self.clock.now(), calendar: SystemTime::now() }
+    }
+
+    /// Must not be called under the reader's lock: it takes it itself.
+    fn meta(&self) -> ResponseMeta {
+        self.meta_of(&self.reader.with(Leader::collections))
+    }
+
+    fn meta_of(&self, collections: &[CollectionStatus]) -> ResponseMeta {
+        let leadership = self.leadership();
+        let role = match leadership.leading {
+            true => ReplicaRole::Leader,
+            false if self.health.is_ready() => ReplicaRole::Standby,
+            false => ReplicaRole::Syncing,
+        };
+        ResponseMeta {
+            replica: self.replica.clone(),
+            role: role.into(),
+            term: leadership.term.map(Into::into),
+            leader_endpoint: leadership.endpoint,
+            unsynced: proto::convert::unsynced(collections),
+            cluster_uid: self.cluster_uid.clone(),
+        }
+    }
+}
+
+/// Spawns the server and what belongs to it. It ends when `shutdown` was requested and every stream has ended, or soon after.
+pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, shutdown: Shutdown, tasks: &mut Tasks) {
+    let (readers, work) = work::Work::new(Arc::clone(&shared));
+    tasks.spawn_until_end("stream readers", readers.run());
+    let (reporter, health) = tonic_health::server::health_reporter();
+    tasks.spawn_until_end("grpc health", health::follow(reporter, Arc::clone(&shared), shutdown.clone()));
+    tasks.spawn("grpc", async move {
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()?;
+        let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared)));
+        let admin = AdminServiceServer::new(admin::Admin::new(shared));
+        let stop = shutdown.clone();
+        let server = Server::builder()
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .max_connection_age(2 * work::STREAM_AGE)
+            .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
+            .add_service(graph.max_decoding_message_size(MESSAGE_MAX_BYTES))
+            .add_service(admin.max_decoding_message_size(MESSAGE_MAX_BYTES))
+            .add_service(health)
+            .add_service(reflection)
+            .serve_with_incoming_shutdown(incoming, async move { stop.requested().await });
+        // The library's own end has no limit: one peer that keeps its connection open would hold the process.
+        let limit = async {
+            shutdown.requested().await;
+            tokio::time::sleep(CLOSE_WITHIN).await;
+        };
+        tokio::select! {
+            ended = server => ended?,
+            () = limit => tracing::info!("connections that did not close in time are cut"),
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,162 @@
+//! Errors of the wire. The only place where status codes are chosen.
+
+use crate::driver::Ending;
+use crate::election::Leadership;
+use engine::object::{Uid, clip};
+use engine::work::Refusal;
+use proto::error_reason as reason;
+use proto::r#type::v1alpha1::ErrorReason;
+use std::collections::HashMap;
+use std::time::Duration;
+use tonic::metadata::MetadataValue;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+#[cfg(test)]
+mod tests;
+
+/// When it makes sense to try again where somebody else leads: that replica is ready.
+const RETRY_ELSEWHERE: Duration = Duration::from_millis(100);
+/// When it makes sense to try again where nobody leads, or there is no room.
+const RETRY_LATER: Duration = Duration::from_secs(2);
+/// Header that tells gRPC clients the same as `RetryInfo`.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+/// Longest foreign text in a status: all details of one stay under 4 KiB.
+const TEXT_MAX_BYTES: usize = 512;
+
+/// How a stream ends that does not end well.
+pub(super) fn ended(ending: &Ending, leadership: &Leadership) -> Status {
+    match ending {
+        Ending::Refused(refusal) => refused(refusal, leadership),
+        Ending::LimitExceeded { what, max } => limit_exceeded(what, *max),
+        Ending::Violation(how) => violation(how),
+    }
+}
+
+/// A hello that is not welcome.
+pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
+    match refusal {
+        Refusal::NotLeader => not_leader(leadership),
+        Refusal::TermStale { known } => error(
+            Code::Aborted,
+            ErrorReason::TermStale,
+            format!("this replica's term is older than term {} of election {}", known.number, known.election),
+            &[(reason::ELECTION_UID, &known.election), (reason::TERM_NUMBER, &known.number.to_string())],
+            None,
+        ),
+        Refusal::OtherCluster { ours, theirs } => error(
+            Code::FailedPrecondition,
+            ErrorReason::ClusterMismatch,
+            format!("this graph is of cluster {ours}, the executor's credentials are of cluster {theirs}"),
+            &[(reason::OURS, ours), (reason::THEIRS, theirs)],
+            None,
+        ),
+        Refusal::ProtocolUnsupported { min, max } => error(
+            Code::FailedPrecondition,
+            ErrorReason::ProtocolUnsupported,
+            format!("this replica speaks protocols {min} to {max}"),
+            &[(reason::MIN_VERSION, &min.to_string()), (reason::MAX_VERSION, &max.to_string())],
+            None,
+        ),
+        Refusal::Superseded => error(
+            Code::Aborted,
+            ErrorReason::SessionSuperseded,
+            "a newer process of this executor's name is connected; do not connect again".to_owned(),
+            &[],
+            None,
+        ),
+        Refusal::Drained => error(
+            Code::FailedPrecondition,
+            ErrorReason::SessionDrained,
+            "this process of the executor asked to stop; a new one may connect".to_owned(),
+            &[],
+            None,
+        ),
+        Refusal::OutOfTurn => violation("the first message must be a hello, and no other may be"),
+        Refusal::TooManySessions { max } => limit_exceeded("sessions", *max),
+    }
+}
+
+/// A message that cannot be read, or that nobody may send now.
+pub(super) fn violation(how: &str) -> Status {
+    let how = clip(how, TEXT_MAX_BYTES);
+    error(Code::InvalidArgument, ErrorReason::StreamProtocolViolation, how, &[], None)
+}
+
+/// A bound of this replica is reached.
+pub(super) fn limit_exceeded(what: &str, max: usize) -> Status {
+    error(
+        Code::ResourceExhausted,
+        ErrorReason::LimitExceeded,
+        format!("more than {max} {what}"),
+        &[(reason::LIMIT, &max.to_string())],
+        Some(RETRY_LATER),
+    )
+}
+
+/// The graph knows no such object.
+pub(super) fn object_not_found(uid: &Uid) -> Status {
+    let uid = clip(&uid.to_string(), TEXT_MAX_BYTES);
+    error(
+        Code::NotFound,
+        ErrorReason::ObjectNotFound,
+        format!("the graph knows no object of uid {uid}"),
+        &[("uid", &uid)],
+        None,
+    )
+}
+
+/// A request that lacks what it needs.
+pub(super) fn bad_field(field: &str, why: &str) -> Status {
+    Status::with_error_details(
+        Code::InvalidArgument,
+        format!("field {field} {why}"),
+        ErrorDetails::with_bad_request_violation(field, why),
+    )
+}
+
+fn not_leader(leadership: &Leadership) -> Status {
+    let Some(holder) = &leadership.holder else {
+        return error(
+            Code::Unavailable,
+            ErrorReason::NoLeader,
+            "nobody leads at the moment".to_owned(),
+            &[],
+            Some(RETRY_LATER),
+        );
+    };
+    let holder = clip(holder, TEXT_MAX_BYTES);
+    let metadata: &[(&str, &str)] = match leadership.endpoint.as_str() {
+        "" => &[],
+        endpoint if endpoint.len() > TEXT_MAX_BYTES => &[],
+        endpoint => &[(reason::LEADER_ENDPOINT, endpoint)],
+    };
+    error(
+        Code::Unavailable,
+        ErrorReason::NotLeader,
+        format!("this replica does not lead, {holder} does"),
+        metadata,
+        Some(RETRY_ELSEWHERE),
+    )
+}
+
+fn error(
+    code: Code,
+    reason: ErrorReason,
+    message: String,
+    metadata: &[(&str, &str)],
+    retry_after: Option<Duration>,
+) -> Status {
+    let metadata: HashMap<String, String> =
+        metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let mut details = ErrorDetails::with_error_info(reason::text(reason), reason::DOMAIN, metadata);
+    if let Some(after) = retry_after {
+        details.set_retry_info(Some(after));
+    }
+    let mut status = Status::with_error_details(code, message, details);
+    if let Some(after) = retry_after {
+        let millis = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
+        status.metadata_mut().insert(PUSHBACK, MetadataValue::from(millis));
+    }
+    status
+}

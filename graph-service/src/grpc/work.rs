@@ -1,0 +1,275 @@
+//! `StreamWork`: one stream per executor, between the wire and the driver's queues.
+//!
+//! Reading and writing are apart. The reader parses and hands over without ever waiting for the driver; what the driver has to say waits
+//! in a bounded outbox that the response drains. Whoever overflows either ends only this stream.
+
+use super::{Shared, status};
+use crate::driver::{Ending, OUTBOX_MAX, Outbox, SessionInput};
+use engine::leader::StreamId;
+use engine::work::{GoAwayCause, Refusal, ToExecutor, ToLeader};
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, Stream, StreamExt};
+use proto::batch;
+use proto::convert::received_from_executor;
+use proto::work::v1alpha1::work_service_server::WorkService;
+use proto::work::v1alpha1::{StreamWorkRequest, StreamWorkResponse};
+use runtime::shutdown::Shutdown;
+use runtime::tasks::{JobEnd, Jobs};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Streams at a time.
+pub(super) const STREAMS_MAX: usize = 512;
+/// Messages of one executor that wait for the driver.
+pub(super) const MESSAGES_WAITING_MAX: usize = 256;
+/// A stream is renewed about so often.
+pub(super) const STREAM_AGE: Duration = Duration::from_secs(60 * 60);
+/// From the announcement of a renewal to the end of the stream; reports count meanwhile.
+const CLOSE_AFTER: Duration = Duration::from_secs(5);
+/// From the call to its first message.
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Work {
+    shared: Arc<Shared>,
+    readers: mpsc::Sender<Reading>,
+    streams: Arc<Semaphore>,
+    next_stream: AtomicU64,
+}
+
+type Reading = (StreamId, BoxFuture<'static, ()>);
+
+/// Runs the readers of all streams.
+#[derive(Debug)]
+pub(super) struct Readers {
+    started: mpsc::Receiver<Reading>,
+    running: Jobs<StreamId, ()>,
+    sessions: mpsc::Sender<SessionInput>,
+}
+
+impl Work {
+    pub(super) fn new(shared: Arc<Shared>) -> (Readers, Work) {
+        let (readers, started) = mpsc::channel(STREAMS_MAX);
+        let sessions = shared.sessions.clone();
+        let streams = Arc::new(Semaphore::new(STREAMS_MAX));
+        let work = Work { shared, readers, streams, next_stream: AtomicU64::new(1) };
+        (Readers { started, running: Jobs::new(STREAMS_MAX), sessions }, work)
+    }
+}
+
+#[tonic::async_trait]
+impl WorkService for Work {
+    type StreamWorkStream = BoxStream<'static, Result<StreamWorkResponse, Status>>;
+
+    /// Answers its headers at once: the executor waits for them before it reads, and it sends its hello before it waits.
+    async fn stream_work(
+        &self,
+        request: Request<Streaming<StreamWorkRequest>>,
+    ) -> Result<Response<Self::StreamWorkStream>, Status> {
+        let too_many = || status::limit_exceeded("streams", STREAMS_MAX);
+        let place = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| too_many())?;
+        let stream = StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed));
+        let (sender, receiver) = mpsc::channel(OUTBOX_MAX);
+        let ending = Arc::new(OnceLock::new());
+        let over = Shutdown::new();
+        let farewell = sender.downgrade();
+        let outbox = Outbox { sender, ending: Arc::clone(&ending) };
+        self.shared.sessions.try_send(SessionInput::Opened { stream, outbox }).map_err(|_| too_many())?;
+        let reader = StreamReader {
+            stream,
+            requests: request.into_inner(),
+            shared: Arc::clone(&self.shared),
+            farewell,
+            ending: Arc::clone(&ending),
+            waiting: Arc::new(Semaphore::new(MESSAGES_WAITING_MAX)),
+            _place: place,
+        };
+        let reading = reader.run(over.clone(), renewal_age());
+        if self.readers.try_send((stream, Box::pin(reading))).is_err() {
+            // There is a place for each stream, so this is the end of the process.
+            let _gone = self.shared.sessions.try_send(SessionInput::Closed { stream });
+            return Err(too_many());
+        }
+        let replies =
+            Replies { receiver, parts: VecDeque::new(), ending, shared: Arc::clone(&self.shared), over, ended: false };
+        Ok(Response::new(replies.boxed()))
+    }
+}
+
+impl Readers {
+    /// Never ends while the service lives.
+    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+        loop {
+            tokio::select! {
+                (stream, end) = self.running.next() => match end {
+                    JobEnd::Done(()) | JobEnd::Aborted => {}
+                    JobEnd::Panicked(message) => {
+                        tracing::error!(message, "the reader of a stream panicked");
+                        // Fails only when the driver has ended.
+                        let _gone = self.sessions.send(SessionInput::Closed { stream }).await;
+                    }
+                },
+                Some((stream, reading)) = self.started.recv(), if self.running.has_room() => {
+                    self.running.spawn(stream, reading);
+                }
+            }
+        }
+    }
+}
+
+/// Reads one stream.
+struct StreamReader {
+    stream: StreamId,
+    requests: Streaming<StreamWorkRequest>,
+    shared: Arc<Shared>,
+    /// Weak, because the stream ends when the driver drops its sender.
+    farewell: mpsc::WeakSender<ToExecutor>,
+    ending: Arc<OnceLock<Ending>>,
+    waiting: Arc<Semaphore>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl StreamReader {
+    /// Until the peer has finished, the response is `over`, or the stream is of `age`.
+    async fn run(mut self, over: Shutdown, age: Duration) {
+        if let Err(ending) = self.read(over, age).await {
+            // Set by whoever is first; the driver may have refused the stream in the same moment.
+            let _already_set = self.ending.set(ending);
+        }
+        // The driver lets the outbox go, and with it the response ends. It fails only when the driver has ended.
+        let _gone = self.shared.sessions.send(SessionInput::Closed { stream: self.stream }).await;
+    }
+
+    async fn read(&mut self, over: Shutdown, age: Duration) -> Result<(), Ending> {
+        let opened = Instant::now();
+        let mut deadline = opened + HELLO_WITHIN;
+        let mut phase = Phase::Silent;
+        loop {
+            tokio::select! {
+                biased;
+                () = over.requested() => return Ok(()),
+                received = self.requests.message() => {
+                    let Some(message) = received.map_err(|error| broken(&error))? else { return Ok(()) };
+                    let is_hello = self.hand_over(message, phase)?;
+                    if is_hello && phase == Phase::Silent {
+                        (phase, deadline) = (Phase::Open, opened + age);
+                    }
+                }
+                () = tokio::time::sleep_until(deadline) => match phase {
+                    Phase::Silent => {
+                        return Err(Ending::Violation(format!("no hello within {} s", HELLO_WITHIN.as_secs())));
+                    }
+                    Phase::Open => {
+                        self.announce_end();
+                        (phase, deadline) = (Phase::Closing, Instant::now() + CLOSE_AFTER);
+                    }
+                    Phase::Closing => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// Whether the message was a hello.
+    fn hand_over(&self, message: StreamWorkRequest, phase: Phase) -> Result<bool, Ending> {
+        let message = match received_from_executor(message) {
+            Ok(Some(message)) => message,
+            Ok(None) => {
+                self.shared.metrics.unknown_messages.inc();
+                return Ok(false);
+            }
+            Err(malformed) => return Err(Ending::Violation(malformed.to_string())),
+        };
+        let is_hello = matches!(message, ToLeader::Hello(_));
+        if phase == Phase::Silent && !is_hello {
+            return Err(Ending::Refused(Refusal::OutOfTurn));
+        }
+        let full = || Ending::LimitExceeded { what: "messages of this executor that wait", max: MESSAGES_WAITING_MAX };
+        let permit = Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| full())?;
+        let input = SessionInput::Message { stream: self.stream, message, permit };
+        self.shared.sessions.try_send(input).map(|()| is_hello).map_err(|_| full())
+    }
+
+    /// The session outlives the stream: the executor comes back on a new one.
+    fn announce_end(&self) {
+        let Some(outbox) = self.farewell.upgrade() else { return };
+        let go_away = ToExecutor::GoAway {
+            cause: GoAwayCause::SessionAge,
+            leader_endpoint: String::new(),
+            reconnect_after: Duration::ZERO,
+            close_after: CLOSE_AFTER,
+        };
+        // A full outbox ends the stream anyway.
+        let _full = outbox.try_send(go_away);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No hello was received.
+    Silent,
+    Open,
+    /// The renewal was announced.
+    Closing,
+}
+
+/// A stream that broke off is its peer's business; one with a message that is no message is a violation.
+fn broken(error: &Status) -> Ending {
+    Ending::Violation(format!("the stream cannot be read: {}", error.message()))
+}
+
+/// An hour, give or take a tenth, so that executors that came together do not leave together.
+fn renewal_age() -> Duration {
+    // Without randomness there is no spread, which hurts nobody.
+    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
+    let spread = STREAM_AGE / 5;
+    STREAM_AGE - STREAM_AGE / 10 + spread.mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+/// The response: what the driver says, then how it ended.
+struct Replies {
+    receiver: mpsc::Receiver<ToExecutor>,
+    /// The rest of a message that was too large for one.
+    parts: VecDeque<StreamWorkResponse>,
+    ending: Arc<OnceLock<Ending>>,
+    shared: Arc<Shared>,
+    over: Shutdown,
+    ended: bool,
+}
+
+impl Stream for Replies {
+    type Item = Result<StreamWorkResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(part) = self.parts.pop_front() {
+                return Poll::Ready(Some(Ok(part)));
+            }
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            match ready!(self.receiver.poll_recv(context)) {
+                Some(message) => self.parts = batch::responses(message).into(),
+                None => {
+                    self.ended = true;
+                    let status = self.ending.get().map(|ending| status::ended(ending, &self.shared.leadership()));
+                    return Poll::Ready(status.map(Err));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Replies {
+    /// Whether it ended or the peer has gone: nothing that is still read can be answered.
+    fn drop(&mut self) {
+        self.over.request();
+    }
+}

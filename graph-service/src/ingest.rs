@@ -1,0 +1,172 @@
+//! The API server as facts: discovery, one list and watch per collection, definitions in full, and consistent lists on request.
+//!
+//! Nothing waits for all: each collection is a task of its own, and what one of them meets stays with it. A collection's facts arrive
+//! in order; the queue of facts is bounded, and a full one slows lists and watches down.
+//!
+//! In reading order: `request` (raw requests, failures as sentences), `decode` (JSON to objects), `discovery` and `fetch` (documents to a
+//! view), `known` (views over time to changes), `follow` (list and watch, for ever), `collection` and `definitions` (what follows from it),
+//! `supervisor` (which collections run), `probe` (questions).
+
+use engine::leader::{Input, Probe, ProbeId};
+use engine::object::{GroupResource, Name};
+use kube::Client;
+use runtime::shutdown::Shutdown;
+use runtime::tasks::Tasks;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+mod collection;
+mod decode;
+mod definitions;
+mod discovery;
+mod fetch;
+mod follow;
+mod known;
+mod probe;
+mod request;
+#[cfg(test)]
+mod scripted;
+mod supervisor;
+
+/// What the administrator decides.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Never watched; their objects can still be owners.
+    pub ignored: BTreeSet<GroupResource>,
+    /// Between two discoveries that nothing else asked for.
+    pub poll_interval: Duration,
+    /// Objects per page, where a collection is listed in pages.
+    pub page_size: u32,
+    /// Lists at a time. One that takes longer than a moment no longer counts.
+    pub list_concurrency: usize,
+    /// For jitter.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let events = |group: &str| GroupResource { group: Arc::from(group), resource: Arc::from("events") };
+        Config {
+            ignored: BTreeSet::from([events(""), events("events.k8s.io")]),
+            poll_interval: Duration::from_secs(30),
+            page_size: 500,
+            list_concurrency: 8,
+            seed: 0,
+        }
+    }
+}
+
+/// The API server, by two clients with connections and queues of their own, so that no list waits behind the watches.
+#[derive(Clone)]
+pub struct Clients {
+    pub lists: Client,
+    pub watches: Client,
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
+    }
+}
+
+/// How discovery stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// It has succeeded once.
+    pub discovered: bool,
+    /// Since the last success.
+    pub age: Option<Duration>,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+    /// Groups of which what is known may be old, and why.
+    pub groups: BTreeMap<Name, String>,
+    /// All that is wrong, one sentence each: the error, the groups, and definitions that cannot be followed.
+    pub problems: Vec<String>,
+}
+
+/// Entry into the module.
+#[derive(Debug)]
+pub struct Ingest;
+
+impl Ingest {
+    /// Starts the tasks. Facts go to `inputs` until the stop is asked for or the receiver is gone.
+    pub fn start(
+        clients: Clients,
+        config: Config,
+        inputs: mpsc::Sender<Input>,
+        shutdown: &Shutdown,
+        tasks: &mut Tasks,
+    ) -> Handle {
+        let (probes, probe_queue) = mpsc::channel(probe::QUEUE_MAX);
+        let (refusals, refusal_queue) = mpsc::channel(probe::REFUSALS_MAX);
+        let shared = Arc::new(Shared::default());
+        let queues = probe::Queues { probes: probe_queue, refusals: refusal_queue };
+        let prober = probe::run(clients.clone(), config.page_size, queues, inputs.clone(), shutdown.clone());
+        tasks.spawn("probes", prober);
+        let supervisor = supervisor::run(clients, config, inputs, shared.clone(), shutdown.clone());
+        tasks.spawn("collections", supervisor);
+        Handle { shared, probes, refusals }
+    }
+}
+
+/// Asks the running tasks for something. Never waits.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    probes: mpsc::Sender<Probe>,
+    refusals: mpsc::Sender<ProbeId>,
+}
+
+impl Handle {
+    /// Answered by [`Input::Probed`], with an error where too many are waiting.
+    pub fn probe(&self, probe: Probe) {
+        let id = probe.id;
+        // A closed queue means that the process ends, and nobody waits for the answer.
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.probes.try_send(probe)
+            && self.refusals.try_send(id).is_err()
+        {
+            tracing::error!(probe = id.0, "a probe was dropped without an answer");
+        }
+    }
+
+    /// Throws the collection's watch away and lists it anew. Several wishes for one collection are one.
+    pub fn relist(&self, collection: GroupResource, why: String) {
+        self.shared.state().relists.entry(collection).or_insert(why);
+        self.shared.wanted.notify_one();
+    }
+
+    /// How discovery stands.
+    pub fn status(&self) -> Status {
+        let state = self.shared.state();
+        let mut status = state.status.clone();
+        status.age = state.discovered_at.map(|at| at.elapsed());
+        status.discovered = state.discovered_at.is_some();
+        status
+    }
+}
+
+/// Between the handles and the supervisor.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    state: Mutex<SharedState>,
+    /// Notified when there are relists to do.
+    wanted: Notify,
+}
+
+#[derive(Debug, Default)]
+struct SharedState {
+    /// Bounded by the number of collections.
+    relists: BTreeMap<GroupResource, String>,
+    status: Status,
+    discovered_at: Option<Instant>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, SharedState> {
+        // Each change of the state is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,461 @@
+//! Custom resource definitions and APIServices, followed whole: they say at once what discovery says a little later, which kinds a
+//! server of its own answers for, and that a removed kind has no objects left.
+
+use super::discovery::{Services, View};
+use super::follow::{Halt, Sink, Step};
+use super::known::{Declared, Known};
+use engine::leader::Input;
+use engine::object::{GroupResource, Name, Uid};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, mpsc};
+
+#[cfg(test)]
+mod tests;
+
+/// What both kinds of definition say, shared between those who follow them and the supervisor.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    state: Mutex<State>,
+    /// Notified when what is served may have changed.
+    pub(crate) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    crds: Followed<Crd>,
+    services: Followed<Service>,
+    deleted: BTreeSet<GroupResource>,
+    withdrawn: BTreeSet<(Name, Name)>,
+}
+
+/// All definitions of one kind, by name.
+#[derive(Debug)]
+pub(crate) struct Followed<T> {
+    items: BTreeMap<String, T>,
+    /// The list under way.
+    listing: BTreeMap<String, T>,
+    /// A definition could not be read, so one that is missing may be that one.
+    unreadable: Option<String>,
+    listed: bool,
+    error: Option<String>,
+}
+
+impl<T> Default for Followed<T> {
+    fn default() -> Followed<T> {
+        Followed { items: BTreeMap::new(), listing: BTreeMap::new(), unreadable: None, listed: false, error: None }
+    }
+}
+
+impl Definitions {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change of the state is one assignment or leaves it usable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What keeps the definitions from being known, one sentence each.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        let state = self.state();
+        let (crds, services) = (&state.crds, &state.services);
+        [&crds.error, &crds.unreadable, &services.error, &services.unreadable].into_iter().flatten().cloned().collect()
+    }
+
+    /// Both kinds have been listed, or cannot be.
+    pub(crate) fn are_settled(&self) -> bool {
+        let state = self.state();
+        let settled = |listed: bool, error: &Option<String>| listed || error.is_some();
+        settled(state.crds.listed, &state.crds.error) && settled(state.services.listed, &state.services.error)
+    }
+
+    /// What the APIServices say.
+    pub(crate) fn services(&self) -> Services {
+        let state = self.state();
+        if !state.services.listed {
+            let declared_groups = state.crds.items.values().map(|crd| crd.key.group.clone()).collect();
+            return Services::Unreadable { declared_groups };
+        }
+        let aggregated = state.services.items.values().filter(|service| service.aggregated);
+        Services::Known(
+            aggregated.map(|service| ((service.group.clone(), service.version.clone()), service.available)).collect(),
+        )
+    }
+
+    pub(crate) fn declared(&self) -> Declared {
+        let state = self.state();
+        let standing = state.crds.items.values().filter(|crd| crd.is_served());
+        Declared {
+            custom: standing.map(|crd| (crd.key.clone(), crd.uid.clone())).collect(),
+            deleted: state.deleted.clone(),
+            withdrawn: state.withdrawn.clone(),
+        }
+    }
+
+    /// Why `view` cannot be the last word: discovery lags behind the definitions.
+    pub(crate) fn unmet(&self, view: &View) -> Option<String> {
+        let state = self.state();
+        for crd in state.crds.items.values().filter(|crd| crd.is_served()) {
+            let shown = view.kinds.get(&crd.key).is_some_and(|kind| {
+                *kind.kind == *crd.kind && crd.versions.iter().any(|version| **version == *kind.version)
+            });
+            if !shown {
+                return Some(format!("discovery does not show {} yet", crd.key));
+            }
+        }
+        if let Some(left) = state.deleted.iter().find(|key| view.kinds.contains_key(key)) {
+            return Some(format!("discovery still shows {left}"));
+        }
+        let mut available = state.services.items.values().filter(|service| service.aggregated && service.available);
+        let suspect = available.find(|service| view.suspects.contains_key(&service.group))?;
+        Some(format!("discovery has not caught up with APIService {}.{}", suspect.version, suspect.group))
+    }
+
+    /// The server has no definitions of this kind.
+    pub(crate) fn are_not_served<T: Definition>(&self) {
+        T::slot(&mut self.state()).listed = true;
+    }
+
+    /// Forgets the losses that have been dealt with.
+    pub(crate) fn prune(&self, known: &Known) {
+        let mut state = self.state();
+        state.deleted.retain(|key| known.get(key).is_some());
+        state.withdrawn.retain(|(group, version)| {
+            known.kinds().any(|kind| kind.group_resource.group == *group && kind.version == *version)
+        });
+    }
+}
+
+/// Follows one kind of definition.
+#[derive(Debug)]
+pub(crate) struct Watcher<T> {
+    definitions: Arc<Definitions>,
+    inputs: mpsc::Sender<Input>,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T: Definition> Watcher<T> {
+    pub(crate) fn new(definitions: Arc<Definitions>, inputs: mpsc::Sender<Input>) -> Watcher<T> {
+        Watcher { definitions, inputs, kind: PhantomData }
+    }
+
+    /// Applies `change`, wakes the supervisor if it says so, and hands on what it found out.
+    async fn apply(&mut self, change: impl FnOnce(&mut State) -> (bool, Vec<Input>)) -> Result<(), Halt> {
+        let (changed, inputs) = change(&mut self.definitions.state());
+        if changed {
+            self.definitions.changed.notify_one();
+        }
+        for input in inputs {
+            self.inputs.send(input).await.map_err(|_| Halt::Closed)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Definition> Sink for Watcher<T> {
+    async fn take(&mut self, step: Step<'_>) -> Result<(), Halt> {
+        match step {
+            Step::ListBegun => self.apply(|state| T::slot(state).begin()).await,
+            Step::Listed(item) => {
+                let read = T::read(item);
+                self.apply(|state| T::slot(state).list(read)).await
+            }
+            Step::ListEnded(_) => self.apply(T::end_list).await,
+            Step::Seen(item) => {
+                let read = T::read(item);
+                self.apply(|state| T::see(state, read)).await
+            }
+            Step::Deleted(item) => match T::read(item) {
+                Ok((name, definition)) => self.apply(|state| T::delete(state, &name, definition)).await,
+                Err(why) => Err(Halt::Relist(why)),
+            },
+            Step::Bookmark(_) => Ok(()),
+            Step::ListFailed(failure) | Step::WatchLost(failure) => {
+                let error = failure.sentence.clone();
+                // The first failure ends the wait for a list.
+                self.apply(|state| (T::slot(state).error.replace(error).is_none(), Vec::new())).await
+            }
+            Step::WatchResumed => {
+                self.apply(|state| {
+                    T::slot(state).error = None;
+                    (false, Vec::new())
+                })
+                .await
+            }
+        }
+    }
+}
+
+/// A kind of definition.
+pub(crate) trait Definition: Clone + PartialEq + Send + Sync + 'static {
+    /// Group and resource.
+    const RESOURCE: (&'static str, &'static str);
+    /// Name and content, or why there are none.
+    fn read(item: &RawValue) -> Result<(String, Self), String>;
+    fn slot(state: &mut State) -> &mut Followed<Self>;
+    /// Whether both are one object, and not one that came after the other under the same name.
+    fn is_same(&self, other: &Self) -> bool;
+    /// It is there.
+    fn back(&self, state: &mut State);
+    /// It is gone; this was its last state.
+    fn gone(self, state: &mut State) -> Option<Input>;
+
+    fn see(state: &mut State, read: Result<(String, Self), String>) -> (bool, Vec<Input>) {
+        let (name, new) = match read {
+            Ok(read) => read,
+            Err(why) => {
+                Self::slot(state).unreadable = Some(why);
+                return (false, Vec::new());
+            }
+        };
+        let old = Self::slot(state).items.insert(name, new.clone());
+        let changed = old.as_ref() != Some(&new);
+        let replaced = old.filter(|old| !old.is_same(&new)).and_then(|old| old.gone(state));
+        new.back(state);
+        (changed, replaced.into_iter().collect())
+    }
+
+    fn delete(state: &mut State, name: &str, last: Self) -> (bool, Vec<Input>) {
+        let before = Self::slot(state).items.remove(name);
+        // The state in the event may be older than the one seen last, so each may say what the other does not.
+        let before = before.and_then(|before| before.gone(state));
+        let last = last.gone(state);
+        (true, before.or(last).into_iter().collect())
+    }
+
+    fn end_list(state: &mut State) -> (bool, Vec<Input>) {
+        let slot = Self::slot(state);
+        let first = !slot.listed;
+        let mut listing = std::mem::take(&mut slot.listing);
+        slot.listed = true;
+        slot.error = None;
+        if slot.unreadable.is_some() {
+            for (name, item) in &slot.items {
+                listing.entry(name.clone()).or_insert_with(|| item.clone());
+            }
+        }
+        let changed = first || slot.items != listing;
+        let before = std::mem::replace(&mut slot.items, listing.clone());
+        let lost = before.into_iter().filter(|(name, old)| !listing.get(name).is_some_and(|new| new.is_same(old)));
+        let inputs = lost.filter_map(|(_, old)| old.gone(state)).collect();
+        for item in listing.values() {
+            item.back(state);
+        }
+        (changed, inputs)
+    }
+}
+
+impl<T> Followed<T> {
+    fn begin(&mut self) -> (bool, Vec<Input>) {
+        self.listing.clear();
+        self.unreadable = None;
+        (false, Vec::new())
+    }
+
+    fn list(&mut self, read: Result<(String, T), String>) -> (bool, Vec<Input>) {
+        match read {
+            Ok((name, item)) => drop(self.listing.insert(name, item)),
+            Err(why) => self.unreadable = Some(why),
+        }
+        (false, Vec::new())
+    }
+}
+
+/// A CustomResourceDefinition, as far as it says what is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Crd {
+    key: GroupResource,
+    uid: Uid,
+    kind: String,
+    /// Those that are served.
+    versions: Vec<String>,
+    established: bool,
+    terminating: bool,
+    /// Terminating=False, reason InstanceDeletionCompleted.
+    emptied: bool,
+}
+
+impl Crd {
+    fn is_served(&self) -> bool {
+        self.established && !self.terminating && !self.versions.is_empty()
+    }
+}
+
+impl Definition for Crd {
+    const RESOURCE: (&'static str, &'static str) = ("apiextensions.k8s.io", "customresourcedefinitions");
+
+    fn read(item: &RawValue) -> Result<(String, Crd), String> {
+        let raw: RawCrd = serde_json::from_str(item.get())
+            .map_err(|error| format!("a custom resource definition that cannot be read: {error}"))?;
+        let name = raw.metadata.name;
+        let Some(uid) = Uid::parse(&raw.metadata.uid) else {
+            return Err(format!("the custom resource definition {name:?} has no uid"));
+        };
+        // What was accepted is what is served; what is asked for may be taken by another definition.
+        let names = raw.status.accepted_names.filter(|names| !names.plural.is_empty()).unwrap_or(raw.spec.names);
+        let conditions = raw.status.conditions.unwrap_or_default();
+        let has = |kind: &str, status: &str, reason: Option<&str>| {
+            conditions.iter().any(|condition| {
+                condition.kind == kind
+                    && condition.status == status
+                    && reason.is_none_or(|reason| condition.reason == reason)
+            })
+        };
+        let versions = raw.spec.versions.into_iter().filter(|version| version.served).map(|version| version.name);
+        let crd = Crd {
+            key: GroupResource { group: Arc::from(raw.spec.group), resource: Arc::from(names.plural) },
+            uid,
+            kind: names.kind,
+            versions: versions.collect(),
+            established: has("Established", "True", None),
+            terminating: raw.metadata.deletion_timestamp.is_some(),
+            emptied: has("Terminating", "False", Some("InstanceDeletionCompleted")),
+        };
+        Ok((name, crd))
+    }
+
+    fn slot(state: &mut State) -> &mut Followed<Crd> {
+        &mut state.crds
+    }
+
+    fn is_same(&self, other: &Crd) -> bool {
+        self.uid == other.uid
+    }
+
+    fn back(&self, state: &mut State) {
+        state.deleted.remove(&self.key);
+    }
+
+    fn gone(self, state: &mut State) -> Option<Input> {
+        let emptied = self.emptied.then(|| Input::KindEmptied {
+            group: self.key.group.clone(),
+            kind: Arc::from(self.kind),
+            crd: self.uid,
+        });
+        state.deleted.insert(self.key);
+        emptied
+    }
+}
+
+/// An APIService.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Service {
+    group: Name,
+    version: Name,
+    /// A server of its own answers.
+    aggregated: bool,
+    available: bool,
+}
+
+impl Definition for Service {
+    const RESOURCE: (&'static str, &'static str) = ("apiregistration.k8s.io", "apiservices");
+
+    fn read(item: &RawValue) -> Result<(String, Service), String> {
+        let raw: RawService =
+            serde_json::from_str(item.get()).map_err(|error| format!("an APIService that cannot be read: {error}"))?;
+        let conditions = raw.status.conditions.unwrap_or_default();
+        let service = Service {
+            group: Arc::from(raw.spec.group.unwrap_or_default()),
+            version: Arc::from(raw.spec.version.unwrap_or_default()),
+            aggregated: raw.spec.service.is_some(),
+            available: conditions.iter().any(|condition| condition.kind == "Available" && condition.status == "True"),
+        };
+        Ok((raw.metadata.name, service))
+    }
+
+    fn slot(state: &mut State) -> &mut Followed<Service> {
+        &mut state.services
+    }
+
+    fn is_same(&self, other: &Service) -> bool {
+        self.group == other.group && self.version == other.version
+    }
+
+    fn back(&self, state: &mut State) {
+        state.withdrawn.remove(&(self.group.clone(), self.version.clone()));
+    }
+
+    fn gone(self, state: &mut State) -> Option<Input> {
+        state.withdrawn.insert((self.group, self.version));
+        None
+    }
+}
+
+#[derive(Deserialize)]
+struct RawCrd {
+    metadata: RawMetadata,
+    spec: RawCrdSpec,
+    #[serde(default)]
+    status: RawCrdStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawMetadata {
+    name: String,
+    #[serde(default)]
+    uid: String,
+    deletion_timestamp: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct RawCrdSpec {
+    group: String,
+    names: RawNames,
+    versions: Vec<RawVersion>,
+}
+
+#[derive(Deserialize)]
+struct RawNames {
+    #[serde(default)]
+    plural: String,
+    #[serde(default)]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct RawVersion {
+    name: String,
+    #[serde(default)]
+    served: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RawCrdStatus {
+    accepted_names: Option<RawNames>,
+    conditions: Option<Vec<RawCondition>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct RawService {
+    metadata: RawMetadata,
+    #[serde(default)]
+    spec: RawServiceSpec,
+    #[serde(default)]
+    status: RawServiceStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawServiceSpec {
+    group: Option<String>,
+    version: Option<String>,
+    service: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawServiceStatus {
+    conditions: Option<Vec<RawCondition>>,
+}

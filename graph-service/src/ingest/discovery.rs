@@ -1,0 +1,405 @@
+//! What an API server says it serves, read from its discovery documents.
+//!
+//! Pure: bytes in, a [`View`] out. What is stale, failing or unreadable makes its group *suspect*: such a group can add to what is
+//! known, and takes nothing away.
+
+use super::request::is_path_segment;
+use engine::object::{Access, Backend, GroupResource, Name, ServedKind, clip};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
+
+/// Of a text from outside that goes into a reason.
+const REASON_MAX_BYTES: usize = 200;
+
+/// Groups that the API server answers from its own store. Only asked where the APIServices cannot be read.
+const BUILT_IN_GROUPS: [&str; 24] = [
+    "",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "apps",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+    "extensions",
+];
+
+/// Groups in the order of the documents, their versions by preference.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Document {
+    pub(crate) groups: Vec<Group>,
+    /// Why the document may lack groups, if it may.
+    pub(crate) incomplete: Option<String>,
+}
+
+impl Document {
+    /// The preferred version of a resource that can be listed and watched.
+    pub(crate) fn version_of(&self, group: &str, resource: &str) -> Option<&str> {
+        let versions = self.groups.iter().filter(|shown| shown.name == group).flat_map(|group| &group.versions);
+        let mut having = versions.filter(|version| {
+            let of_that_name = version.resources.iter().filter(|shown| shown.name == resource);
+            of_that_name.into_iter().any(|shown| shown.can("list") && shown.can("watch"))
+        });
+        having.next().map(|version| version.name.as_str())
+    }
+}
+
+/// A group of a discovery document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) versions: Vec<Version>,
+    /// Why the group may lack something, if it may.
+    pub(crate) suspect: Option<String>,
+}
+
+/// A version of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) name: String,
+    /// The server vouches for what it says of this version.
+    pub(crate) fresh: bool,
+    pub(crate) resources: Vec<Resource>,
+}
+
+/// A resource of a version, subresources left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) namespaced: bool,
+    pub(crate) verbs: Vec<String>,
+}
+
+/// What the APIServices say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Services {
+    /// They cannot be read; the sets holds the groups that custom resource definitions declare.
+    Unreadable { declared_groups: BTreeSet<Name> },
+    /// All of them that name a service, by group and version, and whether they are available. Empty where none are served.
+    Known(BTreeMap<(Name, Name), bool>),
+}
+
+/// What is served, one version per resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) kinds: BTreeMap<GroupResource, ServedKind>,
+    /// Groups of which the view may lack something, and why.
+    pub(crate) suspects: BTreeMap<Name, String>,
+    /// Why the view may lack groups, if it may.
+    pub(crate) incomplete: Option<String>,
+}
+
+impl View {
+    /// The kinds of `document`. Fails if it has none: an API server always serves some.
+    pub(crate) fn new(
+        document: &Document,
+        services: &Services,
+        ignored: &BTreeSet<GroupResource>,
+    ) -> Result<View, String> {
+        let mut view = View { incomplete: document.incomplete.clone(), ..View::default() };
+        for group in &document.groups {
+            if !(group.name.is_empty() || is_path_segment(&group.name)) {
+                continue;
+            }
+            let name: Name = Arc::from(group.name.as_str());
+            if let Some(why) = suspicion(group) {
+                view.suspects.insert(name.clone(), why);
+            }
+            for version in &group.versions {
+                let backend = services.backend(&group.name, &version.name);
+                let resources = version.resources.iter().filter(|resource| is_path_segment(&resource.name));
+                for resource in resources.filter(|_| is_path_segment(&version.name)) {
+                    let key = GroupResource { group: name.clone(), resource: Arc::from(resource.name.as_str()) };
+                    let Some(access) = resource.access(ignored.contains(&key)) else { continue };
+                    // That a kind cannot be listed is a ground for proofs of its own, so only a fresh version may say it.
+                    if view.kinds.contains_key(&key) || (access == Access::ReadOnly && !version.fresh) {
+                        continue;
+                    }
+                    let served = ServedKind {
+                        group_resource: key.clone(),
+                        kind: Arc::from(resource.kind.as_str()),
+                        version: Arc::from(version.name.as_str()),
+                        namespaced: resource.namespaced,
+                        access,
+                        backend,
+                    };
+                    view.kinds.insert(key, served);
+                }
+            }
+        }
+        services.suspect(document, &mut view.suspects);
+        if view.kinds.is_empty() { Err("discovery shows no resource at all".to_owned()) } else { Ok(view) }
+    }
+}
+
+fn suspicion(group: &Group) -> Option<String> {
+    if group.suspect.is_some() {
+        return group.suspect.clone();
+    }
+    if group.versions.is_empty() {
+        return Some("it has no versions".to_owned());
+    }
+    let stale = group.versions.iter().find(|version| !version.fresh)?;
+    Some(format!("version {} is stale", clip(&stale.name, REASON_MAX_BYTES)))
+}
+
+impl Services {
+    fn backend(&self, group: &str, version: &str) -> Backend {
+        let aggregated = match self {
+            Services::Unreadable { declared_groups } => {
+                !BUILT_IN_GROUPS.contains(&group) && !declared_groups.contains(group)
+            }
+            Services::Known(services) => services.contains_key(&(Arc::from(group), Arc::from(version))),
+        };
+        if aggregated { Backend::Aggregated } else { Backend::Main }
+    }
+
+    /// A server that is down may simply be missing from the document.
+    fn suspect(&self, document: &Document, suspects: &mut BTreeMap<Name, String>) {
+        let Services::Known(services) = self else { return };
+        for ((group, version), available) in services {
+            let shown = document
+                .groups
+                .iter()
+                .any(|shown| shown.name == **group && shown.versions.iter().any(|shown| shown.name == **version));
+            if !available || !shown {
+                suspects
+                    .entry(group.clone())
+                    .or_insert_with(|| format!("APIService {version}.{group} is not available"));
+            }
+        }
+    }
+}
+
+impl Resource {
+    fn can(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|has| has == verb)
+    }
+
+    fn access(&self, ignored: bool) -> Option<Access> {
+        if self.can("list") {
+            let watched = self.can("watch") && self.can("delete") && !ignored;
+            Some(if watched { Access::Watched } else { Access::Listed })
+        } else {
+            self.can("get").then_some(Access::ReadOnly)
+        }
+    }
+}
+
+/// What one discovery document turned out to be.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The server has aggregated discovery: this is all.
+    Aggregated(Document),
+    /// It has not: the versions of the core group.
+    CoreVersions(Vec<String>),
+    /// It has not: the groups with their versions by preference.
+    GroupVersions(Vec<(String, Vec<String>)>),
+}
+
+/// Reads the answer to `GET /api` or `GET /apis`. The error is a sentence without its subject.
+pub(crate) fn answer(body: &[u8]) -> Result<Answer, String> {
+    let unreadable = |error: serde_json::Error| format!("is no discovery document: {error}");
+    let typed: RawTyped = serde_json::from_slice(body).map_err(unreadable)?;
+    match typed.kind.as_str() {
+        "APIGroupDiscoveryList" => {
+            let list: RawGroups<'_> = serde_json::from_slice(body).map_err(unreadable)?;
+            Ok(Answer::Aggregated(aggregated(&list.items.unwrap_or_default())))
+        }
+        "APIVersions" => {
+            let list: RawCoreVersions = serde_json::from_slice(body).map_err(unreadable)?;
+            Ok(Answer::CoreVersions(list.versions))
+        }
+        "APIGroupList" => {
+            let list: RawGroupVersions = serde_json::from_slice(body).map_err(unreadable)?;
+            Ok(Answer::GroupVersions(list.groups.into_iter().map(RawGroupVersion::by_preference).collect()))
+        }
+        other => Err(format!("is no discovery document but of kind {:?}", clip(other, REASON_MAX_BYTES))),
+    }
+}
+
+/// Reads the answer to `GET /api/VERSION` or `GET /apis/GROUP/VERSION` of a server without aggregated discovery.
+pub(crate) fn resources(body: &[u8]) -> Result<Vec<Resource>, String> {
+    let list: RawResources = serde_json::from_slice(body).map_err(|error| format!("is no resource list: {error}"))?;
+    if list.kind != "APIResourceList" {
+        return Err(format!("is no resource list but of kind {:?}", clip(&list.kind, REASON_MAX_BYTES)));
+    }
+    let resources = list.resources.unwrap_or_default().into_iter();
+    Ok(resources
+        .filter(|resource| !resource.name.is_empty() && !resource.name.contains('/') && !resource.kind.is_empty())
+        .map(|raw| Resource {
+            name: raw.name,
+            kind: raw.kind,
+            namespaced: raw.namespaced,
+            verbs: raw.verbs.unwrap_or_default(),
+        })
+        .collect())
+}
+
+fn aggregated(items: &[&RawValue]) -> Document {
+    let mut document = Document::default();
+    for item in items {
+        match serde_json::from_str::<RawGroup>(item.get()) {
+            Ok(group) => document.groups.push(group.read()),
+            Err(error) => {
+                // If at least the name can be read, only this group is in doubt.
+                let why = format!("its discovery cannot be read: {error}");
+                match serde_json::from_str::<RawNamed>(item.get()) {
+                    Ok(named) => {
+                        let name = named.metadata.name.unwrap_or_default();
+                        document.groups.push(Group { name, versions: Vec::new(), suspect: Some(why) });
+                    }
+                    Err(_) => document.incomplete = Some(format!("a group of the discovery document: {why}")),
+                }
+            }
+        }
+    }
+    if document.groups.is_empty() {
+        document.incomplete = Some("a discovery document is empty".to_owned());
+    }
+    document
+}
+
+#[derive(Deserialize)]
+struct RawTyped {
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct RawGroups<'a> {
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct RawNamed {
+    metadata: RawName,
+}
+
+#[derive(Deserialize)]
+struct RawName {
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawGroup {
+    metadata: RawName,
+    versions: Option<Vec<RawVersion>>,
+}
+
+#[derive(Deserialize)]
+struct RawVersion {
+    version: String,
+    freshness: Option<String>,
+    resources: Option<Vec<RawResource>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawResource {
+    resource: String,
+    response_kind: Option<RawKind>,
+    scope: String,
+    verbs: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct RawKind {
+    kind: String,
+}
+
+impl RawGroup {
+    fn read(self) -> Group {
+        let versions = self.versions.unwrap_or_default().into_iter().map(RawVersion::read).collect();
+        Group { name: self.metadata.name.unwrap_or_default(), versions, suspect: None }
+    }
+}
+
+impl RawVersion {
+    fn read(self) -> Version {
+        let resources = self.resources.unwrap_or_default().into_iter();
+        Version {
+            name: self.version,
+            fresh: self.freshness.as_deref() == Some("Current"),
+            resources: resources
+                .filter_map(|raw| {
+                    let kind = raw.response_kind?.kind;
+                    (!kind.is_empty() && !raw.resource.is_empty()).then(|| Resource {
+                        name: raw.resource,
+                        kind,
+                        namespaced: raw.scope == "Namespaced",
+                        verbs: raw.verbs.unwrap_or_default(),
+                    })
+                })
+                .collect(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct RawCoreVersions {
+    versions: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct RawGroupVersions {
+    groups: Vec<RawGroupVersion>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawGroupVersion {
+    name: String,
+    versions: Vec<RawVersionName>,
+    preferred_version: Option<RawVersionName>,
+}
+
+#[derive(Deserialize)]
+struct RawVersionName {
+    version: String,
+}
+
+impl RawGroupVersion {
+    fn by_preference(self) -> (String, Vec<String>) {
+        let preferred = self.preferred_version.map(|preferred| preferred.version);
+        let mut versions: Vec<String> = self.versions.into_iter().map(|version| version.version).collect();
+        versions.sort_by_key(|version| Some(version) != preferred.as_ref());
+        (self.name, versions)
+    }
+}
+
+#[derive(Deserialize)]
+struct RawResources {
+    kind: String,
+    resources: Option<Vec<RawLegacyResource>>,
+}
+
+#[derive(Deserialize)]
+struct RawLegacyResource {
+    name: String,
+    #[serde(default)]
+    namespaced: bool,
+    kind: String,
+    verbs: Option<Vec<String>>,
+}

@@ -1,0 +1,80 @@
+//! Asks for the discovery documents: two requests where the server aggregates them, else one more per version.
+
+use super::Clients;
+use super::discovery::{self, Answer, Document, Group, Version};
+use super::request::{self, is_path_segment};
+use futures::future;
+
+/// Aggregated discovery in both its versions; a server without it sends the plain documents.
+const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// Versions of all groups of a server without aggregated discovery, at most.
+const VERSIONS_MAX: usize = 2_000;
+
+/// The core group and all others as one document. The error says which request failed, and how.
+pub(crate) async fn document(clients: &Clients) -> Result<Document, String> {
+    let (core, groups) = future::try_join(answer(clients, "/api"), answer(clients, "/apis")).await?;
+    let mut document = Document::default();
+    let mut versions = 0;
+    for (path, answer) in [("/api", core), ("/apis", groups)] {
+        let groups = match answer {
+            Answer::Aggregated(part) => {
+                document.groups.extend(part.groups);
+                document.incomplete = document.incomplete.or(part.incomplete);
+                continue;
+            }
+            Answer::CoreVersions(versions) => vec![(String::new(), versions)],
+            Answer::GroupVersions(groups) => groups,
+        };
+        if groups.is_empty() {
+            document.incomplete = Some(format!("{path} is empty"));
+        }
+        for (name, served) in groups {
+            versions += served.len();
+            if versions > VERSIONS_MAX {
+                document.incomplete = Some(format!("{path} shows more than {VERSIONS_MAX} versions"));
+                break;
+            }
+            document.groups.push(group(clients, path, name, served).await);
+        }
+    }
+    Ok(document)
+}
+
+async fn answer(clients: &Clients, path: &str) -> Result<Answer, String> {
+    let what = format!("discovery at {path}");
+    let body = request::get(clients, &what, path, ACCEPT_DISCOVERY).await.map_err(|failure| failure.sentence)?;
+    discovery::answer(&body).map_err(|why| format!("{what}: the answer {why}"))
+}
+
+/// What fails in a group stays with it.
+async fn group(clients: &Clients, path: &str, name: String, served: Vec<String>) -> Group {
+    let mut group = Group { name, versions: Vec::new(), suspect: None };
+    for version in served {
+        let path = if group.name.is_empty() {
+            format!("{path}/{version}")
+        } else {
+            format!("{path}/{}/{version}", group.name)
+        };
+        match resources(clients, &path, &group.name, &version).await {
+            Ok(resources) => group.versions.push(Version { name: version, fresh: true, resources }),
+            Err(why) => group.suspect = Some(why),
+        }
+    }
+    group
+}
+
+async fn resources(
+    clients: &Clients,
+    path: &str,
+    group: &str,
+    version: &str,
+) -> Result<Vec<discovery::Resource>, String> {
+    let what = format!("discovery at {path}");
+    if !(group.is_empty() || is_path_segment(group)) || !is_path_segment(version) {
+        return Err(format!("{what}: that is no name of a group and version"));
+    }
+    let body = request::get(clients, &what, path, "application/json").await.map_err(|failure| failure.sentence)?;
+    discovery::resources(&body).map_err(|why| format!("{what}: the answer {why}"))
+}

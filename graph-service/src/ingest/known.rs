@@ -1,0 +1,160 @@
+//! What is known to be served, and how a new view of it changes that.
+//!
+//! Additions count at once. What takes away counts only when a fresh and complete view has lacked it twice, some time apart, or when
+//! its definition was seen deleted: a server that restarts shows less than it serves for a while.
+
+use super::discovery::View;
+use engine::object::{Access, GroupResource, Name, ServedKind, Uid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::Instant;
+
+#[cfg(test)]
+mod tests;
+
+/// A resource must have been missing for this long, in successive views, before it counts as gone.
+pub(crate) const CONFIRM_AFTER: Duration = Duration::from_secs(10);
+
+/// What the definitions say beside discovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Declared {
+    /// Resources whose custom resource definition stands, with its uid: whatever discovery lacks, these are not gone.
+    pub(crate) custom: BTreeMap<GroupResource, Uid>,
+    /// Resources whose custom resource definition was seen deleted and has not come back.
+    pub(crate) deleted: BTreeSet<GroupResource>,
+    /// Groups and versions whose APIService was seen deleted and has not come back.
+    pub(crate) withdrawn: BTreeSet<(Name, Name)>,
+}
+
+impl Declared {
+    fn confirms_loss(&self, kind: &ServedKind) -> bool {
+        let group_version = (kind.group_resource.group.clone(), kind.version.clone());
+        self.deleted.contains(&kind.group_resource) || self.withdrawn.contains(&group_version)
+    }
+}
+
+/// What to do about a new view, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// End the collection's task at once: it is served still, but not to be watched.
+    Stop(GroupResource),
+    /// Tell the engine what is served.
+    Served(ServedKind),
+    /// Let the collection's task take what its watch still brings, then tell the engine that it is served no longer.
+    Unserved(GroupResource),
+    /// Begin to collect.
+    Start(ServedKind),
+    /// End the collection's task if there is one, and collect anew.
+    Restart(ServedKind),
+}
+
+/// The last good view, merged over time.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    kinds: BTreeMap<GroupResource, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    served: ServedKind,
+    /// The uid of the definition last seen.
+    definition: Option<Uid>,
+    missing_since: Option<Instant>,
+}
+
+impl Known {
+    /// Every kind, by group and resource.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &ServedKind> {
+        self.kinds.values().map(|entry| &entry.served)
+    }
+
+    pub(crate) fn get(&self, collection: &GroupResource) -> Option<&ServedKind> {
+        self.kinds.get(collection).map(|entry| &entry.served)
+    }
+
+    /// Whether something is missing that the next view may confirm.
+    pub(crate) fn awaits_confirmation(&self) -> bool {
+        self.kinds.values().any(|entry| entry.missing_since.is_some())
+    }
+
+    /// Takes a view in.
+    pub(crate) fn absorb(&mut self, view: &View, declared: &Declared, now: Instant) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let known: Vec<GroupResource> = self.kinds.keys().cloned().collect();
+        for key in known {
+            let suspect = view.incomplete.is_some() || view.suspects.contains_key(&key.group);
+            let Some(entry) = self.kinds.get_mut(&key) else { continue };
+            match view.kinds.get(&key) {
+                Some(new) => entry.meet(new, view.suspects.contains_key(&key.group), declared, now, &mut changes),
+                None if suspect || declared.custom.contains_key(&key) => entry.missing_since = None,
+                None => {
+                    if entry.is_gone(declared, now) {
+                        changes.push(Change::Unserved(key.clone()));
+                        self.kinds.remove(&key);
+                    }
+                }
+            }
+        }
+        for (key, new) in &view.kinds {
+            if !self.kinds.contains_key(key) {
+                changes.push(Change::Served(new.clone()));
+                if new.access == Access::Watched {
+                    changes.push(Change::Start(new.clone()));
+                }
+                let definition = declared.custom.get(key).cloned();
+                self.kinds.insert(key.clone(), Entry { served: new.clone(), definition, missing_since: None });
+            }
+        }
+        changes
+    }
+}
+
+impl Entry {
+    /// The view shows the resource.
+    fn meet(&mut self, new: &ServedKind, suspect: bool, declared: &Declared, now: Instant, changes: &mut Vec<Change>) {
+        let definition = declared.custom.get(&new.group_resource);
+        let recreated = matches!((&self.definition, definition), (Some(old), Some(new)) if old != new);
+        if definition.is_some() {
+            self.definition = definition.cloned();
+        }
+        // The enum is ordered from full access to least.
+        let keeps = suspect || (new.access > self.served.access && !self.is_gone(declared, now));
+        if keeps {
+            if suspect {
+                self.missing_since = None;
+            }
+            if recreated {
+                changes.push(Change::Served(self.served.clone()));
+                if self.served.access == Access::Watched {
+                    changes.push(Change::Restart(self.served.clone()));
+                }
+            }
+            return;
+        }
+        self.missing_since = None;
+        let old = std::mem::replace(&mut self.served, new.clone());
+        let collected = (old.access == Access::Watched, new.access == Access::Watched);
+        if collected == (true, false) {
+            changes.push(Change::Stop(new.group_resource.clone()));
+        }
+        // A definition that came after another of the same name takes back what was said of that one's objects.
+        if old != *new || recreated {
+            changes.push(Change::Served(new.clone()));
+        }
+        let moved = old.version != new.version || old.namespaced != new.namespaced || old.kind != new.kind;
+        if collected == (false, true) {
+            changes.push(Change::Start(new.clone()));
+        } else if collected == (true, true) && (moved || recreated) {
+            changes.push(Change::Restart(new.clone()));
+        }
+    }
+
+    /// Counts one more view that lacks the resource.
+    fn is_gone(&mut self, declared: &Declared, now: Instant) -> bool {
+        if declared.confirms_loss(&self.served) {
+            return true;
+        }
+        let since = *self.missing_since.get_or_insert(now);
+        now.duration_since(since) >= CONFIRM_AFTER
+    }
+}

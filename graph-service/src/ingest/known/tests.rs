@@ -1,0 +1,138 @@
+use super::*;
+use engine::object::Backend;
+use std::sync::Arc;
+
+fn key(resource: &str) -> GroupResource {
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    GroupResource { group: Arc::from(group), resource: Arc::from(resource) }
+}
+
+fn kind(resource: &str, version: &str, access: Access) -> ServedKind {
+    ServedKind {
+        group_resource: key(resource),
+        kind: Arc::from("Kind"),
+        version: Arc::from(version),
+        namespaced: true,
+        access,
+        backend: Backend::Main,
+    }
+}
+
+fn view(kinds: &[(&str, &str, Access)]) -> View {
+    let kinds = kinds.iter().map(|(resource, version, access)| (key(resource), kind(resource, version, *access)));
+    View { kinds: kinds.collect(), ..View::default() }
+}
+
+fn words(changes: &[Change]) -> Vec<String> {
+    let word = |change: &Change| match change {
+        Change::Stop(key) => format!("stop {key}"),
+        Change::Served(kind) => format!("served {} {}", kind.group_resource, kind.version),
+        Change::Unserved(key) => format!("unserved {key}"),
+        Change::Start(kind) => format!("start {} {}", kind.group_resource, kind.version),
+        Change::Restart(kind) => format!("restart {} {}", kind.group_resource, kind.version),
+    };
+    changes.iter().map(word).collect()
+}
+
+/// A world in which `before` is known.
+fn knows(before: &View) -> (Known, Instant) {
+    let (mut known, now) = (Known::default(), Instant::now());
+    known.absorb(before, &Declared::default(), now);
+    (known, now)
+}
+
+const W: Access = Access::Watched;
+
+#[tokio::test(start_paused = true)]
+async fn what_is_new_is_served_and_collected() {
+    let (mut known, now) = (Known::default(), Instant::now());
+    let view = view(&[("a", "v1", W), ("b", "v1", Access::Listed), ("c", "v1", Access::ReadOnly)]);
+    let changes = known.absorb(&view, &Declared::default(), now);
+    assert_eq!(words(&changes), ["served a v1", "start a v1", "served b v1", "served c v1"]);
+    assert_eq!(words(&known.absorb(&view, &Declared::default(), now)), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shrinking_view_takes_away_only_when_it_is_confirmed() {
+    let (mut known, now) = knows(&view(&[("a", "v1", W), ("b", "v1", W)]));
+    let (full, less) = (view(&[("a", "v1", W), ("b", "v1", W)]), view(&[("a", "v1", W)]));
+    let none = Declared::default();
+    let at = |seconds: u64| now + Duration::from_secs(seconds);
+    assert!(known.absorb(&less, &none, at(1)).is_empty());
+    assert!(known.awaits_confirmation());
+    assert!(known.absorb(&less, &none, at(2)).is_empty(), "too soon after the first");
+    assert!(known.absorb(&full, &none, at(5)).is_empty());
+    assert!(!known.awaits_confirmation());
+    assert!(known.absorb(&less, &none, at(20)).is_empty(), "it was there in between");
+    assert_eq!(words(&known.absorb(&less, &none, at(31))), ["unserved b"]);
+    assert_eq!(words(&known.absorb(&full, &none, at(32))), ["served b v1", "start b v1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspect_group_or_an_incomplete_view_takes_nothing_away() {
+    let before = view(&[("a.x.io", "v2", W), ("b.y.io", "v1", W)]);
+    let (mut known, now) = knows(&before);
+    let mut suspect = view(&[("a.x.io", "v1", Access::ReadOnly), ("new.x.io", "v1", W), ("b.y.io", "v1", W)]);
+    suspect.suspects.insert(Arc::from("x.io"), "stale".to_owned());
+    let mut incomplete = view(&[("b.y.io", "v1", W)]);
+    incomplete.incomplete = Some("half of it".to_owned());
+    for round in 0..10 {
+        let at = now + CONFIRM_AFTER * round;
+        let changes = known.absorb(&suspect, &Declared::default(), at);
+        assert_eq!(words(&changes).is_empty(), round > 0, "{changes:?}");
+        assert!(known.absorb(&incomplete, &Declared::default(), at).is_empty());
+        assert_eq!(&*known.get(&key("a.x.io")).unwrap().version, "v2");
+    }
+    let fresh = view(&[("a.x.io", "v1", W), ("new.x.io", "v1", W), ("b.y.io", "v1", W)]);
+    let changes = known.absorb(&fresh, &Declared::default(), now + CONFIRM_AFTER * 20);
+    assert_eq!(words(&changes), ["served a.x.io v1", "restart a.x.io v1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn less_access_must_be_confirmed_and_more_need_not() {
+    let (mut known, now) = knows(&view(&[("a", "v1", W)]));
+    let (full, less) = (view(&[("a", "v1", W)]), view(&[("a", "v1", Access::ReadOnly)]));
+    let none = Declared::default();
+    assert!(known.absorb(&less, &none, now).is_empty());
+    assert_eq!(words(&known.absorb(&less, &none, now + CONFIRM_AFTER)), ["stop a", "served a v1"]);
+    assert_eq!(words(&known.absorb(&full, &none, now + CONFIRM_AFTER)), ["served a v1", "start a v1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_confirms_or_denies_a_loss_at_once() {
+    let before = view(&[("a.x.io", "v1", W)]);
+    let empty = view(&[]);
+    let uid = Uid::parse("crd-1").unwrap();
+
+    let (mut known, now) = knows(&before);
+    let deleted = Declared { deleted: BTreeSet::from([key("a.x.io")]), ..Declared::default() };
+    assert!(known.absorb(&before, &deleted, now).is_empty(), "discovery lags");
+    assert_eq!(words(&known.absorb(&empty, &deleted, now)), ["unserved a.x.io"]);
+
+    let (mut known, now) = knows(&before);
+    let withdrawn =
+        Declared { withdrawn: BTreeSet::from([(Arc::from("x.io"), Arc::from("v1"))]), ..Declared::default() };
+    assert_eq!(words(&known.absorb(&empty, &withdrawn, now)), ["unserved a.x.io"]);
+
+    let (mut known, now) = knows(&before);
+    let standing = Declared { custom: BTreeMap::from([(key("a.x.io"), uid)]), ..Declared::default() };
+    for round in 0..10 {
+        assert!(known.absorb(&empty, &standing, now + CONFIRM_AFTER * round).is_empty(), "a cold start of the server");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_created_anew_begins_anew() {
+    let shown = view(&[("a.x.io", "v1", W)]);
+    let now = Instant::now();
+    let mut known = Known::default();
+    let defined = |uid: &str| Declared {
+        custom: BTreeMap::from([(key("a.x.io"), Uid::parse(uid).unwrap())]),
+        ..Declared::default()
+    };
+    known.absorb(&shown, &defined("crd-1"), now);
+    assert!(known.absorb(&shown, &Declared::default(), now).is_empty());
+    assert!(known.absorb(&shown, &defined("crd-1"), now).is_empty());
+    let changes = known.absorb(&shown, &defined("crd-2"), now);
+    assert_eq!(words(&changes), ["served a.x.io v1", "restart a.x.io v1"]);
+}

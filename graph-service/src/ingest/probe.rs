@@ -1,0 +1,130 @@
+//! Answers the engine's questions by consistent lists, a bounded number at a time.
+
+use super::Clients;
+use super::decode::{self, Decoder};
+use super::request::{self, ACCEPT_METADATA_LIST, collection_path, is_path_segment, query_value};
+use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
+use engine::object::ResourceVersion;
+use runtime::shutdown::Shutdown;
+use runtime::tasks::{JobEnd, Jobs};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+#[cfg(test)]
+mod tests;
+
+/// Probes that wait, at most.
+pub(crate) const QUEUE_MAX: usize = 4_096;
+/// Refused probes whose answers wait, at most.
+pub(crate) const REFUSALS_MAX: usize = 65_536;
+/// Probes under way, at most.
+const IN_FLIGHT_MAX: usize = 16;
+/// For all pages of a probe together.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Objects in one answer, at most.
+const OBJECTS_MAX: usize = 500_000;
+
+/// What waits to be done.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    pub(crate) probes: mpsc::Receiver<Probe>,
+    /// Probes that found no room in the other.
+    pub(crate) refusals: mpsc::Receiver<ProbeId>,
+}
+
+/// Carries probes out until the queue is closed, nobody takes the answers, or the stop is asked for.
+pub(crate) async fn run(
+    clients: Clients,
+    page_size: u32,
+    mut queues: Queues,
+    inputs: mpsc::Sender<Input>,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let mut jobs: Jobs<ProbeId, ()> = Jobs::new(IN_FLIGHT_MAX);
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => return Ok(()),
+            (id, end) = jobs.next() => match end {
+                JobEnd::Done(()) | JobEnd::Aborted => {}
+                JobEnd::Panicked(message) => anyhow::bail!("probe {} panicked: {message}", id.0),
+            },
+            Some(probe) = queues.refusals.recv() => {
+                let answer = Err(format!("more than {QUEUE_MAX} probes are waiting"));
+                if inputs.send(Input::Probed { probe, answer }).await.is_err() {
+                    return Ok(());
+                }
+            }
+            next = queues.probes.recv(), if jobs.has_room() => {
+                let Some(probe) = next else { return Ok(()) };
+                let (clients, inputs) = (clients.clone(), inputs.clone());
+                jobs.spawn(probe.id, async move {
+                    let id = probe.id;
+                    let answer = answer(&clients, page_size, &probe).await;
+                    // Nobody to tell: the process ends.
+                    let _closed = inputs.send(Input::Probed { probe: id, answer }).await;
+                });
+            }
+        }
+    }
+}
+
+async fn answer(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, String> {
+    match timeout(ANSWER_WITHIN, pages(clients, page_size, probe)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!("list {}: no answer within {} s", probe.collection, ANSWER_WITHIN.as_secs())),
+    }
+}
+
+async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, String> {
+    let namespace = probe.namespace.as_deref().filter(|namespace| !namespace.is_empty());
+    let what = match namespace {
+        Some(namespace) => format!("list {} in namespace {namespace:?}", probe.collection),
+        None => format!("list {}", probe.collection),
+    };
+    if namespace.is_some_and(|namespace| !is_path_segment(namespace)) {
+        return Err(format!("{what}: that is no name of a namespace"));
+    }
+    let path = collection_path(&probe.collection, &probe.version, namespace);
+    let mut decoder = Decoder::new(namespace.map(|_| true));
+    let mut found: Option<ProbeAnswer> = None;
+    let mut token: Option<String> = None;
+    loop {
+        let mut uri = format!("{path}?limit={}", probe.limit.unwrap_or(page_size));
+        if let Some(token) = &token {
+            uri.push_str(&format!("&continue={}", query_value(token)));
+        }
+        let body =
+            request::get(clients, &what, &uri, ACCEPT_METADATA_LIST).await.map_err(|failure| failure.sentence)?;
+        let page = decode::page(&body).map_err(|why| format!("{what}: the answer {why}"))?;
+        // All pages show the collection as of the first.
+        let answer = found.get_or_insert_with(|| ProbeAnswer {
+            resource_version: ResourceVersion::parse(&page.resource_version),
+            objects: Vec::new(),
+            complete: true,
+        });
+        for item in page.items {
+            match decoder.object(item) {
+                Ok(object) if namespace.is_none_or(|namespace| *object.namespace == *namespace) => {
+                    answer.objects.push(object);
+                }
+                Ok(object) => {
+                    return Err(format!("{what}: the answer has an object of namespace {:?}", object.namespace));
+                }
+                // A list that is to show what is not there must show all that is; one for its position only may have a hole.
+                Err(why) if probe.limit.is_none() => return Err(format!("{what}: {why}")),
+                Err(_) => answer.complete = false,
+            }
+        }
+        token = page.continues;
+        let cut_short = probe.limit.is_some();
+        if token.is_none() || cut_short {
+            answer.complete &= token.is_none();
+            return found.ok_or_else(|| format!("{what}: no answer"));
+        }
+        if answer.objects.len() > OBJECTS_MAX {
+            return Err(format!("{what}: more than {OBJECTS_MAX} objects"));
+        }
+    }
+}

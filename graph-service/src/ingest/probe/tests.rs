@@ -1,0 +1,100 @@
+use super::*;
+use crate::ingest::scripted::{Reply, Then, object, ok, page, refuse, routed, server};
+use engine::object::GroupResource;
+use std::sync::Arc;
+
+fn probe(id: u64, namespace: Option<&str>, limit: Option<u32>) -> Probe {
+    Probe {
+        id: ProbeId(id),
+        collection: GroupResource { group: Arc::from("apps"), resource: Arc::from("things") },
+        version: Arc::from("v1"),
+        namespace: namespace.map(Arc::from),
+        limit,
+    }
+}
+
+async fn ask(probe: Probe, script: Vec<Reply>) -> (Result<(String, Vec<String>, bool), String>, Vec<String>) {
+    let (clients, asked) = server(script);
+    let answer = answer(&clients, 2, &probe).await.map(|answer| {
+        let names = answer.objects.iter().map(|object| object.name.to_string()).collect();
+        (answer.resource_version.to_string(), names, answer.complete)
+    });
+    let asked = asked.lock().unwrap().clone();
+    (answer, asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_is_one_request() {
+    let (answer, asked) = ask(probe(1, None, Some(1)), vec![ok(&[&page(7, "t", &[object("a", 5)])], Then::End)]).await;
+    assert_eq!(answer, Ok(("7".to_owned(), vec!["a".to_owned()], false)));
+    assert_eq!(asked, ["/apis/apps/v1/things?limit=1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_list_is_all_pages_at_the_position_of_the_first() {
+    let script = vec![
+        ok(&[&page(7, "t", &[object("a", 5), object("b", 5)])], Then::End),
+        ok(&[&page(9, "", &[object("c", 5)])], Then::End),
+    ];
+    let (answer, asked) = ask(probe(1, Some("ns"), None), script).await;
+    assert_eq!(answer, Ok(("7".to_owned(), ["a", "b", "c"].map(str::to_owned).to_vec(), true)));
+    assert_eq!(asked[0], "/apis/apps/v1/namespaces/ns/things?limit=2");
+    assert_eq!(asked[1], "/apis/apps/v1/namespaces/ns/things?limit=2&continue=t");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_a_hole_is_no_answer() {
+    let hole = || vec![ok(&[&page(7, "", &["{}".to_owned()])], Then::End)];
+    assert!(ask(probe(1, None, None), hole()).await.0.is_err());
+    let (limited, _) = ask(probe(1, None, Some(1)), hole()).await;
+    assert_eq!(limited, Ok(("7".to_owned(), Vec::new(), false)), "only the position is good");
+    let elsewhere = vec![ok(&[&page(7, "", &[object("a", 5)])], Then::End)];
+    assert!(ask(probe(1, Some("other"), None), elsewhere).await.0.unwrap_err().contains("of namespace \"ns\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_sentences() {
+    let cases = [
+        (refuse(403, "Forbidden"), "list things.apps: the API server answers 403: because"),
+        (ok(&["<html>"], Then::End), "list things.apps: the answer is no list"),
+        (ok(&["{\"kind\""], Then::Break), "list things.apps: no complete answer"),
+        (Reply::Unreachable, "list things.apps: "),
+    ];
+    for (reply, expected) in cases {
+        let error = ask(probe(1, None, None), vec![reply]).await.0.unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let silent = ask(probe(1, None, None), Vec::new()).await.0.unwrap_err();
+    assert_eq!(silent, "list things.apps: no answer within 30 s");
+    let (strange, asked) = ask(probe(1, Some("../x"), None), Vec::new()).await;
+    assert!(strange.unwrap_err().contains("no name of a namespace") && asked.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_at_a_time_and_every_one_is_answered() {
+    // Nothing answers: all run into their time limit, sixteen at a time.
+    let (clients, asked) = routed(|_| None);
+    let (inputs, mut answers) = mpsc::channel(1);
+    let (probes, queue) = mpsc::channel(QUEUE_MAX);
+    let (refusals, refused) = mpsc::channel(1);
+    let shutdown = Shutdown::new();
+    let queues = Queues { probes: queue, refusals: refused };
+    let running = run(clients, 2, queues, inputs, shutdown.clone());
+    let checking = async {
+        for id in 0..40 {
+            probes.send(probe(id, None, Some(1))).await.unwrap();
+        }
+        refusals.send(ProbeId(99)).await.unwrap();
+        let mut answered = Vec::new();
+        for count in 0..41 {
+            let Some(Input::Probed { probe, answer: Err(_) }) = answers.recv().await else { panic!("{count}") };
+            answered.push(probe.0);
+            assert!(asked.lock().unwrap().len() <= count + IN_FLIGHT_MAX);
+        }
+        answered.sort_unstable();
+        assert!(answered.iter().copied().eq((0..40).chain([99])), "{answered:?}");
+        shutdown.request();
+    };
+    let (ended, ()) = tokio::join!(running, checking);
+    ended.unwrap();
+}

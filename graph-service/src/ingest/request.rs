@@ -1,0 +1,154 @@
+//! Raw requests to the API server, and their failures as sentences.
+
+use super::Clients;
+use bytes::Bytes;
+use engine::object::{GroupResource, clip};
+use http::header::{ACCEPT, ACCEPT_ENCODING};
+use http::{Request, StatusCode};
+use runtime::kubernetes::{Answer, CallError, Lines, Opened, Status, call, open_stream, parse_status};
+use std::time::Duration;
+
+/// The answer's objects cut down to their metadata; a server that cannot do that sends them whole.
+pub(crate) const ACCEPT_METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// The same for a list.
+pub(crate) const ACCEPT_METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// Objects whole.
+pub(crate) const ACCEPT_WHOLE: &str = "application/json";
+
+/// A page of a list, or a discovery document. A server that ignores the limit sends a whole collection.
+const BODY_MAX_BYTES: usize = 256 * 1024 * 1024;
+/// A line of a watch; etcd holds no object above 1.5 MiB, escapes may double it.
+const LINE_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// From request to the last byte of a page.
+const BODY_WITHIN: Duration = Duration::from_secs(60);
+/// From request to the head of a watch.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// No server makes us wait longer.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+/// Of a text from outside that goes into a sentence.
+const MESSAGE_MAX_BYTES: usize = 300;
+
+/// Why a request brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// What failed, with which answer.
+    pub(crate) sentence: String,
+    /// What the server answered; `None` if there was no answer.
+    pub(crate) status: Option<u16>,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// An answer that makes no sense.
+    pub(crate) fn senseless(sentence: String) -> Failure {
+        Failure { sentence, status: Some(200), retry_after: None }
+    }
+
+    /// No answer, or one that broke off.
+    pub(crate) fn transport(what: &str, error: &CallError) -> Failure {
+        Failure { sentence: format!("{what}: {error}"), status: None, retry_after: None }
+    }
+
+    pub(crate) fn is_transport(&self) -> bool {
+        self.status.is_none()
+    }
+
+    /// The position or token asked for is too old.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.status == Some(410)
+    }
+
+    fn refused(what: &str, answer: &Answer) -> Failure {
+        let status = parse_status(answer);
+        let message = match &status {
+            Some(status) if !status.message.is_empty() => clip(&status.message, MESSAGE_MAX_BYTES),
+            Some(_) => "no message".to_owned(),
+            None => clip(String::from_utf8_lossy(&answer.body).trim(), MESSAGE_MAX_BYTES),
+        };
+        let asked = status.and_then(|status| status.details).map_or(0, |details| details.retry_after_seconds);
+        let retry_after = answer.retry_after.or((asked > 0).then(|| Duration::from_secs(asked.into())));
+        Failure {
+            sentence: format!("{what}: the API server answers {}: {message}", answer.status.as_u16()),
+            status: Some(answer.status.as_u16()),
+            retry_after: retry_after.map(|wait| wait.min(RETRY_AFTER_MAX)),
+        }
+    }
+
+    /// The object of an ERROR event.
+    pub(crate) fn event(what: &str, object: &str) -> Failure {
+        let status: Status = serde_json::from_str(object).unwrap_or_default();
+        let expired = status.code == 410 || matches!(status.reason.as_str(), "Expired" | "Gone");
+        Failure {
+            sentence: format!(
+                "{what}: the API server ended it with {} {}: {}",
+                status.code,
+                clip(&status.reason, MESSAGE_MAX_BYTES),
+                clip(&status.message, MESSAGE_MAX_BYTES)
+            ),
+            status: Some(if expired { 410 } else { status.code.max(1) }),
+            retry_after: None,
+        }
+    }
+}
+
+/// Whether `text` can stand in a path as it is. Names from outside that cannot are no names of Kubernetes.
+pub(crate) fn is_path_segment(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
+        && text != "."
+        && text != ".."
+}
+
+/// The path of a collection, in one namespace or in all.
+pub(crate) fn collection_path(collection: &GroupResource, version: &str, namespace: Option<&str>) -> String {
+    let base = match &*collection.group {
+        "" => format!("/api/{version}"),
+        group => format!("/apis/{group}/{version}"),
+    };
+    match namespace {
+        Some(namespace) => format!("{base}/namespaces/{namespace}/{}", collection.resource),
+        None => format!("{base}/{}", collection.resource),
+    }
+}
+
+/// Percent-encodes all that is not plain in a query.
+pub(crate) fn query_value(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// The body of a 200.
+pub(crate) async fn get(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Bytes, Failure> {
+    let request = request(what, uri, accept)?;
+    let answer = call(&clients.lists, request, BODY_MAX_BYTES, BODY_WITHIN)
+        .await
+        .map_err(|error| Failure::transport(what, &error))?;
+    if answer.status == StatusCode::OK { Ok(answer.body) } else { Err(Failure::refused(what, &answer)) }
+}
+
+/// The lines of a 200.
+pub(crate) async fn stream(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Lines, Failure> {
+    let request = request(what, uri, accept)?;
+    match open_stream(&clients.watches, request, HEAD_WITHIN).await {
+        Ok(Opened::Streaming { body, .. }) => Ok(Lines::new(body, LINE_MAX_BYTES)),
+        Ok(Opened::Refused(answer)) => Err(Failure::refused(what, &answer)),
+        Err(error) => Err(Failure::transport(what, &error)),
+    }
+}
+
+fn request(what: &str, uri: &str, accept: &str) -> Result<Request<Vec<u8>>, Failure> {
+    Request::get(uri)
+        .header(ACCEPT, accept)
+        .header(ACCEPT_ENCODING, "identity")
+        .body(Vec::new())
+        .map_err(|error| Failure::senseless(format!("{what}: cannot be asked for: {error}")))
+}

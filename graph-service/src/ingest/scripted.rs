@@ -1,0 +1,146 @@
+//! An API server that plays a script: one answer per request, in order, then silence.
+
+use super::Clients;
+use bytes::Bytes;
+use engine::leader::Input;
+use futures::{StreamExt, future, stream};
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
+use kube::Client;
+use kube::client::Body;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// What is done with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    Answer {
+        status: u16,
+        retry_after: Option<u64>,
+        lines: Vec<String>,
+        then: Then,
+    },
+    /// The connection cannot be made.
+    Unreachable,
+}
+
+/// How a body goes on after its lines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Then {
+    End,
+    Hang,
+    Break,
+}
+
+/// A 200 with these lines.
+pub(crate) fn ok(lines: &[&str], then: Then) -> Reply {
+    Reply::Answer { status: 200, retry_after: None, lines: lines.iter().map(ToString::to_string).collect(), then }
+}
+
+/// An error with a `Status`.
+pub(crate) fn refuse(status: u16, reason: &str) -> Reply {
+    let body = format!(
+        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"because","reason":"{reason}","code":{status}}}"#
+    );
+    Reply::Answer { status, retry_after: None, lines: vec![body], then: Then::End }
+}
+
+/// What was asked for, in order.
+pub(crate) type Asked = Arc<Mutex<Vec<String>>>;
+
+/// Clients of the server that plays `script`.
+pub(crate) fn server(script: Vec<Reply>) -> (Clients, Asked) {
+    let script = Arc::new(Mutex::new(VecDeque::from(script)));
+    routed(move |_| script.lock().unwrap().pop_front())
+}
+
+/// Clients of the server that answers as `route` says; `None` is silence.
+pub(crate) fn routed(route: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> (Clients, Asked) {
+    let asked = Asked::default();
+    let route = Arc::new(route);
+    let log = asked.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let uri = request.uri().to_string();
+        log.lock().unwrap().push(uri.clone());
+        let reply = route(&uri);
+        async move {
+            match reply {
+                None => future::pending().await,
+                Some(Reply::Unreachable) => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+                Some(Reply::Answer { status, retry_after, lines, then }) => {
+                    let mut response = Response::builder().status(status).header("content-type", "application/json");
+                    if let Some(seconds) = retry_after {
+                        response = response.header("retry-after", seconds);
+                    }
+                    Ok(response.body(body(lines, then)).unwrap())
+                }
+            }
+        }
+    });
+    let client = Client::new(service, "default");
+    (Clients { lists: client.clone(), watches: client }, asked)
+}
+
+fn body(lines: Vec<String>, then: Then) -> UnsyncBoxBody<Bytes, io::Error> {
+    let chunk = |line: String| BodyStream::new(Full::new(Bytes::from(line + "\n")).map_err(|never| match never {}));
+    let lines = stream::iter(lines.into_iter().map(chunk)).flatten();
+    let rest = match then {
+        Then::End => stream::empty().boxed(),
+        Then::Hang => stream::pending().boxed(),
+        Then::Break => stream::iter([Err(io::Error::from(io::ErrorKind::ConnectionReset))]).boxed(),
+    };
+    UnsyncBoxBody::new(StreamBody::new(lines.chain(rest)))
+}
+
+/// An object `name` of namespace `ns`, whose uid is `u-name`.
+pub(crate) fn object(name: &str, version: u64) -> String {
+    format!(r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"u-{name}","resourceVersion":"{version}"}}}}"#)
+}
+
+/// A line of a watch.
+pub(crate) fn event(kind: &str, object: &str) -> String {
+    format!(r#"{{"type":"{kind}","object":{object}}}"#)
+}
+
+/// A bookmark, at the end of the initial events or any other.
+pub(crate) fn bookmark(version: u64, ends_list: bool) -> String {
+    let annotations = if ends_list { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
+    event("BOOKMARK", &format!(r#"{{"metadata":{{"resourceVersion":"{version}"{annotations}}}}}"#))
+}
+
+/// A page of a list.
+pub(crate) fn page(version: u64, token: &str, objects: &[String]) -> String {
+    format!(
+        r#"{{"kind":"PartialObjectMetadataList","metadata":{{"resourceVersion":"{version}","continue":"{token}"}},"items":[{}]}}"#,
+        objects.join(",")
+    )
+}
+
+/// An input in a word.
+pub(crate) fn word(input: &Input) -> String {
+    match input {
+        Input::KindServed(kind) => format!("served {} {} {:?}", kind.group_resource, kind.version, kind.access),
+        Input::KindUnserved(key) => format!("unserved {key}"),
+        Input::KindEmptied { group, kind, crd } => format!("emptied {kind}.{group} {crd}"),
+        Input::ListBegun { .. } => "begun".to_owned(),
+        Input::Listed { object, .. } => format!("listed {} {}", object.name, object.resource_version),
+        Input::ListEnded { resource_version, .. } => format!("ended {resource_version}"),
+        Input::ListFailed { error, .. } => format!("failed: {error}"),
+        Input::Seen { object, .. } => format!("seen {} {}", object.name, object.resource_version),
+        Input::Deleted { object, .. } => format!("deleted {} {}", object.name, object.resource_version),
+        Input::Bookmark { resource_version, .. } => format!("bookmark {resource_version}"),
+        Input::WatchLost { transport, error, .. } => {
+            format!("lost {}: {error}", if *transport { "transport" } else { "otherwise" })
+        }
+        Input::WatchResumed { .. } => "resumed".to_owned(),
+        Input::Unusable { why, .. } => format!("unusable: {why}"),
+        Input::Probed { probe, answer } => format!("probed {} {answer:?}", probe.0),
+        Input::Message { .. }
+        | Input::StreamClosed { .. }
+        | Input::TermGained(_)
+        | Input::TermLost { .. }
+        | Input::Stop => "not from here".to_owned(),
+    }
+}

@@ -1,0 +1,379 @@
+//! Which collections run: discovery when something asks for it or time has passed, and a task for each collection it shows.
+
+use super::collection::Collection;
+use super::definitions::{Crd, Definition, Definitions, Service, Watcher};
+use super::discovery::{Document, View};
+use super::fetch;
+use super::follow::{self, Source};
+use super::known::{CONFIRM_AFTER, Change, Known};
+use super::request::{ACCEPT_METADATA, ACCEPT_METADATA_LIST, ACCEPT_WHOLE, collection_path};
+use super::{Clients, Config, Shared};
+use engine::leader::Input;
+use engine::object::{GroupResource, ServedKind};
+use runtime::backoff::Backoff;
+use runtime::shutdown::Shutdown;
+use runtime::tasks::{JobEnd, Jobs};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::{Instant, sleep_until};
+
+#[cfg(test)]
+mod tests;
+
+/// Collections and definitions that are followed, at most.
+const JOBS_MAX: usize = 20_000;
+/// What asks for a discovery asks more than once, as a rule.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// Discovery lags behind the definitions: looked at again so soon, so seldom at last, and so often.
+const LAG_MIN: Duration = Duration::from_millis(200);
+const LAG_MAX: Duration = Duration::from_secs(2);
+const LAG_TRIES_MAX: u32 = 20;
+/// A collection whose kind is gone may take this long over the last events of its watch.
+const DRAIN_MAX: Duration = Duration::from_secs(3);
+/// After a discovery that failed.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// The first view waits so long for the definitions, because they say which server answers.
+const DEFINITIONS_WITHIN: Duration = Duration::from_secs(5);
+/// Runs discovery and the collections until the stop is asked for or nobody takes the facts.
+pub(crate) async fn run(
+    clients: Clients,
+    config: Config,
+    inputs: mpsc::Sender<Input>,
+    shared: Arc<Shared>,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let now = Instant::now();
+    let mut supervisor = Supervisor {
+        turns: Arc::new(Semaphore::new(config.list_concurrency.max(1))),
+        backoff: Backoff::new(BACKOFF_MIN, BACKOFF_MAX, config.seed),
+        clients,
+        inputs,
+        shared,
+        definitions: Arc::new(Definitions::default()),
+        unserved: Arc::new(Notify::new()),
+        known: Known::default(),
+        jobs: Jobs::new(JOBS_MAX),
+        paged: BTreeMap::new(),
+        leave: BTreeMap::new(),
+        leaving: BTreeMap::new(),
+        discovered: None,
+        due: Some(now),
+        hurried: false,
+        running: BTreeSet::new(),
+        lag: (LAG_MIN, 0),
+        definitions_by: None,
+        seeds: config.seed,
+        config,
+    };
+    loop {
+        match supervisor.turn(&shutdown).await? {
+            Turn::Next => {}
+            Turn::End => return Ok(()),
+        }
+    }
+}
+
+/// What runs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Job {
+    Discovery,
+    Crds,
+    Services,
+    Collection(GroupResource),
+}
+
+#[derive(Debug)]
+enum Done {
+    Discovered(Result<Document, String>),
+    /// Nobody takes the facts any more.
+    Followed,
+}
+
+enum Turn {
+    Next,
+    End,
+}
+
+struct Supervisor {
+    clients: Clients,
+    config: Config,
+    inputs: mpsc::Sender<Input>,
+    shared: Arc<Shared>,
+    definitions: Arc<Definitions>,
+    /// A collection was answered 404.
+    unserved: Arc<Notify>,
+    known: Known,
+    jobs: Jobs<Job, Done>,
+    /// The keys of `jobs`.
+    running: BTreeSet<Job>,
+    turns: Arc<Semaphore>,
+    /// Collections whose server has no watch-list.
+    paged: BTreeMap<GroupResource, Arc<AtomicBool>>,
+    /// Tells a collection's task that its kind is gone.
+    leave: BTreeMap<GroupResource, Arc<AtomicBool>>,
+    /// Collections whose kind is gone, until when they may go on. The engine hears of it when they have ended.
+    leaving: BTreeMap<GroupResource, Instant>,
+    /// What discovery brought while another job's end was awaited.
+    discovered: Option<Result<Document, String>>,
+    /// When discovery is wanted next; `None` while it runs.
+    due: Option<Instant>,
+    /// Another discovery was asked for while one was running, which may have asked too early.
+    hurried: bool,
+    /// Delay and number of the looks at a discovery that lags.
+    lag: (Duration, u32),
+    /// When the first view stops waiting for the definitions.
+    definitions_by: Option<Instant>,
+    backoff: Backoff,
+    seeds: u64,
+}
+
+impl Supervisor {
+    async fn turn(&mut self, shutdown: &Shutdown) -> anyhow::Result<Turn> {
+        if let Some(result) = self.discovered.take() {
+            return self.digest(result).await;
+        }
+        let due = self.due;
+        let drained_by = self.leaving.values().min().copied();
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => return Ok(Turn::End),
+            (job, end) = self.jobs.next() => return self.bury(job, end).await,
+            () = self.shared.wanted.notified() => return self.relist().await,
+            () = self.definitions.changed.notified() => self.hurry(),
+            () = self.unserved.notified() => self.hurry(),
+            () = sleep_until(drained_by.unwrap_or_else(Instant::now)), if drained_by.is_some() => {
+                let now = Instant::now();
+                let late: Vec<GroupResource> =
+                    self.leaving.iter().filter(|(_, by)| **by <= now).map(|(key, _)| key.clone()).collect();
+                for key in late {
+                    self.end(Job::Collection(key)).await?;
+                }
+            }
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                self.due = None;
+                let clients = self.clients.clone();
+                self.spawn(Job::Discovery, async move { Done::Discovered(fetch::document(&clients).await) });
+            }
+        }
+        Ok(Turn::Next)
+    }
+
+    /// Something says that another kind is served now.
+    fn hurry(&mut self) {
+        self.lag = (LAG_MIN, 0);
+        let soon = Instant::now() + DEBOUNCE;
+        self.hurried = self.due.is_none();
+        self.due = self.due.map(|due| due.min(soon));
+    }
+
+    async fn relist(&mut self) -> anyhow::Result<Turn> {
+        let wanted = std::mem::take(&mut self.shared.state().relists);
+        for (collection, why) in wanted {
+            let Some(served) = self.known.get(&collection).cloned() else { continue };
+            tracing::info!(%collection, why, "listing anew");
+            if let Turn::End = self.apply(Change::Restart(served)).await? {
+                return Ok(Turn::End);
+            }
+        }
+        Ok(Turn::Next)
+    }
+
+    /// Takes in what discovery brought.
+    async fn digest(&mut self, result: Result<Document, String>) -> anyhow::Result<Turn> {
+        let view = result.and_then(|document| {
+            self.follow_definitions(&document);
+            View::new(&document, &self.definitions.services(), &self.config.ignored)
+        });
+        let view = match view {
+            Ok(view) => view,
+            Err(error) => {
+                let delay = self.backoff.next_delay();
+                tracing::warn!(error, retry_in_s = delay.as_secs_f64(), "discovery failed");
+                self.due = Some(Instant::now() + delay);
+                self.hurried = false;
+                self.report(Some(error), None);
+                return Ok(Turn::Next);
+            }
+        };
+        self.backoff.reset();
+        let now = Instant::now();
+        let by = *self.definitions_by.get_or_insert(now + DEFINITIONS_WITHIN);
+        if self.shared.state().discovered_at.is_none() && !self.definitions.are_settled() && now < by {
+            // Their first list asks for the next discovery at once.
+            self.due = Some(if std::mem::take(&mut self.hurried) { now + DEBOUNCE } else { by });
+            return Ok(Turn::Next);
+        }
+        let changes = self.known.absorb(&view, &self.definitions.declared(), now);
+        self.definitions.prune(&self.known);
+        let next = self.next_look(&view);
+        self.due = Some(now + if std::mem::take(&mut self.hurried) { next.min(DEBOUNCE) } else { next });
+        for change in changes {
+            if let Turn::End = self.apply(change).await? {
+                return Ok(Turn::End);
+            }
+        }
+        // Only now are the collections with the engine, so only now is there something to be ready for.
+        self.report(None, Some(&view));
+        Ok(Turn::Next)
+    }
+
+    /// How long until the next look at discovery.
+    fn next_look(&mut self, view: &View) -> Duration {
+        if let Some(why) = self.definitions.unmet(view) {
+            let (delay, tries) = self.lag;
+            if tries < LAG_TRIES_MAX {
+                tracing::debug!(why, "looking at discovery again");
+                self.lag = ((delay * 2).min(LAG_MAX), tries + 1);
+                return delay;
+            }
+        }
+        let confirms = self.known.awaits_confirmation();
+        if confirms { CONFIRM_AFTER.min(self.config.poll_interval) } else { self.config.poll_interval }
+    }
+
+    fn report(&self, error: Option<String>, view: Option<&View>) {
+        let mut state = self.shared.state();
+        if let Some(view) = view {
+            state.discovered_at = Some(Instant::now());
+            state.status.groups = view.suspects.clone();
+        }
+        let groups = state.status.groups.iter().map(|(group, why)| format!("group {group:?}: {why}"));
+        let mut problems: Vec<String> = error.iter().cloned().chain(groups).collect();
+        problems.extend(view.and_then(|view| view.incomplete.clone()));
+        problems.extend(self.definitions.errors());
+        state.status.problems = problems;
+        state.status.error = error;
+    }
+
+    async fn apply(&mut self, change: Change) -> anyhow::Result<Turn> {
+        tracing::debug!(?change, "discovery");
+        match change {
+            Change::Stop(key) => self.end(Job::Collection(key)).await?,
+            Change::Served(served) => {
+                // It was gone, and is back before its task had ended.
+                if self.leaving.contains_key(&served.group_resource) {
+                    self.end(Job::Collection(served.group_resource.clone())).await?;
+                }
+                return Ok(self.send(Input::KindServed(served)).await);
+            }
+            Change::Unserved(key) => {
+                if !self.running.contains(&Job::Collection(key.clone())) {
+                    return Ok(self.send(Input::KindUnserved(key)).await);
+                }
+                if let Some(leave) = self.leave.get(&key) {
+                    leave.store(true, Ordering::Relaxed);
+                }
+                self.leaving.insert(key, Instant::now() + DRAIN_MAX);
+            }
+            Change::Restart(served) => {
+                self.end(Job::Collection(served.group_resource.clone())).await?;
+                self.collect(&served);
+            }
+            Change::Start(served) => self.collect(&served),
+        }
+        Ok(Turn::Next)
+    }
+
+    async fn send(&self, input: Input) -> Turn {
+        if self.inputs.send(input).await.is_ok() { Turn::Next } else { Turn::End }
+    }
+
+    fn spawn(&mut self, job: Job, future: impl Future<Output = Done> + Send + 'static) {
+        if !self.jobs.has_room() {
+            tracing::error!(?job, limit = JOBS_MAX, "too many collections: this one is not followed");
+            return;
+        }
+        self.running.insert(job.clone());
+        self.jobs.spawn(job, future);
+    }
+
+    /// Takes note of a job's end.
+    async fn bury(&mut self, job: Job, end: JobEnd<Done>) -> anyhow::Result<Turn> {
+        self.running.remove(&job);
+        match end {
+            JobEnd::Done(Done::Discovered(result)) => self.discovered = Some(result),
+            JobEnd::Done(Done::Followed) | JobEnd::Aborted => {}
+            JobEnd::Panicked(message) => anyhow::bail!("{job:?} panicked: {message}"),
+        }
+        if let Job::Collection(key) = job {
+            self.leave.remove(&key);
+            if self.leaving.remove(&key).is_some() {
+                self.paged.remove(&key);
+                return Ok(self.send(Input::KindUnserved(key)).await);
+            }
+        }
+        Ok(if self.inputs.is_closed() { Turn::End } else { Turn::Next })
+    }
+
+    /// Ends a job and waits until nothing of it is left. Does nothing if it does not run.
+    async fn end(&mut self, wanted: Job) -> anyhow::Result<()> {
+        self.jobs.abort(&wanted);
+        while self.running.contains(&wanted) {
+            let (job, end) = self.jobs.next().await;
+            // That nobody takes the facts any more shows again with the next one.
+            self.bury(job, end).await?;
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, served: &ServedKind) {
+        let key = served.group_resource.clone();
+        let source = self.source(&key, &served.version, ACCEPT_METADATA_LIST, ACCEPT_METADATA);
+        let leave = Arc::new(AtomicBool::new(false));
+        self.leave.insert(key.clone(), leave.clone());
+        let (inputs, unserved) = (self.inputs.clone(), self.unserved.clone());
+        let mut sink = Collection::new(key.clone(), served.namespaced, inputs, unserved, leave);
+        self.spawn(Job::Collection(key), async move {
+            follow::follow(source, &mut sink).await;
+            Done::Followed
+        });
+    }
+
+    fn source(&mut self, key: &GroupResource, version: &str, list: &'static str, watch: &'static str) -> Source {
+        self.seeds = self.seeds.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        Source {
+            clients: self.clients.clone(),
+            name: key.to_string(),
+            path: collection_path(key, version, None),
+            accept_list: list,
+            accept_watch: watch,
+            page_size: self.config.page_size,
+            turns: self.turns.clone(),
+            paged: self.paged.entry(key.clone()).or_default().clone(),
+            seed: self.seeds,
+        }
+    }
+
+    /// Follows the definitions as soon as they are served.
+    fn follow_definitions(&mut self, document: &Document) {
+        self.follow_definition::<Crd>(Job::Crds, document);
+        self.follow_definition::<Service>(Job::Services, document);
+    }
+
+    fn follow_definition<T: Definition>(&mut self, job: Job, document: &Document) {
+        if self.running.contains(&job) {
+            return;
+        }
+        let (group, resource) = T::RESOURCE;
+        let Some(version) = document.version_of(group, resource) else {
+            // A server without them, as its discovery says completely.
+            if document.incomplete.is_none() {
+                self.definitions.are_not_served::<T>();
+            }
+            return;
+        };
+        let key = GroupResource { group: Arc::from(group), resource: Arc::from(resource) };
+        let mut source = self.source(&key, version, ACCEPT_WHOLE, ACCEPT_WHOLE);
+        source.name = format!("{key} (whole)");
+        let mut sink: Watcher<T> = Watcher::new(self.definitions.clone(), self.inputs.clone());
+        self.spawn(job, async move {
+            follow::follow(source, &mut sink).await;
+            Done::Followed
+        });
+    }
+}

@@ -1,0 +1,30 @@
+//! The graph service: watches every object's metadata, keeps the owner-reference graph, decides what is garbage, and leases the work to
+//! executors. The deciding is the engine's; this is the shell around it.
+//!
+//! In reading order:
+//!
+//! * [`app`]: the service as one call
+//! * [`options`]: its flags
+//! * `driver`: the one task that owns the engine
+//! * [`ingest`]: lists and watches, as facts for the engine
+//! * `election`: a Kubernetes Lease, as terms for the engine
+//! * `grpc`: executors and readers
+//! * `render`, `metrics`: what the engine says, as lines and numbers
+//! * `readiness`, `dot`: what the admin server answers
+
+pub mod app;
+mod clock;
+mod dot;
+mod driver;
+mod election;
+mod grpc;
+pub mod ingest;
+mod metrics;
+pub mod options;
+mod readiness;
+mod render;
+
+pub use app::{Config, Edges, Election, serve};
+pub use election::LeaseOptions;
+pub use grpc::connection::{Connection, Incoming, accept};
+pub use render::Observer;

@@ -1,0 +1,67 @@
+//! The graph service as a process.
+
+use clap::Parser as _;
+use graph_service::options::Options;
+use graph_service::{Edges, Election, accept, serve};
+use runtime::kubernetes::{Access, connect};
+use runtime::shutdown::Shutdown;
+use runtime::tasks::Tasks;
+use runtime::{listen, telemetry};
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// A flag, a file or a certificate is wrong: trying again will not help.
+const BAD_START: u8 = 2;
+const FAILED: u8 = 1;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    let (code, error) = match run(&options).await {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Bad(error)) => (BAD_START, error),
+        Err(Failure::Other(error)) => (FAILED, error),
+    };
+    // Where not even stderr can be written there is nobody to tell.
+    let _closed = writeln!(std::io::stderr(), "graph-service: {error:#}");
+    ExitCode::from(code)
+}
+
+enum Failure {
+    Bad(anyhow::Error),
+    Other(anyhow::Error),
+}
+
+async fn run(options: &Options) -> Result<(), Failure> {
+    let bad = |error: anyhow::Error| Failure::Bad(error);
+    options.check().map_err(|error| bad(error.into()))?;
+    telemetry::init(options.log_format, options.log_level.as_deref()).map_err(|error| bad(error.into()))?;
+    let access =
+        Access { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), ..Access::default() };
+    let cluster = connect(&access).await.map_err(|error| bad(error.into()))?;
+    let other = |error: anyhow::Error| Failure::Other(error);
+    let grpc = listen::bind("--listen", &options.listen.to_string()).await.map_err(|error| other(error.into()))?;
+    let admin =
+        listen::bind("--admin-listen", &options.admin_listen.to_string()).await.map_err(|error| other(error.into()))?;
+    let listening = grpc.local_addr().map_err(|error| other(error.into()))?;
+    let admin_listening = admin.local_addr().map_err(|error| other(error.into()))?;
+    if !listening.ip().is_loopback() || !admin_listening.ip().is_loopback() {
+        tracing::warn!(grpc = %listening, admin = %admin_listening, "anybody who reaches these addresses may use them: the connections are plaintext");
+    }
+    tracing::info!(grpc = %listening, admin = %admin_listening, "listening");
+
+    let shutdown = Shutdown::new();
+    let mut signals = Tasks::new();
+    signals.spawn_until_end("signals", shutdown.clone().on_signals());
+    let edges = Edges {
+        grpc: accept(grpc),
+        admin: Some(admin),
+        cluster,
+        election: Election::Lease(options.lease()),
+        observer: None,
+    };
+    // Dropping the signals' task last keeps a second signal an order to abort.
+    let served = serve(options.config(listening), edges, shutdown).await;
+    drop(signals);
+    served.map_err(other)
+}

@@ -1,0 +1,223 @@
+//! The flags of the graph service. Each also reads `OWNERGRAPH_<FLAG>`.
+
+use crate::app::Config;
+use crate::election::LeaseOptions;
+use clap::ValueEnum;
+use engine::leader;
+use engine::object::GroupResource;
+use runtime::telemetry::LogFormat;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// Longest Lease or renewal that makes sense; a longer one is a typing error.
+const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
+
+/// Watches every object's metadata, keeps the owner-reference graph, decides what is garbage and leases the work to executors.
+#[derive(Clone, Debug, clap::Parser)]
+#[command(name = "graph-service", version, max_term_width = 110)]
+pub struct Options {
+    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig; without it the current one.
+    #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// Where executors and clients reach the gRPC API.
+    #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7450")]
+    pub listen: SocketAddr,
+
+    /// Where /livez, /readyz, /metrics and /debug/graph answer.
+    #[arg(long, env = "OWNERGRAPH_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7451")]
+    pub admin_listen: SocketAddr,
+
+    /// Allow plaintext on an address that is not loopback.
+    #[arg(long, env = "OWNERGRAPH_INSECURE")]
+    pub insecure: bool,
+
+    /// Name of this replica; without it the host's name.
+    #[arg(long, env = "OWNERGRAPH_REPLICA_NAME", value_name = "NAME")]
+    pub replica_name: Option<String>,
+
+    /// Address of the gRPC API that other replicas hand out for this one; without it the address it listens on.
+    #[arg(long, env = "OWNERGRAPH_ADVERTISE", value_name = "ADDR")]
+    pub advertise: Option<String>,
+
+    /// Carry decisions out, or only make and publish them.
+    #[arg(long, env = "OWNERGRAPH_MODE", value_enum, default_value = "enforce")]
+    pub mode: Mode,
+
+    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_IGNORE_RESOURCES",
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = group_resource,
+        default_value = "events,events.events.k8s.io"
+    )]
+    pub ignore_resources: Vec<GroupResource>,
+
+    /// Namespace of the election Lease.
+    #[arg(long, env = "OWNERGRAPH_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "kube-system", value_parser = dns_name)]
+    pub lease_namespace: String,
+
+    /// Name of the election Lease.
+    #[arg(long, env = "OWNERGRAPH_LEASE_NAME", value_name = "NAME", default_value = "ownergraph", value_parser = dns_name)]
+    pub lease_name: String,
+
+    /// How long others wait after the last renewal before they take over.
+    #[arg(long, env = "OWNERGRAPH_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub lease_duration: Duration,
+
+    /// How long the leader goes on without a renewal; shorter than the Lease's duration.
+    #[arg(long, env = "OWNERGRAPH_RENEW_DEADLINE", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub renew_deadline: Duration,
+
+    /// Time between two looks at the Lease; shorter than the renew deadline.
+    #[arg(long, env = "OWNERGRAPH_RETRY_PERIOD", value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub retry_period: Duration,
+
+    /// How log lines look.
+    #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Least severe lines that are written: a level such as info, or directives such as info,graph_service=debug. Without it RUST_LOG,
+    /// then info.
+    #[arg(long, env = "OWNERGRAPH_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: Option<String>,
+}
+
+/// Whether decisions are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    Enforce,
+    /// Decide and count; grant nothing but existence checks.
+    Observe,
+}
+
+impl From<Mode> for leader::Mode {
+    fn from(mode: Mode) -> leader::Mode {
+        match mode {
+            Mode::Enforce => leader::Mode::Enforce,
+            Mode::Observe => leader::Mode::Observe,
+        }
+    }
+}
+
+/// Flags that are each well formed and make no sense together. The text is one sentence that names them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadOptions(String);
+
+impl Options {
+    /// Checks what one flag alone cannot say.
+    pub fn check(&self) -> Result<(), BadOptions> {
+        let refuse = |text: String| Err(BadOptions(text));
+        for (flag, address) in [("--listen", self.listen), ("--admin-listen", self.admin_listen)] {
+            if !address.ip().is_loopback() && !self.insecure {
+                return refuse(format!(
+                    "{flag} {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
+                ));
+            }
+        }
+        if self.listen == self.admin_listen && self.listen.port() != 0 {
+            return refuse(format!("--listen and --admin-listen are both {}: they need two addresses", self.listen));
+        }
+        if self.lease_duration > LEASE_DURATION_MAX {
+            return refuse(format!("--lease-duration {:?} is longer than an hour", self.lease_duration));
+        }
+        // The Lease carries whole seconds.
+        if self.lease_duration.subsec_nanos() != 0 {
+            return refuse(format!("--lease-duration {:?} is not a whole number of seconds", self.lease_duration));
+        }
+        if self.renew_deadline >= self.lease_duration {
+            return refuse(format!(
+                "--renew-deadline {:?} must be shorter than --lease-duration {:?}, else two replicas may lead at once",
+                self.renew_deadline, self.lease_duration
+            ));
+        }
+        // Retries are spread by up to a fifth.
+        if self.retry_period + self.retry_period / 5 >= self.renew_deadline {
+            return refuse(format!(
+                "--retry-period {:?} must be well below --renew-deadline {:?} (by more than a fifth), else no renewal can be tried twice",
+                self.retry_period, self.renew_deadline
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the service is to do. `listening` is the address that was bound, for the default of `--advertise`.
+    pub fn config(&self, listening: SocketAddr) -> Config {
+        Config {
+            mode: self.mode.into(),
+            replica: self.replica_name.clone().unwrap_or_else(host_name),
+            advertise: self.advertise.clone().unwrap_or_else(|| listening.to_string()),
+            ignore: self.ignore_resources.clone(),
+        }
+    }
+
+    /// The Lease to take part in.
+    pub fn lease(&self) -> LeaseOptions {
+        LeaseOptions {
+            namespace: self.lease_namespace.clone(),
+            name: self.lease_name.clone(),
+            lease_duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
+        }
+    }
+}
+
+/// The host's name: in a pod the pod's name.
+fn host_name() -> String {
+    std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "graph-service".to_owned())
+}
+
+/// Reads `RESOURCE` or `RESOURCE.GROUP`, as kubectl writes it.
+pub fn group_resource(text: &str) -> Result<GroupResource, String> {
+    let (resource, group) = text.split_once('.').unwrap_or((text, ""));
+    let plain = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.'))
+    };
+    if resource.is_empty() || !plain(resource) || !plain(group) || text.ends_with('.') {
+        return Err("expected RESOURCE or RESOURCE.GROUP in lower case, such as pods or deployments.apps".to_owned());
+    }
+    Ok(GroupResource { group: group.into(), resource: resource.into() })
+}
+
+/// Reads a number with a unit: `500ms`, `15s`, `2m`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    const WANTED: &str = "expected a number with a unit, such as 500ms, 15s or 2m";
+    let digits = text.find(|character: char| !character.is_ascii_digit()).ok_or(WANTED)?;
+    let (number, unit) = text.split_at(digits);
+    let number = u64::from_str(number).map_err(|_| WANTED)?;
+    let span = match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => number.checked_mul(60).map(Duration::from_secs),
+        "h" => number.checked_mul(3600).map(Duration::from_secs),
+        _ => None,
+    };
+    span.filter(|span| !span.is_zero()).ok_or_else(|| WANTED.to_owned())
+}
+
+/// A name that may stand in a request path as it is.
+fn dns_name(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    if text.is_empty() || text.len() > 253 || !text.bytes().all(plain) {
+        return Err("expected a Kubernetes name: lower case letters, digits, '-' and '.'".to_owned());
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,67 @@
+use super::{Options, duration, group_resource};
+use clap::Parser as _;
+use std::time::Duration;
+
+fn parse(flags: &[&str]) -> Result<Options, String> {
+    let flags = std::iter::once("graph-service").chain(flags.iter().copied());
+    let options = Options::try_parse_from(flags).map_err(|error| error.to_string())?;
+    options.check().map_err(|error| error.to_string())?;
+    Ok(options)
+}
+
+#[test]
+fn defaults_are_kubernetes_own() {
+    let options = parse(&[]).unwrap();
+    assert_eq!(options.lease().lease_duration, Duration::from_secs(15));
+    assert_eq!(options.lease().renew_deadline, Duration::from_secs(10));
+    assert_eq!(options.lease().retry_period, Duration::from_secs(2));
+    let config = options.config(options.listen);
+    assert_eq!(config.advertise, "127.0.0.1:7450");
+    let ignored: Vec<String> = config.ignore.iter().map(ToString::to_string).collect();
+    assert_eq!(ignored, ["events", "events.events.k8s.io"]);
+}
+
+#[test]
+fn bad_flags_are_named() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--listen", "nowhere"], "--listen"),
+        (&["--listen", "0.0.0.0:7450"], "--insecure"),
+        (&["--admin-listen", "0.0.0.0:7451"], "--admin-listen 0.0.0.0:7451 is not a loopback address"),
+        (&["--listen", "127.0.0.1:7451"], "--admin-listen"),
+        (&["--mode", "sometimes"], "--mode"),
+        (&["--ignore-resources", "pods,Pods"], "--ignore-resources"),
+        (&["--lease-name", "a/b"], "--lease-name"),
+        (&["--lease-duration", "15"], "--lease-duration"),
+        (
+            &["--lease-duration", "1500ms", "--renew-deadline", "1s", "--retry-period", "500ms"],
+            "whole number of seconds",
+        ),
+        (&["--lease-duration", "2h"], "longer than an hour"),
+        (&["--renew-deadline", "15s"], "--renew-deadline 15s must be shorter than --lease-duration 15s"),
+        (&["--retry-period", "10s"], "--retry-period 10s must be well below --renew-deadline 10s"),
+        (&["--retry-period", "0s"], "--retry-period"),
+        (&["--nonsense"], "--nonsense"),
+    ];
+    for (flags, expected) in cases {
+        let error = parse(flags).expect_err("these flags are refused");
+        assert!(error.contains(expected), "{flags:?}: {error}");
+    }
+}
+
+#[test]
+fn plaintext_beyond_loopback_is_allowed_on_request() {
+    parse(&["--listen", "0.0.0.0:7450", "--admin-listen", "0.0.0.0:7451", "--insecure"]).unwrap();
+}
+
+#[test]
+fn reads_durations_and_resources() {
+    assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+    assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+    for text in ["", "s", "1d", "-1s", "1.5s", "99999999999999999999s", "0s"] {
+        duration(text).expect_err(text);
+    }
+    assert_eq!(group_resource("deployments.apps").unwrap().to_string(), "deployments.apps");
+    for text in ["", ".apps", "pods.", "a b"] {
+        group_resource(text).expect_err(text);
+    }
+}

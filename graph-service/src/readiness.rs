@@ -1,0 +1,202 @@
+//! What the admin HTTP server answers: progress, readiness and what it waits for, metrics, the graph.
+
+use crate::clock::Clock;
+use crate::dot;
+use crate::driver::{Heartbeat, Reader};
+use crate::election::Leadership;
+use crate::ingest;
+use crate::metrics::{Metrics, Snapshot, state_word};
+use engine::coverage::State;
+use engine::leader::Leader;
+use engine::object::Uid;
+use engine::view::{CollectionStatus, ExecutorView, Status, UnresolvedKind};
+use prometheus_client::registry::Registry;
+use runtime::admin::{Probe, Readiness};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+#[cfg(test)]
+mod tests;
+
+/// A driver that has not finished a round for so long stands still.
+const PROGRESS_WITHIN: Duration = Duration::from_secs(30);
+/// A collection whose first list takes longer is given up as far as readiness goes.
+const LISTING_GRACE: Duration = Duration::from_secs(30);
+/// Most nodes in one drawing.
+const GRAPH_NODES_MAX: usize = 20_000;
+/// Most unresolved kinds that are listed.
+const UNRESOLVED_MAX: usize = 50;
+
+/// How the service is. Handed to the admin server before anything else runs.
+pub(crate) struct Health {
+    clock: Clock,
+    heartbeat: Heartbeat,
+    registry: Registry,
+    metrics: Metrics,
+    /// Why the start is not finished, while it is not.
+    starting: Mutex<String>,
+    running: OnceLock<Running>,
+}
+
+/// What is known once the cluster is.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) cluster_uid: String,
+    pub(crate) reader: Reader,
+    pub(crate) leadership: watch::Receiver<Leadership>,
+    pub(crate) ingest: ingest::Handle,
+}
+
+/// One look at everything the answer is made of.
+struct Look {
+    status: Status,
+    collections: Vec<CollectionStatus>,
+    unresolved: Vec<UnresolvedKind>,
+    executors: Vec<ExecutorView>,
+}
+
+impl Look {
+    fn at(leader: &Leader) -> Look {
+        Look {
+            status: leader.status(),
+            collections: leader.collections(),
+            unresolved: leader.unresolved_kinds(UNRESOLVED_MAX),
+            executors: leader.executors(),
+        }
+    }
+}
+
+impl Health {
+    pub(crate) fn new(clock: Clock, heartbeat: Heartbeat, registry: Registry, metrics: Metrics) -> Arc<Health> {
+        let starting = Mutex::new("the API server has not been asked yet".to_owned());
+        Arc::new(Health { clock, heartbeat, registry, metrics, starting, running: OnceLock::new() })
+    }
+
+    /// Why the start is not finished.
+    pub(crate) fn starting(&self, why: &str) {
+        why.clone_into(&mut self.starting.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The cluster is known and everything runs.
+    pub(crate) fn running(&self, running: Running) {
+        assert!(self.running.set(running).is_ok(), "a service starts once");
+    }
+
+    /// Discovery has succeeded, and every collection is synced or given up.
+    pub(crate) fn is_ready(&self) -> bool {
+        let Some(running) = self.running.get() else { return false };
+        let collections = running.reader.with(Leader::collections);
+        running.ingest.status().discovered && collections.iter().all(|collection| is_settled(collection, self.clock))
+    }
+}
+
+impl Probe for Health {
+    fn livez(&self) -> Result<(), String> {
+        let age = self.heartbeat.age(self.clock);
+        if age <= PROGRESS_WITHIN {
+            return Ok(());
+        }
+        Err(format!("the collector has stood still for {} s", age.as_secs()))
+    }
+
+    fn readyz(&self) -> Readiness {
+        let Some(running) = self.running.get() else {
+            let why = self.starting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            return Readiness { ready: false, lines: vec![format!("start: {why}")] };
+        };
+        let look = running.reader.with(Look::at);
+        let discovery = running.ingest.status();
+        let mut lines = vec![format!("cluster: {}", running.cluster_uid)];
+        lines.push(leadership_line(&running.leadership.borrow()));
+        lines.extend(running.leadership.borrow().problem.iter().map(|problem| format!("election: {problem}")));
+        if !discovery.discovered {
+            lines.push("discovery: not yet".to_owned());
+        }
+        lines.extend(discovery.problems.iter().map(|problem| format!("discovery: {problem}")));
+        lines.extend(look.status.stopped.iter().map(|why| format!("grants: stopped, {why}")));
+        lines.extend(
+            look.status.undecided.iter().map(|(cause, count)| format!("undecided: {} {count}", cause.as_str())),
+        );
+        lines.extend(look.unresolved.iter().map(unresolved_line));
+        lines.extend(look.executors.iter().map(executor_line));
+        lines.extend(look.collections.iter().map(collection_line));
+        let settled = look.collections.iter().all(|collection| is_settled(collection, self.clock));
+        Readiness { ready: discovery.discovered && settled, lines }
+    }
+
+    fn metrics(&self) -> String {
+        if let Some(running) = self.running.get() {
+            let (status, collections) = running.reader.with(|leader| (leader.status(), leader.collections()));
+            self.metrics.refresh(&Snapshot { status: &status, collections: &collections, clock: self.clock });
+        }
+        runtime::admin::encode(&self.registry)
+    }
+
+    fn debug_graph(&self, uids: Vec<String>) -> Option<Result<String, String>> {
+        let Some(running) = self.running.get() else {
+            return Some(Err("the service has not started yet; /readyz says why".to_owned()));
+        };
+        let wanted: Vec<Uid> = uids.iter().filter_map(|uid| Uid::parse(uid)).collect();
+        if wanted.is_empty() && !uids.is_empty() {
+            return Some(Ok(dot::graph(&[], None)));
+        }
+        // Copied out under the lock, written without it.
+        let (nodes, more) = running.reader.with(|leader| leader.component(&wanted, GRAPH_NODES_MAX));
+        Some(Ok(dot::graph(&nodes, more.then_some(GRAPH_NODES_MAX))))
+    }
+}
+
+impl std::fmt::Debug for Health {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Health").field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
+/// Synced, or given up: after its first error, or after a while of listing.
+fn is_settled(collection: &CollectionStatus, clock: Clock) -> bool {
+    match collection.state {
+        State::Synced | State::Stale | State::Failed | State::Ignored => true,
+        State::Listing => !collection.error.is_empty() || clock.age(collection.since) >= LISTING_GRACE,
+    }
+}
+
+fn leadership_line(leadership: &Leadership) -> String {
+    let number = leadership.term.as_ref().map_or(0, |term| term.number);
+    match &leadership.holder {
+        _ if leadership.leading => format!("leadership: this replica leads, term {number}"),
+        Some(holder) if leadership.endpoint.is_empty() => format!("leadership: {holder} leads, term {number}"),
+        Some(holder) => format!("leadership: {holder} leads at {}, term {number}", leadership.endpoint),
+        None => "leadership: nobody leads, as far as is known".to_owned(),
+    }
+}
+
+fn unresolved_line(kind: &UnresolvedKind) -> String {
+    let dot = if kind.group.is_empty() { "" } else { "." };
+    format!("unresolved: {}{dot}{} is not served, {} dependents wait for it", kind.kind, kind.group, kind.dependents)
+}
+
+fn executor_line(executor: &ExecutorView) -> String {
+    let connection = if executor.connected { "connected" } else { "not connected" };
+    let draining = if executor.draining { ", draining" } else { "" };
+    format!(
+        "executor: {} {connection}{draining}, window {}, {} started, {} buffered",
+        executor.executor, executor.window, executor.started, executor.buffered
+    )
+}
+
+fn collection_line(collection: &CollectionStatus) -> String {
+    let mut line = format!(
+        "collection: {} {}, {} objects",
+        collection.kind.group_resource,
+        state_word(collection.state),
+        collection.objects
+    );
+    if let Some(position) = &collection.position {
+        line.push_str(&format!(" at {position}"));
+    }
+    if !collection.error.is_empty() {
+        line.push_str(&format!(": {}", collection.error));
+    }
+    line
+}

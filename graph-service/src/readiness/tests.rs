@@ -1,0 +1,77 @@
+use super::{collection_line, executor_line, is_settled, leadership_line, unresolved_line};
+use crate::clock::Clock;
+use crate::election::Leadership;
+use engine::coverage::State;
+use engine::object::{Access, Backend, GroupResource, ResourceVersion, ServedKind};
+use engine::time::Time;
+use engine::view::{CollectionStatus, ExecutorView, UnresolvedKind};
+use engine::work::Term;
+use std::time::Duration;
+
+fn collection(state: State, error: &str) -> CollectionStatus {
+    CollectionStatus {
+        kind: ServedKind {
+            group_resource: GroupResource { group: "apps".into(), resource: "deployments".into() },
+            kind: "Deployment".into(),
+            version: "v1".into(),
+            namespaced: true,
+            access: Access::Watched,
+            backend: Backend::Main,
+        },
+        state,
+        position: Some(ResourceVersion::parse("4711")),
+        objects: 3,
+        error: error.to_owned(),
+        since: Time::ZERO,
+        progress: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_is_waited_for_until_its_first_error_or_for_a_while() {
+    let clock = Clock::start();
+    for state in [State::Synced, State::Stale, State::Failed, State::Ignored] {
+        assert!(is_settled(&collection(state, ""), clock), "{state:?}");
+    }
+    assert!(!is_settled(&collection(State::Listing, ""), clock));
+    assert!(is_settled(&collection(State::Listing, "403"), clock));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(is_settled(&collection(State::Listing, ""), clock));
+}
+
+#[test]
+fn lines_name_what_stands_where() {
+    assert_eq!(
+        collection_line(&collection(State::Synced, "")),
+        "collection: deployments.apps synced, 3 objects at 4711"
+    );
+    let failed = collection_line(&collection(State::Failed, "the API server answers 403"));
+    assert_eq!(failed, "collection: deployments.apps failed, 3 objects at 4711: the API server answers 403");
+    let kind = UnresolvedKind { group: "example.com".into(), kind: "Widget".into(), dependents: 2 };
+    assert_eq!(unresolved_line(&kind), "unresolved: Widget.example.com is not served, 2 dependents wait for it");
+    let executor = ExecutorView {
+        executor: "a".into(),
+        incarnation: "first".into(),
+        version: "test".to_owned(),
+        window: 4,
+        started: 1,
+        buffered: 2,
+        last_heard: Time::ZERO,
+        draining: true,
+        connected: false,
+    };
+    assert_eq!(executor_line(&executor), "executor: a not connected, draining, window 4, 1 started, 2 buffered");
+}
+
+#[test]
+fn leadership_says_who_and_where() {
+    let term = Some(Term { election: "lease".into(), number: 4 });
+    let nobody = Leadership::default();
+    assert_eq!(leadership_line(&nobody), "leadership: nobody leads, as far as is known");
+    let mut known = Leadership { term, holder: Some("b".to_owned()), ..nobody };
+    assert_eq!(leadership_line(&known), "leadership: b leads, term 4");
+    known.endpoint = "10.0.0.1:7450".to_owned();
+    assert_eq!(leadership_line(&known), "leadership: b leads at 10.0.0.1:7450, term 4");
+    known.leading = true;
+    assert_eq!(leadership_line(&known), "leadership: this replica leads, term 4");
+}

@@ -1,0 +1,142 @@
+//! Events of the engine as log lines and counters. The engine itself neither logs nor counts.
+
+use crate::metrics::{Metrics, state_word};
+use engine::coverage::State;
+use engine::leader::{Cause, Event};
+use engine::object::GroupResource;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Longest round that is not worth a line: readers and executors wait meanwhile.
+const ROUND_SLOW: Duration = Duration::from_millis(250);
+
+/// Receives every event of the engine, in order. It is called by the collector's one task, so it must be quick.
+pub type Observer = Box<dyn FnMut(&Event) + Send>;
+
+/// Logs, counts, and passes on to whoever watches.
+pub(crate) struct Render {
+    metrics: Metrics,
+    observer: Option<Observer>,
+    /// Collections that were reported as lost, so that their return is told too.
+    lost: BTreeSet<GroupResource>,
+}
+
+impl Render {
+    pub(crate) fn new(metrics: Metrics, observer: Option<Observer>) -> Render {
+        Render { metrics, observer, lost: BTreeSet::new() }
+    }
+
+    pub(crate) fn round(&self, inputs: usize, facts: usize, took: Duration) {
+        self.metrics.round(facts, took);
+        if took > ROUND_SLOW {
+            tracing::info!(inputs, took_ms = took.as_millis(), "a round of inputs took long");
+        }
+    }
+
+    /// Per-object decisions at debug, changes of state at info, and a warning only for what somebody may have to act on.
+    pub(crate) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Decided { item, generation, target, action, causes } => {
+                self.metrics.decided(*action);
+                tracing::debug!(item, generation, %target, uid = %target.uid, action = action.as_str(), why = %Causes(causes), "decided");
+            }
+            Event::Withdrawn { item, target, action } => {
+                tracing::debug!(item, %target, uid = %target.uid, action = action.as_str(), "decision withdrawn");
+            }
+            Event::Attempted { item, target, action, outcome, executor, http_status, message, api_calls, age } => {
+                self.metrics.attempted(*action, *outcome);
+                let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
+                tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, message, api_calls, age_ms, "attempt ended");
+            }
+            Event::Removed { object, caused_by_us } => {
+                self.metrics.removed(*caused_by_us);
+                tracing::debug!(%object, uid = %object.uid, caused_by_us, "object left the graph");
+            }
+            Event::Proven { owner, proof } => {
+                tracing::debug!(%owner, uid = %owner.uid, ?proof, "owner proven absent");
+            }
+            Event::Prevented { target, owner } => {
+                self.metrics.prevented.inc();
+                tracing::info!(%target, uid = %target.uid, %owner, owner_uid = %owner.uid, "deletion prevented: the owner is alive");
+            }
+            Event::Collection { collection, state, error } => self.collection(collection, *state, error),
+            Event::SessionOpened { executor } => tracing::info!(%executor, "executor connected"),
+            Event::SessionEnded { executor, why, leases } => {
+                tracing::info!(%executor, why, leases, "executor's session ended");
+            }
+            Event::TermGained(term) => {
+                tracing::info!(election = %term.election, term = term.number, "this replica leads");
+            }
+            Event::TermLost => tracing::info!("this replica does not lead any more"),
+            Event::GrantsStopped { why } => tracing::warn!(why, "no work is granted"),
+            Event::GrantsResumed => tracing::info!("work is granted again"),
+            Event::Rewound { collection, why } => {
+                tracing::warn!(%collection, why, "the API server's history went back; everything is listed again");
+            }
+            Event::Unusable { collection, why } => {
+                self.metrics.unusable.inc();
+                tracing::debug!(%collection, why, "object cannot be used and is left alone");
+            }
+            Event::Rejected { why } => {
+                // At debug, because a misbehaving peer could write the log full.
+                self.metrics.rejected.inc();
+                tracing::debug!(why, "input ignored");
+            }
+        }
+        if let Some(observer) = &mut self.observer {
+            observer(event);
+        }
+    }
+
+    fn collection(&mut self, collection: &GroupResource, state: State, error: &str) {
+        let word = state_word(state);
+        match state {
+            State::Failed | State::Stale => {
+                self.lost.insert(collection.clone());
+                tracing::warn!(%collection, state = word, error, "collection cannot be followed");
+            }
+            State::Synced | State::Ignored if self.lost.remove(collection) => {
+                tracing::info!(%collection, state = word, "collection is followed again");
+            }
+            State::Synced | State::Listing | State::Ignored => {
+                tracing::debug!(%collection, state = word, "collection changed its state");
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Render {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Render").field("lost", &self.lost).finish_non_exhaustive()
+    }
+}
+
+/// Causes in one line.
+struct Causes<'a>(&'a [Cause]);
+
+impl std::fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, cause) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str(", ")?;
+            }
+            match cause {
+                Cause::OwnerAbsent { kind, name, uid, proof, .. } => {
+                    write!(f, "{kind} {name} ({uid}) is absent by {proof:?}")?
+                }
+                Cause::OwnerWaiting { kind, name, uid, .. } => {
+                    write!(f, "{kind} {name} ({uid}) waits for its dependents")?
+                }
+                Cause::OwnerOrphans { kind, name, uid, .. } => {
+                    write!(f, "{kind} {name} ({uid}) orphans its dependents")?
+                }
+                Cause::KeptBy { kind, name, uid, .. } => write!(f, "kept by {kind} {name} ({uid})")?,
+                Cause::NoBlockingDependents => f.write_str("no blocking dependents are left")?,
+                Cause::NoDependents => f.write_str("every dependent has lost its reference")?,
+                Cause::Cycle => f.write_str("it is in a cycle of blocking references")?,
+                Cause::NeverSeen => f.write_str("only references to it are known")?,
+            }
+        }
+        Ok(())
+    }
+}

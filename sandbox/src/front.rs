@@ -1,0 +1,20 @@
+//! The model behind HTTP: what kubectl and Kubernetes clients talk to.
+
+mod answer;
+mod discovery;
+mod fault;
+mod media;
+mod objects;
+mod openapi;
+mod protobuf;
+mod query;
+mod route;
+mod server;
+mod table;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use fault::{Attempt, Fault, FaultAnswer, FaultId};
+pub use server::{RequestCount, Server};

@@ -1,0 +1,158 @@
+//! Answers: objects, lists and refusals as bytes.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Value, json};
+
+use super::fault::PLAIN;
+use super::media::Form;
+use super::table;
+use crate::model::{self, ApiError, Now, Object, Page, Reason, Type};
+
+/// How objects of one request are written.
+#[derive(Debug, Clone)]
+pub(crate) struct Style {
+    pub(crate) form: Form,
+    pub(crate) of: Arc<Type>,
+    /// The version that was asked for; objects carry it.
+    pub(crate) api_version: String,
+    pub(crate) include_object: table::IncludeObject,
+}
+
+/// An object in the form that was asked for. Lists of built-in types leave `apiVersion` and `kind` out of their items,
+/// as the real server does.
+pub(crate) struct Shown<'a> {
+    object: &'a Object,
+    api_version: &'a str,
+    form: Form,
+    bare: bool,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn full(object: &'a Object, api_version: &'a str) -> Self {
+        Self { object, api_version, form: Form::Full, bare: false }
+    }
+
+    pub(crate) fn metadata(object: &'a Object) -> Self {
+        Self { object, api_version: "", form: Form::Metadata, bare: false }
+    }
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if self.form == Form::Metadata {
+            map.serialize_entry("kind", "PartialObjectMetadata")?;
+            map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
+            map.serialize_entry("metadata", self.object.get("metadata").unwrap_or(&Value::Null))?;
+            return map.end();
+        }
+        for (field, value) in self.object {
+            match field.as_str() {
+                "kind" | "apiVersion" if self.bare => {}
+                "apiVersion" => map.serialize_entry(field, self.api_version)?,
+                _ => map.serialize_entry(field, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+impl Style {
+    /// Writes one object behind what is in `out` already.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, object: &Object, now: Now) {
+        let written = match self.form {
+            Form::Full | Form::Discovery => serde_json::to_writer(out, &Shown::full(object, &self.api_version)),
+            Form::Metadata => serde_json::to_writer(out, &Shown::metadata(object)),
+            Form::Table => {
+                let version = model::text(object, "resourceVersion");
+                let table = table::render(self, &[object], json!({ "resourceVersion": version }), now);
+                serde_json::to_writer(out, &table)
+            }
+        };
+        written.expect("an object made of JSON is written to memory");
+    }
+
+    /// One object as an answer.
+    pub(crate) fn object(&self, code: StatusCode, object: &Object, now: Now) -> Response {
+        let mut out = Vec::new();
+        self.write(&mut out, object, now);
+        json_bytes(code, out)
+    }
+
+    /// A list as an answer.
+    pub(crate) fn list(&self, page: &Page, now: Now) -> Response {
+        let mut metadata = json!({ "resourceVersion": page.revision.to_string() });
+        if let Some(next) = &page.next {
+            metadata["continue"] = Value::from(next.token());
+        }
+        if let Some(remaining) = page.remaining {
+            metadata["remainingItemCount"] = Value::from(remaining);
+        }
+        if self.form == Form::Table {
+            let objects: Vec<&Object> = page.items.iter().map(AsRef::as_ref).collect();
+            return json_value(StatusCode::OK, &table::render(self, &objects, metadata, now));
+        }
+        let (kind, api_version) = match self.form {
+            Form::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1"),
+            Form::Full | Form::Table | Form::Discovery => (self.of.list_kind.as_str(), self.api_version.as_str()),
+        };
+        // Written out by hand: a list of a hundred thousand objects must not become one more tree in memory.
+        let mut out =
+            format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":"#).into_bytes();
+        if page.items.is_empty() && self.form == Form::Metadata {
+            // The real server has null here and an empty list in the other forms.
+            out.extend_from_slice(b"null}");
+            return json_bytes(StatusCode::OK, out);
+        }
+        out.push(b'[');
+        for (index, object) in page.items.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            let bare = !self.of.custom;
+            let shown = Shown { object, api_version: &self.api_version, form: self.form, bare };
+            serde_json::to_writer(&mut out, &shown).expect("an object made of JSON is written to memory");
+        }
+        out.extend_from_slice(b"]}");
+        json_bytes(StatusCode::OK, out)
+    }
+}
+
+pub(crate) fn json_value(code: StatusCode, value: &Value) -> Response {
+    json_bytes(code, value.to_string().into_bytes())
+}
+
+pub(crate) fn json_bytes(code: StatusCode, bytes: Vec<u8>) -> Response {
+    typed(code, "application/json", bytes)
+}
+
+pub(crate) fn text(code: StatusCode, text: &str) -> Response {
+    let mut response = typed(code, PLAIN, format!("{text}\n").into_bytes());
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+pub(crate) fn typed(code: StatusCode, content_type: &'static str, bytes: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// A refusal: a Status, except for the two that the real server says in plain text.
+pub(crate) fn refusal(error: &ApiError) -> Response {
+    let code = StatusCode::from_u16(error.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if matches!(error.reason, Reason::GroupNotServed | Reason::BackendDown) {
+        return text(code, &error.message);
+    }
+    let mut response = json_value(code, &error.status());
+    if error.reason == Reason::TooLargeResourceVersion {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}

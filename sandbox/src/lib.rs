@@ -1,0 +1,11 @@
+//! An in-memory Kubernetes API server, for demonstrations, tests and simulations.
+//!
+//! [`model::Model`] is the server as a pure state machine; [`Server`] puts it behind HTTP, so that kubectl and any
+//! Kubernetes client can talk to it, over a socket or in the same process.
+
+mod front;
+mod kubeconfig;
+pub mod model;
+
+pub use front::{Attempt, Fault, FaultAnswer, FaultId, RequestCount, Server};
+pub use kubeconfig::write_kubeconfig;

@@ -1,0 +1,441 @@
+//! The types that are served: what the rest of the model needs to know about each.
+
+use std::fmt;
+
+/// A collection's identity: all versions of a resource share one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupResource {
+    /// Empty for the core group.
+    pub group: String,
+    /// The plural, as in URLs.
+    pub resource: String,
+}
+
+impl GroupResource {
+    pub fn new(group: &str, resource: &str) -> Self {
+        Self { group: group.to_owned(), resource: resource.to_owned() }
+    }
+}
+
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.resource)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
+/// What a deletion that says nothing about dependents does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultPolicy {
+    Background,
+    Orphan,
+    /// The GC finalizers are never set, whatever the request says.
+    Unsupported,
+}
+
+/// What names a type accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRule {
+    /// DNS-1123 subdomain, 253 characters.
+    Subdomain,
+    /// DNS-1123 label, 63 characters.
+    Label,
+    /// Anything that is one path segment.
+    PathSegment,
+}
+
+/// Whether and how `status` is kept apart from the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusRule {
+    /// No status subresource: `status` is a field like any other.
+    Plain,
+    /// Written through `/status` only.
+    Subresource,
+}
+
+/// One served resource.
+#[derive(Debug, Clone)]
+pub struct Type {
+    pub group: String,
+    pub kind: String,
+    pub list_kind: String,
+    pub plural: String,
+    pub singular: String,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
+    /// Served versions, the preferred one first. Never empty.
+    pub versions: Vec<String>,
+    /// The version that stored objects carry.
+    pub storage_version: String,
+    pub namespaced: bool,
+    /// Defined by a CustomResourceDefinition.
+    pub custom: bool,
+    /// Deleted in two steps with a grace period, as pods are.
+    pub graceful: bool,
+    pub default_policy: DefaultPolicy,
+    /// Answers a completed DELETE with the object instead of a Status.
+    pub returns_deleted: bool,
+    /// `metadata.generation` counts the changes of the specification.
+    pub generation: bool,
+    pub status: StatusRule,
+    pub names: NameRule,
+    /// Where the type holds a PodSpec (`spec.template.spec`); empty when nowhere.
+    pub pod_spec: &'static str,
+    /// Lists with a merge key beyond metadata, conditions and the PodSpec's: path and key.
+    pub merge_keys: &'static [(&'static str, &'static str)],
+    /// Fields that a fieldSelector may name beyond `metadata.name` and `metadata.namespace`.
+    pub selectable: &'static [&'static str],
+}
+
+impl Type {
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource::new(&self.group, &self.plural)
+    }
+
+    /// `deployments.apps`, `pods`: as messages name the resource.
+    pub fn qualified(&self) -> String {
+        self.group_resource().to_string()
+    }
+
+    pub fn storage_api_version(&self) -> String {
+        api_version(&self.group, &self.storage_version)
+    }
+}
+
+/// `apps/v1`, `v1`.
+pub fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// A row of the table below.
+#[derive(Clone, Copy)]
+struct BuiltIn {
+    group: &'static str,
+    versions: &'static [&'static str],
+    kind: &'static str,
+    plural: &'static str,
+    short_names: &'static [&'static str],
+    namespaced: bool,
+    in_all: bool,
+    graceful: bool,
+    default_policy: DefaultPolicy,
+    returns_deleted: bool,
+    generation: bool,
+    status: StatusRule,
+    names: NameRule,
+    pod_spec: &'static str,
+    merge_keys: &'static [(&'static str, &'static str)],
+    selectable: &'static [&'static str],
+}
+
+const fn row(group: &'static str, kind: &'static str, plural: &'static str) -> BuiltIn {
+    BuiltIn {
+        group,
+        versions: &["v1"],
+        kind,
+        plural,
+        short_names: &[],
+        namespaced: true,
+        in_all: false,
+        graceful: false,
+        default_policy: DefaultPolicy::Background,
+        returns_deleted: false,
+        generation: false,
+        status: StatusRule::Plain,
+        names: NameRule::Subdomain,
+        pod_spec: "",
+        merge_keys: &[],
+        selectable: &[],
+    }
+}
+
+impl BuiltIn {
+    const fn short(mut self, short_names: &'static [&'static str]) -> Self {
+        self.short_names = short_names;
+        self
+    }
+
+    const fn cluster(mut self) -> Self {
+        self.namespaced = false;
+        self
+    }
+
+    const fn in_all(mut self) -> Self {
+        self.in_all = true;
+        self
+    }
+
+    /// A type with a status of its own.
+    const fn status(mut self) -> Self {
+        self.status = StatusRule::Subresource;
+        self
+    }
+
+    const fn generation(mut self) -> Self {
+        self.generation = true;
+        self
+    }
+
+    const fn returns_deleted(mut self) -> Self {
+        self.returns_deleted = true;
+        self
+    }
+
+    const fn policy(mut self, policy: DefaultPolicy) -> Self {
+        self.default_policy = policy;
+        self
+    }
+
+    const fn names(mut self, names: NameRule) -> Self {
+        self.names = names;
+        self
+    }
+
+    const fn pod_spec(mut self, path: &'static str) -> Self {
+        self.pod_spec = path;
+        self
+    }
+
+    const fn merge_keys(mut self, keys: &'static [(&'static str, &'static str)]) -> Self {
+        self.merge_keys = keys;
+        self
+    }
+
+    const fn selectable(mut self, fields: &'static [&'static str]) -> Self {
+        self.selectable = fields;
+        self
+    }
+
+    const fn versions(mut self, versions: &'static [&'static str]) -> Self {
+        self.versions = versions;
+        self
+    }
+
+    const fn graceful(mut self) -> Self {
+        self.graceful = true;
+        self
+    }
+}
+
+const TEMPLATE: &str = "spec.template.spec";
+const POD_FIELDS: &[&str] = &[
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+];
+const EVENT_FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const WEBHOOKS: &[(&str, &str)] = &[("webhooks", "name")];
+const POD_STATUS: &[(&str, &str)] = &[("status.podIPs", "ip"), ("status.hostIPs", "ip")];
+
+const BUILT_INS: &[BuiltIn] = &[
+    row("", "Namespace", "namespaces")
+        .short(&["ns"])
+        .cluster()
+        .status()
+        .names(NameRule::Label)
+        .selectable(&["status.phase", "name"]),
+    row("", "Pod", "pods")
+        .short(&["po"])
+        .in_all()
+        .status()
+        .generation()
+        .graceful()
+        .returns_deleted()
+        .pod_spec("spec")
+        .merge_keys(POD_STATUS)
+        .selectable(POD_FIELDS),
+    row("", "ConfigMap", "configmaps").short(&["cm"]),
+    row("", "Secret", "secrets").selectable(&["type"]),
+    row("", "Service", "services")
+        .short(&["svc"])
+        .in_all()
+        .status()
+        .returns_deleted()
+        .names(NameRule::Label)
+        .merge_keys(&[("spec.ports", "port")])
+        .selectable(&["spec.clusterIP", "spec.type"]),
+    row("", "Endpoints", "endpoints").short(&["ep"]),
+    row("", "ServiceAccount", "serviceaccounts").short(&["sa"]).returns_deleted().merge_keys(&[("secrets", "name")]),
+    row("", "PersistentVolume", "persistentvolumes").short(&["pv"]).cluster().status().returns_deleted(),
+    row("", "PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]).status().returns_deleted(),
+    row("", "Node", "nodes")
+        .short(&["no"])
+        .cluster()
+        .status()
+        .merge_keys(&[("status.addresses", "type")])
+        .selectable(&["spec.unschedulable"]),
+    row("", "ReplicationController", "replicationcontrollers")
+        .short(&["rc"])
+        .in_all()
+        .status()
+        .generation()
+        .policy(DefaultPolicy::Orphan)
+        .pod_spec(TEMPLATE)
+        .selectable(&["status.replicas"]),
+    row("", "Event", "events").short(&["ev"]).policy(DefaultPolicy::Unsupported).selectable(EVENT_FIELDS),
+    row("apps", "Deployment", "deployments").short(&["deploy"]).in_all().status().generation().pod_spec(TEMPLATE),
+    row("apps", "ReplicaSet", "replicasets").short(&["rs"]).in_all().status().generation().pod_spec(TEMPLATE),
+    row("apps", "StatefulSet", "statefulsets").short(&["sts"]).in_all().status().generation().pod_spec(TEMPLATE),
+    row("apps", "DaemonSet", "daemonsets").short(&["ds"]).in_all().status().generation().pod_spec(TEMPLATE),
+    row("apps", "ControllerRevision", "controllerrevisions"),
+    row("batch", "Job", "jobs")
+        .in_all()
+        .status()
+        .generation()
+        .policy(DefaultPolicy::Orphan)
+        .pod_spec(TEMPLATE)
+        .selectable(&["status.successful"]),
+    row("batch", "CronJob", "cronjobs")
+        .short(&["cj"])
+        .in_all()
+        .status()
+        .generation()
+        .pod_spec("spec.jobTemplate.spec.template.spec"),
+    row(RBAC, "Role", "roles").names(NameRule::PathSegment),
+    row(RBAC, "RoleBinding", "rolebindings").names(NameRule::PathSegment),
+    row(RBAC, "ClusterRole", "clusterroles").cluster().names(NameRule::PathSegment),
+    row(RBAC, "ClusterRoleBinding", "clusterrolebindings").cluster().names(NameRule::PathSegment),
+    row("coordination.k8s.io", "Lease", "leases"),
+    row("networking.k8s.io", "Ingress", "ingresses").short(&["ing"]).status().generation(),
+    row("networking.k8s.io", "NetworkPolicy", "networkpolicies").short(&["netpol"]).generation(),
+    row("discovery.k8s.io", "EndpointSlice", "endpointslices").generation(),
+    row("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
+        .short(&["crd", "crds"])
+        .cluster()
+        .status()
+        .generation(),
+    row("apiregistration.k8s.io", "APIService", "apiservices").cluster().status().names(NameRule::PathSegment),
+    row("policy", "PodDisruptionBudget", "poddisruptionbudgets").short(&["pdb"]).status().generation(),
+    row("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+        .versions(&["v2", "v1"])
+        .short(&["hpa"])
+        .in_all()
+        .status(),
+    row("storage.k8s.io", "StorageClass", "storageclasses").short(&["sc"]).cluster().returns_deleted(),
+    row("scheduling.k8s.io", "PriorityClass", "priorityclasses").short(&["pc"]).cluster().generation(),
+    row("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+        .cluster()
+        .generation()
+        .merge_keys(WEBHOOKS),
+    row("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
+        .cluster()
+        .generation()
+        .merge_keys(WEBHOOKS),
+];
+
+/// Lists inside a PodSpec that have a merge key, relative to it.
+pub(crate) const POD_SPEC_MERGE_KEYS: &[(&str, &str)] = &[
+    ("containers", "name"),
+    ("containers.env", "name"),
+    ("containers.ports", "containerPort"),
+    ("containers.volumeDevices", "devicePath"),
+    ("containers.volumeMounts", "mountPath"),
+    ("ephemeralContainers", "name"),
+    ("ephemeralContainers.env", "name"),
+    ("ephemeralContainers.ports", "containerPort"),
+    ("ephemeralContainers.volumeDevices", "devicePath"),
+    ("ephemeralContainers.volumeMounts", "mountPath"),
+    ("hostAliases", "ip"),
+    ("imagePullSecrets", "name"),
+    ("initContainers", "name"),
+    ("initContainers.env", "name"),
+    ("initContainers.ports", "containerPort"),
+    ("initContainers.volumeDevices", "devicePath"),
+    ("initContainers.volumeMounts", "mountPath"),
+    ("resourceClaims", "name"),
+    ("schedulingGates", "name"),
+    ("topologySpreadConstraints", "topologyKey"),
+    ("volumes", "name"),
+];
+
+/// Lists with a merge key that every built-in type has.
+pub(crate) const COMMON_MERGE_KEYS: &[(&str, &str)] =
+    &[("metadata.ownerReferences", "uid"), ("status.conditions", "type")];
+
+/// Lists of primitives that are merged as sets.
+pub(crate) const MERGED_SETS: &[&str] = &["metadata.finalizers"];
+
+/// The table as types.
+pub(crate) fn built_ins() -> impl Iterator<Item = Type> {
+    BUILT_INS.iter().map(|row| Type {
+        group: row.group.to_owned(),
+        kind: row.kind.to_owned(),
+        list_kind: format!("{}List", row.kind),
+        plural: row.plural.to_owned(),
+        singular: row.kind.to_lowercase(),
+        short_names: row.short_names.iter().map(|&name| name.to_owned()).collect(),
+        categories: if row.in_all { vec!["all".to_owned()] } else { Vec::new() },
+        versions: row.versions.iter().map(|&version| version.to_owned()).collect(),
+        storage_version: row.versions[0].to_owned(),
+        namespaced: row.namespaced,
+        custom: false,
+        graceful: row.graceful,
+        default_policy: row.default_policy,
+        returns_deleted: row.returns_deleted,
+        generation: row.generation,
+        status: row.status,
+        names: row.names,
+        pod_spec: row.pod_spec,
+        merge_keys: row.merge_keys,
+        selectable: row.selectable,
+    })
+}
+
+/// The order in which Kubernetes prefers versions: stable before beta before alpha, then the higher number, and names
+/// that are no versions last, by the alphabet. The preferred one sorts first.
+pub(crate) fn version_order(a: &str, b: &str) -> std::cmp::Ordering {
+    let rank = |version: &str| {
+        let numbers = parse_version(version);
+        (numbers.is_none(), std::cmp::Reverse(numbers))
+    };
+    rank(a).cmp(&rank(b)).then_with(|| a.cmp(b))
+}
+
+/// `v2beta1` as (maturity, major, minor); maturity 2 is stable.
+fn parse_version(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    for (mark, maturity) in [("alpha", 0), ("beta", 1)] {
+        if let Some((major, minor)) = rest.split_once(mark) {
+            return Some((maturity, major.parse().ok()?, minor.parse().ok()?));
+        }
+    }
+    Some((2, rest.parse().ok()?, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_preferred_as_kubernetes_does() {
+        let mut versions = ["foo1", "v1alpha1", "v10", "v2beta1", "v1", "v11beta2", "v3beta1", "foo10", "v2"];
+        versions.sort_by(|a, b| version_order(a, b));
+        assert_eq!(versions, ["v10", "v2", "v1", "v11beta2", "v3beta1", "v2beta1", "v1alpha1", "foo1", "foo10"]);
+    }
+
+    #[test]
+    fn the_table_names_every_resource_once() {
+        let mut seen = std::collections::BTreeSet::new();
+        for kind in built_ins() {
+            assert!(seen.insert(kind.group_resource()), "{}", kind.qualified());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Collections, the one revision counter, and the history that watches read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::error::ApiError;
+use super::kinds::GroupResource;
+use super::metadata::{self, Object};
+
+/// Where an object lies in its collection; the namespace is empty for cluster-scoped ones.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl ObjectKey {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+/// What a watch event says happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One change of one object, shared by everybody who reads it.
+#[derive(Debug)]
+pub struct Event {
+    pub revision: u64,
+    pub change: Change,
+    pub key: ObjectKey,
+    /// The new state; for a deletion the last one, with the deletion's resourceVersion.
+    pub object: Arc<Object>,
+    /// The state before, absent for an addition.
+    pub before: Option<Arc<Object>>,
+}
+
+/// The objects of one resource and what happened to them lately.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Collection {
+    pub(crate) objects: BTreeMap<ObjectKey, Arc<Object>>,
+    /// Ascending by revision.
+    history: VecDeque<Arc<Event>>,
+    /// Changes up to this revision can no longer be told.
+    compacted: u64,
+}
+
+impl Collection {
+    fn new(compacted: u64) -> Self {
+        Self { compacted, ..Self::default() }
+    }
+
+    /// The objects of one namespace, or all of them, in key order.
+    pub(crate) fn objects_in(&self, namespace: Option<&str>) -> impl Iterator<Item = (&ObjectKey, &Arc<Object>)> {
+        let from = namespace.map_or(Bound::Unbounded, |namespace| Bound::Included(ObjectKey::new(namespace, "")));
+        self.objects
+            .range((from, Bound::Unbounded))
+            .take_while(move |(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
+    }
+
+    /// The changes after `revision`, at most `max`.
+    pub(crate) fn changes_after(&self, revision: u64, max: usize) -> Result<Vec<Arc<Event>>, ApiError> {
+        self.check_not_compacted(revision)?;
+        let start = self.history.partition_point(|event| event.revision <= revision);
+        Ok(self.history.range(start..).take(max).cloned().collect())
+    }
+
+    /// What the objects that changed after `revision` were then; `None` for those that did not exist.
+    pub(crate) fn undo_to(&self, revision: u64) -> Result<BTreeMap<&ObjectKey, Option<&Arc<Object>>>, ApiError> {
+        self.check_not_compacted(revision)?;
+        let start = self.history.partition_point(|event| event.revision <= revision);
+        let mut then = BTreeMap::new();
+        for event in self.history.range(start..) {
+            then.entry(&event.key).or_insert(event.before.as_ref());
+        }
+        Ok(then)
+    }
+
+    fn check_not_compacted(&self, revision: u64) -> Result<(), ApiError> {
+        if revision < self.compacted {
+            let message = format!("too old resource version: {revision} ({})", self.compacted);
+            return Err(ApiError::expired(message));
+        }
+        Ok(())
+    }
+
+    fn forget_through(&mut self, revision: u64) {
+        self.compacted = self.compacted.max(revision);
+        while self.history.front().is_some_and(|event| event.revision <= revision) {
+            self.history.pop_front();
+        }
+    }
+
+    fn record(&mut self, event: Event, max_events: usize) -> Arc<Event> {
+        let event = Arc::new(event);
+        self.history.push_back(Arc::clone(&event));
+        while self.history.len() > max_events {
+            if let Some(dropped) = self.history.pop_front() {
+                self.compacted = dropped.revision;
+            }
+        }
+        event
+    }
+}
+
+/// All collections under one revision counter, as in etcd.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    revision: u64,
+    collections: BTreeMap<GroupResource, Collection>,
+    history_max_events: usize,
+}
+
+impl Store {
+    pub(crate) fn new(history_max_events: usize) -> Self {
+        // etcd's first revision; 0 means "any" on the wire.
+        Self { revision: 1, collections: BTreeMap::new(), history_max_events }
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(crate) fn open(&mut self, resource: GroupResource) {
+        let compacted = self.revision;
+        self.collections.entry(resource).or_insert_with(|| Collection::new(compacted));
+    }
+
+    pub(crate) fn close(&mut self, resource: &GroupResource) {
+        self.collections.remove(resource);
+    }
+
+    pub(crate) fn collection(&self, resource: &GroupResource) -> Option<&Collection> {
+        self.collections.get(resource)
+    }
+
+    pub(crate) fn get(&self, resource: &GroupResource, key: &ObjectKey) -> Option<&Arc<Object>> {
+        self.collections.get(resource)?.objects.get(key)
+    }
+
+    /// Writes an object at the next revision and returns it as stored.
+    pub(crate) fn put(&mut self, resource: &GroupResource, key: ObjectKey, mut object: Object) -> Arc<Event> {
+        self.revision += 1;
+        metadata::set(&mut object, "resourceVersion", self.revision.to_string());
+        let object = Arc::new(object);
+        let collection = self.collections.entry(resource.clone()).or_default();
+        let before = collection.objects.insert(key.clone(), Arc::clone(&object));
+        let change = if before.is_some() { Change::Modified } else { Change::Added };
+        collection.record(Event { revision: self.revision, change, key, object, before }, self.history_max_events)
+    }
+
+    /// Removes an object at the next revision; `None` when there is none.
+    pub(crate) fn remove(&mut self, resource: &GroupResource, key: &ObjectKey) -> Option<Arc<Event>> {
+        let collection = self.collections.get_mut(resource)?;
+        let before = collection.objects.remove(key)?;
+        self.revision += 1;
+        let mut object = Object::clone(&before);
+        metadata::set(&mut object, "resourceVersion", self.revision.to_string());
+        let event = Event {
+            revision: self.revision,
+            change: Change::Deleted,
+            key: key.clone(),
+            object: Arc::new(object),
+            before: Some(before),
+        };
+        Some(collection.record(event, self.history_max_events))
+    }
+
+    /// Forgets all changes up to a revision, in every collection.
+    pub(crate) fn compact(&mut self, revision: u64) {
+        for collection in self.collections.values_mut() {
+            collection.forget_through(revision.min(self.revision));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Objects by the thousand at a real API server, and questions about them.
+
+use anyhow::{Context, bail, ensure};
+use http::{Method, Request};
+use kube::Client;
+use serde_json::{Value, json};
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval};
+
+/// Requests under way at once.
+const IN_FLIGHT: usize = 24;
+
+/// Sends one request; the answer as JSON, errors with the server's words.
+pub async fn send(client: &Client, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+    let builder = Request::builder().method(&method).uri(path).header("content-type", content_type(&method));
+    let request = builder.body(body.map_or_else(Vec::new, |body| body.to_string().into_bytes()))?;
+    client.request(request).await.with_context(|| format!("{method} {path}"))
+}
+
+fn content_type(method: &Method) -> &'static str {
+    if *method == Method::PATCH { "application/merge-patch+json" } else { "application/json" }
+}
+
+/// Creates an object from JSON; the answer.
+pub async fn create(client: &Client, collection: &str, object: &Value) -> anyhow::Result<Value> {
+    send(client, Method::POST, collection, Some(object)).await
+}
+
+/// Deletes with a policy: `Background`, `Foreground` or `Orphan`.
+pub async fn delete(client: &Client, path: &str, policy: &str) -> anyhow::Result<()> {
+    let options = json!({ "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy });
+    send(client, Method::DELETE, path, Some(&options)).await.map(|_| ())
+}
+
+/// Creates a namespace.
+pub async fn namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    create(client, "/api/v1/namespaces", &object).await.map(|_| ())
+}
+
+/// The path of a namespace's ConfigMaps.
+pub fn configmaps(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps")
+}
+
+/// A ConfigMap with these references.
+pub fn configmap(name: &str, owners: &[Value]) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "ownerReferences": owners } })
+}
+
+/// A blocking reference to an object as the server gave it back.
+pub fn reference_to(owner: &Value) -> Value {
+    json!({
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true,
+    })
+}
+
+/// Creates many objects in one collection, a bounded number at a time.
+pub async fn create_all(client: &Client, collection: &str, objects: Vec<Value>) -> anyhow::Result<Vec<Value>> {
+    let mut created = Vec::with_capacity(objects.len());
+    let mut under_way: JoinSet<anyhow::Result<Value>> = JoinSet::new();
+    for object in objects {
+        if under_way.len() == IN_FLIGHT {
+            created.push(under_way.join_next().await.context("something is under way")???);
+        }
+        let (client, collection) = (client.clone(), collection.to_owned());
+        under_way.spawn(async move { create(&client, &collection, &object).await });
+    }
+    while let Some(done) = under_way.join_next().await {
+        created.push(done??);
+    }
+    Ok(created)
+}
+
+/// `owners` ConfigMaps named `PREFIX-N`, each with `dependents` named `PREFIX-N-M` that block its deletion. Gives the owners' names.
+pub async fn families(
+    client: &Client,
+    namespace: &str,
+    prefix: &str,
+    owners: usize,
+    dependents: usize,
+) -> anyhow::Result<Vec<String>> {
+    let collection = configmaps(namespace);
+    let names: Vec<String> = (0..owners).map(|number| format!("{prefix}-{number}")).collect();
+    let created = create_all(client, &collection, names.iter().map(|name| configmap(name, &[])).collect()).await?;
+    let children = created.iter().flat_map(|owner| {
+        let name = owner["metadata"]["name"].as_str().unwrap_or_default();
+        let reference = reference_to(owner);
+        (0..dependents).map(move |number| configmap(&format!("{name}-{number}"), std::slice::from_ref(&reference)))
+    });
+    create_all(client, &collection, children.collect()).await?;
+    Ok(names)
+}
+
+/// All objects of a collection.
+pub async fn list(client: &Client, collection: impl Into<String>) -> anyhow::Result<Vec<Value>> {
+    let collection = collection.into();
+    let answer = send(client, Method::GET, &collection, None).await?;
+    match answer["items"].as_array() {
+        Some(items) => Ok(items.clone()),
+        None => bail!("GET {collection} is no list"),
+    }
+}
+
+/// The object, or `None` where there is none.
+pub async fn get(client: &Client, path: impl Into<String>) -> anyhow::Result<Option<Value>> {
+    let path = path.into();
+    match client.request::<Value>(Request::get(&path).body(Vec::new())?).await {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("GET {path}")),
+    }
+}
+
+/// Asks again until the answer is as wanted.
+pub async fn until<T: Debug, F: Future<Output = anyhow::Result<T>>>(
+    what: &str,
+    within: Duration,
+    mut ask: impl FnMut() -> F,
+    wanted: impl Fn(&T) -> bool,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + within;
+    let mut ticks = interval(Duration::from_millis(50));
+    loop {
+        ticks.tick().await;
+        let answer = ask().await?;
+        if wanted(&answer) {
+            return Ok(answer);
+        }
+        let mut shown = format!("{answer:?}");
+        shown.truncate(shown.floor_char_boundary(2000));
+        ensure!(Instant::now() < deadline, "not in {within:?}: {what}; last: {shown}");
+    }
+}
+
+/// How many objects a collection has, without their bodies.
+pub async fn count(client: &Client, collection: &str) -> anyhow::Result<usize> {
+    let answer = send(client, Method::GET, &format!("{collection}?limit=1"), None).await?;
+    let shown = answer["items"].as_array().map_or(0, Vec::len);
+    let rest = answer["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
+    Ok(shown + usize::try_from(rest)?)
+}

@@ -1,0 +1,178 @@
+//! Our own programs as processes, built in the profile of the test that asks.
+
+use crate::process::{Directory, Process, free_port};
+use anyhow::{Context, bail, ensure};
+use runtime::kubernetes::{Cluster, call};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tokio::time::{Instant, interval};
+
+/// Largest answer of an admin server that a test reads.
+const ANSWER_MAX_BYTES: usize = 64 << 20;
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Where `graph-service`, `executor-service` and `ownergraph` are.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    directory: PathBuf,
+}
+
+impl Programs {
+    /// Builds them, if that is not done, beside the test's own program.
+    pub fn build() -> anyhow::Result<Programs> {
+        let this = std::env::current_exe().context("finding the test's own program")?;
+        // target/<profile>/deps/<test>
+        let directory =
+            this.ancestors().nth(2).context("the test's program is not below a target directory")?.to_owned();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--bins", "-p", "graph-service", "-p", "executor-service", "-p", "cli"]);
+        if directory.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().context("running cargo")?;
+        ensure!(output.status.success(), "building the programs: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(Programs { directory })
+    }
+
+    /// The path of one.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+/// A running program with an admin server.
+#[derive(Debug)]
+pub struct Service {
+    pub process: Process,
+    admin: String,
+}
+
+impl Service {
+    /// Starts `program` with `arguments` and an admin address of its own; its log goes into `directory`.
+    pub fn start(
+        programs: &Programs,
+        program: &str,
+        name: &str,
+        directory: &Path,
+        arguments: &[&str],
+    ) -> anyhow::Result<Service> {
+        let admin = format!("127.0.0.1:{}", free_port()?);
+        let mut all: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        all.extend(["--admin-listen".to_owned(), admin.clone()]);
+        let process = Process::spawn(name, directory, &programs.path(program), &all)?;
+        Ok(Service { process, admin })
+    }
+
+    /// Status and body of a GET at the admin server.
+    pub async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
+        let url = format!("http://{}", self.admin).parse().context("the admin address as a URL")?;
+        let cluster = Cluster::without_credentials(url)?;
+        let request = http::Request::get(path).body(Vec::new())?;
+        let answer = call(&cluster.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN)
+            .await
+            .with_context(|| format!("GET http://{}{path}", self.admin))?;
+        Ok((answer.status.as_u16(), String::from_utf8_lossy(&answer.body).into_owned()))
+    }
+
+    /// Waits until `/readyz` says 200.
+    pub async fn ready(&mut self) -> anyhow::Result<()> {
+        let mut last = String::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut ticks = interval(Duration::from_millis(50));
+        while Instant::now() < deadline {
+            ticks.tick().await;
+            match self.get("/readyz?verbose").await {
+                Ok((200, _)) => return Ok(()),
+                Ok((_, body)) => last = body,
+                Err(error) => last = format!("{error:#}"),
+            }
+            if let Some(status) = self.process.exited()? {
+                bail!("ended while starting, {status}; {}", self.process.log_tail());
+            }
+        }
+        bail!("not ready in a minute: {last}; {}", self.process.log_tail())
+    }
+
+    /// The value of a metric's first line that starts with `prefix`, labels included.
+    pub async fn metric(&self, prefix: &str) -> anyhow::Result<Option<f64>> {
+        let (_, body) = self.get("/metrics").await?;
+        let line = body.lines().find(|line| line.starts_with(prefix));
+        line.map(|line| line.rsplit(' ').next().unwrap_or_default().parse().context("a metric's value")).transpose()
+    }
+}
+
+/// A graph service and executors as processes of their own.
+#[derive(Debug)]
+pub struct Fleet {
+    programs: Programs,
+    kubeconfig: PathBuf,
+    directory: Directory,
+    grpc: String,
+    pub graph: Service,
+    pub executors: Vec<Service>,
+    started: usize,
+}
+
+impl Fleet {
+    /// Starts one graph service and `executors`, and waits until all are ready.
+    pub async fn start(programs: &Programs, kubeconfig: &Path, executors: usize) -> anyhow::Result<Fleet> {
+        let directory = Directory::create()?;
+        let grpc = format!("127.0.0.1:{}", free_port()?);
+        let graph = start_graph(programs, kubeconfig, directory.path(), &grpc, 0)?;
+        let mut fleet = Fleet {
+            programs: programs.clone(),
+            kubeconfig: kubeconfig.to_owned(),
+            directory,
+            grpc,
+            graph,
+            executors: Vec::new(),
+            started: 1,
+        };
+        fleet.graph.ready().await?;
+        for number in 0..executors {
+            fleet.add_executor(&format!("executor-{number}"))?;
+        }
+        for executor in &mut fleet.executors {
+            executor.ready().await?;
+        }
+        Ok(fleet)
+    }
+
+    /// Starts one more executor.
+    pub fn add_executor(&mut self, name: &str) -> anyhow::Result<()> {
+        let kubeconfig = self.kubeconfig.display().to_string();
+        let arguments = ["--kubeconfig", &kubeconfig, "--graph", &self.grpc, "--name", name];
+        let log = format!("{name}-{}", self.started);
+        self.started += 1;
+        let executor = Service::start(&self.programs, "executor-service", &log, self.directory.path(), &arguments)?;
+        self.executors.push(executor);
+        Ok(())
+    }
+
+    /// Kills the graph service without asking and starts another one at the same address.
+    pub async fn replace_graph(&mut self) -> anyhow::Result<()> {
+        self.graph.process.kill()?;
+        self.graph.process.ended(Duration::from_secs(5)).await?;
+        self.graph = start_graph(&self.programs, &self.kubeconfig, self.directory.path(), &self.grpc, self.started)?;
+        self.started += 1;
+        Ok(())
+    }
+
+    /// Where the graph service serves gRPC.
+    pub fn grpc(&self) -> &str {
+        &self.grpc
+    }
+}
+
+fn start_graph(
+    programs: &Programs,
+    kubeconfig: &Path,
+    directory: &Path,
+    grpc: &str,
+    number: usize,
+) -> anyhow::Result<Service> {
+    let kubeconfig = kubeconfig.display().to_string();
+    let arguments = ["--kubeconfig", &kubeconfig, "--listen", grpc];
+    Service::start(programs, "graph-service", &format!("graph-{number}"), directory, &arguments)
+}

@@ -1,0 +1,97 @@
+//! The few kinds a simulated world knows, and how its objects are read.
+
+use engine::object::{self, Facts, HOLD_ANNOTATION, Name, OwnerReference, ResourceVersion, Uid};
+use sandbox::model::{self, GroupResource};
+use serde_json::Value;
+
+/// One kind of the world.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) group: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) plural: &'static str,
+    pub(super) version: &'static str,
+    pub(super) namespaced: bool,
+    pub(super) custom: bool,
+}
+
+const fn kind(group: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
+    Kind { group, kind, plural, version: "v1", namespaced, custom: false }
+}
+
+const fn custom(kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
+    Kind { group: "example.com", kind, plural, version: "v1", namespaced, custom: true }
+}
+
+pub(super) const KINDS: [Kind; 10] = [
+    kind("", "ConfigMap", "configmaps", true),
+    kind("", "Secret", "secrets", true),
+    kind("batch", "Job", "jobs", true),
+    kind("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", false),
+    custom("Thing", "things", true),
+    custom("Widget", "widgets", true),
+    custom("Planet", "planets", false),
+    kind("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", false),
+    kind("rbac.authorization.k8s.io", "Role", "roles", true),
+    kind("networking.k8s.io", "Ingress", "ingresses", true),
+];
+
+pub(super) const DEFINITIONS: usize = 7;
+/// Not watched: its objects are only owners.
+pub(super) const UNWATCHED: usize = 8;
+/// Perhaps behind an APIService.
+pub(super) const AGGREGATED: usize = 9;
+pub(super) const NAMESPACES: [&str; 2] = ["default", "kube-public"];
+
+impl Kind {
+    pub(super) fn resource(&self) -> GroupResource {
+        GroupResource::new(self.group, self.plural)
+    }
+
+    pub(super) fn key(&self) -> object::GroupResource {
+        object::GroupResource { group: Name::from(self.group), resource: Name::from(self.plural) }
+    }
+
+    pub(super) fn api_version(&self) -> String {
+        model::api_version(self.group, self.version)
+    }
+}
+
+pub(super) fn by_resource(group: &str, plural: &str) -> Option<usize> {
+    KINDS.iter().position(|kind| kind.group == group && kind.plural == plural)
+}
+
+pub(super) fn by_kind(group: &str, name: &str) -> Option<usize> {
+    KINDS.iter().position(|kind| kind.group == group && kind.kind == name)
+}
+
+/// What the collector would know of a stored object.
+pub(super) fn observe(stored: &model::Object) -> object::Object {
+    let metadata = &stored["metadata"];
+    let owners = metadata["ownerReferences"].as_array().map(|list| list.iter().filter_map(reference).collect());
+    let hold = metadata["annotations"].as_object().is_some_and(|all| all.contains_key(HOLD_ANNOTATION));
+    object::Object {
+        uid: Uid::parse(model::uid(stored)).expect("the model gives every object a uid"),
+        namespace: Name::from(model::namespace(stored)),
+        name: Name::from(model::name(stored)),
+        resource_version: ResourceVersion::parse(model::text(stored, "resourceVersion")),
+        facts: Facts {
+            owners: owners.unwrap_or_default(),
+            finalizers: model::finalizers(stored).into_iter().map(Name::from).collect(),
+            terminating: model::is_terminating(stored),
+            hold,
+        },
+    }
+}
+
+fn reference(value: &Value) -> Option<OwnerReference> {
+    let text = |field: &str| Some(Name::from(value[field].as_str()?));
+    Some(OwnerReference {
+        api_version: text("apiVersion")?,
+        kind: text("kind")?,
+        name: text("name")?,
+        uid: Uid::parse(value["uid"].as_str()?)?,
+        controller: value["controller"].as_bool(),
+        block_owner_deletion: value["blockOwnerDeletion"].as_bool(),
+    })
+}

@@ -1,0 +1,206 @@
+//! What a seed draws before anything happens: the size of the world, what its users do, and which faults are on.
+
+use super::random::Random;
+
+/// The chances of the faults, as drawn by one seed; zero where a fault is off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub leaders: usize,
+    pub executors: usize,
+    pub concurrency: u32,
+    pub objects: u64,
+    pub operations: u64,
+    /// Length of the phase in which users and faults are at work.
+    pub span_s: u64,
+    pub net_ms: u64,
+    pub api_ms: u64,
+    pub watch_ms: u64,
+    /// A kind whose watch is slow, beyond the number of kinds where there is none.
+    pub slow_kind: usize,
+    pub slow_ms: u64,
+    /// How the kind that is not watched is served: 0 as list only, 1 as single reads only.
+    pub unwatched: u64,
+    pub aggregated: bool,
+    pub faults: Faults,
+    pub users: Users,
+}
+
+/// Per thousand, for each occasion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    pub stream_breaks: u64,
+    pub message_stalls: u64,
+    pub watch_drops: u64,
+    pub transport: u64,
+    pub expired: u64,
+    pub list_failures: u64,
+    pub probe_failures: u64,
+    pub false_not_found: u64,
+    pub server_errors: u64,
+    pub throttled: u64,
+    pub forbidden: u64,
+    pub webhook: u64,
+    pub lost_answers: u64,
+    pub slow_requests: u64,
+    pub executor_crashes: u64,
+    pub leader_crashes: u64,
+    pub pauses: u64,
+    pub hidden_kinds: u64,
+    pub relists: u64,
+}
+
+/// What users do beyond creating and deleting; percent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Users {
+    pub wrong_references: u64,
+    pub late_dependents: u64,
+    pub cycles: u64,
+    pub foreign_finalizers: u64,
+    pub holds: u64,
+    pub second_deletes: u64,
+    pub reparenting: u64,
+    pub definitions: u64,
+    pub bursts: u64,
+}
+
+impl Options {
+    /// The options of a seed: every fault is off for about half of all seeds.
+    pub fn draw(seed: u64) -> Options {
+        let mut random = Random::new(seed, 1);
+        let calm = random.once_in(6);
+        let mut maybe = |most: u64| {
+            let on = random.percent(45) && !calm;
+            let chance = random.between(1, most);
+            if on { chance } else { 0 }
+        };
+        let faults = Faults {
+            stream_breaks: maybe(30),
+            message_stalls: maybe(10),
+            watch_drops: maybe(120),
+            transport: maybe(300),
+            expired: maybe(400),
+            list_failures: maybe(400),
+            probe_failures: maybe(400),
+            false_not_found: maybe(300),
+            server_errors: maybe(200),
+            throttled: maybe(200),
+            forbidden: maybe(200),
+            webhook: maybe(200),
+            lost_answers: maybe(200),
+            slow_requests: maybe(100),
+            executor_crashes: maybe(40),
+            leader_crashes: maybe(25),
+            pauses: maybe(25),
+            hidden_kinds: maybe(40),
+            relists: maybe(40),
+        };
+        let mut share = |most: u64| if random.percent(60) { random.between(1, most) } else { 0 };
+        let users = Users {
+            wrong_references: share(30),
+            late_dependents: share(40),
+            cycles: share(20),
+            foreign_finalizers: share(30),
+            holds: share(10),
+            second_deletes: share(30),
+            reparenting: share(40),
+            definitions: share(4),
+            bursts: share(30),
+        };
+        Options {
+            leaders: [1, 1, 1, 2, 3][random.index(5)],
+            executors: [1, 1, 2, 3, 5][random.index(5)],
+            concurrency: [1, 2, 4, 16][random.index(4)],
+            objects: random.between(2, 30),
+            operations: random.between(5, 120),
+            span_s: [5, 20, 60, 200][random.index(4)],
+            net_ms: [1, 5, 50, 500][random.index(4)],
+            api_ms: [1, 5, 50, 400][random.index(4)],
+            watch_ms: [1, 10, 100, 1500][random.index(4)],
+            slow_kind: random.index(12),
+            slow_ms: [500, 3_000, 10_000][random.index(3)],
+            unwatched: random.below(2),
+            aggregated: random.once_in(3),
+            faults,
+            users,
+        }
+    }
+
+    /// Simpler options to try when these have failed, the boldest first.
+    pub fn simpler(&self) -> Vec<Options> {
+        let mut all = Vec::new();
+        let mut with = |change: &dyn Fn(&mut Options)| {
+            let mut simpler = self.clone();
+            change(&mut simpler);
+            if simpler != *self && !all.contains(&simpler) {
+                all.push(simpler);
+            }
+        };
+        with(&|options| options.faults = Faults::default());
+        with(&|options| options.operations /= 2);
+        with(&|options| options.objects /= 2);
+        with(&|options| options.operations = options.operations * 3 / 4);
+        with(&|options| options.operations = options.operations.saturating_sub(1));
+        with(&|options| options.objects = options.objects.saturating_sub(1));
+        with(&|options| options.leaders = 1);
+        with(&|options| options.executors = 1);
+        with(&|options| options.concurrency = 1);
+        with(&|options| options.slow_kind = 100);
+        with(&|options| options.aggregated = false);
+        with(&|options| options.net_ms = 1);
+        with(&|options| options.api_ms = 1);
+        with(&|options| options.watch_ms = 1);
+        for at in 0..Faults::COUNT {
+            with(&|options| *options.faults.at(at) = 0);
+        }
+        for at in 0..Users::COUNT {
+            with(&|options| *options.users.at(at) = 0);
+        }
+        all
+    }
+}
+
+impl Faults {
+    const COUNT: usize = 19;
+
+    fn at(&mut self, at: usize) -> &mut u64 {
+        match at {
+            0 => &mut self.stream_breaks,
+            1 => &mut self.message_stalls,
+            2 => &mut self.watch_drops,
+            3 => &mut self.transport,
+            4 => &mut self.expired,
+            5 => &mut self.list_failures,
+            6 => &mut self.probe_failures,
+            7 => &mut self.false_not_found,
+            8 => &mut self.server_errors,
+            9 => &mut self.throttled,
+            10 => &mut self.forbidden,
+            11 => &mut self.webhook,
+            12 => &mut self.lost_answers,
+            13 => &mut self.slow_requests,
+            14 => &mut self.executor_crashes,
+            15 => &mut self.leader_crashes,
+            16 => &mut self.pauses,
+            17 => &mut self.hidden_kinds,
+            _ => &mut self.relists,
+        }
+    }
+}
+
+impl Users {
+    const COUNT: usize = 9;
+
+    fn at(&mut self, at: usize) -> &mut u64 {
+        match at {
+            0 => &mut self.wrong_references,
+            1 => &mut self.late_dependents,
+            2 => &mut self.cycles,
+            3 => &mut self.foreign_finalizers,
+            4 => &mut self.holds,
+            5 => &mut self.second_deletes,
+            6 => &mut self.reparenting,
+            7 => &mut self.definitions,
+            _ => &mut self.bursts,
+        }
+    }
+}

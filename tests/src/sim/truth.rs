@@ -1,0 +1,330 @@
+//! What really happened: every change of the model, in order, and what it makes of each object ever seen.
+
+use super::kinds::{KINDS, by_kind, observe};
+use engine::object::{Facts, Name, Object, OwnerReference, Uid};
+use sandbox::model::{Change, Model};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who made a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Actor {
+    User,
+    Collector,
+}
+
+/// One change, as a watch would tell it.
+#[derive(Clone, Debug)]
+pub(super) struct Logged {
+    pub(super) revision: u64,
+    pub(super) deleted: bool,
+    pub(super) object: Object,
+    /// The change is the end of a definition whose instances are known to be gone.
+    pub(super) emptied: Option<(Name, Name)>,
+}
+
+type ReferenceKey = (Name, Name, Name, Uid);
+
+/// Since which revision an object has had a reference without a break.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    any: u64,
+    blocking: Option<u64>,
+}
+
+/// An owner's time in orphaning deletion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Orphaning {
+    pub(super) since: u64,
+    pub(super) until: Option<u64>,
+    /// A user asked for something else afterwards.
+    pub(super) changed: bool,
+}
+
+/// An object from its creation on.
+#[derive(Clone, Debug)]
+pub(super) struct Life {
+    pub(super) kind: usize,
+    pub(super) object: Object,
+    pub(super) removed: Option<u64>,
+    references: BTreeMap<ReferenceKey, Since>,
+    /// In foreground deletion since.
+    pub(super) waiting_since: Option<u64>,
+    /// Nanoseconds at which it last ceased to be in foreground deletion while it stayed.
+    waited_until: Option<u64>,
+    pub(super) orphaning: Option<Orphaning>,
+    ever_marked: bool,
+    pub(super) ever_orphaned: bool,
+}
+
+impl Life {
+    pub(super) fn facts(&self) -> &Facts {
+        &self.object.facts
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.removed.is_none()
+    }
+
+    pub(super) fn named(&self) -> String {
+        let kind = KINDS[self.kind].kind;
+        format!("{kind} {}/{} ({})", self.object.namespace, self.object.name, short(&self.object.uid))
+    }
+}
+
+/// The end of a uid is enough to tell it from others.
+pub(super) fn short(uid: &Uid) -> String {
+    let text = uid.to_string();
+    text.chars().take(8).collect()
+}
+
+/// What a reference is worth, as a matter of fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// Nobody serves this kind now, and the owner is not there.
+    Unresolvable,
+    /// A cluster-scoped object with a namespaced owner.
+    Misplaced,
+    Solid,
+    /// In foreground deletion now.
+    Waiting,
+    /// It was in foreground deletion less than a second ago, and is there.
+    JustWaited,
+    Orphaning,
+    Gone,
+    /// Gone after it orphaned its dependents, this one among them.
+    GoneOrphaning,
+    /// Gone, and whether it orphaned this one depends on who saw what when.
+    GonePerhapsOrphaning,
+}
+
+/// How old a read of a waiting owner may be when the DELETE that rests on it is sent, plus its way to the server.
+const CHECK_IS_GOOD_FOR: u64 = 1_000_000_000;
+
+/// Everything that happened.
+#[derive(Debug, Default)]
+pub(super) struct Truth {
+    pub(super) log: Vec<Vec<Logged>>,
+    pub(super) lives: BTreeMap<Uid, Life>,
+    /// Dependent and owner of every blocking reference there ever was.
+    ever_blocking: BTreeSet<(Uid, Uid)>,
+    /// By kind: whether it is served, and the revisions between which it was not.
+    pub(super) served: Vec<bool>,
+    outages: Vec<Vec<(u64, Option<u64>)>>,
+    seen_through: u64,
+}
+
+impl Truth {
+    pub(super) fn new() -> Truth {
+        Truth {
+            log: vec![Vec::new(); KINDS.len()],
+            served: vec![true; KINDS.len()],
+            outages: vec![Vec::new(); KINDS.len()],
+            ..Truth::default()
+        }
+    }
+
+    /// Takes in what changed since the last call. Gives the kinds that did.
+    pub(super) fn follow(&mut self, model: &Model, now: u64, actor: Actor) -> BTreeSet<usize> {
+        let mut events = Vec::new();
+        for (at, kind) in KINDS.iter().enumerate() {
+            let since = model.events_since(&kind.resource(), None, self.seen_through, 100_000).unwrap_or_default();
+            events.extend(since.into_iter().map(|event| (event.revision, at, event)));
+        }
+        events.sort_by_key(|(revision, at, _)| (*revision, *at));
+        let mut changed = BTreeSet::new();
+        for (revision, at, event) in events {
+            let object = observe(&event.object);
+            let deleted = event.change == Change::Deleted;
+            self.apply(revision, at, &object, deleted, now, actor);
+            let emptied = (at == super::kinds::DEFINITIONS && deleted).then(|| emptied(&event.object)).flatten();
+            self.log[at].push(Logged { revision, deleted, object, emptied });
+            changed.insert(at);
+        }
+        self.seen_through = model.revision();
+        for (at, kind) in KINDS.iter().enumerate() {
+            let served = model.served(&kind.resource()).is_ok();
+            if served == self.served[at] {
+                continue;
+            }
+            self.served[at] = served;
+            changed.insert(at);
+            if !served {
+                self.outages[at].push((self.seen_through, None));
+            } else if let Some(last) = self.outages[at].last_mut() {
+                last.1 = Some(self.seen_through);
+            }
+        }
+        changed
+    }
+
+    fn apply(&mut self, revision: u64, kind: usize, object: &Object, deleted: bool, now: u64, actor: Actor) {
+        let life = self.lives.entry(object.uid.clone()).or_insert_with(|| Life {
+            kind,
+            object: object.clone(),
+            removed: None,
+            references: BTreeMap::new(),
+            waiting_since: None,
+            waited_until: None,
+            orphaning: None,
+            ever_marked: false,
+            ever_orphaned: false,
+        });
+        if deleted {
+            if let Some(orphaning) = life.orphaning.as_mut().filter(|orphaning| orphaning.until.is_none()) {
+                orphaning.until = Some(revision);
+                orphaning.changed |= actor == Actor::User;
+            }
+            life.object.resource_version = object.resource_version.clone();
+            life.removed = Some(revision);
+            return;
+        }
+        let facts = &object.facts;
+        if facts.deletes_dependents() {
+            life.waiting_since.get_or_insert(revision);
+            life.ever_marked = true;
+        } else if life.waiting_since.take().is_some() {
+            life.waited_until = Some(now);
+        }
+        match &mut life.orphaning {
+            Some(orphaning) if orphaning.until.is_none() => {
+                if !facts.orphans_dependents() {
+                    orphaning.until = Some(revision);
+                    orphaning.changed |= actor == Actor::User;
+                }
+            }
+            before @ (Some(_) | None) => {
+                if facts.orphans_dependents() {
+                    *before = Some(Orphaning { since: revision, until: None, changed: false });
+                    life.ever_marked = true;
+                    life.ever_orphaned = true;
+                } else if let Some(orphaning) = before
+                    && facts.deletes_dependents()
+                {
+                    orphaning.changed = true;
+                }
+            }
+        }
+        let mut references: BTreeMap<ReferenceKey, Since> = BTreeMap::new();
+        for owner in &facts.owners {
+            let key = key(owner);
+            let before = life.references.get(&key);
+            let any = before.map_or(revision, |since| since.any);
+            let blocking = owner.blocks().then(|| before.and_then(|since| since.blocking).unwrap_or(revision));
+            let since = references.entry(key).or_insert(Since { any, blocking });
+            since.blocking = since.blocking.or(blocking);
+            if owner.blocks() {
+                self.ever_blocking.insert((object.uid.clone(), owner.uid.clone()));
+            }
+        }
+        life.references = references;
+        life.object = object.clone();
+    }
+
+    /// The owner that a reference leads to, whether it still exists or not.
+    pub(super) fn owner(&self, dependent: &Life, reference: &OwnerReference) -> Option<&Life> {
+        let owner = self.lives.get(&reference.uid)?;
+        let kind = &KINDS[owner.kind];
+        let same = kind.group == reference.group() && *kind.kind == *reference.kind && owner.object.name == reference.name;
+        let near = !kind.namespaced || owner.object.namespace == dependent.object.namespace;
+        (same && near).then_some(owner)
+    }
+
+    /// Revisions since which the dependent has had this reference, and has had it blocking.
+    pub(super) fn since(&self, dependent: &Life, reference: &OwnerReference) -> (u64, Option<u64>) {
+        dependent.references.get(&key(reference)).map_or((u64::MAX, None), |since| (since.any, since.blocking))
+    }
+
+    /// `saw_orphaning` says whether the acting leader was shown this owner in orphaning deletion.
+    pub(super) fn worth(
+        &self,
+        now: u64,
+        dependent: &Life,
+        reference: &OwnerReference,
+        saw_orphaning: &dyn Fn(&Uid) -> bool,
+    ) -> Worth {
+        let Some(kind) = by_kind(reference.group(), &reference.kind) else { return Worth::Unresolvable };
+        if !KINDS[dependent.kind].namespaced && KINDS[kind].namespaced {
+            return Worth::Misplaced;
+        }
+        let Some(owner) = self.owner(dependent, reference) else {
+            return if self.served[kind] { Worth::Gone } else { Worth::Unresolvable };
+        };
+        if owner.exists() {
+            return if owner.facts().orphans_dependents() {
+                Worth::Orphaning
+            } else if owner.facts().deletes_dependents() {
+                Worth::Waiting
+            } else if owner.waited_until.is_some_and(|until| now.saturating_sub(until) <= CHECK_IS_GOOD_FOR) {
+                Worth::JustWaited
+            } else {
+                Worth::Solid
+            };
+        }
+        let Some(orphaning) = owner.orphaning else { return Worth::Gone };
+        let until = orphaning.until.or(owner.removed).unwrap_or(u64::MAX);
+        let since = self.since(dependent, reference).0;
+        let hidden = self.was_unserved(dependent.kind, orphaning.since, until);
+        if orphaning.changed || hidden || since >= until {
+            Worth::GonePerhapsOrphaning
+        } else if since < orphaning.since || saw_orphaning(&reference.uid) {
+            Worth::GoneOrphaning
+        } else {
+            Worth::GonePerhapsOrphaning
+        }
+    }
+
+    pub(super) fn was_unserved(&self, kind: usize, from: u64, to: u64) -> bool {
+        self.outages[kind].iter().any(|&(begin, end)| begin <= to && end.is_none_or(|end| end >= from))
+    }
+
+    /// Whether an owner was ever in a deletion that does something to its dependents.
+    pub(super) fn was_ever_marked(&self, uid: &Uid) -> bool {
+        self.lives.get(uid).is_some_and(|life| life.ever_marked)
+    }
+
+    /// Whether blocking references ever led from `owner` back to `dependent`.
+    pub(super) fn could_be_cycle(&self, dependent: &Uid, owner: &Uid) -> bool {
+        let mut open = vec![owner.clone()];
+        let mut seen: BTreeSet<Uid> = open.iter().cloned().collect();
+        while let Some(uid) = open.pop() {
+            if uid == *dependent {
+                return true;
+            }
+            for (_, next) in self.ever_blocking.iter().filter(|(from, _)| *from == uid) {
+                if seen.insert(next.clone()) {
+                    open.push(next.clone());
+                }
+            }
+        }
+        false
+    }
+
+    /// Objects that exist and refer to `owner`, with their reference.
+    pub(super) fn dependents<'a>(&'a self, owner: &'a Life) -> impl Iterator<Item = (&'a Life, &'a OwnerReference)> {
+        self.lives.values().filter(|life| life.exists()).flat_map(move |life| {
+            let refers = move |reference: &&OwnerReference| {
+                self.owner(life, reference).is_some_and(|found| found.object.uid == owner.object.uid)
+                    && (KINDS[life.kind].namespaced || !KINDS[owner.kind].namespaced)
+            };
+            life.facts().owners.iter().filter(refers).map(move |reference| (life, reference))
+        })
+    }
+}
+
+fn key(reference: &OwnerReference) -> ReferenceKey {
+    (Name::from(reference.group()), reference.kind.clone(), reference.name.clone(), reference.uid.clone())
+}
+
+/// Group and kind of a definition that says of itself that its instances were deleted.
+fn emptied(definition: &sandbox::model::Object) -> Option<(Name, Name)> {
+    let conditions = definition["status"]["conditions"].as_array()?;
+    let done = |condition: &serde_json::Value| {
+        condition["type"] == "Terminating"
+            && condition["status"] == "False"
+            && condition["reason"] == "InstanceDeletionCompleted"
+    };
+    conditions.iter().any(done).then(|| {
+        let text = |path: &str| definition["spec"].pointer(path).and_then(|value| value.as_str()).unwrap_or_default();
+        (Name::from(text("/group")), Name::from(text("/names/kind")))
+    })
+}

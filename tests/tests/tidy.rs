@@ -1,0 +1,105 @@
+//! House rules that must not bend.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Which of our crates each of our crates may know. Arrows point to what knows less.
+const MAY_KNOW: [(&str, &[&str]); 8] = [
+    ("engine", &[]),
+    ("runtime", &[]),
+    ("sandbox", &[]),
+    ("proto", &["engine"]),
+    ("graph-service", &["engine", "proto", "runtime"]),
+    ("executor-service", &["engine", "proto", "runtime"]),
+    ("cli", &["engine", "executor-service", "graph-service", "proto", "runtime", "sandbox"]),
+    ("tests", &["engine", "executor-service", "graph-service", "proto", "runtime", "sandbox"]),
+];
+
+#[test]
+fn crates_know_only_what_they_may() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let allowed: BTreeMap<&str, &[&str]> = MAY_KNOW.into();
+    let mut seen = Vec::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        let known = allowed.get(name).unwrap_or_else(|| panic!("crate {name} has no line in MAY_KNOW"));
+        seen.push(name);
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let dependency = dependency["name"].as_str().unwrap();
+            let ours = allowed.contains_key(dependency);
+            assert!(!ours || known.contains(&dependency), "{name} must not know {dependency}");
+            assert!(name != "engine" || dependency.is_empty(), "the engine depends on nothing, but on {dependency}");
+        }
+    }
+    seen.sort_unstable();
+    let mut all: Vec<&str> = allowed.into_keys().collect();
+    all.sort_unstable();
+    assert_eq!(seen, all);
+    let engine = fs::read_to_string(root().join("engine/src/lib.rs")).unwrap();
+    assert!(engine.contains("#![no_std]"), "the engine has no clock, no thread and no socket to reach for");
+}
+
+/// Every file that is ours and is text.
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if name != "target" && name != ".git" {
+                files(&path, found);
+            }
+        } else if [".rs", ".proto", ".md", ".toml", ".yaml"].iter().any(|ending| name.ends_with(ending)) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn nothing_unfinished_and_nothing_of_one_machine_is_in_the_tree() {
+    let mut found = Vec::new();
+    files(&root(), &mut found);
+    assert!(found.len() > 50, "the walk found the tree");
+    // Spelled in halves, so that this file does not find itself.
+    let banned = [
+        ["TO", "DO"].concat(),
+        ["FIX", "ME"].concat(),
+        ["XX", "X:"].concat(),
+        ["#[ig", "nore"].concat(),
+        ["/ro", "ot/"].concat(),
+        ["/wo", "rk/main"].concat(),
+        ["/ho", "me/"].concat(),
+    ];
+    for path in found {
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            for word in &banned {
+                assert!(!line.contains(word.as_str()), "{}:{}: {word}", path.display(), number + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_module_is_called_like_a_drawer() {
+    let mut found = Vec::new();
+    files(&root(), &mut found);
+    for path in found {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        for drawer in ["mod.rs", "utils.rs", "util.rs", "common.rs", "helpers.rs", "types.rs", "misc.rs"] {
+            assert_ne!(name, drawer, "{}", path.display());
+        }
+    }
+}
