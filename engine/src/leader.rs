@@ -457,7 +457,8 @@ impl Leader {
         self.timers.next().into_iter().chain(barrier).min()
     }
 
-    /// The next effect; to be drained to `None` after every `handle` and `tick`.
+    /// The next effect; to be drained to `None` after `handle` and `tick`. Several facts may be handled before: what a later one undoes
+    /// is then never decided.
     pub fn poll(&mut self) -> Option<Output> {
         loop {
             if let Some(output) = self.outputs.pop_front() {

@@ -218,12 +218,9 @@ impl Driver {
         let mut outputs = Vec::new();
         let mut stopped = Vec::new();
         let mut leader = self.leader.write().unwrap_or_else(PoisonError::into_inner);
-        let mut apply = |leader: &mut Leader, input: Input| {
-            leader.handle(now, input);
-            while let Some(output) = leader.poll() {
-                outputs.push(output);
-            }
-        };
+        // Everything that waits is taken before anything is decided: grants then go out by the batch, and what a later fact undoes is
+        // never decided.
+        let apply = |leader: &mut Leader, input: Input| leader.handle(now, input);
         for control in round.control.drain(..) {
             match control {
                 Control::Input(input) => apply(&mut leader, input),
@@ -260,9 +257,9 @@ impl Driver {
         }
         if leader.next_deadline().is_some_and(|deadline| deadline <= now) {
             leader.tick(now);
-            while let Some(output) = leader.poll() {
-                outputs.push(output);
-            }
+        }
+        while let Some(output) = leader.poll() {
+            outputs.push(output);
         }
         (outputs, stopped)
     }

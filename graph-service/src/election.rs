@@ -112,7 +112,7 @@ impl Election {
         self.elector.tick(self.clock.now());
         let mut release_by = None;
         loop {
-            self.carry_out().await?;
+            self.carry_out().await;
             if self.released || release_by.is_some_and(|limit| tokio::time::Instant::now() >= limit) {
                 return Ok(());
             }
@@ -131,7 +131,7 @@ impl Election {
         }
     }
 
-    async fn carry_out(&mut self) -> anyhow::Result<()> {
+    async fn carry_out(&mut self) {
         while let Some(output) = self.elector.poll() {
             match output {
                 Output::Get { call } => self.call(call, None),
@@ -143,7 +143,7 @@ impl Election {
                         known.holder = Some(self.identity.clone());
                         known.endpoint = self.access.endpoint().to_owned();
                     });
-                    self.order(leader::Input::TermGained(term)).await?;
+                    self.order(leader::Input::TermGained(term)).await;
                 }
                 Output::Lost { why } => {
                     if self.releasing {
@@ -156,7 +156,7 @@ impl Election {
                         known.holder = None;
                         known.endpoint = String::new();
                     });
-                    self.order(leader::Input::TermLost { leader_endpoint: String::new() }).await?;
+                    self.order(leader::Input::TermLost { leader_endpoint: String::new() }).await;
                 }
                 Output::Follows { holder, term } => {
                     let endpoint = self.access.endpoint_of(&holder);
@@ -175,15 +175,11 @@ impl Election {
                 Output::Failed { what, why } => self.failed(what, why),
             }
         }
-        Ok(())
     }
 
-    async fn order(&self, input: leader::Input) -> anyhow::Result<()> {
-        // The driver takes orders before anything else; it is gone only when the process is about to be.
-        self.control
-            .send(Control::Input(input))
-            .await
-            .map_err(|_| anyhow::anyhow!("the driver has ended before the election"))
+    async fn order(&self, input: leader::Input) {
+        // Fails where the driver has ended: there is nobody left who could grant, and the Lease is to be handed over all the same.
+        let _nobody_grants = self.control.send(Control::Input(input)).await;
     }
 
     fn call(&mut self, call: CallId, write: Option<LeaseWrite>) {

@@ -4,7 +4,7 @@ use crate::metrics::{Metrics, state_word};
 use engine::coverage::State;
 use engine::leader::{Cause, Event};
 use engine::object::GroupResource;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest round that is not worth a line: readers and executors wait meanwhile.
@@ -17,13 +17,13 @@ pub type Observer = Box<dyn FnMut(&Event) + Send>;
 pub(crate) struct Render {
     metrics: Metrics,
     observer: Option<Observer>,
-    /// Collections that were reported as lost, so that their return is told too.
-    lost: BTreeSet<GroupResource>,
+    /// Collections that were reported as lost, with the reason: a retry that fails likewise is no news, and a return is.
+    lost: BTreeMap<GroupResource, String>,
 }
 
 impl Render {
     pub(crate) fn new(metrics: Metrics, observer: Option<Observer>) -> Render {
-        Render { metrics, observer, lost: BTreeSet::new() }
+        Render { metrics, observer, lost: BTreeMap::new() }
     }
 
     pub(crate) fn round(&self, inputs: usize, facts: usize, took: Duration) {
@@ -92,10 +92,12 @@ impl Render {
         let word = state_word(state);
         match state {
             State::Failed | State::Stale => {
-                self.lost.insert(collection.clone());
-                tracing::warn!(%collection, state = word, error, "collection cannot be followed");
+                let known = self.lost.insert(collection.clone(), error.to_owned());
+                if known.as_deref() != Some(error) {
+                    tracing::warn!(%collection, state = word, error, "collection cannot be followed");
+                }
             }
-            State::Synced | State::Ignored if self.lost.remove(collection) => {
+            State::Synced | State::Ignored if self.lost.remove(collection).is_some() => {
                 tracing::info!(%collection, state = word, "collection is followed again");
             }
             State::Synced | State::Listing | State::Ignored => {
