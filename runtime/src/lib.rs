@@ -12,6 +12,7 @@
 
 pub mod admin;
 pub mod backoff;
+pub mod clock;
 pub mod kubernetes;
 pub mod listen;
 pub mod shutdown;

@@ -1,0 +1,72 @@
+//! Time since the start of the process, on a clock that goes on while the machine is suspended.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Far enough that nobody waits for it, near enough that every platform can count to it.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Counts from its making. It follows tokio's clock, so that a test which pauses that one pauses this one, and adds what the machine
+/// spent suspended: leases run out during a suspend, and whoever wakes up has to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+    suspended: Duration,
+}
+
+impl Clock {
+    /// A clock that shows zero now.
+    pub fn start() -> Clock {
+        Clock { origin: Instant::now(), suspended: suspended() }
+    }
+
+    /// Time since the start.
+    pub fn now(self) -> Duration {
+        self.origin.elapsed() + suspended().saturating_sub(self.suspended)
+    }
+
+    /// The moment to sleep until, for a time since the start. A suspend before then makes the sleeper late, never early.
+    pub fn instant(self, since_start: Duration) -> Instant {
+        let slept = suspended().saturating_sub(self.suspended);
+        self.origin.checked_add(since_start.saturating_sub(slept)).unwrap_or_else(|| Instant::now() + FAR)
+    }
+}
+
+/// How long the machine has been suspended since it started.
+#[cfg(target_os = "linux")]
+fn suspended() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+
+    let read = |clock| {
+        let time = clock_gettime(clock);
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    };
+    // Read in this order, what passes between the two reads looks like a suspend of nanoseconds, never like time that ran back.
+    let awake = read(ClockId::Monotonic);
+    let difference = read(ClockId::Boottime).saturating_sub(awake);
+    // Below a millisecond it is that, and not a suspend.
+    if difference < Duration::from_millis(1) { Duration::ZERO } else { difference }
+}
+
+/// Elsewhere the monotonic clock goes on by itself.
+#[cfg(not(target_os = "linux"))]
+fn suspended() -> Duration {
+    Duration::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_follows_the_paused_clock_and_gives_back_instants() {
+        let clock = Clock::start();
+        let origin = Instant::now();
+        tokio::time::advance(Duration::from_secs(7)).await;
+        let shown = clock.now();
+        assert!(shown >= Duration::from_secs(7) && shown < Duration::from_secs(8), "{shown:?}");
+        let instant = clock.instant(Duration::from_secs(9));
+        assert!(instant <= origin + Duration::from_secs(9) && instant > origin + Duration::from_secs(8));
+        assert!(clock.instant(Duration::MAX) > Instant::now());
+    }
+}
