@@ -45,7 +45,7 @@ impl<'a> Shown<'a> {
 impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        if self.form == Form::Metadata {
+        if matches!(self.form, Form::Metadata | Form::MetadataList) {
             map.serialize_entry("kind", "PartialObjectMetadata")?;
             map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
             map.serialize_entry("metadata", self.object.get("metadata").unwrap_or(&Value::Null))?;
@@ -67,7 +67,7 @@ impl Style {
     pub(crate) fn write(&self, out: &mut Vec<u8>, object: &Object, now: Now) {
         let written = match self.form {
             Form::Full | Form::Discovery => serde_json::to_writer(out, &Shown::full(object, &self.api_version)),
-            Form::Metadata => serde_json::to_writer(out, &Shown::metadata(object)),
+            Form::Metadata | Form::MetadataList => serde_json::to_writer(out, &Shown::metadata(object)),
             Form::Table => {
                 let version = model::text(object, "resourceVersion");
                 let table = table::render(self, &[object], json!({ "resourceVersion": version }), now);
@@ -98,13 +98,13 @@ impl Style {
             return json_value(StatusCode::OK, &table::render(self, &objects, metadata, now));
         }
         let (kind, api_version) = match self.form {
-            Form::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1"),
+            Form::Metadata | Form::MetadataList => ("PartialObjectMetadataList", "meta.k8s.io/v1"),
             Form::Full | Form::Table | Form::Discovery => (self.of.list_kind.as_str(), self.api_version.as_str()),
         };
         // Written out by hand: a list of a hundred thousand objects must not become one more tree in memory.
         let mut out =
             format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":"#).into_bytes();
-        if page.items.is_empty() && self.form == Form::Metadata {
+        if page.items.is_empty() && self.form == Form::MetadataList {
             // The real server has null here and an empty list in the other forms.
             out.extend_from_slice(b"null}");
             return json_bytes(StatusCode::OK, out);

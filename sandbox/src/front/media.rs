@@ -9,8 +9,10 @@ use crate::model::{ApiError, Reason};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Full,
-    /// PartialObjectMetadata, or a list of them.
+    /// PartialObjectMetadata: single objects, and the objects of watch events.
     Metadata,
+    /// PartialObjectMetadataList.
+    MetadataList,
     /// What `kubectl get` prints.
     Table,
     /// The aggregated form of discovery.
@@ -38,6 +40,21 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Form, ApiError> {
     })
 }
 
+impl Form {
+    /// # Errors
+    /// 406 where a list is answered with single objects asked for, and the other way round.
+    pub(crate) fn check_fits(self, list: bool) -> Result<(), ApiError> {
+        let message = match (self, list) {
+            (Self::Metadata, true) => "you requested PartialObjectMetadata, but the requested object is a list",
+            (Self::MetadataList, false) => {
+                "you requested PartialObjectMetadataList, but the requested object is not a list"
+            }
+            (Self::Metadata | Self::MetadataList | Self::Full | Self::Table | Self::Discovery, _) => return Ok(()),
+        };
+        Err(ApiError::new(Reason::NotAcceptable, message))
+    }
+}
+
 fn form(alternative: &str) -> Option<Form> {
     let mut parts = alternative.split(';').map(str::trim);
     let media_type = parts.next()?;
@@ -55,7 +72,8 @@ fn form(alternative: &str) -> Option<Form> {
     }
     match (kind, group, version) {
         ("", ..) => Some(Form::Full),
-        ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => Some(Form::Metadata),
+        ("PartialObjectMetadata", "meta.k8s.io", "v1") => Some(Form::Metadata),
+        ("PartialObjectMetadataList", "meta.k8s.io", "v1") => Some(Form::MetadataList),
         ("Table", "meta.k8s.io", "v1") => Some(Form::Table),
         ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(Form::Discovery),
         _ => None,

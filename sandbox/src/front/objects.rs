@@ -19,8 +19,8 @@ use super::server::{RequestCount, Server};
 use super::table::IncludeObject;
 use super::{discovery, openapi, watch};
 use crate::model::{
-    ApiError, DeleteOptions, Deleted, Model, Now, ObjectKey, Patch, Reason, StatusRule, Subresource, WriteOptions,
-    Written, api_version,
+    ApiError, DeleteOptions, Deleted, Model, Now, Object, ObjectKey, Patch, Reason, StatusRule, Subresource,
+    WriteOptions, Written, api_version,
 };
 
 /// The largest body of a request; etcd takes half of it in one object.
@@ -225,17 +225,24 @@ impl<'a> ObjectRequest<'a> {
         let of = server.read(|model| model.served(&route.group_resource()))?;
         let one = !route.name.is_empty() || parts.method == Method::POST;
         let misplaced = if of.namespaced { one && route.namespace.is_empty() } else { !route.namespace.is_empty() };
+        if misplaced && parts.method == Method::POST && route.name.is_empty() {
+            return Err(not_allowed());
+        }
         if !of.versions.contains(&route.version) || misplaced {
             return Err(not_served());
         }
         let subresource = match route.subresource.as_str() {
             "" => Subresource::Main,
             "status" if of.status == StatusRule::Subresource => Subresource::Status,
+            _ if of.custom => return Err(ApiError::not_found(&of, &route.name)),
             _ => return Err(not_served()),
         };
         let parameters = Parameters::parse(&parts.uri)?;
+        let form = media::negotiate(&parts.headers)?;
+        let collection = route.name.is_empty() && parts.method != Method::POST;
+        form.check_fits(collection && !parameters.watch)?;
         let style = Style {
-            form: media::negotiate(&parts.headers)?,
+            form,
             api_version: api_version(&of.group, &route.version),
             include_object: IncludeObject::parse(&parameters.include_object),
             of,
@@ -272,17 +279,30 @@ impl<'a> ObjectRequest<'a> {
     }
 
     fn create(&self, body: &[u8]) -> Result<Response, ApiError> {
-        let object = query::body_object(self.content_type(), body)?;
+        let object = self.read_object(body)?;
         self.write(StatusCode::CREATED, |model, now, options| {
             model.create(now, &self.route.group_resource(), self.namespace(), object, options)
         })
     }
 
     fn update(&self, body: &[u8]) -> Result<Response, ApiError> {
-        let object = query::body_object(self.content_type(), body)?;
+        let object = self.read_object(body)?;
         self.write(StatusCode::OK, |model, now, options| {
             model.update(now, &self.route.group_resource(), &self.key(), object, options)
         })
+    }
+
+    /// The object in a body. Custom resources must say what they are.
+    fn read_object(&self, body: &[u8]) -> Result<Object, ApiError> {
+        let object = query::body_object(self.content_type(), body)?;
+        for field in ["kind", "apiVersion"] {
+            let missing = object.get(field).and_then(Value::as_str).is_none_or(str::is_empty);
+            if missing && self.style.of.custom {
+                let message = format!("the object provided is unrecognized: object '{field}' is missing");
+                return Err(ApiError::new(Reason::BadRequest, message));
+            }
+        }
+        Ok(object)
     }
 
     fn patch(&self, body: &[u8]) -> Result<Response, ApiError> {

@@ -46,6 +46,8 @@ impl Parameters {
             let number = || value.parse::<u64>().map_err(|_| wrong(&format!("{name}={value} is no number")));
             match name.as_str() {
                 "watch" => parameters.watch = is_true(&value),
+                // A negative limit is none.
+                "limit" if value.starts_with('-') => {}
                 "limit" => parameters.limit = Some(usize::try_from(number()?).unwrap_or(usize::MAX)),
                 "timeoutSeconds" => parameters.timeout_seconds = Some(number()?),
                 "sendInitialEvents" => parameters.send_initial_events = is_true(&value),
@@ -82,17 +84,29 @@ impl Parameters {
     pub(crate) fn list(&self, of: &Type, namespace: &str) -> Result<ListQuery, ApiError> {
         let from = (!self.continue_token.is_empty()).then(|| Position::parse(&self.continue_token)).transpose()?;
         let at = match (self.resource_version_match.as_str(), self.resource_version.as_str()) {
-            ("", "") | ("NotOlderThan", _) => None,
+            ("", "") => None,
             ("", version) => {
                 // A limited list at a version is that version's; without a limit any later state will do.
                 let version = self.version(version)?;
                 (self.limit.is_some_and(|limit| limit > 0) && version > 0).then_some(version)
             }
+            ("NotOlderThan" | "Exact", "") if !self.watch => {
+                let why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
+                return Err(match_error("resourceVersionMatch", why));
+            }
+            ("NotOlderThan", _) => None,
+            ("Exact", "0") => {
+                let why = "Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                return Err(match_error("resourceVersionMatch", why));
+            }
             ("Exact", version) => Some(self.version(version)?),
             (other, _) => {
-                return Err(match_error(&format!("Unsupported value: \"{other}\"")));
+                return Err(match_error("resourceVersionMatch", &format!("Unsupported value: \"{other}\"")));
             }
         };
+        if self.send_initial_events && !self.watch {
+            return Err(match_error("sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list"));
+        }
         if from.is_some() && !matches!(self.resource_version.as_str(), "" | "0") {
             return Err(ApiError::new(
                 Reason::BadRequest,
@@ -121,11 +135,11 @@ impl Parameters {
         let not_older = match self.resource_version_match.as_str() {
             "" => false,
             "NotOlderThan" => true,
-            other => return Err(match_error(&format!("Unsupported value: \"{other}\""))),
+            other => return Err(match_error("resourceVersionMatch", &format!("Unsupported value: \"{other}\""))),
         };
         if self.send_initial_events != not_older {
             let why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            return Err(match_error(why));
+            return Err(match_error("resourceVersionMatch", why));
         }
         let version = self.version(&self.resource_version)?;
         Ok((version > 0 && !self.send_initial_events).then_some(version))
@@ -168,10 +182,9 @@ fn is_true(value: &str) -> bool {
     matches!(value, "1" | "true" | "True" | "TRUE" | "t" | "T" | "")
 }
 
-fn match_error(why: &str) -> ApiError {
-    let message = format!("ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: {why}");
-    let cause =
-        Cause { reason: "FieldValueForbidden", message: why.to_owned(), field: "resourceVersionMatch".to_owned() };
+fn match_error(field: &str, why: &str) -> ApiError {
+    let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {why}");
+    let cause = Cause { reason: "FieldValueForbidden", message: why.to_owned(), field: field.to_owned() };
     let (group, kind) = ("meta.k8s.io".to_owned(), "ListOptions".to_owned());
     let details = Details { group, kind, causes: vec![cause], ..Details::default() };
     ApiError { reason: Reason::Invalid, message, details: Box::new(details) }

@@ -18,6 +18,9 @@ use crate::model::{GroupResource, Model, Now};
 /// How often a quiet watch gets a bookmark unless said otherwise; as the real server does.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How long connections may take to end after `serve` was told to stop; then it returns without them.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+
 /// An in-memory Kubernetes API server. Clones are handles to the same one.
 #[derive(Clone)]
 pub struct Server {
@@ -91,14 +94,23 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
         let (stopping, stopped) = watch::channel(false);
-        let router = self.router().layer(axum::Extension(objects::Stopping(stopped)));
+        let router = self.router().layer(axum::Extension(objects::Stopping(stopped.clone())));
         // Watch events are small and must not wait for the acknowledgement of the one before.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         let shutdown = async move {
             shutdown.await;
             stopping.send_replace(true);
         };
-        axum::serve(listener, router).with_graceful_shutdown(shutdown).await
+        let overdue = async move {
+            let mut stopped = stopped;
+            // An error means that the sender is gone, and with it the server below.
+            drop(stopped.wait_for(|stopped| *stopped).await);
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
+        };
+        tokio::select! {
+            ended = axum::serve(listener, router).with_graceful_shutdown(shutdown) => ended,
+            () = overdue => Ok(()),
+        }
     }
 
     /// The server as a tower service, for clients in the same process: `kube::Client::new(server.router(), "default")`.

@@ -51,11 +51,15 @@ pub(crate) fn start(
     let (changes, commands) = (server.changes(&resource), server.commands());
     let (initial, position) = match from {
         Some(revision) => (Vec::new(), revision),
-        None => server.read(|model| {
-            model.check_reached(least)?;
-            model.list(&resource, &query).map(|page| (page.items, page.revision))
-        })?,
+        None => server.read(|model| model.list(&resource, &query).map(|page| (page.items, page.revision)))?,
     };
+    let unreached = server.read(|model| model.check_reached(least)).err().filter(|_| from.is_none());
+    if let Some(error) = unreached {
+        // Refused inside the watch, as the real server does after it has waited for the version in vain.
+        let mut event = json!({ "type": "ERROR", "object": error.status() }).to_string();
+        event.push('\n');
+        return Ok(typed(StatusCode::OK, "application/json", event.into_bytes()));
+    }
     let seen = *commands.borrow();
     let now = Instant::now();
     let watch = Watch {
@@ -228,7 +232,7 @@ impl Watch {
     fn bookmark(&mut self, chunk: &mut Vec<u8>, annotations: Value) {
         self.last_bookmark = Instant::now();
         let (kind, api_version) = match self.style.form {
-            Form::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
+            Form::Metadata | Form::MetadataList => ("PartialObjectMetadata", "meta.k8s.io/v1"),
             Form::Full | Form::Table | Form::Discovery => {
                 (self.style.of.kind.as_str(), self.style.api_version.as_str())
             }

@@ -30,6 +30,7 @@ pub enum Reason {
     RequestEntityTooLarge,
     UnsupportedMediaType,
     Invalid,
+    /// 500; the real server gives no reason in the cases that the model knows.
     InternalError,
     /// An aggregated API whose backend does not answer: plain text.
     BackendDown,
@@ -70,7 +71,7 @@ impl Reason {
             Self::RequestEntityTooLarge => "RequestEntityTooLarge",
             Self::UnsupportedMediaType => "UnsupportedMediaType",
             Self::Invalid => "Invalid",
-            Self::InternalError => "InternalError",
+            Self::InternalError => "",
             Self::BackendDown => "ServiceUnavailable",
             Self::TooLargeResourceVersion => "Timeout",
         }
@@ -166,11 +167,18 @@ impl ApiError {
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason.as_str(), "code": self.code(),
+            "message": self.message, "code": self.code(),
         });
+        if !self.reason.as_str().is_empty() {
+            status["reason"] = Value::from(self.reason.as_str());
+        }
         let bare = matches!(
             self.reason,
-            Reason::BadRequest | Reason::Expired | Reason::UnsupportedMediaType | Reason::NotAcceptable
+            Reason::BadRequest
+                | Reason::InternalError
+                | Reason::Expired
+                | Reason::UnsupportedMediaType
+                | Reason::NotAcceptable
         );
         if !(bare && details.is_empty()) {
             status["details"] = Value::Object(details);

@@ -33,6 +33,9 @@ pub(crate) fn apply_operations(target: &mut Value, patch: &Value) -> Result<(), 
     let Some(operations) = patch.as_array() else {
         return Err(ApiError::bad_request("error decoding patch: a JSON patch is a list of operations"));
     };
+    if !operations.iter().all(Value::is_object) {
+        return Err(ApiError::bad_request("error decoding patch: an operation is an object"));
+    }
     if operations.len() > OPERATIONS_MAX {
         let message = format!("the allowed maximum operations in a JSON patch is {OPERATIONS_MAX}");
         return Err(ApiError::new(Reason::RequestEntityTooLarge, message));
@@ -55,10 +58,7 @@ fn apply_operation(target: &mut Value, operation: &Value, copied: &mut usize) ->
     match operation["op"].as_str()? {
         "add" => add(target, path, operation.get("value")?.clone()),
         "remove" => remove(target, path).map(drop),
-        "replace" => {
-            *find(target, path)? = operation.get("value")?.clone();
-            Some(())
-        }
+        "replace" => replace(target, path, operation.get("value")?.clone()),
         "move" => {
             let value = remove(target, from()?)?;
             add(target, path, value)
@@ -101,6 +101,17 @@ fn add(target: &mut Value, path: &str, value: Value) -> Option<()> {
     let list = parent.as_array_mut()?;
     let index = if last == "-" { list.len() } else { index(&last)? };
     (index <= list.len()).then(|| list.insert(index, value))
+}
+
+/// In a map this sets what is not there yet too, as the real server's library does.
+fn replace(target: &mut Value, path: &str, value: Value) -> Option<()> {
+    if let Some(known) = target.pointer_mut(path) {
+        *known = value;
+        return Some(());
+    }
+    let (parent, last) = parent(target, path)?;
+    parent.as_object_mut()?.insert(last, value);
+    Some(())
 }
 
 fn remove(target: &mut Value, path: &str) -> Option<Value> {

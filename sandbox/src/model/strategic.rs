@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
+use super::error::{ApiError, Reason};
 use super::kinds::{COMMON_MERGE_KEYS, MERGED_SETS, POD_SPEC_MERGE_KEYS, Type};
 
 const DIRECTIVE: &str = "$patch";
@@ -129,7 +129,9 @@ fn merge_key(of: &Type, path: &str) -> Option<&'static str> {
 
 fn key_of<'a>(item: &'a Map<String, Value>, merge_key: &str, path: &str) -> Result<&'a Value, ApiError> {
     item.get(merge_key).ok_or_else(|| {
-        ApiError::bad_request(format!("an item of {path} does not contain declared merge key: {merge_key}"))
+        // The real server has no word for this one either.
+        let message = format!("an item of {path} does not contain declared merge key: {merge_key}");
+        ApiError::new(Reason::InternalError, message)
     })
 }
 
@@ -170,5 +172,5 @@ fn join(path: &str, key: &str) -> String {
 }
 
 fn unknown_directive(directive: &str) -> ApiError {
-    ApiError::bad_request(format!("unknown strategic merge directive $patch: {directive}"))
+    ApiError::new(Reason::InternalError, format!("unknown strategic merge directive $patch: {directive}"))
 }

@@ -38,7 +38,8 @@ pub(crate) fn on_update(of: &Type, old: &Object, new: &Object) -> Result<(), Api
         let added: Vec<&str> = metadata::finalizers(new).into_iter().filter(|name| !known.contains(name)).collect();
         if !added.is_empty() {
             let why = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                added.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
             );
             causes.push(Cause::forbidden("metadata.finalizers", &why));
         }
@@ -77,8 +78,8 @@ fn owner_references(object: &Object, causes: &mut Vec<Cause>) {
     let Some(references) = metadata::value(object, "ownerReferences").and_then(Value::as_array) else { return };
     let text = |reference: &Value, field: &str| reference[field].as_str().unwrap_or_default().to_owned();
     let mut controller: Option<String> = None;
-    for (index, reference) in references.iter().enumerate() {
-        let at = format!("metadata.ownerReferences[{index}]");
+    let at = "metadata.ownerReferences";
+    for reference in references {
         let (api_version, kind) = (text(reference, "apiVersion"), text(reference, "kind"));
         let (name, uid) = (text(reference, "name"), text(reference, "uid"));
         if version_of(&api_version).is_none() {

@@ -123,7 +123,9 @@ impl Model {
         }
         if metadata::text(&object, "resourceVersion").is_empty() && of.custom {
             let cause = Cause::invalid("metadata.resourceVersion", "", "must be specified for an update");
-            return Err(ApiError::invalid(&of, &key.name, vec![cause]));
+            let mut error = ApiError::invalid(&of, &key.name, vec![cause]);
+            of.plural.clone_into(&mut error.details.kind);
+            return Err(error);
         }
         self.finish_update(now, &of, key, &old, object, options)
     }
@@ -156,9 +158,10 @@ impl Model {
         let Value::Object(mut object) = value else {
             return Err(ApiError::bad_request("the patched object is no object"));
         };
-        check_type(&of, &mut object)?;
+        check_type(&of, &mut object).map_err(|error| unpatchable(&error))?;
         metadata::normalize(&mut object)?;
         check_name(key, &object)?;
+        adopt_namespace(&of, &key.namespace, &mut object)?;
         self.finish_update(now, &of, key, &old, object, options)
     }
 
@@ -272,6 +275,14 @@ fn check_type(of: &Type, object: &mut Object) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// A patch after which the object is of another type.
+fn unpatchable(error: &ApiError) -> ApiError {
+    let cause = Cause::invalid("patch", "", &error.message);
+    let mut invalid = ApiError::new(Reason::Invalid, format!(" \"\" is invalid: {}: {}", cause.field, cause.message));
+    invalid.details.causes = vec![cause];
+    invalid
+}
+
 fn check_name(key: &ObjectKey, object: &Object) -> Result<(), ApiError> {
     let name = metadata::name(object);
     if name == key.name {
@@ -291,8 +302,7 @@ fn adopt_namespace(of: &Type, namespace: &str, object: &mut Object) -> Result<()
         return Err(ApiError::bad_request("an empty namespace may not be set during creation"));
     }
     if !given.is_empty() && given != namespace {
-        let message =
-            format!("the namespace of the provided object does not match the namespace sent on the request ({given})");
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(ApiError::bad_request(message));
     }
     metadata::set(object, "namespace", namespace);

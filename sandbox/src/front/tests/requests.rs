@@ -65,11 +65,14 @@ async fn forms_follow_the_accept_header() {
     }
     let only_protobuf = http.accept(&path, "application/vnd.kubernetes.protobuf").await;
     assert_eq!((only_protobuf.code, &only_protobuf.json()["reason"]), (406, &json!("NotAcceptable")));
-    let list = http.accept(CONFIG_MAPS, METADATA).await.json();
+    let lists = METADATA.replace("Metadata;", "MetadataList;");
+    assert_eq!(http.accept(CONFIG_MAPS, METADATA).await.code, 406, "a list is no object");
+    assert_eq!(http.accept(&path, &lists).await.code, 406, "nor the other way round");
+    let list = http.accept(CONFIG_MAPS, &lists).await.json();
     assert_eq!(list["kind"], "PartialObjectMetadataList");
     assert_eq!(list["items"][0]["kind"], "PartialObjectMetadata");
     assert_eq!(http.get(CONFIG_MAPS).await.json()["items"][0].get("kind"), None, "as the real server");
-    assert_eq!(http.accept("/api/v1/secrets", METADATA).await.json()["items"], Value::Null);
+    assert_eq!(http.accept("/api/v1/secrets", &lists).await.json()["items"], Value::Null);
     assert_eq!(http.get("/api/v1/secrets").await.json()["items"], json!([]));
     let table = http.accept("/api/v1/namespaces", "application/json;as=Table;v=v1;g=meta.k8s.io").await.json();
     assert_eq!(table["rows"][0]["cells"], json!(["default", "Active", "0s"]));

@@ -76,7 +76,11 @@ async fn watches_end() {
     });
     http.post(definitions, definition).await;
     let mut served = http.watch("/apis/example.com/v1/widgets?watch=1").await;
-    http.post("/apis/example.com/v1/widgets", json!({ "metadata": { "name": "w" } })).await;
+    http.post(
+        "/apis/example.com/v1/widgets",
+        json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" } }),
+    )
+    .await;
     assert_eq!(served.brief().await, "ADDED w");
     http.delete(&format!("{definitions}/widgets.example.com"), json!({})).await;
     // The real server may end the watch before the last deletion is told, too.

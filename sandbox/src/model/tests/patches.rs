@@ -54,7 +54,7 @@ fn references_are_merged_by_uid_and_finalizers_as_a_set() {
     let object = strategic(&mut world, &configmaps(), patch).unwrap().object;
     assert_eq!(owners(&object), ["5"]);
     let patch = json!({ "metadata": { "ownerReferences": [{ "name": "x" }] } });
-    assert_eq!(strategic(&mut world, &configmaps(), patch).unwrap_err().code(), 400);
+    assert_eq!(strategic(&mut world, &configmaps(), patch).unwrap_err().code(), 500);
 }
 
 #[test]
@@ -106,15 +106,18 @@ fn json_patches_are_all_or_nothing() {
     assert_eq!(object["data"], json!({ "a/b": "2", "d": "1" }));
     for operations in [
         json!([{ "op": "remove", "path": "/metadata/ownerReferences/7" }]),
-        json!([{ "op": "replace", "path": "/nothing", "value": 1 }]),
+        json!([{ "op": "replace", "path": "/nothing/inside", "value": 1 }]),
         json!([{ "op": "add", "path": "/metadata/ownerReferences/9", "value": 1 }]),
         json!([{ "op": "dance", "path": "/data" }]),
         json!([{ "op": "add" }]),
-        json!([7]),
     ] {
         assert_eq!(patch(&mut world, operations.clone()).unwrap_err().code(), 422, "{operations}");
     }
-    assert_eq!(patch(&mut world, json!({})).unwrap_err().code(), 400);
+    for operations in [json!({}), json!([7])] {
+        assert_eq!(patch(&mut world, operations).unwrap_err().code(), 400);
+    }
+    let object = patch(&mut world, json!([{ "op": "replace", "path": "/data/new", "value": "1" }])).unwrap().object;
+    assert_eq!(object["data"]["new"], "1", "in a map, replacing may add");
 }
 
 #[test]
@@ -138,7 +141,8 @@ fn updates_are_guarded() {
         (json!({ "metadata": { "uid": "other" } }), 422),
         (json!({ "metadata": { "resourceVersion": "1" } }), 409),
         (json!({ "metadata": { "name": "b" } }), 400),
-        (json!({ "kind": "Secret" }), 400),
+        (json!({ "metadata": { "namespace": "other" } }), 400),
+        (json!({ "kind": "Secret" }), 422),
         (json!(5), 400),
     ] {
         assert_eq!(world.merge(&configmaps(), "a", patch.clone()).unwrap_err().code(), code, "{patch}");
