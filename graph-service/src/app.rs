@@ -187,12 +187,12 @@ impl Start<'_> {
             self.heartbeat.stamp(self.clock);
             let why = match cluster_uid(&cluster.client).await {
                 Ok(uid) => return Ok(uid),
-                Err(error) => error.to_string(),
+                Err(error) => format!("{} does not say which cluster it is: {error}", cluster.url),
             };
             self.metrics.start_failures.inc();
             self.health.starting(&why);
             if why != known {
-                tracing::warn!(server = cluster.url, why, "the API server cannot be used; trying again");
+                tracing::warn!(why, "waiting for the API server");
                 known = why;
             }
             self.heartbeat.stamp(self.clock);

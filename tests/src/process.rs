@@ -56,7 +56,7 @@ pub struct Process {
 
 impl Process {
     /// Starts `program` in `directory`, with standard output and error appended to `<directory>/<name>.log`.
-    pub(crate) fn spawn(name: &str, directory: &Path, program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
+    pub fn spawn(name: &str, directory: &Path, program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
         let log = directory.join(format!("{name}.log"));
         let mut supervisor = supervise(SUPERVISE)
             .arg(&log)
@@ -137,12 +137,12 @@ impl Process {
     }
 
     /// How the server ended, if it has.
-    pub(crate) fn exited(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+    pub fn exited(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.supervisor.try_wait().with_context(|| format!("asking whether {} still runs", self.name))
     }
 
     /// The last lines of the log under a heading, for error messages.
-    pub(crate) fn log_tail(&self) -> String {
+    pub fn log_tail(&self) -> String {
         format!("last lines of {}:\n{}", self.log.display(), tail(&self.log))
     }
 }

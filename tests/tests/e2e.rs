@@ -121,7 +121,9 @@ async fn crd(client: &Client, plural: &str, kind: &str) -> anyhow::Result<()> {
     });
     create(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &object).await?;
     let collection = format!("/apis/example.com/v1/namespaces/default/{plural}");
-    until("the kind is served", SOON, || get(client, collection.as_str()), Option::is_some).await?;
+    // While its storage is being set up, a new kind answers 404, then 429.
+    let ask = || async { Ok(get(client, collection.as_str()).await.ok().flatten()) };
+    until("the kind is served", SOON, ask, Option::is_some).await?;
     Ok(())
 }
 

@@ -87,7 +87,7 @@ pub(super) enum Worth {
     Solid,
     /// In foreground deletion now.
     Waiting,
-    /// It was in foreground deletion less than a second ago, and is there.
+    /// It was in foreground deletion less than a second ago, and is there, perhaps orphaning by now.
     JustWaited,
     Orphaning,
     Gone,
@@ -119,26 +119,26 @@ impl Truth {
             log: vec![Vec::new(); KINDS.len()],
             served: vec![true; KINDS.len()],
             outages: vec![Vec::new(); KINDS.len()],
+            // No collection tells of what came before.
+            seen_through: 1,
             ..Truth::default()
         }
     }
 
-    /// Takes in what changed since the last call. Gives the kinds that did.
-    pub(super) fn follow(&mut self, model: &Model, now: u64, actor: Actor) -> BTreeSet<usize> {
+    /// Takes in what changed since the last call.
+    pub(super) fn follow(&mut self, model: &Model, now: u64, actor: Actor) {
         let mut events = Vec::new();
         for (at, kind) in KINDS.iter().enumerate() {
             let since = model.events_since(&kind.resource(), None, self.seen_through, 100_000).unwrap_or_default();
             events.extend(since.into_iter().map(|event| (event.revision, at, event)));
         }
         events.sort_by_key(|(revision, at, _)| (*revision, *at));
-        let mut changed = BTreeSet::new();
         for (revision, at, event) in events {
             let object = observe(&event.object);
             let deleted = event.change == Change::Deleted;
             self.apply(revision, at, &object, deleted, now, actor);
             let emptied = (at == super::kinds::DEFINITIONS && deleted).then(|| emptied(&event.object)).flatten();
             self.log[at].push(Logged { revision, deleted, object, emptied });
-            changed.insert(at);
         }
         self.seen_through = model.revision();
         for (at, kind) in KINDS.iter().enumerate() {
@@ -147,14 +147,12 @@ impl Truth {
                 continue;
             }
             self.served[at] = served;
-            changed.insert(at);
             if !served {
                 self.outages[at].push((self.seen_through, None));
             } else if let Some(last) = self.outages[at].last_mut() {
                 last.1 = Some(self.seen_through);
             }
         }
-        changed
     }
 
     fn apply(&mut self, revision: u64, kind: usize, object: &Object, deleted: bool, now: u64, actor: Actor) {
@@ -249,13 +247,14 @@ impl Truth {
         let Some(owner) = self.owner(dependent, reference) else {
             return if self.served[kind] { Worth::Gone } else { Worth::Unresolvable };
         };
+        let just_waited = owner.waited_until.is_some_and(|until| now.saturating_sub(until) <= CHECK_IS_GOOD_FOR);
         if owner.exists() {
-            return if owner.facts().orphans_dependents() {
-                Worth::Orphaning
-            } else if owner.facts().deletes_dependents() {
+            return if owner.facts().deletes_dependents() {
                 Worth::Waiting
-            } else if owner.waited_until.is_some_and(|until| now.saturating_sub(until) <= CHECK_IS_GOOD_FOR) {
+            } else if just_waited {
                 Worth::JustWaited
+            } else if owner.facts().orphans_dependents() {
+                Worth::Orphaning
             } else {
                 Worth::Solid
             };
@@ -264,7 +263,7 @@ impl Truth {
         let until = orphaning.until.or(owner.removed).unwrap_or(u64::MAX);
         let since = self.since(dependent, reference).0;
         let hidden = self.was_unserved(dependent.kind, orphaning.since, until);
-        if orphaning.changed || hidden || since >= until {
+        if orphaning.changed || hidden || since >= until || just_waited {
             Worth::GonePerhapsOrphaning
         } else if since < orphaning.since || saw_orphaning(&reference.uid) {
             Worth::GoneOrphaning

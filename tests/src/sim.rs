@@ -1,0 +1,172 @@
+//! The whole collector in a box: replicas of the graph service, executors, an API server and its users, on one thread in virtual time.
+//!
+//! Everything is drawn from a seed, faults and options too; the same seed gives the same run. In a first phase users and faults are at
+//! work and every write of the collector is judged by the true state; then both stop, and within bounded time all that is to go must be
+//! gone. The modules in reading order: `options` and `kinds` (what a world may be), `truth` and `law` (what is so, and what may be done
+//! about it), `server`, `users`, `attempt`, `executor`, `replica`, and `world`, which runs them.
+
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+mod attempt;
+mod executor;
+mod kinds;
+mod law;
+mod options;
+mod random;
+mod replica;
+mod server;
+mod tally;
+mod truth;
+mod users;
+mod world;
+
+pub use options::{Faults, Options, Users};
+pub use tally::Tally;
+
+use world::World;
+
+/// Lines of the trace shown of a run that failed.
+const TRACE_LINES: usize = 120;
+/// Runs spent on making a failure smaller.
+const SHRINK_RUNS: usize = 400;
+
+/// A run that broke a rule.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub seed: u64,
+    pub options: Options,
+    pub why: String,
+    pub trace: Vec<String>,
+}
+
+/// Runs one world.
+///
+/// # Errors
+/// What was violated, without a trace.
+pub fn run(seed: u64, options: &Options) -> Result<Tally, String> {
+    attempt_run(seed, options, false).map_err(|(why, _)| why)
+}
+
+fn attempt_run(seed: u64, options: &Options, trace: bool) -> Result<Tally, (String, Vec<String>)> {
+    let mut world = World::new(seed, options, trace);
+    let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let why = match ended {
+        Ok(Ok(())) => {
+            world.tally.worlds = 1;
+            return Ok(world.tally);
+        }
+        Ok(Err(why)) => why,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            format!("panic: {}", text.unwrap_or_default())
+        }
+    };
+    Err((why, world.take_trace()))
+}
+
+/// Runs the seed's own world; a failure is made smaller and run again for its trace.
+///
+/// # Errors
+/// The failure, with the end of its trace.
+pub fn examine(seed: u64, shrink: bool) -> Result<Tally, Box<Failure>> {
+    let mut options = Options::draw(seed);
+    let Err(first) = run(seed, &options) else {
+        return run(seed, &options).map_err(|why| Box::new(Failure { seed, options, why, trace: Vec::new() }));
+    };
+    let kind = sort(&first);
+    let mut runs = if shrink { SHRINK_RUNS } else { 0 };
+    'shrink: while runs > 0 {
+        for simpler in options.simpler() {
+            if runs == 0 {
+                break 'shrink;
+            }
+            runs -= 1;
+            if run(seed, &simpler).is_err_and(|why| sort(&why) == kind) {
+                options = simpler;
+                continue 'shrink;
+            }
+        }
+        break;
+    }
+    let (why, mut trace) = match attempt_run(seed, &options, true) {
+        Err(failed) => failed,
+        Ok(_) => (format!("{first}, but not when traced: the run is not deterministic"), Vec::new()),
+    };
+    trace.retain(|line| !line.contains("Heartbeat"));
+    let mut trace: Vec<String> = trace.iter().map(|line| brief(line)).collect();
+    if std::env::var_os("FULL").is_none() {
+        trace.drain(..trace.len().saturating_sub(TRACE_LINES));
+    }
+    Err(Box::new(Failure { seed, options, why, trace }))
+}
+
+/// The sort of a violation: its words without names and numbers.
+fn sort(why: &str) -> String {
+    let words = why.split_whitespace().filter(|word| word.chars().all(|letter| letter.is_ascii_alphabetic() || letter == ':'));
+    let lower = words.filter(|word| word.chars().all(|letter| !letter.is_uppercase()));
+    lower.take(12).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs seeds one after the other for so long, beginning with `start`.
+///
+/// # Errors
+/// The first failure.
+pub fn search(start: u64, time: Duration, shrink: bool) -> Result<Tally, Box<Failure>> {
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    let mut seed = start;
+    while began.elapsed() < time {
+        let options = Options::draw(seed);
+        match run(seed, &options) {
+            Ok(one) => tally.add(&one),
+            Err(_) => return examine(seed, shrink),
+        }
+        seed += 1;
+    }
+    Ok(tally)
+}
+
+/// Shortens what `Debug` writes of objects and leases to what a reader needs.
+fn brief(line: &str) -> String {
+    let field = |text: &str, name: &str| -> String {
+        let Some(at) = text.find(&format!(" {name}: ")) else { return String::new() };
+        let rest = &text[at + name.len() + 3..];
+        rest.chars().skip_while(|letter| *letter == '"').take_while(|letter| !"\" ,}".contains(*letter)).collect()
+    };
+    let mut text = line.to_owned();
+    for (begin, fields) in [
+        ("ObjectRef {", &["kind", "namespace", "name", "uid"][..]),
+        ("LeaseId {", &["term", "number"]),
+        ("OwnerReference {", &["kind", "name", "uid", "block_owner_deletion"]),
+        ("GroupResource {", &["resource"]),
+        ("Term {", &["number"]),
+    ] {
+        while let Some(at) = text.find(begin) {
+            let Some(end) = text[at..].find(" }") else { break };
+            let inner = &text[at..at + end + 2];
+            let words: Vec<String> = fields.iter().map(|name| field(inner, name).chars().take(20).collect()).collect();
+            let short = format!("<{}>", words.join(" "));
+            text.replace_range(at..at + end + 2, &short);
+        }
+    }
+    let text = text.replace("facts: Facts ", "").replace("controller: None, ", "").replace("attempt: ", "#");
+    text.chars().take(700).collect()
+}
+
+impl Failure {
+    /// Writes everything a person needs to see what went wrong.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn tell(&self, out: &mut impl Write) -> io::Result<()> {
+        for line in &self.trace {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out, "{:#?}", self.options)?;
+        writeln!(out, "{}", self.why)?;
+        writeln!(out, "replay with SEED={}", self.seed)
+    }
+}

@@ -1,0 +1,208 @@
+//! What the collector may do, judged from the true state at the moment of the write; and what must be done in the end.
+//!
+//! The rules are the slow and obvious reading of the semantics. Where the collector works on what it was shown, and what it was shown
+//! may be late, the rule says how late:
+//!
+//! * A DELETE never rests on an owner that exists and is not in foreground deletion, but an owner check may be a second old.
+//! * An owner that orphaned its dependents keeps whatever referred to it before its mark, and what came between its mark and its end
+//!   if the acting leader was shown the mark.
+//! * `orphan` leaves when nothing refers to the owner that did so before its mark; no lag excuses it.
+//! * `foregroundDeletion` leaves when no blocking reference older than the mark is left that the acting leader had been shown, or that
+//!   lies in a collection it knew to be incomplete.
+
+use super::kinds::{KINDS, UNWATCHED, by_kind};
+use super::truth::{Life, Truth, Worth, short};
+use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, OwnerReference, Uid};
+use engine::work::PropagationPolicy;
+
+/// What the leader that granted a lease had been shown by then.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// By kind: the revision up to which its collection was shown, if it was complete.
+    pub(super) through: Vec<Option<u64>>,
+    /// Owners it was shown in orphaning deletion.
+    pub(super) orphaning: std::collections::BTreeSet<Uid>,
+}
+
+/// A DELETE that the API server is about to accept.
+pub(super) fn delete(
+    truth: &Truth,
+    now: u64,
+    target: &Life,
+    policy: PropagationPolicy,
+    shown: &Shown,
+) -> Result<(), String> {
+    let facts = target.facts();
+    let refused = |why: String| Err(format!("deletes {}: {why}", target.named()));
+    if facts.terminating {
+        return refused(String::from("it is terminating already"));
+    }
+    if facts.owners.is_empty() {
+        return refused(String::from("it has no owner"));
+    }
+    if facts.hold {
+        return refused(String::from("it carries the hold annotation"));
+    }
+    let mut waits = false;
+    for owner in &facts.owners {
+        let worth = truth.worth(now, target, owner, &|uid| shown.orphaning.contains(uid));
+        let known = by_kind(owner.group(), &owner.kind).is_some();
+        match worth {
+            Worth::Gone | Worth::GonePerhapsOrphaning => {}
+            Worth::Waiting | Worth::JustWaited => waits = true,
+            // Its kind was there once: it may have been proven absent then.
+            Worth::Unresolvable if known => {}
+            Worth::Unresolvable | Worth::Misplaced | Worth::Solid | Worth::Orphaning | Worth::GoneOrphaning => {
+                return refused(format!("its owner {} {} is {worth:?}", owner.kind, short(&owner.uid)));
+            }
+        }
+    }
+    let wanted = if facts.has_finalizer(ORPHAN_FINALIZER) {
+        PropagationPolicy::Orphan
+    } else if facts.has_finalizer(FOREGROUND_FINALIZER) {
+        PropagationPolicy::Foreground
+    } else {
+        PropagationPolicy::Background
+    };
+    if policy != wanted && !(waits_or_waited(truth, target, waits) && policy == PropagationPolicy::Foreground) {
+        return refused(format!("with policy {policy:?} instead of {wanted:?}"));
+    }
+    Ok(())
+}
+
+/// Whether an owner is, or was when it went, in foreground deletion.
+fn waits_or_waited(truth: &Truth, target: &Life, waits: bool) -> bool {
+    waits || target.facts().owners.iter().any(|owner| truth.was_ever_marked(&owner.uid))
+}
+
+/// A patch of the owner references that was accepted.
+pub(super) fn references(truth: &Truth, now: u64, before: &Life, after: &Facts, shown: &Shown) -> Result<(), String> {
+    let refused = |why: String| Err(format!("patches {}: {why}", before.named()));
+    let left = &after.owners;
+    let removed: Vec<_> = before.facts().owners.iter().filter(|owner| !left.iter().any(|other| is_same(other, owner))).collect();
+    for owner in left {
+        if !before.facts().owners.iter().any(|known| is_same(known, owner)) {
+            return refused(format!("it has a new owner {} {}", owner.kind, short(&owner.uid)));
+        }
+    }
+    for owner in &before.facts().owners {
+        let freed = |other: &&OwnerReference| is_same(other, owner) && !other.blocks();
+        let unblocked = owner.blocks()
+            && left.iter().filter(freed).count() > before.facts().owners.iter().filter(freed).count();
+        if unblocked && !truth.could_be_cycle(&before.object.uid, &owner.uid) {
+            return refused(format!("unblocks {} {} without a cycle", owner.kind, short(&owner.uid)));
+        }
+    }
+    let saw = |uid: &Uid| shown.orphaning.contains(uid);
+    let worth = |owner| truth.worth(now, before, owner, &saw);
+    for owner in &removed {
+        let fair = match worth(owner) {
+            Worth::Gone | Worth::GoneOrphaning | Worth::GonePerhapsOrphaning => true,
+            Worth::Waiting | Worth::JustWaited | Worth::Orphaning => true,
+            Worth::Unresolvable => by_kind(owner.group(), &owner.kind).is_some(),
+            Worth::Solid => truth.was_ever_marked(&owner.uid),
+            Worth::Misplaced => false,
+        };
+        // A patch by uid takes all entries of that uid.
+        let shares = removed.iter().filter(|other| other.uid == owner.uid).count() > 1;
+        if !fair && !shares {
+            return refused(format!("removes its owner {} {}, {:?}", owner.kind, short(&owner.uid), worth(owner)));
+        }
+    }
+    let orphaned = removed.iter().any(|owner| truth.lives.get(&owner.uid).is_some_and(|life| life.ever_orphaned));
+    if left.is_empty() && !removed.is_empty() && !orphaned {
+        return refused(String::from("it has lost its last owner, and none orphaned it"));
+    }
+    Ok(())
+}
+
+fn is_same(one: &OwnerReference, other: &OwnerReference) -> bool {
+    one.uid == other.uid && one.kind == other.kind && one.name == other.name && one.api_version == other.api_version
+}
+
+/// A finalizer that was taken.
+pub(super) fn finalizer(truth: &Truth, before: &Life, finalizer: &str, shown: &Shown) -> Result<(), String> {
+    let refused = |why: String| Err(format!("takes {finalizer} from {}: {why}", before.named()));
+    if !before.facts().terminating {
+        return refused(String::from("it is not terminating"));
+    }
+    for (dependent, reference) in truth.dependents(before) {
+        if !truth.served[dependent.kind] || dependent.kind == UNWATCHED {
+            continue;
+        }
+        let (since, blocking_since) = truth.since(dependent, reference);
+        if finalizer == ORPHAN_FINALIZER {
+            let Some(orphaning) = before.orphaning.filter(|orphaning| since < orphaning.since) else { continue };
+            if !truth.was_unserved(dependent.kind, orphaning.since, u64::MAX - 1) {
+                return refused(format!("{} still refers to it, as it did before the mark", dependent.named()));
+            }
+        } else if finalizer == FOREGROUND_FINALIZER {
+            let Some(since) = blocking_since.filter(|since| before.waiting_since.is_some_and(|mark| *since < mark)) else {
+                continue;
+            };
+            match shown.through[dependent.kind] {
+                None => return refused(format!("{} blocks it, in a collection that is not complete", dependent.named())),
+                Some(through) if through >= since => return refused(format!("{} blocks it", dependent.named())),
+                Some(_) => {}
+            }
+        } else {
+            return refused(String::from("it is not ours"));
+        }
+    }
+    Ok(())
+}
+
+/// What is left to be done, one sentence each; empty at the fixpoint.
+pub(super) fn unfinished(truth: &Truth, now: u64) -> Vec<String> {
+    let mut left = Vec::new();
+    for life in truth.lives.values().filter(|life| life.exists() && truth.served[life.kind]) {
+        if life.kind == UNWATCHED {
+            continue;
+        }
+        if let Some(why) = unfinished_one(truth, now, life) {
+            left.push(format!("{}: {why}", life.named()));
+        }
+    }
+    left
+}
+
+fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
+    let facts = life.facts();
+    if facts.terminating {
+        if facts.has_finalizer(ORPHAN_FINALIZER) {
+            return Some(String::from("still orphans its dependents"));
+        }
+        let mut blocking = truth.dependents(life).filter(|(_, reference)| reference.blocks());
+        if facts.has_finalizer(FOREGROUND_FINALIZER) && blocking.next().is_none() {
+            return Some(String::from("still in foreground deletion, and nothing blocks it"));
+        }
+        return None;
+    }
+    let worth = |owner: &OwnerReference| {
+        let unserved = by_kind(owner.group(), &owner.kind).is_some_and(|kind| !truth.served[kind]);
+        let gone = truth.owner(life, owner).is_none_or(|owner| !owner.exists());
+        match truth.worth(now, life, owner, &|_| false) {
+            Worth::Misplaced => Worth::Misplaced,
+            // A leader that came later cannot know.
+            _ if unserved && gone => Worth::Unresolvable,
+            worth => worth,
+        }
+    };
+    let worths: Vec<Worth> = facts.owners.iter().map(worth).collect();
+    if worths.contains(&Worth::Misplaced) {
+        return None;
+    }
+    let keeps = |worth: &Worth| matches!(worth, Worth::Solid | Worth::Orphaning | Worth::GoneOrphaning);
+    let ends = |worth: &Worth| matches!(worth, Worth::Gone | Worth::Waiting | Worth::JustWaited);
+    let orphans = |worth: &Worth| matches!(worth, Worth::Orphaning | Worth::GoneOrphaning | Worth::GonePerhapsOrphaning);
+    if worths.iter().any(keeps) {
+        let stale = worths.iter().position(|worth| ends(worth) || orphans(worth))?;
+        let owner = &facts.owners[stale];
+        return Some(format!("still refers to {} {}, {:?}", owner.kind, short(&owner.uid), worths[stale]));
+    }
+    if worths.contains(&Worth::Unresolvable) || worths.is_empty() || facts.hold {
+        return None;
+    }
+    let kind = KINDS[life.kind].kind;
+    Some(format!("this {kind} is to go, or to lose a reference: {worths:?}"))
+}

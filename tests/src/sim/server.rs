@@ -1,0 +1,227 @@
+//! The API server of a world: the sandbox's model, and the record of what happened in it.
+
+use super::attempt::{Answer, Form, Refused, Request, What};
+use super::kinds::{KINDS, NAMESPACES, by_resource, observe};
+use super::law::{self, Shown};
+use super::truth::{Actor, Life, Truth};
+use engine::object::{Facts, Object, ObjectRef, ResourceVersion};
+use engine::work::PropagationPolicy;
+use sandbox::model::{
+    ApiError, DeleteOptions, Deleted, ListQuery, Model, Now, ObjectKey, Patch, Policy, Reason, Selector, WriteOptions,
+};
+use serde_json::{Value, json};
+
+/// Where the model's clock stands at the origin, in milliseconds.
+const ORIGIN_MS: u64 = 1_700_000_000_000;
+/// Keeps a definition until a user lets it go, so that its last state is seen.
+pub(super) const DEFINITION_FINALIZER: &str = "example.com/definition";
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) model: Model,
+    pub(super) truth: Truth,
+}
+
+pub(super) fn at(now: u64) -> Now {
+    Now(ORIGIN_MS + now / 1_000_000)
+}
+
+impl Server {
+    pub(super) fn new(seed: u64) -> Server {
+        let mut server = Server { model: Model::new(seed, at(0)), truth: Truth::new() };
+        for kind in 0..KINDS.len() {
+            if KINDS[kind].custom {
+                // Nothing is in the way of a first definition.
+                let _created = server.define(0, kind);
+            }
+        }
+        server.commit(0, Actor::User);
+        debug_assert!(NAMESPACES.iter().all(|name| sandbox::model::FIRST_NAMESPACES.contains(name)));
+        server
+    }
+
+    /// Lets the model's own controllers work, and takes down what changed.
+    pub(super) fn commit(&mut self, now: u64, actor: Actor) {
+        self.truth.follow(&self.model, now, actor);
+        self.model.settle(at(now));
+        self.truth.follow(&self.model, now, Actor::User);
+    }
+
+    pub(super) fn define(&mut self, now: u64, kind: usize) -> bool {
+        let of = KINDS[kind];
+        let scope = if of.namespaced { "Namespaced" } else { "Cluster" };
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{}.{}", of.plural, of.group), "finalizers": [DEFINITION_FINALIZER] },
+            "spec": {
+                "group": of.group, "scope": scope, "names": { "plural": of.plural, "kind": of.kind },
+                "versions": [{ "name": of.version, "served": true, "storage": true }],
+            },
+        });
+        let Value::Object(definition) = definition else { return false };
+        let resource = KINDS[super::kinds::DEFINITIONS].resource();
+        self.model.create(at(now), &resource, "", definition, &WriteOptions::default()).is_ok()
+    }
+
+    pub(super) fn create(&mut self, now: u64, kind: usize, namespace: &str, metadata: Value) -> Result<(), ApiError> {
+        let of = KINDS[kind];
+        let Value::Object(object) = json!({ "apiVersion": of.api_version(), "kind": of.kind, "metadata": metadata })
+        else {
+            return Ok(());
+        };
+        self.model.create(at(now), &of.resource(), namespace, object, &WriteOptions::default()).map(drop)
+    }
+
+    pub(super) fn merge(&mut self, now: u64, life: &Life, patch: Value) -> Result<(), ApiError> {
+        let resource = KINDS[life.kind].resource();
+        let patch = Patch::Merge(patch);
+        self.model.patch(at(now), &resource, &key(&life.object), &patch, &WriteOptions::default()).map(drop)
+    }
+
+    pub(super) fn delete(&mut self, now: u64, life: &Life, policy: Option<Policy>) -> Result<(), ApiError> {
+        let resource = KINDS[life.kind].resource();
+        let options = DeleteOptions { propagation_policy: policy, ..DeleteOptions::default() };
+        self.model.delete(at(now), &resource, &key(&life.object), &options).map(drop)
+    }
+
+    /// Answers a request of the collector, sent at `sent`. `Err` is a violation of the law.
+    pub(super) fn serve(
+        &mut self,
+        now: u64,
+        sent: u64,
+        request: &Request,
+        shown: &Shown,
+    ) -> Result<Answer, String> {
+        match request {
+            Request::Get(object) => {
+                let found = self.model.get(&resource(object), &object.namespace, &object.name);
+                Ok(found.map_or_else(refuse, |found| Answer::Object(observe(&found))))
+            }
+            Request::ListName(object) => Ok(self.list(object)),
+            Request::Delete { target, version, policy } => self.collect(now, sent, target, version, *policy, shown),
+            Request::Patch { target, form, body, what } => self.change(now, sent, target, *form, body, what, shown),
+        }
+    }
+
+    fn list(&self, object: &ObjectRef) -> Answer {
+        let of = match self.model.served(&resource(object)) {
+            Ok(of) => of,
+            Err(error) => return refuse(error),
+        };
+        let selector = match Selector::parse(&of, "", &format!("metadata.name={}", object.name)) {
+            Ok(selector) => selector,
+            Err(error) => return refuse(error),
+        };
+        let namespace = (!object.namespace.is_empty()).then(|| object.namespace.to_string());
+        let query = ListQuery { namespace, selector, ..ListQuery::default() };
+        match self.model.list(&resource(object), &query) {
+            Ok(page) => Answer::List {
+                version: ResourceVersion::parse(&page.revision.to_string()),
+                items: page.items.iter().map(|item| observe(item)).collect(),
+            },
+            Err(error) => refuse(error),
+        }
+    }
+
+    /// What is there now under these coordinates.
+    fn present(&self, target: &ObjectRef) -> Option<Life> {
+        let kind = by_resource(&target.group, &target.resource)?;
+        let here = |life: &&Life| {
+            life.exists()
+                && life.kind == kind
+                && life.object.namespace == target.namespace
+                && life.object.name == target.name
+        };
+        self.truth.lives.values().find(here).cloned()
+    }
+
+    fn collect(
+        &mut self,
+        now: u64,
+        sent: u64,
+        target: &ObjectRef,
+        version: &ResourceVersion,
+        policy: PropagationPolicy,
+        shown: &Shown,
+    ) -> Result<Answer, String> {
+        let before = self.present(target);
+        let options = DeleteOptions {
+            uid: Some(target.uid.to_string()),
+            resource_version: Some(version.to_string()),
+            propagation_policy: Some(match policy {
+                PropagationPolicy::Background => Policy::Background,
+                PropagationPolicy::Foreground => Policy::Foreground,
+                PropagationPolicy::Orphan => Policy::Orphan,
+            }),
+            ..DeleteOptions::default()
+        };
+        let key = ObjectKey::new(&target.namespace, &target.name);
+        let answer = match self.model.delete(at(now), &resource(target), &key, &options) {
+            Ok(Deleted::Removed(_)) => Answer::Accepted(None),
+            Ok(Deleted::Kept(object)) => Answer::Accepted(Some(observe(&object))),
+            Err(error) => return Ok(refuse(error)),
+        };
+        let before = before.ok_or_else(|| format!("deletes {target}, which is not there"))?;
+        law::delete(&self.truth, sent, &before, policy, shown)?;
+        self.commit(now, Actor::Collector);
+        Ok(answer)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a request with its circumstances")]
+    fn change(
+        &mut self,
+        now: u64,
+        sent: u64,
+        target: &ObjectRef,
+        form: Form,
+        body: &Value,
+        what: &What,
+        shown: &Shown,
+    ) -> Result<Answer, String> {
+        let before = self.present(target);
+        let patch = match form {
+            Form::Strategic => Patch::Strategic(body.clone()),
+            Form::Merge => Patch::Merge(body.clone()),
+        };
+        let key = ObjectKey::new(&target.namespace, &target.name);
+        let written = match self.model.patch(at(now), &resource(target), &key, &patch, &WriteOptions::default()) {
+            Ok(written) => written,
+            Err(error) => return Ok(refuse(error)),
+        };
+        let before = before.ok_or_else(|| format!("patches {target}, which is not there"))?;
+        let object = observe(&written.object);
+        if object.uid != target.uid {
+            return Err(format!("patches {target}, which is another object"));
+        }
+        match what {
+            What::References => law::references(&self.truth, sent, &before, &object.facts, shown)?,
+            What::Finalizer(finalizer) => {
+                law::finalizer(&self.truth, &before, finalizer, shown)?;
+                unchanged_but(&before, &object.facts, finalizer)?;
+            }
+        }
+        self.commit(now, Actor::Collector);
+        Ok(Answer::Accepted(Some(object)))
+    }
+}
+
+fn unchanged_but(before: &Life, after: &Facts, finalizer: &str) -> Result<(), String> {
+    let rest: Vec<_> = before.facts().finalizers.iter().filter(|name| ***name != *finalizer).cloned().collect();
+    if rest == after.finalizers.to_vec() && before.facts().owners == after.owners {
+        return Ok(());
+    }
+    Err(format!("takes more than {finalizer} from {}", before.named()))
+}
+
+pub(super) fn key(object: &Object) -> ObjectKey {
+    ObjectKey::new(&object.namespace, &object.name)
+}
+
+fn resource(object: &ObjectRef) -> sandbox::model::GroupResource {
+    sandbox::model::GroupResource::new(&object.group, &object.resource)
+}
+
+fn refuse(error: ApiError) -> Answer {
+    let names_object = error.reason == Reason::NotFound && !error.details.name.is_empty();
+    Answer::Refused(Refused { code: error.code(), names_object, ..Refused::default() })
+}

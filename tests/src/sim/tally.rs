@@ -1,0 +1,95 @@
+//! What a run went through, for the floor below which it has proven nothing.
+
+use engine::leader::Event;
+use engine::work::{ActionKind, Outcome};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Counts over any number of worlds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub worlds: u64,
+    pub steps: u64,
+    pub operations: u64,
+    /// Virtual seconds that the quiet phases took.
+    pub calm_s: u64,
+    pub faults: BTreeMap<&'static str, u64>,
+    pub attempts: BTreeMap<(ActionKind, Outcome), u64>,
+    /// Kinds of events of the leader.
+    pub events: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    /// Adds another run's counts.
+    pub fn add(&mut self, other: &Tally) {
+        self.worlds += other.worlds;
+        self.steps += other.steps;
+        self.operations += other.operations;
+        self.calm_s += other.calm_s;
+        for (&name, count) in &other.faults {
+            *self.faults.entry(name).or_default() += count;
+        }
+        for (&key, count) in &other.attempts {
+            *self.attempts.entry(key).or_default() += count;
+        }
+        for (&name, count) in &other.events {
+            *self.events.entry(name).or_default() += count;
+        }
+    }
+
+    /// How often an outcome was reported, for whatever action.
+    pub fn outcome(&self, outcome: Outcome) -> u64 {
+        self.attempts.iter().filter(|((_, which), _)| *which == outcome).map(|(_, count)| count).sum()
+    }
+
+    /// How often an action was done.
+    pub fn action(&self, action: ActionKind) -> u64 {
+        self.attempts.iter().filter(|((which, _), _)| *which == action).map(|(_, count)| count).sum()
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        let name = match event {
+            Event::Decided { .. } => "decided",
+            Event::Withdrawn { .. } => "withdrawn",
+            Event::Attempted { action, outcome, .. } => {
+                *self.attempts.entry((*action, *outcome)).or_default() += 1;
+                "attempted"
+            }
+            Event::Removed { .. } => "removed",
+            Event::Proven { proof, .. } => proof.as_str(),
+            Event::Prevented { .. } => "prevented",
+            Event::Collection { .. } => "collection",
+            Event::SessionOpened { .. } => "session opened",
+            Event::SessionEnded { why, .. } => why,
+            Event::TermGained(_) => "term gained",
+            Event::TermLost => "term lost",
+            Event::GrantsStopped { .. } => "grants stopped",
+            Event::GrantsResumed => "grants resumed",
+            Event::Rewound { .. } => "rewound",
+            Event::Unusable { .. } => "unusable",
+            Event::Rejected { .. } => "rejected",
+        };
+        *self.events.entry(name).or_default() += 1;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} worlds, {} steps, {} operations of users, {} faults",
+            self.worlds,
+            self.steps,
+            self.operations,
+            self.faults.values().sum::<u64>()
+        )?;
+        writeln!(f, "faults: {:?}", self.faults)?;
+        let attempts: Vec<String> = self
+            .attempts
+            .iter()
+            .map(|((action, outcome), count)| format!("{} {} {count}", action.as_str(), outcome.as_str()))
+            .collect();
+        writeln!(f, "attempts: {}", attempts.join(", "))?;
+        write!(f, "events: {:?}", self.events)
+    }
+}

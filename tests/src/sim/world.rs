@@ -1,0 +1,428 @@
+//! One world: the API server, replicas, executors and users on one thread, in virtual time.
+
+use super::attempt::{Answer, Request};
+use super::executor::Executor;
+use super::kinds::KINDS;
+use super::law::{self, Shown};
+use super::options::Options;
+use super::random::Random;
+use super::replica::Replica;
+use super::server::Server;
+use super::tally::Tally;
+use super::truth::Actor;
+use super::users;
+use engine::leader::{Probe, ProbeAnswer, ProbeId};
+use engine::work::{LeaseId, Refusal, Term, ToExecutor, ToLeader};
+use std::collections::BTreeMap;
+
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const S: u64 = 1_000 * MS;
+/// How long the collector has to do what is left when users and faults have gone.
+const CALM_S: u64 = 40 * 60;
+/// More steps than this at one instant are a machine that runs in circles.
+const STEPS_AT_ONCE_MAX: u64 = 20_000;
+const STEPS_MAX: u64 = 3_000_000;
+/// Between two leaders.
+const ELECTION_S: u64 = 15;
+
+/// What happens at some time.
+#[derive(Debug)]
+pub(super) enum Happening {
+    ReplicaTick { replica: usize, epoch: u64 },
+    ReplicaStart { replica: usize },
+    Discovery { replica: usize, epoch: u64 },
+    ListStep { replica: usize, epoch: u64, kind: usize, generation: u64 },
+    Pump { replica: usize, epoch: u64, kind: usize, generation: u64 },
+    Bookmark { replica: usize, epoch: u64, kind: usize, generation: u64 },
+    Resume { replica: usize, epoch: u64, kind: usize, generation: u64 },
+    ProbeArrives { replica: usize, epoch: u64, probe: Probe },
+    ProbeAnswered { replica: usize, epoch: u64, probe: ProbeId, answer: Result<ProbeAnswer, String> },
+    Elect,
+    TermTold { replica: usize, epoch: u64, term: Option<Term> },
+    ExecutorStart { executor: usize },
+    ExecutorTick { executor: usize, incarnation: u64 },
+    Dialled { executor: usize, incarnation: u64, dial: u64, replica: usize },
+    ToLeader { stream: u64, message: ToLeader },
+    ToExecutor { stream: u64, message: ToExecutor },
+    LeaderSideEnds { stream: u64 },
+    ExecutorSideEnds { stream: u64, refusal: Option<Refusal> },
+    RequestArrives { executor: usize, incarnation: u64, lease: LeaseId, number: u64, sent: u64, request: Request },
+    Answered { executor: usize, incarnation: u64, lease: LeaseId, number: u64, answer: Answer },
+    UserActs,
+    Chaos,
+    Calm,
+    Look,
+}
+
+/// A stream between an executor and a replica.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) replica: usize,
+    pub(super) epoch: u64,
+    pub(super) executor: usize,
+    pub(super) incarnation: u64,
+    pub(super) open_at_leader: bool,
+    pub(super) open_at_executor: bool,
+    /// When the last message of each direction arrives.
+    pub(super) to_leader_at: u64,
+    pub(super) to_executor_at: u64,
+}
+
+pub(super) struct World {
+    pub(super) options: Options,
+    pub(super) now: u64,
+    queue: BTreeMap<(u64, u64), Happening>,
+    sequence: u64,
+    pub(super) net: Random,
+    pub(super) api: Random,
+    user: Random,
+    pub(super) chaos: Random,
+    pub(super) server: Server,
+    pub(super) replicas: Vec<Replica>,
+    pub(super) executors: Vec<Executor>,
+    pub(super) streams: BTreeMap<u64, Stream>,
+    pub(super) last_stream: u64,
+    pub(super) holder: Option<usize>,
+    term: u64,
+    pub(super) calm: bool,
+    /// Until then reads lie about what is there.
+    pub(super) lying_until: u64,
+    /// Until then writes of a kind meet a fault of one sort.
+    pub(super) grants: BTreeMap<LeaseId, Shown>,
+    pub(super) tally: Tally,
+    trace: Option<Vec<String>>,
+    pub(super) violation: Option<String>,
+    done: bool,
+    calm_since: u64,
+    still_for: u64,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, options: &Options, trace: bool) -> World {
+        let mut world = World {
+            options: options.clone(),
+            now: 0,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            net: Random::new(seed, 2),
+            api: Random::new(seed, 3),
+            user: Random::new(seed, 4),
+            chaos: Random::new(seed, 5),
+            server: Server::new(seed),
+            replicas: Vec::new(),
+            executors: Vec::new(),
+            streams: BTreeMap::new(),
+            last_stream: 0,
+            holder: None,
+            term: 0,
+            calm: false,
+            lying_until: 0,
+            grants: BTreeMap::new(),
+            tally: Tally::default(),
+            trace: trace.then(Vec::new),
+            violation: None,
+            done: false,
+            calm_since: 0,
+            still_for: 0,
+        };
+        world.people();
+        world
+    }
+
+    /// Objects, processes and the users' program.
+    fn people(&mut self) {
+        for _ in 0..self.options.objects {
+            let done = users::create(&mut self.server, 0, &mut self.user, &self.options.users);
+            self.note(|| format!("user {done}"));
+            self.server.commit(0, Actor::User);
+        }
+        for replica in 0..self.options.leaders {
+            self.replicas.push(Replica::new(self.net.between(0, 1000) * S));
+            let at = if replica == 0 { 0 } else { self.net.between(0, 5 * S) };
+            self.at(at, Happening::ReplicaStart { replica });
+        }
+        for executor in 0..self.options.executors {
+            self.executors.push(Executor::new(self.net.between(0, 1000) * S));
+            let at = self.net.between(0, 3 * S);
+            self.at(at, Happening::ExecutorStart { executor });
+        }
+        let elected = self.net.between(0, 2 * S);
+        self.at(elected, Happening::Elect);
+        let span = self.options.span_s * S;
+        for _ in 0..self.options.operations {
+            let at = self.user.between(0, span);
+            self.at(at, Happening::UserActs);
+        }
+        let mut at = 0;
+        while at < span {
+            at += self.chaos.between(S / 4, S);
+            self.at(at, Happening::Chaos);
+        }
+        self.at(span, Happening::Calm);
+    }
+
+    /// Runs to the end. `Err` says what was violated.
+    pub(super) fn run(&mut self) -> Result<(), String> {
+        let (mut instant, mut at_once) = (0, 0);
+        while !self.done {
+            let Some(((at, _), happening)) = self.queue.pop_first() else {
+                return Err(String::from("nothing will ever happen again"));
+            };
+            self.now = self.now.max(at);
+            at_once = if instant == self.now { at_once + 1 } else { 0 };
+            instant = self.now;
+            self.tally.steps += 1;
+            if at_once > STEPS_AT_ONCE_MAX {
+                return Err(format!("runs in circles: {happening:?}"));
+            }
+            if self.tally.steps > STEPS_MAX {
+                return Err(String::from("takes too many steps"));
+            }
+            if let Some(until) = self.paused(&happening) {
+                self.at(until, happening);
+                continue;
+            }
+            self.happen(happening);
+            if let Some(violation) = self.violation.take() {
+                return Err(violation);
+            }
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::ReplicaTick { replica, epoch } => self.replica_tick(replica, epoch),
+            Happening::ReplicaStart { replica } => self.replica_start(replica),
+            Happening::Discovery { replica, epoch } => self.discovery(replica, epoch),
+            Happening::ListStep { replica, epoch, kind, generation } => self.list_step(replica, epoch, kind, generation),
+            Happening::Pump { replica, epoch, kind, generation } => self.pump(replica, epoch, kind, generation),
+            Happening::Bookmark { replica, epoch, kind, generation } => self.bookmark(replica, epoch, kind, generation),
+            Happening::Resume { replica, epoch, kind, generation } => self.resume(replica, epoch, kind, generation),
+            Happening::ProbeArrives { replica, epoch, probe } => self.probe_arrives(replica, epoch, &probe),
+            Happening::ProbeAnswered { replica, epoch, probe, answer } => {
+                self.probe_answered(replica, epoch, probe, answer);
+            }
+            Happening::Elect => self.elect(),
+            Happening::TermTold { replica, epoch, term } => self.term_told(replica, epoch, term),
+            Happening::ExecutorStart { executor } => self.executor_start(executor),
+            Happening::ExecutorTick { executor, incarnation } => self.executor_tick(executor, incarnation),
+            Happening::Dialled { executor, incarnation, dial, replica } => {
+                self.dialled(executor, incarnation, dial, replica);
+            }
+            Happening::ToLeader { stream, message } => self.to_leader(stream, message),
+            Happening::ToExecutor { stream, message } => self.to_executor(stream, message),
+            Happening::LeaderSideEnds { stream } => self.leader_side_ends(stream),
+            Happening::ExecutorSideEnds { stream, refusal } => self.executor_side_ends(stream, refusal),
+            Happening::RequestArrives { executor, incarnation, lease, number, sent, request } => {
+                self.request_arrives(executor, incarnation, lease, number, sent, &request);
+            }
+            Happening::Answered { executor, incarnation, lease, number, answer } => {
+                self.answered(executor, incarnation, lease, number, answer);
+            }
+            Happening::UserActs => self.user_acts(),
+            Happening::Chaos => self.make_chaos(),
+            Happening::Calm => self.calm_down(),
+            Happening::Look => self.look(),
+        }
+    }
+
+    pub(super) fn at(&mut self, at: u64, happening: Happening) {
+        self.sequence += 1;
+        self.queue.insert((at.max(self.now), self.sequence), happening);
+    }
+
+    pub(super) fn after(&mut self, delay: u64, happening: Happening) {
+        self.at(self.now + delay, happening);
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>12.6} {}", self.now as f64 / S as f64, line()));
+        }
+    }
+
+    pub(super) fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    pub(super) fn violate(&mut self, why: String) {
+        self.violation.get_or_insert(why);
+    }
+
+    /// A fault with this many chances in a thousand, counted where it strikes.
+    pub(super) fn strikes(&mut self, name: &'static str, per_mille: u64) -> bool {
+        if self.calm || per_mille == 0 {
+            return false;
+        }
+        let strikes = self.chaos.below(1000) < per_mille;
+        if strikes {
+            *self.tally.faults.entry(name).or_default() += 1;
+        }
+        strikes
+    }
+
+    /// Whoever a happening needs is stopped until then.
+    fn paused(&self, happening: &Happening) -> Option<u64> {
+        let replica = |at: usize| self.replicas[at].paused_until;
+        let executor = |at: usize| self.executors[at].paused_until;
+        let until = match happening {
+            Happening::ReplicaTick { replica: at, .. }
+            | Happening::Discovery { replica: at, .. }
+            | Happening::ListStep { replica: at, .. }
+            | Happening::Pump { replica: at, .. }
+            | Happening::Bookmark { replica: at, .. }
+            | Happening::Resume { replica: at, .. }
+            | Happening::ProbeAnswered { replica: at, .. }
+            | Happening::TermTold { replica: at, .. } => replica(*at),
+            Happening::ExecutorTick { executor: at, .. }
+            | Happening::Answered { executor: at, .. }
+            | Happening::Dialled { executor: at, .. } => executor(*at),
+            Happening::ToLeader { stream, .. } | Happening::LeaderSideEnds { stream } => {
+                replica(self.streams.get(stream)?.replica)
+            }
+            Happening::ToExecutor { stream, .. } | Happening::ExecutorSideEnds { stream, .. } => {
+                executor(self.streams.get(stream)?.executor)
+            }
+            Happening::ReplicaStart { .. }
+            | Happening::ProbeArrives { .. }
+            | Happening::Elect
+            | Happening::ExecutorStart { .. }
+            | Happening::RequestArrives { .. }
+            | Happening::UserActs
+            | Happening::Chaos
+            | Happening::Calm
+            | Happening::Look => 0,
+        };
+        (until > self.now).then_some(until)
+    }
+
+    fn user_acts(&mut self) {
+        let done = users::act(&mut self.server, self.now, &mut self.user, &self.options.users);
+        self.note(|| format!("user {done}"));
+        self.tally.operations += 1;
+        self.server.commit(self.now, Actor::User);
+        self.spread();
+    }
+
+    fn elect(&mut self) {
+        let alive: Vec<usize> = (0..self.replicas.len()).filter(|&at| self.replicas[at].leader.is_some()).collect();
+        let Some(&next) = self.chaos.pick(&alive) else {
+            return self.after(S, Happening::Elect);
+        };
+        self.holder = Some(next);
+        self.term += 1;
+        let term = Term { election: "election".into(), number: self.term };
+        let epoch = self.replicas[next].epoch;
+        self.note(|| format!("replica {next} is elected for term {}", term.number));
+        let delay = self.net.delay(100);
+        self.after(delay, Happening::TermTold { replica: next, epoch, term: Some(term) });
+    }
+
+    /// The holder of the lease is no longer there, or no longer heard of.
+    pub(super) fn depose(&mut self) {
+        let Some(old) = self.holder.take() else { return };
+        let wait = self.chaos.between(S, ELECTION_S * S);
+        self.after(wait, Happening::Elect);
+        // It may go on for a while in the belief that it leads.
+        let belief = wait + self.chaos.between(0, 3 * S);
+        let epoch = self.replicas[old].epoch;
+        self.after(belief, Happening::TermTold { replica: old, epoch, term: None });
+    }
+
+    fn make_chaos(&mut self) {
+        let faults = self.options.faults.clone();
+        if self.calm {
+            return;
+        }
+        for at in 0..self.executors.len() {
+            if self.strikes("executor crash", faults.executor_crashes) {
+                self.executor_crash(at);
+            }
+            if self.strikes("executor pause", faults.pauses) {
+                let until = self.now + self.chaos.between(S, 60 * S);
+                self.note(|| format!("executor {at} is stopped until {}s", until / S));
+                self.executors[at].paused_until = until;
+            }
+        }
+        for at in 0..self.replicas.len() {
+            if self.strikes("replica crash", faults.leader_crashes) {
+                self.replica_crash(at);
+            }
+            if self.strikes("replica pause", faults.pauses / 2) {
+                let until = self.now + self.chaos.between(S, 60 * S);
+                self.note(|| format!("replica {at} is stopped until {}s", until / S));
+                self.replicas[at].paused_until = until;
+                if self.holder == Some(at) && until > self.now + 10 * S {
+                    self.depose();
+                }
+            }
+        }
+        if self.strikes("stream break", faults.stream_breaks * 2) {
+            let open: Vec<u64> =
+                self.streams.iter().filter(|(_, stream)| stream.open_at_executor).map(|(&id, _)| id).collect();
+            if let Some(&stream) = self.chaos.pick(&open) {
+                self.break_stream(stream);
+            }
+        }
+        if self.strikes("kind hidden", faults.hidden_kinds) {
+            let kind = self.chaos.index(3);
+            let served = self.server.truth.served[kind];
+            self.note(|| format!("{} is {}", KINDS[kind].plural, if served { "hidden" } else { "served again" }));
+            self.server.model.set_served(&KINDS[kind].resource(), !served);
+            self.server.commit(self.now, Actor::User);
+            self.spread();
+        }
+        if self.strikes("lying reads", faults.false_not_found / 10) {
+            self.lying_until = self.now + self.chaos.between(S, 60 * S);
+        }
+        for replica in 0..self.replicas.len() {
+            if self.strikes("relist", faults.relists) {
+                let kind = self.chaos.index(KINDS.len());
+                self.relist(replica, kind);
+            }
+        }
+    }
+
+    /// Faults and users stop; whatever is down comes back.
+    fn calm_down(&mut self) {
+        self.note(|| String::from("users and faults stop"));
+        self.calm = true;
+        self.calm_since = self.now;
+        self.lying_until = 0;
+        for kind in KINDS {
+            self.server.model.set_served(&kind.resource(), true);
+        }
+        self.server.commit(self.now, Actor::User);
+        if self.user.percent(70) {
+            users::let_go(&mut self.server, self.now);
+            self.server.commit(self.now, Actor::User);
+        }
+        self.spread();
+        self.after(S, Happening::Look);
+    }
+
+    /// Whether all is done.
+    fn look(&mut self) {
+        let left = law::unfinished(&self.server.truth, self.now);
+        if !left.is_empty() {
+            self.still_for = 0;
+            if self.now > self.calm_since + CALM_S * S {
+                let status = self.holder.and_then(|at| self.replicas[at].leader.as_ref()).map(|leader| leader.status());
+                self.violate(format!("after {CALM_S} quiet seconds {} things are left: {left:#?}\n{status:?}", left.len()));
+                return;
+            }
+            return self.after(5 * S, Happening::Look);
+        }
+        // The fixpoint must last, and every replica must come to see it.
+        self.still_for += 1;
+        if self.still_for < 40 {
+            return self.after(5 * S, Happening::Look);
+        }
+        for at in 0..self.replicas.len() {
+            self.compare_graph(at);
+        }
+        self.tally.calm_s += (self.now - self.calm_since) / S;
+        self.done = true;
+    }
+}
