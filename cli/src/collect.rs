@@ -72,9 +72,9 @@ fn check(flags: &Collect) -> Result<(), Failure> {
         }
     }
     match flags.listen {
-        Some(address) if address == flags.admin_listen && address.port() != 0 => Err(Failure::Usage(format!(
-            "--listen and --admin-listen are both {address}: they need two addresses"
-        ))),
+        Some(address) if address == flags.admin_listen && address.port() != 0 => {
+            Err(Failure::Usage(format!("--listen and --admin-listen are both {address}: they need two addresses")))
+        }
         Some(_) | None => Ok(()),
     }
 }

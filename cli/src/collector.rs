@@ -65,8 +65,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
             concurrency: setup.executors.concurrency,
             insecure: setup.executors.insecure,
         };
-        let edges =
-            executor_service::Edges { cluster: setup.cluster.clone(), graph: connector.clone(), admin: None };
+        let edges = executor_service::Edges { cluster: setup.cluster.clone(), graph: connector.clone(), admin: None };
         executor(config, edges, shutdown.clone())
     });
     let executors = async {
@@ -97,7 +96,9 @@ async fn executor(
         }
         Exit::ProtocolUnsupported { min, max } => {
             let ours = engine::work::PROTOCOL;
-            bail!("the leader that {name} was sent to speaks protocol {min} to {max}, this one {ours}; upgrade the older")
+            bail!(
+                "the leader that {name} was sent to speaks protocol {min} to {max}, this one {ours}; upgrade the older"
+            )
         }
     }
 }

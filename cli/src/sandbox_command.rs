@@ -49,14 +49,32 @@ pub(crate) async fn run(flags: Sandbox) -> Result<(), Failure> {
 
 fn announce(address: SocketAddr, kubeconfig: Option<&Path>) -> io::Result<()> {
     let mut out = anstream::stdout();
-    match kubeconfig {
-        Some(path) => writeln!(out, "sandbox listens on http://{address}; use it with: export KUBECONFIG={}", path.display())?,
-        None => writeln!(out, "sandbox listens on http://{address}; use it with: kubectl --server http://{address}")?,
-    }
+    let how = match kubeconfig {
+        Some(path) => format!("export KUBECONFIG={}", quoted(&std::path::absolute(path)?.display().to_string())),
+        None => format!("kubectl --server http://{address}"),
+    };
+    writeln!(out, "sandbox listens on http://{address}; use it with: {how}")?;
     out.flush()
+}
+
+/// As a shell takes it for one word.
+fn quoted(path: &str) -> String {
+    let plain = |character: char| character.is_alphanumeric() || "/._-+:@,".contains(character);
+    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// Uids follow from it: two sandboxes must never have one in common.
 fn seed() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn paths_are_quoted_where_a_shell_would_split_them() {
+        assert_eq!(quoted("/tmp/k8s.yaml"), "/tmp/k8s.yaml");
+        assert_eq!(quoted("/tmp/it's mine"), r"'/tmp/it'\''s mine'");
+    }
 }

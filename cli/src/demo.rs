@@ -1,0 +1,183 @@
+//! `ownergraph demo`: an API server, a graph service and executors in this process; deletions, and what follows from them.
+//!
+//! * `api`: what the demo itself asks the API server
+//! * `world`: what is built, and what must be left
+//! * `witness`: what the graph service says
+//! * `story`: act by act
+//! * `narrate`, `summary`: lines and numbers
+
+mod api;
+mod narrate;
+mod story;
+mod summary;
+mod witness;
+mod world;
+
+use crate::args;
+use crate::collect::election;
+use crate::collector::{self, Executors, Setup};
+use crate::failure::Failure;
+use anyhow::{Context as _, anyhow, bail};
+use api::Api;
+use engine::leader::Mode;
+use engine::object::GroupResource;
+use narrate::Narrator;
+use runtime::kubernetes::Cluster;
+use runtime::shutdown::Shutdown;
+use runtime::tasks::Tasks;
+use runtime::{listen, telemetry};
+use sandbox::Server;
+use std::collections::BTreeMap;
+use std::io;
+use story::Story;
+use summary::{ActSummary, Kept, Summary, ratio};
+use tokio::time::Instant;
+use world::{NO_OWNER, Stay, World};
+
+/// Objects that are named for each reason to stay.
+const KEPT_NAMED_MAX: usize = 3;
+
+/// Tells the story, checks its end, and sums it up.
+pub(crate) async fn run(flags: args::Demo) -> Result<(), Failure> {
+    if let Some(level) = &flags.log_level {
+        telemetry::init(flags.log_format, Some(level)).map_err(Failure::usage)?;
+    }
+    let mut narrator = if flags.json { Narrator::silent() } else { Narrator::aloud() };
+    let summary = Box::pin(perform(&flags, &mut narrator)).await?;
+    if flags.json {
+        summary.write_json(&mut io::stdout().lock()).context("stdout cannot be written")?;
+    }
+    match summary.problems.as_slice() {
+        [] => Ok(()),
+        [first, ..] => {
+            Err(anyhow!("{} objects are not as they must be; the first: {first}", summary.problems.len()).into())
+        }
+    }
+}
+
+async fn perform(flags: &args::Demo, narrator: &mut Narrator) -> anyhow::Result<Summary> {
+    let started = Instant::now();
+    narrator.opening(flags.executors)?;
+    let server = Server::new(SEED);
+    let listener = listen::bind("the demo's API server", "127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?).parse().context("the API server has no address")?;
+    let mut front = Tasks::new();
+    let serving = server.clone();
+    front.spawn_until_end("sandbox", async move { Ok(serving.serve(listener, std::future::pending()).await?) });
+
+    let cluster = Cluster::without_credentials(url)?;
+    let api = Api::new(cluster.another_client()?);
+    let world =
+        world::build(&api, &server, usize::try_from(flags.objects)?).await.context("building the application")?;
+    narrator.built(world.built, started.elapsed())?;
+
+    let (observer, ledger) = witness::witness();
+    let ignored = ["events", "events.events.k8s.io"].map(graph_service::options::group_resource);
+    let ignored: Vec<GroupResource> = ignored.into_iter().flatten().collect();
+    let setup = setup(flags, cluster, &ignored);
+    let shutdown = Shutdown::new();
+    let mut story = Story { api: &api, server: &server, ledger, narrator, told: 0 };
+    let told = async {
+        let executors = usize::try_from(flags.executors)?;
+        let told = async {
+            story.ready(executors, &ignored).await?;
+            let lists = story::lists(&server);
+            Ok((story.tell(&world).await?, lists))
+        };
+        let told = tokio::select! {
+            told = told => told,
+            // Only a failure asks for it before the story is told; the collector says which.
+            () = shutdown.requested() => bail!("the collector stopped"),
+        };
+        shutdown.request();
+        told
+    };
+    let (collected, told) =
+        tokio::join!(Box::pin(collector::run(setup, Some(observer), shutdown.clone())), Box::pin(told));
+    collected?;
+    let (acts, lists_before) = told?;
+    let outcome = Outcome {
+        acts,
+        problems: world::problems(&world, &server),
+        lists: story::lists(&server) - lists_before,
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    let summary = summarize(flags, &world, outcome);
+    narrator.summary(&summary)?;
+    Ok(summary)
+}
+
+/// Names and numbers of the demo's objects are the same every time.
+const SEED: u64 = 1;
+
+fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Setup {
+    Setup {
+        cluster,
+        graph: graph_service::Config {
+            mode: Mode::Enforce,
+            replica: "demo".to_owned(),
+            advertise: String::new(),
+            ignore: ignored.to_vec(),
+        },
+        election: election(false),
+        admin: None,
+        listener: None,
+        executors: Executors {
+            count: flags.executors,
+            concurrency: executor_service::CONCURRENCY_DEFAULT,
+            prefix: "executor".to_owned(),
+            insecure: false,
+        },
+    }
+}
+
+/// What the story has come to.
+struct Outcome {
+    acts: Vec<ActSummary>,
+    problems: Vec<String>,
+    lists: u64,
+    seconds: f64,
+}
+
+fn summarize(flags: &args::Demo, world: &World, outcome: Outcome) -> Summary {
+    let Outcome { acts, problems, lists, seconds } = outcome;
+    let total = |of: fn(&ActSummary) -> usize| acts.iter().map(of).sum::<usize>();
+    let requests: u64 = acts.iter().map(|act| act.requests).sum();
+    Summary {
+        api_version: summary::API_VERSION,
+        kind: summary::KIND,
+        verified: problems.is_empty(),
+        problems,
+        executors: flags.executors,
+        built: world.built,
+        deleted: total(|act| act.deleted),
+        collected: total(|act| act.collected),
+        changed: total(|act| act.changed),
+        kept: world.stays.len(),
+        requests,
+        requests_per_object: ratio(requests as f64, total(ActSummary::handled) as f64),
+        objects_per_second: acts.last().map_or(0.0, |cascade| cascade.objects_per_second),
+        lists,
+        seconds: ratio(seconds, 1.0),
+        kept_because: kept_because(&world.stays),
+        acts,
+    }
+}
+
+/// The reasons in the order in which they came up, the least surprising last.
+fn kept_because(stays: &[Stay]) -> Vec<Kept> {
+    let (unowned, others): (Vec<&Stay>, Vec<&Stay>) = stays.iter().partition(|stay| stay.why == NO_OWNER);
+    let mut places = BTreeMap::new();
+    let mut kept: Vec<Kept> = Vec::new();
+    for stay in others.into_iter().chain(unowned) {
+        let place = *places.entry(stay.why.as_str()).or_insert_with(|| {
+            kept.push(Kept { count: 0, objects: Vec::new(), why: stay.why.clone() });
+            kept.len() - 1
+        });
+        kept[place].count += 1;
+        if kept[place].objects.len() < KEPT_NAMED_MAX {
+            kept[place].objects.push(stay.thing.to_string());
+        }
+    }
+    kept
+}

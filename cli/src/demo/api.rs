@@ -1,0 +1,150 @@
+//! What the demo itself asks the API server: it creates objects and deletes them, as any user would.
+
+use anyhow::{Context as _, bail, ensure};
+use http::{Method, Request, header};
+use kube::Client;
+use runtime::kubernetes::{Answer, call, parse_status};
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+
+const ANSWER_MAX_BYTES: usize = 1024 * 1024;
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// How a kind is written and reached.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    api_version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+}
+
+const fn kind(api_version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    Kind { api_version, kind, plural }
+}
+
+pub(super) const NAMESPACE: Kind = kind("v1", "Namespace", "namespaces");
+pub(super) const CONFIG_MAP: Kind = kind("v1", "ConfigMap", "configmaps");
+pub(super) const SECRET: Kind = kind("v1", "Secret", "secrets");
+pub(super) const POD: Kind = kind("v1", "Pod", "pods");
+pub(super) const CLAIM: Kind = kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+pub(super) const DEPLOYMENT: Kind = kind("apps/v1", "Deployment", "deployments");
+pub(super) const REPLICA_SET: Kind = kind("apps/v1", "ReplicaSet", "replicasets");
+pub(super) const DEFINITION: Kind =
+    kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions");
+pub(super) const DATABASE: Kind = kind("shop.example.com/v1", "Database", "databases");
+
+impl Kind {
+    fn path(&self, namespace: &str) -> String {
+        let root = if self.api_version.contains('/') { "/apis" } else { "/api" };
+        let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+        format!("{root}/{}{namespace}/{}", self.api_version, self.plural)
+    }
+}
+
+/// An object that the demo has created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Thing {
+    pub(super) kind: &'static Kind,
+    /// Empty for cluster scope.
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+impl Thing {
+    /// A reference to it as an owner whose deletion in foreground waits for the dependent.
+    pub(super) fn as_owner(&self) -> Value {
+        json!({
+            "apiVersion": self.kind.api_version, "kind": self.kind.kind, "name": self.name, "uid": self.uid,
+            "blockOwnerDeletion": true,
+        })
+    }
+}
+
+impl fmt::Display for Thing {
+    /// As the engine writes objects.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// How the API server is asked to treat dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+impl Policy {
+    /// As in a request.
+    fn as_str(self) -> &'static str {
+        match self {
+            Policy::Background => "Background",
+            Policy::Foreground => "Foreground",
+            Policy::Orphan => "Orphan",
+        }
+    }
+}
+
+/// A user of the API server.
+#[derive(Clone)]
+pub(super) struct Api {
+    client: Client,
+}
+
+impl Api {
+    pub(super) fn new(client: Client) -> Api {
+        Api { client }
+    }
+
+    /// Creates an object of this name with these owners; `body` is the rest of it.
+    pub(super) async fn create(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        name: &str,
+        owners: &[Value],
+        mut body: Value,
+    ) -> anyhow::Result<Thing> {
+        body["apiVersion"] = json!(kind.api_version);
+        body["kind"] = json!(kind.kind);
+        body["metadata"]["name"] = json!(name);
+        if !owners.is_empty() {
+            body["metadata"]["ownerReferences"] = json!(owners);
+        }
+        let what = format!("create {} {namespace}/{name}", kind.kind);
+        let answer = self.send(Method::POST, &kind.path(namespace), &body).await.with_context(|| what.clone())?;
+        let created: Value = serde_json::from_slice(&answer.body).with_context(|| what.clone())?;
+        let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
+        ensure!(!uid.is_empty(), "{what}: the answer carries no uid");
+        Ok(Thing { kind, namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() })
+    }
+
+    pub(super) async fn delete(&self, thing: &Thing, policy: Policy) -> anyhow::Result<()> {
+        let path = format!("{}/{}", thing.kind.path(&thing.namespace), thing.name);
+        let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy.as_str() });
+        self.send(Method::DELETE, &path, &body).await.with_context(|| format!("delete {thing}"))?;
+        Ok(())
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Answer> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json")
+            .body(body.to_string().into_bytes())?;
+        let answer = call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await?;
+        if !answer.status.is_success() {
+            let message = parse_status(&answer).map(|status| status.message).unwrap_or_default();
+            bail!("the API server answers {}: {message}", answer.status.as_u16());
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,159 @@
+//! What the demo comes to, for people and for programs.
+
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// The whole demo as one document. Names and meanings of the fields are stable.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    /// Everything that had to go is gone, everything that had to stay is there with exactly the right references.
+    pub(super) verified: bool,
+    /// Why not, one sentence each.
+    pub(super) problems: Vec<String>,
+    pub(super) executors: u32,
+    /// Objects that the demo created.
+    pub(super) built: usize,
+    /// Owners that the demo deleted.
+    pub(super) deleted: usize,
+    /// Objects that the collector deleted.
+    pub(super) collected: usize,
+    /// Objects that the collector took references from.
+    pub(super) changed: usize,
+    /// Objects that are left.
+    pub(super) kept: usize,
+    /// For single objects, counted at the API server: DELETE, PATCH, and reads before them. The demo's own are left out.
+    pub(super) requests: u64,
+    /// For each object collected or changed.
+    pub(super) requests_per_object: f64,
+    /// Lists since the first deletion: they prove absence, or order what must happen in order, for any number of objects.
+    pub(super) lists: u64,
+    /// In the big cascade.
+    pub(super) objects_per_second: f64,
+    /// From the start of the process to this document.
+    pub(super) seconds: f64,
+    pub(super) acts: Vec<ActSummary>,
+    pub(super) kept_because: Vec<Kept>,
+}
+
+pub(super) const API_VERSION: &str = "ownergraph.dev/v1alpha1";
+pub(super) const KIND: &str = "DemoSummary";
+
+/// One deletion and what followed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ActSummary {
+    pub(super) name: &'static str,
+    pub(super) deleted: usize,
+    pub(super) collected: usize,
+    pub(super) changed: usize,
+    pub(super) requests: u64,
+    pub(super) requests_per_object: f64,
+    /// From the first deletion to the last consequence.
+    pub(super) seconds: f64,
+    pub(super) objects_per_second: f64,
+}
+
+impl ActSummary {
+    /// Objects that the collector had to do something about.
+    pub(super) fn handled(&self) -> usize {
+        self.collected + self.changed
+    }
+}
+
+/// Objects that are left for one reason.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Kept {
+    pub(super) count: usize,
+    /// The first few of them.
+    pub(super) objects: Vec<String>,
+    pub(super) why: String,
+}
+
+/// How many of something that count `per` of something else.
+pub(super) fn ratio(number: f64, per: f64) -> f64 {
+    if per > 0.0 { (number / per * 1000.0).round() / 1000.0 } else { 0.0 }
+}
+
+impl Summary {
+    pub(super) fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, self)?;
+        writeln!(out)?;
+        out.flush()
+    }
+
+    pub(super) fn write_table(&self, out: &mut dyn Write) -> io::Result<()> {
+        let bold = anstyle::Style::new().bold();
+        let header = ["act", "deleted", "collected", "changed", "requests", "per object", "time", "objects/s"];
+        let mut rows = vec![header.map(str::to_owned)];
+        rows.extend(self.acts.iter().map(cells));
+        let mut widths = [0; COLUMNS];
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.len());
+            }
+        }
+        for (number, row) in rows.iter().enumerate() {
+            let mut line = format!("  {:<width$}", row[0], width = widths[0]);
+            for (cell, width) in row.iter().zip(widths).skip(1) {
+                line.push_str(&format!("  {cell:>width$}"));
+            }
+            match number {
+                0 => writeln!(out, "{bold}{line}{bold:#}")?,
+                _ => writeln!(out, "{line}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+const COLUMNS: usize = 8;
+
+fn cells(act: &ActSummary) -> [String; COLUMNS] {
+    [
+        act.name.to_owned(),
+        thousands(act.deleted),
+        thousands(act.collected),
+        thousands(act.changed),
+        thousands(usize::try_from(act.requests).unwrap_or(usize::MAX)),
+        format!("{:.2}", act.requests_per_object),
+        duration(act.seconds),
+        thousands(act.objects_per_second.round() as usize),
+    ]
+}
+
+/// `12 ms`, `3.4 s`.
+pub(super) fn duration(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.0} ms", seconds * 1000.0) } else { format!("{seconds:.1} s") }
+}
+
+/// `12,345`: digits in groups of three.
+pub(super) fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!(
+            [thousands(0), thousands(999), thousands(1000), thousands(1_234_567)].join(" "),
+            "0 999 1,000 1,234,567"
+        );
+        assert_eq!([duration(0.0123), duration(3.44)].join(" "), "12 ms 3.4 s");
+        assert_eq!((ratio(1.0, 3.0), ratio(1.0, 0.0)), (0.333, 0.0));
+    }
+}

@@ -1,0 +1,104 @@
+//! What the graph service says while it works, kept so that the story can wait for it and tell it.
+
+use engine::coverage::State;
+use engine::leader::{Cause, Event};
+use engine::object::{GroupResource, ObjectRef, Uid};
+use engine::work::{ActionKind, Outcome};
+use graph_service::Observer;
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::sync::watch;
+
+/// Moments that are kept to be told one by one. The big cascade goes by its numbers.
+const MOMENTS_MAX: usize = 500;
+
+/// Everything seen so far. Its sets are bounded by what the demo has built.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// In the order in which they happened.
+    pub(super) moments: Vec<Moment>,
+    /// Objects that left the graph.
+    pub(super) gone: BTreeSet<Uid>,
+    /// Objects that lost references by our hand.
+    pub(super) changed: BTreeSet<Uid>,
+    /// Owners proven absent.
+    pub(super) proofs: u64,
+    /// Executors connected.
+    pub(super) executors: usize,
+    pub(super) collections: BTreeMap<GroupResource, State>,
+    /// Decisions about objects that are still there.
+    decisions: BTreeMap<Uid, Vec<Decision>>,
+}
+
+/// Something worth a line.
+#[derive(Clone, Debug)]
+pub(super) enum Moment {
+    /// The object has left the graph, after these decisions.
+    Gone { object: ObjectRef, decisions: Vec<Decision> },
+    /// The object has lost references.
+    Changed { object: ObjectRef, decisions: Vec<Decision> },
+    /// The owner was found alive just in time.
+    Prevented { object: ObjectRef, owner: ObjectRef },
+}
+
+/// What was to be done about an object, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Decision {
+    pub(super) action: ActionKind,
+    pub(super) causes: Vec<Cause>,
+}
+
+/// An observer for the graph service, and what it has seen.
+pub(super) fn witness() -> (Observer, watch::Receiver<Ledger>) {
+    let (ledger, seen) = watch::channel(Ledger::default());
+    (Box::new(move |event| ledger.send_modify(|ledger| ledger.note(event))), seen)
+}
+
+impl Ledger {
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Decided { target, action, causes, .. } => {
+                let decision = Decision { action: *action, causes: causes.clone() };
+                let decisions = self.decisions.entry(target.uid.clone()).or_default();
+                if decisions.last() != Some(&decision) {
+                    decisions.push(decision);
+                }
+            }
+            Event::Attempted { target, action, outcome, .. } => {
+                if *action == ActionKind::RemoveOwnerReferences && matches!(outcome, Outcome::Done | Outcome::Unchanged)
+                {
+                    let decisions = self.decisions.remove(&target.uid).unwrap_or_default();
+                    self.changed.insert(target.uid.clone());
+                    self.keep(Moment::Changed { object: target.clone(), decisions });
+                }
+            }
+            Event::Removed { object, .. } => {
+                let decisions = self.decisions.remove(&object.uid).unwrap_or_default();
+                self.gone.insert(object.uid.clone());
+                self.keep(Moment::Gone { object: object.clone(), decisions });
+            }
+            Event::Proven { .. } => self.proofs += 1,
+            Event::Prevented { target, owner } => {
+                self.keep(Moment::Prevented { object: target.clone(), owner: owner.clone() });
+            }
+            Event::Collection { collection, state, .. } => {
+                self.collections.insert(collection.clone(), *state);
+            }
+            Event::SessionOpened { .. } => self.executors += 1,
+            Event::SessionEnded { .. } => self.executors = self.executors.saturating_sub(1),
+            Event::Withdrawn { .. }
+            | Event::TermGained(_)
+            | Event::TermLost
+            | Event::GrantsStopped { .. }
+            | Event::GrantsResumed
+            | Event::Rewound { .. }
+            | Event::Unusable { .. }
+            | Event::Rejected { .. } => {}
+        }
+    }
+
+    fn keep(&mut self, moment: Moment) {
+        if self.moments.len() < MOMENTS_MAX {
+            self.moments.push(moment);
+        }
+    }
+}

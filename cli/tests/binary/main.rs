@@ -1,0 +1,8 @@
+//! The program as people and scripts meet it: what it prints, with which code it ends, and that it collects.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+
+mod collect;
+mod demo;
+mod process;
+mod usage;

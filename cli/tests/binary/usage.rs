@@ -1,0 +1,91 @@
+//! What is said of flags and files that cannot be used: one sentence that names them, and the right code.
+
+use crate::process::{output, ownergraph};
+use std::process::Output;
+use tokio::net::TcpListener;
+
+async fn run(arguments: &[&str]) -> Output {
+    output(&mut ownergraph(arguments)).await
+}
+
+/// The one line on stderr.
+fn sentence(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(matches!(lines.as_slice(), [line] if line.starts_with("ownergraph: ")), "{text}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    text
+}
+
+#[tokio::test]
+async fn bad_flags_are_named_and_end_with_two() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["demo", "--objects", "none"], "--objects"),
+        (&["demo", "--objects", "0"], "--objects"),
+        (&["demo", "--nonsense"], "--nonsense"),
+        (&["collect", "--mode", "destroy"], "--mode"),
+        (&["collect", "--ignore-resources", "Pods"], "RESOURCE.GROUP"),
+        (&["collect", "--listen", "localhost"], "--listen"),
+        (&["sandbox", "--listen", "8080"], "--listen"),
+        (&["destroy"], "destroy"),
+    ];
+    for (arguments, part) in cases {
+        let output = run(arguments).await;
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn flags_that_do_not_fit_and_files_that_cannot_be_used_get_one_sentence_and_two() {
+    let missing = "/nonexistent/kubeconfig";
+    let cases: [(&[&str], &str); 7] = [
+        (&["collect", "--kubeconfig", missing], missing),
+        (&["collect"], "no way to an API server"),
+        (&["collect", "--admin-listen", "0.0.0.0:0"], "--admin-listen 0.0.0.0:0 is not a loopback address"),
+        (&["collect", "--listen", "127.0.0.1:7451"], "--listen and --admin-listen are both 127.0.0.1:7451"),
+        (&["sandbox", "--listen", "0.0.0.0:0"], "--insecure"),
+        (&["sandbox", "--write-kubeconfig", missing], missing),
+        (&["demo", "--log-level", "info,="], "info,="),
+    ];
+    for (arguments, part) in cases {
+        let output = run(arguments).await;
+        let text = sentence(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named_and_ends_with_one() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    sandbox::write_kubeconfig(&kubeconfig, taken.local_addr().unwrap()).unwrap();
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let cases: [(&[&str], &str); 3] = [
+        (&["sandbox", "--listen", &address], "--listen"),
+        (&["collect", "--kubeconfig", kubeconfig, "--admin-listen", &address], "--admin-listen"),
+        (&["collect", "--kubeconfig", kubeconfig, "--listen", &address], "--listen"),
+    ];
+    for (arguments, flag) in cases {
+        let output = run(arguments).await;
+        let text = sentence(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
+        assert!(text.contains(&format!("cannot listen on {flag} {address}: the port is in use")), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn help_shows_examples_and_exit_codes() {
+    for arguments in [&["--help"][..], &["demo", "--help"], &["sandbox", "--help"], &["collect", "--help"]] {
+        let output = run(arguments).await;
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success());
+        assert!(text.contains("Examples:\n  ownergraph ") && text.contains("Exit codes:\n  0  "), "{text}");
+    }
+    let version = run(&["--version"]).await;
+    assert_eq!(String::from_utf8_lossy(&version.stdout), format!("ownergraph {}\n", env!("CARGO_PKG_VERSION")));
+}
