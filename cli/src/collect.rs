@@ -11,16 +11,8 @@ use runtime::shutdown::Shutdown;
 use runtime::{listen, telemetry};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use uuid::Uuid;
-
-/// Where the replicas agree on a leader: the Lease that the graph service takes by default, so that both may run.
-const LEASE_NAMESPACE: &str = "kube-system";
-const LEASE_NAME: &str = "ownergraph";
-const LEASE_DURATION: Duration = Duration::from_secs(15);
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 /// Runs until SIGTERM or SIGINT, then drains.
 pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
@@ -34,7 +26,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
     };
     let (admin, admin_at) = bind("--admin-listen", flags.admin_listen).await?;
     announce(&flags, &cluster, admin_at, listening).context("stderr cannot be written")?;
-    let host = host_name();
+    let host = runtime::host::name().to_owned();
     let setup = Setup {
         cluster,
         graph: Config {
@@ -118,23 +110,7 @@ pub(crate) fn election(elect: bool) -> Election {
     if !elect {
         return Election::Fixed(Term { election: Uuid::new_v4().to_string().into(), number: 1 });
     }
-    Election::Lease(LeaseOptions {
-        namespace: LEASE_NAMESPACE.to_owned(),
-        name: LEASE_NAME.to_owned(),
-        lease_duration: LEASE_DURATION,
-        renew_deadline: RENEW_DEADLINE,
-        retry_period: RETRY_PERIOD,
-    })
-}
-
-/// The host's name: in a pod the pod's name.
-fn host_name() -> String {
-    std::env::var("HOSTNAME")
-        .ok()
-        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "ownergraph".to_owned())
+    Election::Lease(LeaseOptions::default())
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub(crate) struct Kind {
     pub(crate) kind: Name,
     /// `None` while nobody serves it.
     pub(crate) served: Option<ServedKind>,
+    /// The scope as it was served last. References stay judged by it when the kind goes.
+    namespaced: Option<bool>,
     pub(crate) state: State,
     /// Up to here the graph has everything the collection's watch has to say.
     pub(crate) position: Option<ResourceVersion>,
@@ -63,7 +65,7 @@ impl Kind {
 
     /// Known to be namespaced, known not to be, or unknown.
     pub(crate) fn namespaced(&self) -> Option<bool> {
-        self.served.as_ref().map(|served| served.namespaced)
+        self.namespaced
     }
 
     /// Served by a server with a store of its own.
@@ -109,6 +111,7 @@ impl Coverage {
             group: key.0.clone(),
             kind: key.1.clone(),
             served: None,
+            namespaced: None,
             state: State::Ignored,
             position: None,
             observed: 0,
@@ -158,6 +161,7 @@ impl Coverage {
         self.by_resource.insert(served.group_resource.clone(), id);
         let kind = self.kind_mut(id);
         let was_watched = kind.is_watched();
+        kind.namespaced = Some(served.namespaced);
         kind.served = Some(served);
         if !kind.is_watched() {
             kind.enter(now, State::Ignored);

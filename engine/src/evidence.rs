@@ -102,6 +102,13 @@ impl Inquiry {
         self
     }
 
+    /// Asks as soon as may be, unless it is under way already.
+    pub(crate) fn hurry(&mut self, now: Time) {
+        if self.done == 0 {
+            self.not_before = self.not_before.min(now);
+        }
+    }
+
     fn steps(&self, kind: &ServedKind) -> &'static [Step] {
         match (kind.access, kind.backend) {
             (Access::Watched | Access::Listed, Backend::Main) => LIST,

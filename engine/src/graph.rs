@@ -225,6 +225,11 @@ impl Graph {
         self.orphaned.get(&node.uid).is_some_and(|orphaned| orphaned.at == node.at)
     }
 
+    /// Whether an object of this uid was seen orphaning its dependents, whatever its coordinates.
+    pub(crate) fn has_orphaned(&self, uid: &Uid) -> bool {
+        self.orphaned.contains_key(uid)
+    }
+
     /// An owner that orphaned its dependents is gone; it is to be remembered until this round of the barrier has passed.
     pub(crate) fn remember_orphaned(&mut self, uid: &Uid, until_round: u64) {
         if let Some(orphaned) = self.orphaned.get_mut(uid) {
@@ -296,9 +301,10 @@ impl Graph {
             self.observed += 1;
             self.unobserved.entry(kind).or_default().remove(&id);
         }
+        let mut before = Vec::new();
         if !same_references {
             change.owners.extend(self.node(id).owners());
-            self.unlink(id);
+            before = self.detach(id);
         }
         let namespace = self.node(id).at.namespace.clone();
         let references = if same_references { Vec::new() } else { facts.owners.to_vec() };
@@ -307,6 +313,8 @@ impl Graph {
             let at = Self::target(coverage, &namespace, reference);
             change.owners.push(self.link(id, reference, at));
         }
+        // Only now: an owner that is still referred to keeps all that is known of it.
+        self.drop_unused_owners(id, &before);
         change.owners.retain(|&owner| self.get(owner).is_some());
         (id, change)
     }
@@ -340,11 +348,13 @@ impl Graph {
             let Some(observed) = self.node(dependent).observed() else { continue };
             let references = observed.facts.owners.to_vec();
             let namespace = self.node(dependent).at.namespace.clone();
-            self.unlink(dependent);
+            let before = self.detach(dependent);
             for reference in &references {
                 let at = Self::target(coverage, &namespace, reference);
                 self.link(dependent, reference, at);
             }
+            // Only now: its other owners are the same as before, with all that is known of them.
+            self.drop_unused_owners(dependent, &before);
         }
         dependents.into_iter().collect()
     }
@@ -400,6 +410,19 @@ impl Graph {
 
     /// Takes all references of a node out. Owners that nothing holds any more go with them.
     fn unlink(&mut self, id: NodeId) {
+        let edges = self.detach(id);
+        self.drop_unused_owners(id, &edges);
+    }
+
+    fn drop_unused_owners(&mut self, id: NodeId, edges: &[OwnerEdge]) {
+        for edge in edges {
+            if edge.owner != id && self.get(edge.owner).is_some() {
+                self.drop_if_unused(edge.owner);
+            }
+        }
+    }
+
+    fn detach(&mut self, id: NodeId) -> Vec<OwnerEdge> {
         let edges = core::mem::take(&mut self.node_mut(id).owners);
         let blocks: Vec<bool> = self
             .node(id)
@@ -428,11 +451,7 @@ impl Graph {
                 self.node_mut(moved.dependent).owners[moved.slot as usize].back = back;
             }
         }
-        for edge in edges {
-            if edge.owner != id && self.get(edge.owner).is_some() {
-                self.drop_if_unused(edge.owner);
-            }
-        }
+        edges
     }
 
     /// Drops a node that is neither observed nor referred to. True if it stays.

@@ -307,7 +307,7 @@ enum Timer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Purpose {
     /// After a broken connection: does the store still stand where it did?
-    Suspect(KindId),
+    Suspect(KindId, ResourceVersion),
     BarrierPosition(KindId),
     BarrierNamespace(KindId, Name),
 }
@@ -453,7 +453,7 @@ impl Leader {
 
     /// When [`Leader::tick`] is wanted next.
     pub fn next_deadline(&self) -> Option<Time> {
-        let barrier = if self.term.is_some() { self.barrier.deadline() } else { None };
+        let barrier = if self.may_turn_barrier() { self.barrier.deadline() } else { None };
         self.timers.next().into_iter().chain(barrier).min()
     }
 

@@ -107,6 +107,8 @@ struct Blocked {
     members: BTreeSet<Uid>,
     /// The member that is trying.
     probe: Option<Uid>,
+    /// When the next probe is due: of all timers that fire, only the one that was set for it counts.
+    due: Time,
 }
 
 /// The queue.
@@ -283,9 +285,8 @@ impl Queue {
             Place::Leased(_) => self.leased += 1,
             Place::Behind(blocker) => {
                 self.waiting += 1;
-                let blocked =
-                    self.blockers.entry(blocker).or_insert_with(|| Blocked { members: BTreeSet::new(), probe: None });
-                blocked.members.insert(uid.clone());
+                let new = || Blocked { members: BTreeSet::new(), probe: None, due: Time::ZERO };
+                self.blockers.entry(blocker).or_insert_with(new).members.insert(uid.clone());
             }
         }
     }
@@ -318,22 +319,33 @@ impl Queue {
         !self.turns.is_empty()
     }
 
-    /// Puts an item behind a blocker after it met it. True if the blocker's next probe has to be timed.
-    pub(crate) fn block(&mut self, uid: &Uid, blocker: Blocker) -> bool {
+    /// Puts an item behind a blocker after it met it. True if the blocker is new: its first probe has to be timed, for `due`.
+    pub(crate) fn block(&mut self, uid: &Uid, blocker: Blocker, due: Time) -> bool {
         let new = !self.blockers.contains_key(&blocker);
         self.place(uid, Place::Behind(blocker.clone()));
         let Some(blocked) = self.blockers.get_mut(&blocker) else { return false };
-        let was_probe = blocked.probe.as_ref() == Some(uid);
-        if was_probe {
+        if new {
+            blocked.due = due;
+        }
+        if blocked.probe.as_ref() == Some(uid) {
             blocked.probe = None;
         }
-        new || was_probe
+        new
     }
 
-    /// The time of a blocker's probe has come: one member tries. True if the probe has to be timed again, because none could.
-    pub(crate) fn probe(&mut self, blocker: &Blocker) -> bool {
+    /// Whether the time of a blocker's probe has come.
+    pub(crate) fn is_due(&self, blocker: &Blocker, now: Time) -> bool {
+        self.blockers.get(blocker).is_some_and(|blocked| blocked.due <= now)
+    }
+
+    /// The time of a blocker's probe has come: one member tries, unless one is at it. True if the next probe has to be timed, for
+    /// `next`; false once nothing stands behind the blocker any more.
+    pub(crate) fn probe(&mut self, blocker: &Blocker, next: Time) -> bool {
         let Some(blocked) = self.blockers.get_mut(blocker) else { return false };
+        blocked.due = next;
+        // A probe whose attempt came to nothing stands with the others again.
         if let Some(probe) = &blocked.probe
+            && !blocked.members.contains(probe)
             && self.items.contains_key(probe)
         {
             return true;

@@ -29,7 +29,10 @@ fn main() -> ExitCode {
                 ),
             )
         }
-        Err(error) if error.is::<StartError>() => fail(2, &error.to_string()),
+        // A port in use may be free the next time; a flag or a file stays wrong.
+        Err(error) if error.is::<StartError>() && !matches!(error.downcast_ref(), Some(StartError::Listen(_))) => {
+            fail(2, &error.to_string())
+        }
         Err(error) => fail(1, &format!("{error:#}")),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Config;
 use clap::Parser;
+use clap::builder::BoolishValueParser;
 use http::Uri;
 use proto::convert::{ENDPOINT_MAX_BYTES, NAME_MAX_BYTES};
 use runtime::kubernetes::Access;
@@ -45,7 +46,7 @@ pub struct Options {
     pub admin_listen: SocketAddr,
 
     /// Allow plaintext to and on addresses that are not loopback.
-    #[arg(long, env = "OWNERGRAPH_INSECURE")]
+    #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
     /// Name of this executor, unique among all that run; without it the host's name and the process id.
@@ -115,13 +116,7 @@ impl Options {
 
 /// The host's name (in a pod the pod's name) and the process id, so that several executors of one host differ.
 pub(crate) fn default_name() -> String {
-    let host = std::env::var("HOSTNAME")
-        .ok()
-        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "executor".to_owned());
-    format!("{}-{}", engine::object::clip(&host, 200), std::process::id())
+    format!("{}-{}", engine::object::clip(runtime::host::name(), 200), std::process::id())
 }
 
 /// Whether an address of `HOST:PORT` can only be this machine.

@@ -24,6 +24,8 @@ pub(crate) const CONTROL_QUEUE_MAX: usize = 64;
 pub(crate) const FACT_QUEUE_MAX: usize = 8192;
 /// Most inputs of each queue in one round. At a few microseconds each this keeps a round far below what a reader notices.
 const ROUND_MAX: usize = 1000;
+/// Most effects of one round. What is left, of an owner with very many dependents say, goes on in the next, after whatever came meanwhile.
+const EFFECTS_MAX: usize = 4096;
 /// Messages waiting for one executor. A grant carries up to a hundred leases, so a reader this far behind does not read.
 pub(crate) const OUTBOX_MAX: usize = 1024;
 /// A round without input comes at least so often, as a sign of life.
@@ -132,6 +134,8 @@ pub(crate) struct Driver {
     streams: BTreeMap<StreamId, Outbox>,
     /// Streams whose outbox overflowed in the last round; the engine learns of it in the next.
     overflowed: Vec<StreamId>,
+    /// The engine has more effects than fitted into the last round.
+    unfinished: bool,
     /// `Some` once asked to stop: when the driver ends at the latest.
     stop_by: Option<tokio::time::Instant>,
     ask: Box<dyn FnMut(Ask) + Send>,
@@ -154,6 +158,7 @@ impl Driver {
             queues,
             streams: BTreeMap::new(),
             overflowed: Vec::new(),
+            unfinished: false,
             stop_by: None,
             ask,
             render,
@@ -192,8 +197,9 @@ impl Driver {
 
     /// Until there is something to do. The first arm that is ready wins, so the order of the arms is the order of the queues.
     async fn wait(&mut self, round: &mut Round) {
-        if !self.overflowed.is_empty() {
-            return;
+        if !self.overflowed.is_empty() || self.unfinished {
+            // Others on this thread have their turn.
+            return tokio::task::yield_now().await;
         }
         let wake = self.wake_at();
         tokio::select! {
@@ -258,9 +264,12 @@ impl Driver {
         if leader.next_deadline().is_some_and(|deadline| deadline <= now) {
             leader.tick(now);
         }
-        while let Some(output) = leader.poll() {
+        while outputs.len() < EFFECTS_MAX
+            && let Some(output) = leader.poll()
+        {
             outputs.push(output);
         }
+        self.unfinished = outputs.len() == EFFECTS_MAX;
         (outputs, stopped)
     }
 

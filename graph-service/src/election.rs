@@ -34,6 +34,19 @@ pub struct LeaseOptions {
     pub retry_period: Duration,
 }
 
+impl Default for LeaseOptions {
+    /// Kubernetes' own durations, and the Lease that every way of starting the service takes part in.
+    fn default() -> Self {
+        LeaseOptions {
+            namespace: "kube-system".to_owned(),
+            name: "ownergraph".to_owned(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
 /// Who leads, as far as this replica knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leadership {

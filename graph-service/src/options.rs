@@ -3,6 +3,7 @@
 use crate::app::Config;
 use crate::election::LeaseOptions;
 use clap::ValueEnum;
+use clap::builder::BoolishValueParser;
 use engine::leader;
 use engine::object::GroupResource;
 use runtime::telemetry::LogFormat;
@@ -38,7 +39,7 @@ pub struct Options {
     pub admin_listen: SocketAddr,
 
     /// Allow plaintext on an address that is not loopback.
-    #[arg(long, env = "OWNERGRAPH_INSECURE")]
+    #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
     /// Name of this replica; without it the host's name.
@@ -157,7 +158,7 @@ impl Options {
     pub fn config(&self, listening: SocketAddr) -> Config {
         Config {
             mode: self.mode.into(),
-            replica: self.replica_name.clone().unwrap_or_else(host_name),
+            replica: self.replica_name.clone().unwrap_or_else(|| runtime::host::name().to_owned()),
             advertise: self.advertise.clone().unwrap_or_else(|| listening.to_string()),
             ignore: self.ignore_resources.clone(),
         }
@@ -173,16 +174,6 @@ impl Options {
             retry_period: self.retry_period,
         }
     }
-}
-
-/// The host's name: in a pod the pod's name.
-fn host_name() -> String {
-    std::env::var("HOSTNAME")
-        .ok()
-        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "graph-service".to_owned())
 }
 
 /// Reads `RESOURCE` or `RESOURCE.GROUP`, as kubectl writes it.

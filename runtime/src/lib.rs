@@ -13,6 +13,7 @@
 pub mod admin;
 pub mod backoff;
 pub mod clock;
+pub mod host;
 pub mod kubernetes;
 pub mod listen;
 pub mod shutdown;

@@ -176,7 +176,7 @@ async fn an_executor_that_finds_no_graph_service_says_so_and_goes_on_trying() ->
     let failures = executor.metric("ownergraph_executor_connect_failures_total").await?;
     ensure!(failures.is_some_and(|failures| failures >= 1.0), "connect failures in /metrics: {failures:?}");
     // Somebody who speaks something else.
-    let api_server = format!("{}", api.server_address()?);
+    let api_server = api.server_address()?;
     let flags = ["--kubeconfig", &api.flag, "--graph", &api_server];
     waits_saying(&programs, "executor-service", directory.path(), &flags, &api_server).await?;
     Ok(())

@@ -95,7 +95,7 @@ async fn collect_carries_out_each_policy_with_about_one_request_per_object() -> 
         let made = world.plane.server_metrics().await?.since(&before).total(is_about_objects);
         let ours = made - lists - owners.len() as u64;
         let each = ours as f64 / objects as f64;
-        println!(
+        eprintln!(
             "{policy}: {objects} objects in {took:.1?}, {:.0}/s, {each:.3} requests per object",
             objects as f64 / took.as_secs_f64()
         );
@@ -231,7 +231,7 @@ async fn kinds_come_and_go_without_a_restart() -> anyhow::Result<()> {
         create(client, &maps, &configmap("of-type", &[reference_to(&stays)])).await?;
         delete(client, &format!("{THINGS}/owner"), "Background").await?;
         until("the child is gone", SOON, || get(client, format!("{THINGS}/child")), Option::is_none).await?;
-        println!("round {round}: a new kind's first cascade ended {:.2?} after the kind was served", served.elapsed());
+        eprintln!("round {round}: a new kind's first cascade ended {:.2?} after the kind was served", served.elapsed());
         until("the map is gone", SOON, || get(client, format!("{maps}/of-owner")), Option::is_none).await?;
         delete(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com", "Background")
             .await?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is below the root").to_owned()
 }
 
 /// Which of our crates each of our crates may know. Arrows point to what knows less.
@@ -54,9 +54,9 @@ fn crates_know_only_what_they_may() {
 
 /// Every file that is ours and is text.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    for entry in fs::read_dir(directory).expect("the tree can be read") {
+        let path = entry.expect("the tree can be read").path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if path.is_dir() {
             if name != "target" && name != ".git" {
                 files(&path, found);

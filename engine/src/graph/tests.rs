@@ -59,7 +59,7 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
             let which = random.next() % 8;
             let uid = Uid::parse(&name(which)).expect("a name is not empty");
             let at = Coordinates { kind, namespace: "ns".into(), name: name(which) };
-            if random.next() % 3 == 0 {
+            if random.next().is_multiple_of(3) {
                 if let Some(id) = graph.find(&uid, &at).filter(|&id| graph.node(id).observed().is_some()) {
                     graph.remove(id, None);
                 }
@@ -67,14 +67,14 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                 let owners = (0..random.next() % 4).map(|_| {
                     let owner = random.next() % 8;
                     // Now and then another name for the same uid.
-                    let shown = if random.next() % 5 == 0 { owner + 10 } else { owner };
+                    let shown = if random.next().is_multiple_of(5) { owner + 10 } else { owner };
                     OwnerReference {
                         api_version: "v1".into(),
                         kind: "Thing".into(),
                         name: name(shown),
                         uid: Uid::parse(&name(owner)).expect("a name is not empty"),
                         controller: None,
-                        block_owner_deletion: (random.next() % 2 == 0).then_some(true),
+                        block_owner_deletion: (random.next().is_multiple_of(2)).then_some(true),
                     }
                 });
                 let facts = Facts { owners: owners.collect(), ..Facts::default() };

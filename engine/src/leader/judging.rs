@@ -196,6 +196,8 @@ impl Leader {
             Ok(Some(item)) => {
                 let action = item.draft.action.kind();
                 self.event(Event::Withdrawn { item: item.id, target: item.draft.target, action });
+                // What another node of this uid asked for may have given way to it.
+                self.mark_uid(&uid);
             }
         }
     }

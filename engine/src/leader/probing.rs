@@ -4,7 +4,7 @@ use super::{Event, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::barrier::Wanted;
 use crate::coverage::{KindId, State};
 use crate::graph::Presence;
-use crate::object::{Name, Object, Uid};
+use crate::object::{Name, Object, ResourceVersion, Uid};
 use crate::queue::Place;
 use crate::work::RevokeMode;
 use alloc::format;
@@ -32,7 +32,7 @@ impl Leader {
             return self.event(Event::Rejected { why: format!("an answer to probe {}, which nobody asked", probe.0) });
         };
         match purpose {
-            Purpose::Suspect(kind) => self.suspect_answered(kind, answer),
+            Purpose::Suspect(kind, position) => self.suspect_answered(kind, &position, answer),
             Purpose::BarrierPosition(kind) => self.position_answered(kind, answer),
             Purpose::BarrierNamespace(kind, namespace) => self.namespace_answered(kind, &namespace, answer),
         }
@@ -62,29 +62,29 @@ impl Leader {
         candidates.sort();
         // Another one each time, so that one broken collection does not hold up everything.
         let next = candidates.iter().copied().find(|&id| id > last).or(candidates.first().copied());
-        match next {
-            Some(kind) => {
+        match next.and_then(|kind| Some((kind, self.coverage.kind(kind).position.clone()?))) {
+            Some((kind, position)) => {
                 self.suspect = Some(kind);
-                self.probe(kind, None, Some(1), Purpose::Suspect(kind));
+                self.probe(kind, None, Some(1), Purpose::Suspect(kind, position));
             }
             // Nothing is known of the store that it could contradict.
             None => self.clear_suspect(),
         }
     }
 
-    fn suspect_answered(&mut self, kind: KindId, answer: Result<ProbeAnswer, String>) {
-        let position = self.coverage.kind(kind).position.clone();
-        match (answer, position) {
-            (Ok(answer), Some(position)) if answer.resource_version.is_before(&position) => {
+    /// `position` is the collection's as of the question: while the answer was on its way, the watch may have gone past it.
+    fn suspect_answered(&mut self, kind: KindId, position: &ResourceVersion, answer: Result<ProbeAnswer, String>) {
+        match answer {
+            Ok(answer) if answer.resource_version.is_before(position) => {
                 self.clear_suspect();
                 self.rewind(
                     kind,
                     format!("the store stands at {}, after {position} was seen", answer.resource_version),
                 );
             }
-            (Ok(answer), Some(position)) if answer.resource_version.reached(&position) => self.clear_suspect(),
+            Ok(answer) if answer.resource_version.reached(position) => self.clear_suspect(),
             // No answer, or none that compares: ask another.
-            (Ok(_) | Err(_), _) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect),
+            Ok(_) | Err(_) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect),
         }
     }
 
@@ -167,9 +167,14 @@ impl Leader {
         }
     }
 
+    /// Whether rounds of the barrier go on: not while it is unknown where the store stands.
+    pub(super) fn may_turn_barrier(&self) -> bool {
+        self.term.is_some() && self.suspect.is_none() && self.rewound.is_empty()
+    }
+
     /// Begins and ends rounds of the barrier.
     pub(super) fn turn_barrier(&mut self) {
-        if self.term.is_none() || self.suspect.is_some() || !self.rewound.is_empty() {
+        if !self.may_turn_barrier() {
             return;
         }
         if let Some((number, namespaces)) = self.barrier.end(self.now) {
@@ -247,9 +252,12 @@ impl Leader {
     }
 
     fn concerns_deletion(&self, object: &Object) -> bool {
-        let in_deletion = |&id: &crate::graph::NodeId| {
-            self.deletions.contains_key(&id) || self.graph.is_orphaned(self.graph.node(id))
-        };
-        object.facts.owners.iter().any(|owner| self.graph.by_uid(&owner.uid).iter().any(in_deletion))
+        let in_deletion = |id: &crate::graph::NodeId| self.deletions.contains_key(id);
+        // One that orphaned its dependents and is gone may have no node any more: nothing was known to refer to it.
+        object
+            .facts
+            .owners
+            .iter()
+            .any(|owner| self.graph.has_orphaned(&owner.uid) || self.graph.by_uid(&owner.uid).iter().any(in_deletion))
     }
 }

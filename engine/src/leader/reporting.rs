@@ -104,8 +104,9 @@ impl Leader {
             }
             Next::Backoff(wait) => self.backoff(uid, wait),
             Next::Behind(blocker, wait) => {
-                if self.queue.block(uid, blocker.clone()) {
-                    self.timers.set(self.now + wait, Timer::Blocker(blocker));
+                let due = self.now + wait;
+                if self.queue.block(uid, blocker.clone(), due) {
+                    self.timers.set(due, Timer::Blocker(blocker));
                 }
             }
         }
@@ -180,12 +181,16 @@ impl Leader {
     }
 
     pub(super) fn blocker_due(&mut self, blocker: Blocker) {
+        if !self.queue.is_due(&blocker, self.now) {
+            return;
+        }
         // Nobody is left to ask a throttled server whether it still is: all may.
         if matches!(blocker, Blocker::Throttled { .. }) {
             return self.queue.lift(&blocker);
         }
-        if self.queue.probe(&blocker) {
-            self.timers.set(self.now + PROBE_EVERY, Timer::Blocker(blocker));
+        let next = self.now + PROBE_EVERY;
+        if self.queue.probe(&blocker, next) {
+            self.timers.set(next, Timer::Blocker(blocker));
         }
     }
 
@@ -242,7 +247,7 @@ impl Leader {
             let Some(id) = self.node_of(&finding.check.object) else { continue };
             if self.graph.node(id).observed().is_none() && !matches!(self.graph.node(id).presence, Presence::Absent(_))
             {
-                self.inquiries.insert(id, Inquiry::new(self.now).at_once(self.now));
+                self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).hurry(self.now);
                 self.mark(id);
             }
         }
@@ -314,6 +319,10 @@ impl Leader {
         }
         let served = kind.served.clone()?;
         let inquiry = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now));
+        if inquiry.next(&served).by != by {
+            // The inquiry was begun anew while this was under way: it is no answer to what is asked now.
+            return None;
+        }
         if let Some(proof) = inquiry.absent(self.now, &served, version) {
             self.prove(id, proof);
         }

@@ -4,8 +4,8 @@ use super::*;
 use crate::object::{Access, Backend, Facts, OwnerReference};
 use crate::view::Undecided;
 use crate::work::{
-    Action, CheckBy, ExistenceCheck, Finding, FindingResult, Hello, PropagationPolicy, ReturnCause, RevokeMode,
-    Sighting, WorkLease, WorkReport, WorkReturn,
+    Action, CheckBy, ExistenceCheck, Finding, FindingResult, Hello, ReturnCause, RevokeMode, Sighting, WorkLease,
+    WorkReport, WorkReturn,
 };
 use alloc::string::ToString;
 use alloc::vec;

@@ -71,20 +71,22 @@ fn what_stands_behind_a_blocker_shares_one_probe() {
         queue.put(at(0), draft("a", name), false);
         queue.pop();
     }
-    assert!(queue.block(&uid("x"), blocker.clone()), "the first has its probe timed");
-    assert!(!queue.block(&uid("y"), blocker.clone()));
-    assert!(!queue.block(&uid("z"), blocker.clone()));
+    assert!(queue.block(&uid("x"), blocker.clone(), at(5)), "the first has its probe timed");
+    assert!(!queue.block(&uid("y"), blocker.clone(), at(5)));
+    assert!(!queue.block(&uid("z"), blocker.clone(), at(5)));
     assert_eq!(queue.waiting(), 3);
-    assert!(queue.probe(&blocker));
+    assert!(queue.probe(&blocker, at(10)));
     assert_eq!(drain(&mut queue), ["x"]);
-    assert!(queue.block(&uid("x"), blocker.clone()), "the probe failed, the next one is timed");
-    assert!(queue.probe(&blocker));
+    assert!(!queue.block(&uid("x"), blocker.clone(), at(11)), "the probe failed, and the next one is timed already");
+    assert!(!queue.is_due(&blocker, at(9)), "a timer of an earlier blocker of that name");
+    assert!(queue.is_due(&blocker, at(10)));
+    assert!(queue.probe(&blocker, at(10)));
     assert_eq!(drain(&mut queue), ["x"]);
     queue.remove(&uid("x"));
     queue.passed(&uid("x"), None);
     assert_eq!(drain(&mut queue), ["y", "z"]);
     assert_eq!((queue.waiting(), queue.len()), (0, 2));
-    assert!(!queue.probe(&blocker), "nothing is left of it");
+    assert!(!queue.probe(&blocker, at(10)), "nothing is left of it");
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn items_that_would_meet_a_known_blocker_do_not_try() {
     queue.put(at(0), draft("a", "x"), false);
     queue.pop();
     let blocker = Blocker::Throttled { collection: draft("a", "x").target.group_resource() };
-    queue.block(&uid("x"), blocker.clone());
+    queue.block(&uid("x"), blocker.clone(), at(5));
     queue.put(at(0), draft("b", "y"), false);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     queue.lift(&blocker);
@@ -107,11 +109,11 @@ fn a_probe_that_was_dropped_makes_room_for_the_next() {
     for name in ["x", "y"] {
         queue.put(at(0), draft("a", name), false);
         queue.pop();
-        queue.block(&uid(name), blocker.clone());
+        queue.block(&uid(name), blocker.clone(), at(5));
     }
-    queue.probe(&blocker);
+    queue.probe(&blocker, at(10));
     queue.remove(&uid("x"));
-    assert!(queue.probe(&blocker));
+    assert!(queue.probe(&blocker, at(10)));
     assert_eq!(drain(&mut queue), ["y"]);
 }
 
@@ -121,4 +123,30 @@ fn in_observe_nothing_is_ever_ready() {
     queue.put(at(0), draft("a", "x"), true);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     assert_eq!((queue.len(), queue.waiting()), (1, 0));
+}
+
+#[test]
+fn a_probe_that_came_to_nothing_is_not_waited_for() {
+    let mut queue = Queue::default();
+    let blocker = Blocker::Forbidden {
+        collection: draft("a", "x").target.group_resource(),
+        namespace: "a".into(),
+        action: ActionKind::Delete,
+    };
+    queue.put(at(0), draft("a", "x"), false);
+    queue.pop();
+    queue.block(&uid("x"), blocker.clone(), at(5));
+    queue.probe(&blocker, at(10));
+    assert_eq!(drain(&mut queue), ["x"]);
+    // Its lease ended without a report that says anything about the blocker.
+    queue.make_ready(&uid("x"));
+    assert_eq!(drain(&mut queue), [] as [&str; 0]);
+    assert!(queue.probe(&blocker, at(15)));
+    assert_eq!(drain(&mut queue), ["x"]);
+    // The same where the item was dropped meanwhile and another decision about the same target took its place.
+    queue.remove(&uid("x"));
+    queue.put(at(12), draft("a", "x"), false);
+    assert_eq!(drain(&mut queue), [] as [&str; 0]);
+    assert!(queue.probe(&blocker, at(20)));
+    assert_eq!(drain(&mut queue), ["x"]);
 }

@@ -138,8 +138,10 @@ fn describe(graph: &Graph, verdict: &Verdict, id: NodeId) -> String {
         Verdict::Orphaning { dependents, drop } => format!("orphaning, {dependents} left{}", dropping(drop)),
         Verdict::Collectable(how) => {
             let policy = format!("{:?}", how.propagation_policy).to_lowercase();
-            let waiting = if how.waiting.is_empty() { String::new() } else { format!(" if{} waits", names(&how.waiting)) };
-            let unblock = if how.unblock.is_empty() { String::new() } else { format!(", unblocks{}", names(&how.unblock)) };
+            let waiting =
+                if how.waiting.is_empty() { String::new() } else { format!(" if{} waits", names(&how.waiting)) };
+            let unblock =
+                if how.unblock.is_empty() { String::new() } else { format!(", unblocks{}", names(&how.unblock)) };
             format!("goes, {policy}{waiting}{unblock}")
         }
     }

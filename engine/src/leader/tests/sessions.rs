@@ -36,7 +36,7 @@ fn a_silent_executor_loses_its_leases_after_ttl_and_a_beat() {
     let lease = bench.take("a");
     let other = StreamId(2);
     bench.hello(other, hello("e2", "i2"));
-    let mut silent = |span: Duration, bench: &mut Bench| {
+    let silent = |span: Duration, bench: &mut Bench| {
         bench.now = bench.now + span;
         bench.leader.handle(bench.now, Input::Message { stream: other, message: beat() });
         bench.leader.tick(bench.now);
