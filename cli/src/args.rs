@@ -195,6 +195,9 @@ pub(crate) struct Collect {
     )]
     pub(crate) ignore_resources: Vec<GroupResource>,
 
+    #[command(flatten)]
+    pub(crate) policy: graph_service::options::Policy,
+
     /// How log lines look.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,

@@ -34,6 +34,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
             replica: host.clone(),
             advertise: advertised(listening),
             ignore: flags.ignore_resources,
+            policy: flags.policy.into(),
         },
         election: election(flags.elect),
         admin: Some(admin),

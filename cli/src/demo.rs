@@ -118,6 +118,7 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
             replica: "demo".to_owned(),
             advertise: String::new(),
             ignore: ignored.to_vec(),
+            policy: Policy::default(),
         },
         election: election(false),
         admin: None,

@@ -50,6 +50,10 @@ pub(crate) struct Kind {
     pub(crate) lost: Option<Time>,
     /// The store went back: until the next list is complete, lower versions are expected.
     pub(crate) rewound: bool,
+    /// Its connection broke, and it has not said yet where it stands. Only of aggregated collections.
+    pub(crate) doubtful: bool,
+    /// Objects of the last list that cannot be used, and so are not in the graph.
+    pub(crate) unusable: usize,
 }
 
 impl Kind {
@@ -122,6 +126,8 @@ impl Coverage {
             progress: None,
             lost: None,
             rewound: false,
+            doubtful: false,
+            unusable: 0,
         });
         self.by_kind.insert(key, id);
         id
@@ -182,6 +188,7 @@ impl Coverage {
         kind.progress = None;
         kind.lost = None;
         kind.rewound = false;
+        kind.doubtful = false;
         kind.error.clear();
         kind.enter(now, State::Ignored);
         Some(id)
@@ -192,6 +199,7 @@ impl Coverage {
         let kind = self.kind_mut(id);
         kind.list = kind.list.wrapping_add(1);
         kind.fresh = 0;
+        kind.unusable = 0;
         kind.lost = None;
         // A collection that fails stays failed for its readers until a list has worked.
         kind.state != State::Failed && kind.enter(now, State::Listing)
@@ -204,6 +212,7 @@ impl Coverage {
         let rewind = back && !kind.rewound;
         kind.position = Some(version);
         kind.rewound = false;
+        kind.doubtful = false;
         kind.error.clear();
         kind.progress = Some(now);
         kind.lost = None;

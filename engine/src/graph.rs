@@ -136,6 +136,8 @@ pub(crate) struct Graph {
     observed: usize,
     /// Objects that were seen terminating with the `orphan` finalizer, by uid.
     orphaned: BTreeMap<Uid, Orphaned>,
+    /// An object whose reference claims the uid of an object elsewhere is kept.
+    holds_invalid: bool,
     /// Nodes that went since this was asked last. Their numbers are not used again before.
     dropped: Vec<NodeId>,
 }
@@ -165,6 +167,16 @@ impl Slot {
 }
 
 impl Graph {
+    /// An empty graph. `holds_invalid`: objects whose reference claims the uid of an object that is elsewhere are kept.
+    pub(crate) fn new(holds_invalid: bool) -> Graph {
+        Graph { holds_invalid, ..Graph::default() }
+    }
+
+    /// Whether a reference to this node keeps its dependent although the node is absent: its uid belongs to an object elsewhere.
+    pub(crate) fn holds_as_invalid(&self, node: &Node) -> bool {
+        self.holds_invalid && node.observed().is_none() && self.primary(&node.uid).is_some()
+    }
+
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         self.nodes[id.0 as usize].as_ref().expect("a node id is dropped with its node")
     }

@@ -6,7 +6,7 @@ use crate::evidence::{Inquiry, Proof};
 use crate::graph::{Graph, NodeId};
 use crate::jitter::Jitter;
 use crate::lease::{Leases, SessionId};
-use crate::object::{GroupResource, Name, Object, ObjectRef, ResourceVersion, ServedKind, Uid};
+use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::queue::{Blocker, Queue};
 use crate::time::Time;
 use crate::timers::Timers;
@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 mod granting;
+mod history;
 mod intake;
 mod judging;
 mod probing;
@@ -41,6 +42,37 @@ pub struct Config {
     pub execution_limit: Duration,
     /// A watch lost for this long without resuming makes its collection stale.
     pub stale_after: Duration,
+    pub policy: Policy,
+}
+
+/// What the administrator decides about cases that can be seen in more than one way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    pub invalid_references: InvalidReferences,
+    pub on_store_rewind: OnStoreRewind,
+    /// Collections that hold no owner in deletion although they cannot be seen.
+    pub assume_no_dependents: Vec<GroupResource>,
+}
+
+/// What becomes of an object whose reference claims the uid of an object that is elsewhere: in another namespace, of another kind, or
+/// under another name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InvalidReferences {
+    /// It is judged as upstream judges it: what is not where the reference says is absent.
+    #[default]
+    Delete,
+    /// It is kept as long as the other object is there.
+    Hold,
+}
+
+/// What follows once every collection of a store that went back is listed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreRewind {
+    /// Go on after a minute of reads that fit together.
+    #[default]
+    Continue,
+    /// Grant nothing until the process is started anew.
+    Hold,
 }
 
 /// Whether decisions are carried out.
@@ -127,6 +159,8 @@ pub struct ProbeAnswer {
     pub objects: Vec<Object>,
     /// The list was not cut by its limit.
     pub complete: bool,
+    /// `remainingItemCount`, where the list was cut and the server says it.
+    pub remaining: Option<u64>,
 }
 
 /// An effect for the shell.
@@ -225,6 +259,11 @@ pub enum Event {
         collection: GroupResource,
         why: String,
     },
+    /// A reference names a namespaced owner that is in another namespace. Once per reference and term.
+    OwnerInOtherNamespace {
+        dependent: ObjectRef,
+        reference: OwnerReference,
+    },
     /// An item of a list or watch that the collector cannot use, and so will never touch.
     Unusable {
         collection: GroupResource,
@@ -301,6 +340,14 @@ enum Timer {
     Stale(KindId),
     /// Ask again whether the positions are right.
     Suspect,
+    /// Ask again where an aggregated collection stands whose connection broke.
+    Doubt(KindId),
+    /// Read once more before grants go on after a store went back.
+    Settle,
+    /// Compare a collection with a fresh list's count.
+    Audit(KindId),
+    /// Compare it once more: it differed.
+    Recount(KindId),
 }
 
 /// What a probe was for.
@@ -308,6 +355,15 @@ enum Timer {
 enum Purpose {
     /// After a broken connection: does the store still stand where it did?
     Suspect(KindId, ResourceVersion),
+    /// The same for one aggregated collection, which holds only what rests on it.
+    Doubt(KindId, ResourceVersion),
+    /// After the store went back: do reads fit together?
+    Settle(KindId, ResourceVersion),
+    /// Does the server count as many objects as the graph? `again`: it did not, a moment ago.
+    Audit {
+        kind: KindId,
+        again: bool,
+    },
     BarrierPosition(KindId),
     BarrierNamespace(KindId, Name),
 }
@@ -317,7 +373,7 @@ enum Purpose {
 /// * `intake` takes what discovery and watches say.
 /// * `judging` turns verdicts into items of the queue.
 /// * `granting` speaks with executors; `reporting` takes what their attempts came to.
-/// * `probing` asks the API server where doubt or a barrier demands it.
+/// * `probing` asks the API server where doubt or a barrier demands it; `history` is the doubt.
 /// * `reading` serves readers.
 #[derive(Debug)]
 pub struct Leader {
@@ -346,8 +402,15 @@ pub struct Leader {
     last_probe: u64,
     /// A connection broke: nothing is granted until the store is known to stand where it did.
     suspect: Option<KindId>,
-    /// The store went back: nothing is granted until these are listed again.
+    /// The store went back: nothing is granted until these are listed again,
     rewound: BTreeSet<KindId>,
+    /// and so many reads in a row have fitted together.
+    settling: Option<u32>,
+    /// uids whose DELETED was seen last, by collection: one that is seen again there is of another history.
+    gone: BTreeMap<Uid, KindId>,
+    gone_order: VecDeque<Uid>,
+    /// References to owners in other namespaces that were told of, as dependent and owner.
+    told: BTreeSet<(Uid, Uid)>,
 
     term: Option<Term>,
     leader_endpoint: String,
@@ -359,13 +422,14 @@ pub struct Leader {
 impl Leader {
     /// A leader without a term, with an empty graph. The seed serves jitter.
     pub fn new(config: Config, seed: u64) -> Leader {
+        let holds_invalid = config.policy.invalid_references == InvalidReferences::Hold;
         Leader {
             config,
             jitter: Jitter::new(seed),
             now: Time::ZERO,
             outputs: VecDeque::new(),
             timers: Timers::default(),
-            graph: Graph::default(),
+            graph: Graph::new(holds_invalid),
             coverage: Coverage::default(),
             queue: Queue::default(),
             leases: Leases::default(),
@@ -379,6 +443,10 @@ impl Leader {
             last_probe: 0,
             suspect: None,
             rewound: BTreeSet::new(),
+            settling: None,
+            gone: BTreeMap::new(),
+            gone_order: VecDeque::new(),
+            told: BTreeSet::new(),
             term: None,
             leader_endpoint: String::new(),
             stopping: false,
@@ -416,7 +484,7 @@ impl Leader {
                 self.with_kind(&collection, |leader, kind| leader.watch_lost(kind, transport, error));
             }
             Input::WatchResumed { collection } => self.with_kind(&collection, Leader::watch_resumed),
-            Input::Unusable { collection, why } => self.event(Event::Unusable { collection, why }),
+            Input::Unusable { collection, why } => self.unusable(collection, why),
             Input::Probed { probe, answer } => self.probed(probe, answer),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
@@ -444,6 +512,10 @@ impl Leader {
                 Timer::Write(uid) => self.write_due(&uid),
                 Timer::Stale(kind) => self.stale_due(kind),
                 Timer::Suspect => self.ask_suspect(),
+                Timer::Doubt(kind) => self.ask_doubt(kind),
+                Timer::Settle => self.ask_settle(),
+                Timer::Audit(kind) => self.audit(kind, false),
+                Timer::Recount(kind) => self.audit(kind, true),
             }
         }
         let wanted = self.barrier.tick(self.now);

@@ -42,7 +42,7 @@ pub(crate) enum Verdict {
         drop: Vec<usize>,
     },
     Undecided(Undecided),
-    /// Would be deleted, but carries the hold annotation.
+    /// Would be deleted, but carries the hold annotation, or an invalid reference where these are held.
     Held,
     Collectable(Collection),
     /// In deletion, and nothing but foreign finalizers or a grace period to wait for.
@@ -104,7 +104,7 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     if let Some(cause) = unverified {
         return Verdict::Undecided(cause);
     }
-    if facts.hold {
+    if facts.hold || node.owners().any(|owner| graph.holds_as_invalid(graph.node(owner))) {
         return Verdict::Held;
     }
     Verdict::Collectable(collection(graph, id, facts, at(&[Standing::Waiting])))

@@ -48,6 +48,7 @@ pub struct Config {
     pub advertise: String,
     /// Resources that are not watched.
     pub ignore: Vec<GroupResource>,
+    pub policy: leader::Policy,
 }
 
 /// How the service comes to its term.
@@ -113,11 +114,15 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let clients = ingest::Clients { lists: edges.cluster.client.clone(), watches: another(&edges.cluster)? };
     let ingest = Ingest::start(clients, ingest_config(&config)?, facts, &shutdown, &mut tasks);
 
+    let (warnings, waiting_warnings) = mpsc::channel(crate::warnings::QUEUE_MAX);
+    let host = config.replica.clone();
+    tasks.spawn_until_end("warnings", crate::warnings::post(edges.cluster.client.clone(), waiting_warnings, host));
+
     let driver = Driver::new(
         Leader::new(engine_config(&config, &cluster_uid), seed()?),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
         ask(ingest.clone()),
-        Render::new(metrics.clone(), edges.observer),
+        Render::new(metrics.clone(), edges.observer, warnings),
         clock,
         heartbeat,
     );
@@ -258,6 +263,7 @@ fn engine_config(config: &Config, cluster_uid: &str) -> leader::Config {
         heartbeat_interval: HEARTBEAT_INTERVAL,
         execution_limit: EXECUTION_LIMIT,
         stale_after: STALE_AFTER,
+        policy: config.policy.clone(),
     }
 }
 

@@ -10,6 +10,7 @@
 //! * `election`: a Kubernetes Lease, as terms for the engine
 //! * `grpc`: executors and readers
 //! * `render`, `metrics`: what the engine says, as lines and numbers
+//! * `warnings`: Kubernetes events about references that cannot be right
 //! * `readiness`, `dot`: what the admin server answers
 
 pub mod app;
@@ -23,6 +24,7 @@ mod metrics;
 pub mod options;
 mod readiness;
 mod render;
+mod warnings;
 
 pub use app::{Config, Edges, Election, serve};
 pub use election::LeaseOptions;

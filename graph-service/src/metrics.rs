@@ -21,6 +21,7 @@ pub(crate) struct Metrics {
     removed: Family<Labels<1>, Counter>,
     /// Deletions that did not happen because an owner was found alive.
     pub(crate) prevented: Counter,
+    pub(crate) misplaced: Counter,
     pub(crate) rejected: Counter,
     /// Objects that were passed over because they lack what an identity needs.
     pub(crate) unusable: Counter,
@@ -61,6 +62,7 @@ impl Metrics {
             attempts: Family::default(),
             removed: Family::default(),
             prevented: Counter::default(),
+            misplaced: Counter::default(),
             rejected: Counter::default(),
             unusable: Counter::default(),
             start_failures: Counter::default(),
@@ -91,6 +93,11 @@ impl Metrics {
             "objects_removed",
             "Objects that left the graph, by whether a delete of ours was accepted",
             m.removed,
+        );
+        group.register(
+            "misplaced_references",
+            "References to owners in another namespace than the dependent's",
+            m.misplaced,
         );
         group.register(
             "prevented_deletions",

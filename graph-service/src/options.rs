@@ -65,6 +65,9 @@ pub struct Options {
     )]
     pub ignore_resources: Vec<GroupResource>,
 
+    #[command(flatten)]
+    pub policy: Policy,
+
     /// Namespace of the election Lease.
     #[arg(long, env = "OWNERGRAPH_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "kube-system", value_parser = dns_name)]
     pub lease_namespace: String,
@@ -108,6 +111,58 @@ impl From<Mode> for leader::Mode {
         match mode {
             Mode::Enforce => leader::Mode::Enforce,
             Mode::Observe => leader::Mode::Observe,
+        }
+    }
+}
+
+/// What the administrator decides about cases that can be seen in more than one way.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct Policy {
+    /// What becomes of an object that claims an owner in another namespace, of another kind or under another name than the owner's own:
+    /// judged as kube-controller-manager does, or kept while the owner is there.
+    #[arg(long, env = "OWNERGRAPH_INVALID_REFERENCES", value_enum, default_value = "delete")]
+    pub invalid_references: InvalidReferences,
+
+    /// What follows when the API server's store went back to an earlier state, once everything is listed again: go on after a minute of
+    /// reads that fit together, or hold until this process is started anew.
+    #[arg(long, env = "OWNERGRAPH_ON_STORE_REWIND", value_enum, default_value = "continue")]
+    pub on_store_rewind: OnStoreRewind,
+
+    /// Resources that hold no owner in deletion although they cannot be listed: the administrator's release.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_ASSUME_NO_DEPENDENTS",
+        value_name = "GROUP/RESOURCE",
+        value_delimiter = ',',
+        value_parser = group_and_resource
+    )]
+    pub assume_no_dependents: Vec<GroupResource>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InvalidReferences {
+    Delete,
+    Hold,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnStoreRewind {
+    Continue,
+    Hold,
+}
+
+impl From<Policy> for leader::Policy {
+    fn from(policy: Policy) -> leader::Policy {
+        leader::Policy {
+            invalid_references: match policy.invalid_references {
+                InvalidReferences::Delete => leader::InvalidReferences::Delete,
+                InvalidReferences::Hold => leader::InvalidReferences::Hold,
+            },
+            on_store_rewind: match policy.on_store_rewind {
+                OnStoreRewind::Continue => leader::OnStoreRewind::Continue,
+                OnStoreRewind::Hold => leader::OnStoreRewind::Hold,
+            },
+            assume_no_dependents: policy.assume_no_dependents,
         }
     }
 }
@@ -161,6 +216,7 @@ impl Options {
             replica: self.replica_name.clone().unwrap_or_else(|| runtime::host::name().to_owned()),
             advertise: self.advertise.clone().unwrap_or_else(|| listening.to_string()),
             ignore: self.ignore_resources.clone(),
+            policy: self.policy.clone().into(),
         }
     }
 
@@ -186,6 +242,18 @@ pub fn group_resource(text: &str) -> Result<GroupResource, String> {
         return Err("expected RESOURCE or RESOURCE.GROUP in lower case, such as pods or deployments.apps".to_owned());
     }
     Ok(GroupResource { group: group.into(), resource: resource.into() })
+}
+
+/// Reads `GROUP/RESOURCE`, with an empty group for the core one, or what [`group_resource`] reads.
+pub fn group_and_resource(text: &str) -> Result<GroupResource, String> {
+    match text.split_once('/') {
+        Some((group, resource)) if !resource.is_empty() && !resource.contains('.') => {
+            let joined = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+            group_resource(&joined)
+        }
+        Some(_) => Err("expected GROUP/RESOURCE, such as apps/deployments, or /pods in the core group".to_owned()),
+        None => group_resource(text),
+    }
 }
 
 /// Reads a number with a unit: `500ms`, `15s`, `2m`.

@@ -1,11 +1,13 @@
 //! Events of the engine as log lines and counters. The engine itself neither logs nor counts.
 
 use crate::metrics::{Metrics, state_word};
+use crate::warnings::Warning;
 use engine::coverage::State;
 use engine::leader::{Cause, Event};
 use engine::object::GroupResource;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// Longest round that is not worth a line: readers and executors wait meanwhile.
 const ROUND_SLOW: Duration = Duration::from_millis(250);
@@ -17,13 +19,14 @@ pub type Observer = Box<dyn FnMut(&Event) + Send>;
 pub(crate) struct Render {
     metrics: Metrics,
     observer: Option<Observer>,
+    warnings: mpsc::Sender<Warning>,
     /// Collections that were reported as lost, with the reason: a retry that fails likewise is no news, and a return is.
     lost: BTreeMap<GroupResource, String>,
 }
 
 impl Render {
-    pub(crate) fn new(metrics: Metrics, observer: Option<Observer>) -> Render {
-        Render { metrics, observer, lost: BTreeMap::new() }
+    pub(crate) fn new(metrics: Metrics, observer: Option<Observer>, warnings: mpsc::Sender<Warning>) -> Render {
+        Render { metrics, observer, warnings, lost: BTreeMap::new() }
     }
 
     pub(crate) fn round(&self, inputs: usize, facts: usize, took: Duration) {
@@ -72,6 +75,13 @@ impl Render {
             Event::GrantsResumed => tracing::info!("work is granted again"),
             Event::Rewound { collection, why } => {
                 tracing::warn!(%collection, why, "the API server's history went back; everything is listed again");
+            }
+            Event::OwnerInOtherNamespace { dependent, reference } => {
+                self.metrics.misplaced.inc();
+                tracing::info!(%dependent, uid = %dependent.uid, owner = %reference.name, owner_uid = %reference.uid, "reference to an owner in another namespace");
+                // A full queue drops the event; the line and the counter are there.
+                let _full =
+                    self.warnings.try_send(Warning { dependent: dependent.clone(), reference: reference.clone() });
             }
             Event::Unusable { collection, why } => {
                 self.metrics.unusable.inc();

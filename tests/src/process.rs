@@ -42,6 +42,9 @@ const FIRST_PORT: u16 = 20_000;
 const LAST_PORT: u16 = 32_000;
 const PORT_TRIES_MAX: usize = 1_000;
 
+/// Looks at a process that was asked to stop, with other threads' turns in between.
+const PAUSE_LOOKS_MAX: usize = 100_000;
+
 const LOG_TAIL_LINES: usize = 20;
 const LOG_TAIL_BYTES: usize = 8 * 1024;
 
@@ -118,7 +121,31 @@ impl Process {
 
     /// Stops the server from running, without ending it: its sockets stay open and nothing answers.
     pub fn pause(&self) -> anyhow::Result<()> {
-        self.signal("STOP")
+        self.signal("STOP")?;
+        // The signal is on its way when `kill` returns: a thread that runs may still answer one request.
+        for _ in 0..PAUSE_LOOKS_MAX {
+            if self.has_stopped()? {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        anyhow::bail!("{} (process {}) does not stop", self.name, self.pid)
+    }
+
+    /// Whether every thread is in state `T`. Where there is no `/proc`, the signal is taken at its word.
+    fn has_stopped(&self) -> anyhow::Result<bool> {
+        let threads = PathBuf::from(format!("/proc/{}/task", self.pid));
+        if !threads.exists() {
+            return Ok(true);
+        }
+        for thread in fs::read_dir(&threads).with_context(|| format!("reading {}", threads.display()))? {
+            let stat = fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
+            // The state follows the name, which stands in parentheses and may hold anything.
+            if stat.rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with('T')) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Lets a paused server run again.

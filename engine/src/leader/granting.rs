@@ -5,8 +5,8 @@ use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX}
 use crate::object::Uid;
 use crate::queue::Place;
 use crate::work::{
-    BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, PROTOCOL, Refusal, ReturnCause, RevokeMode, Term, ToExecutor,
-    ToLeader, Welcome, WorkItem, WorkLease, WorkReturn,
+    ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, PROTOCOL, Refusal, ReturnCause, RevokeMode, Term,
+    ToExecutor, ToLeader, Welcome, WorkItem, WorkLease, WorkReturn,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -23,6 +23,8 @@ const LIMIT_GRACE: Duration = Duration::from_secs(5);
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
 /// Executors that are sent away come back spread over this span.
 const RECONNECT_SPREAD: Duration = Duration::from_secs(2);
+/// What rests on an aggregated collection waits for it to say where it stands.
+const DOUBTFUL: Duration = Duration::from_millis(500);
 /// An item that an executor cannot do waits for another one.
 const NO_TAKER: Duration = Duration::from_secs(5);
 
@@ -57,7 +59,7 @@ impl Leader {
 
     /// Whether anything may be granted.
     pub(super) fn may_grant(&self) -> bool {
-        self.term.is_some() && !self.stopping && self.suspect.is_none() && self.rewound.is_empty()
+        self.term.is_some() && !self.stopping && self.suspect.is_none() && !self.is_rewound()
     }
 
     /// Gives ready items to executors with room, one each in turn.
@@ -98,8 +100,12 @@ impl Leader {
         }
         let item = self.queue.get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
+        if kind != ActionKind::Verify && self.graph.primary(uid).is_some_and(|id| self.rests_on_doubt(id)) {
+            self.backoff(uid, DOUBTFUL);
+            return None;
+        }
         assert!(
-            self.config.mode == Mode::Enforce || kind == crate::work::ActionKind::Verify,
+            self.config.mode == Mode::Enforce || kind == ActionKind::Verify,
             "in observe nothing but Verify becomes ready"
         );
         if !self.leases.session(session).is_some_and(|session| session.kinds.contains(&kind)) {

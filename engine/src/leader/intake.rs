@@ -83,6 +83,7 @@ impl Leader {
         }
         let advance = self.coverage.list_ended(self.now, kind, version.clone());
         self.barrier.advanced(kind, &version);
+        self.audit_later(kind);
         self.tell_collection(kind);
         if advance == Advance::Rewind {
             self.rewind(kind, String::from("a new list ends before the last known position"));
@@ -116,6 +117,7 @@ impl Leader {
             return;
         }
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
+        self.remember_gone(object.uid.clone(), kind);
         let Some(id) = self.graph.find(&object.uid, &at) else { return };
         let entry = self.coverage.kind(kind);
         let proof = Proof::WatchDeleted { resource_version: object.resource_version.clone() };
@@ -152,8 +154,10 @@ impl Leader {
     pub(super) fn watch_lost(&mut self, kind: KindId, transport: bool, error: String) {
         self.coverage.watch_lost(self.now, kind, error);
         self.timers.set(self.now + self.config.stale_after, Timer::Stale(kind));
-        if transport && !self.coverage.kind(kind).is_aggregated() {
-            self.suspect(kind);
+        match (transport, self.coverage.kind(kind).is_aggregated()) {
+            (true, false) => self.suspect(kind),
+            (true, true) => self.doubt(kind),
+            (false, _) => {}
         }
     }
 
@@ -194,12 +198,16 @@ impl Leader {
             }
             self.coverage.kind_mut(kind).fresh += usize::from(!was_fresh);
         }
+        if known.is_none() && self.has_gone(&object.uid, kind) && !self.coverage.kind(kind).rewound {
+            self.rewind(kind, format!("{} is there again after its DELETED", object.name));
+        }
         let (id, change) = self.graph.upsert(&mut self.coverage, kind, list, object);
         if change.appeared {
             let entry = self.coverage.kind_mut(kind);
             entry.observed += 1;
             entry.fresh += 1;
             self.inquiries.remove(&id);
+            self.mark_other_claims(id);
         }
         self.mark(id);
         if change.standing {
@@ -239,6 +247,7 @@ impl Leader {
             let round = self.barrier.request(&namespace);
             self.graph.remember_orphaned(&uid, round);
         }
+        self.mark_other_claims(id);
         let (owners, stays) = self.graph.remove(id, proof.clone());
         for owner in owners {
             self.mark(owner);
@@ -272,6 +281,23 @@ impl Leader {
         for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
             self.mark(id);
         }
+    }
+
+    /// Objects that claim this uid for something elsewhere are judged by whether it is here.
+    fn mark_other_claims(&mut self, id: NodeId) {
+        let uid = self.graph.node(id).uid.clone();
+        for other in self.graph.by_uid(&uid).to_vec() {
+            if other != id {
+                self.mark_dependents(other);
+            }
+        }
+    }
+
+    pub(super) fn unusable(&mut self, collection: GroupResource, why: String) {
+        if let Some(kind) = self.coverage.find(&collection) {
+            self.coverage.kind_mut(kind).unusable += 1;
+        }
+        self.event(Event::Unusable { collection, why });
     }
 
     fn mark_dependents_of_unobserved(&mut self, kind: KindId) {

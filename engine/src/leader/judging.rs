@@ -12,6 +12,9 @@ use crate::view::Undecided;
 use crate::work::{Action, CheckBy, ExistenceCheck, Preconditions, RevokeMode};
 use alloc::vec::Vec;
 
+/// References that are remembered as told of; beyond that no more are told in this term.
+const TOLD_MAX: usize = 10_000;
+
 impl Leader {
     /// Judges a node that was marked.
     pub(super) fn judge(&mut self, id: NodeId) {
@@ -28,6 +31,7 @@ impl Leader {
         if self.graph.primary(&uid) != Some(id) || self.writes.contains_key(&uid) {
             return;
         }
+        self.tell_misplaced(id);
         let verdict = verdict(&self.graph, &self.coverage, id);
         if !matches!(verdict, Verdict::Foreground { .. } | Verdict::Orphaning { .. }) {
             self.deletions.remove(&id);
@@ -59,6 +63,31 @@ impl Leader {
         match decision {
             Some((action, causes)) => self.decide(id, action, causes),
             None => self.withdraw(id),
+        }
+    }
+
+    /// Tells of references to namespaced owners that are in another namespace, once each.
+    fn tell_misplaced(&mut self, id: NodeId) {
+        let node = self.graph.node(id);
+        let Some(facts) = node.facts().filter(|_| self.term.is_some()) else { return };
+        let elsewhere = |reference: &OwnerReference, owner: NodeId| {
+            let observed = self.graph.primary(&reference.uid).map(|id| &self.graph.node(id).at);
+            self.graph.node(owner).observed().is_none()
+                && observed.is_some_and(|at| !at.namespace.is_empty() && at.namespace != node.at.namespace)
+        };
+        let misplaced: Vec<OwnerReference> = facts
+            .owners
+            .iter()
+            .zip(node.owners())
+            .filter(|&(reference, owner)| elsewhere(reference, owner))
+            .map(|(reference, _)| reference.clone())
+            .collect();
+        let uid = node.uid.clone();
+        for reference in misplaced {
+            if self.told.len() < TOLD_MAX && self.told.insert((uid.clone(), reference.uid.clone())) {
+                let dependent = self.object_ref(id);
+                self.event(Event::OwnerInOtherNamespace { dependent, reference });
+            }
         }
     }
 
@@ -97,13 +126,21 @@ impl Leader {
         }
         let namespace = &self.graph.node(id).at.namespace;
         let may_hide = |kind: &crate::coverage::Kind| {
-            kind.is_unseen() && (kind.namespaced() == Some(true) || namespace.is_empty())
+            self.may_hide_dependents(kind) && (kind.namespaced() == Some(true) || namespace.is_empty())
         };
         if self.coverage.served().any(|(_, kind)| may_hide(kind)) && !self.has_passed_barrier(id) {
             return (None, Some(Undecided::DependentsUnseen));
         }
         self.deletions.entry(id).or_insert(None);
         (Some(finish(FOREGROUND_FINALIZER, Cause::NoBlockingDependents)), None)
+    }
+
+    /// A collection that cannot be seen, unless an administrator says that it does not matter.
+    pub(super) fn may_hide_dependents(&self, kind: &crate::coverage::Kind) -> bool {
+        let assumed = |served: &crate::object::ServedKind| {
+            self.config.policy.assume_no_dependents.contains(&served.group_resource)
+        };
+        kind.is_unseen() && !kind.served.as_ref().is_some_and(assumed)
     }
 
     /// Whether everything that existed when this owner's deletion was first seen has been shown. Asks for it where nobody has.
@@ -226,7 +263,10 @@ impl Leader {
         let step = inquiry.next(&served);
         // What is decided about another node of this uid goes first; when that is done, this node is judged again.
         if self.queue.get(&uid).is_some_and(|item| !matches!(item.draft.action, Action::Verify { .. })) {
-            return;
+            // One about an object that the graph no longer holds ends here, or with its lease.
+            if self.graph.primary(&uid).is_some() || self.queue.withdraw(&uid).is_err() {
+                return;
+            }
         }
         self.verify(id, step.by);
     }

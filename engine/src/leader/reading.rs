@@ -36,8 +36,10 @@ impl Leader {
             "this replica does not lead"
         } else if self.stopping {
             "the process is stopping"
-        } else if !self.rewound.is_empty() {
-            "the store's history changed, and not everything is listed again"
+        } else if self.settling.is_some() && self.config.policy.on_store_rewind == super::OnStoreRewind::Hold {
+            "the store's history changed; start this process anew to go on"
+        } else if self.is_rewound() {
+            "the store's history changed, and it is not yet certain that what is known now fits together"
         } else if self.suspect.is_some() {
             "a watch connection broke, and the store has not said where it stands"
         } else {

@@ -110,6 +110,10 @@ impl Leader {
                 }
             }
         }
+        if self.graph.by_uid(uid).is_empty() {
+            // The target went while this was under way, and nobody is left to take the decision back.
+            self.queue.remove(uid);
+        }
         // Whatever was decided meanwhile, and the other nodes of this uid, have their turn now.
         self.mark_uid(uid);
     }

@@ -35,6 +35,7 @@ fn config() -> Config {
         heartbeat_interval: Duration::from_secs(5),
         execution_limit: Duration::from_secs(30),
         stale_after: Duration::from_secs(30),
+        policy: Policy::default(),
     }
 }
 
@@ -309,7 +310,7 @@ impl Bench {
             let mut objects: Vec<Object> = objects.iter().filter_map(of).collect();
             let complete = probe.limit.is_none_or(|limit| objects.len() <= limit as usize);
             objects.truncate(probe.limit.map_or(usize::MAX, |limit| limit as usize));
-            let answer = ProbeAnswer { resource_version: version(position), objects, complete };
+            let answer = ProbeAnswer { resource_version: version(position), objects, complete, remaining: None };
             self.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
         }
     }

@@ -2,7 +2,7 @@ use super::{Control, Driver, Ending, Heartbeat, OUTBOX_MAX, Outbox, Queues, Sess
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::render::Render;
-use engine::leader::{Config, Input, Leader, Mode, StreamId};
+use engine::leader::{Config, Input, Leader, Mode, Policy, StreamId};
 use engine::work::{ActionKind, Hello, PROTOCOL, Refusal, Term, ToExecutor, ToLeader};
 use prometheus_client::registry::Registry;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,6 +26,7 @@ impl Harness {
             heartbeat_interval: Duration::from_secs(5),
             execution_limit: Duration::from_secs(30),
             stale_after: Duration::from_secs(30),
+            policy: Policy::default(),
         };
         let (control, control_queue) = mpsc::channel(8);
         let (sessions, session_queue) = mpsc::channel(64);
@@ -37,7 +38,7 @@ impl Harness {
             Leader::new(config, 1),
             Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
             Box::new(|_ask| {}),
-            Render::new(Metrics::register(&mut Registry::default()), Some(observer)),
+            Render::new(Metrics::register(&mut Registry::default()), Some(observer), mpsc::channel(1).0),
             Clock::start(),
             Heartbeat::default(),
         );

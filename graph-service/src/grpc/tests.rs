@@ -81,6 +81,7 @@ async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
         replica: "replica-a".to_owned(),
         advertise: "127.0.0.1:7450".to_owned(),
         ignore: Vec::new(),
+        policy: engine::leader::Policy::default(),
     };
     let term = Term { election: "election".into(), number: 1 };
     let edges = Edges { grpc, admin: None, cluster: cluster(), election: Election::Fixed(term), observer: None };

@@ -30,6 +30,8 @@ pub(crate) struct Page<'a> {
     pub(crate) resource_version: String,
     /// Where the list goes on, if it does.
     pub(crate) continues: Option<String>,
+    /// Objects beyond this page, where the server counts them.
+    pub(crate) remaining: Option<u64>,
     pub(crate) items: Vec<&'a RawValue>,
 }
 
@@ -60,6 +62,7 @@ pub(crate) fn page(body: &[u8]) -> Result<Page<'_>, String> {
     Ok(Page {
         resource_version: list.metadata.resource_version.map(|text| text.0.into_owned()).unwrap_or_default(),
         continues: list.metadata.continues.map(|text| text.0.into_owned()).filter(|token| !token.is_empty()),
+        remaining: list.metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
         items: items.unwrap_or_default(),
     })
 }
@@ -204,6 +207,7 @@ struct RawListMetadata<'a> {
     resource_version: Option<Text<'a>>,
     #[serde(borrow, rename = "continue")]
     continues: Option<Text<'a>>,
+    remaining_item_count: Option<i64>,
 }
 
 #[derive(serde::Deserialize)]

@@ -103,6 +103,7 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
             resource_version: ResourceVersion::parse(&page.resource_version),
             objects: Vec::new(),
             complete: true,
+            remaining: page.remaining,
         });
         for item in page.items {
             match decoder.object(item) {

@@ -185,6 +185,11 @@ fn a_store_that_goes_back_voids_every_proof() {
     }
     assert!(bench.leader.status().stopped.is_some());
     bench.list("configmaps", 92, vec![object("configmaps", "a", 85).owned_by("things", "o")]);
+    for _ in 0..12 {
+        bench.pass(Duration::from_secs(5));
+        assert!(bench.leader.status().stopped.is_some(), "a minute of reads has to fit together");
+        bench.answer_probes(95, &[]);
+    }
     bench.pass(Duration::from_secs(600));
     assert_eq!((bench.grants(), bench.leader.status().stopped), (vec![], None), "o is back, and so a stays");
 }
@@ -211,6 +216,91 @@ fn a_store_that_stands_before_what_was_seen_is_a_rewind() {
     bench.input(Input::WatchLost { collection: collection("nodes"), transport: true, error: "reset".to_string() });
     bench.answer_probes(99, &[]);
     assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })));
+}
+
+#[test]
+fn a_uid_that_is_seen_again_after_its_deleted_is_of_another_history() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.deleted("things", "o", 102);
+    bench.seen("things", object("things", "o", 103));
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })));
+}
+
+#[test]
+fn with_hold_a_store_that_went_back_stops_everything_until_the_process_starts_anew() {
+    let mut bench = Bench::synced();
+    bench.leader.config.policy.on_store_rewind = OnStoreRewind::Hold;
+    bench.bookmark("nodes", 90);
+    for resource in ["nodes", "things", "configmaps"] {
+        bench.list(resource, 91, vec![]);
+    }
+    bench.pass(Duration::from_secs(3600));
+    assert!(bench.leader.status().stopped.is_some_and(|why| why.contains("anew")));
+}
+
+#[test]
+fn a_broken_connection_to_an_aggregated_server_holds_only_what_rests_on_it() {
+    let mut bench = Bench::synced();
+    bench.serve("remotes");
+    bench.list("remotes", 5, vec![object("remotes", "r", 1), object("remotes", "child", 2).owned_by("things", "o")]);
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.input(Input::WatchLost { collection: collection("remotes"), transport: true, error: "reset".to_string() });
+    bench.deleted("things", "o", 103);
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+    bench.answer_probes(5, &[]);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.grants(), ["delete(Background) child"]);
+}
+
+#[test]
+fn a_count_that_differs_twice_lists_the_collection_anew() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "lost", 101));
+    bench.pass(Duration::from_secs(2 * 3600));
+    assert!(bench.relists.is_empty());
+    for _ in 0..2 {
+        bench.answer_probes(200, &[]);
+        bench.pass(Duration::from_secs(10));
+    }
+    assert_eq!(bench.relists, [collection("things")]);
+}
+
+#[test]
+fn a_reference_into_another_namespace_is_told_of_once_and_held_by_request() {
+    for hold in [false, true] {
+        let mut bench = Bench::synced();
+        bench.leader.graph = Graph::new(hold);
+        bench.seen("things", Object { namespace: "other".into(), ..object("things", "o", 101) });
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+        bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
+        let told = |event: &&Event| matches!(event, Event::OwnerInOtherNamespace { .. });
+        assert_eq!(bench.events.iter().filter(told).count(), 1);
+        bench.pass(Duration::from_secs(1));
+        bench.found("o", FindingResult::Absent(Some(version(110))));
+        let expected: &[&str] = if hold { &[] } else { &["delete(Background) a"] };
+        assert_eq!(bench.grants(), expected, "hold: {hold}");
+        if hold {
+            bench.input(Input::Deleted {
+                collection: collection("things"),
+                object: Object { namespace: "other".into(), ..object("things", "o", 111) },
+            });
+            assert_eq!(bench.grants(), ["delete(Background) a"], "nobody has that uid any more");
+        }
+    }
+}
+
+#[test]
+fn an_administrator_may_say_that_an_unseen_collection_holds_nobody() {
+    let mut bench = Bench::bare();
+    bench.leader.config.policy.assume_no_dependents = vec![collection("configmaps")];
+    for resource in ["configmaps", "things"] {
+        bench.serve(resource);
+    }
+    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string() });
+    bench.list("things", 100, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
+    assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of o"]);
 }
 
 #[test]

@@ -1,0 +1,300 @@
+//! Whether the store's history is still the one that the graph was built from, and whether the graph is still what the store holds.
+
+use super::{Event, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
+use crate::coverage::{KindId, State};
+use crate::graph::{NodeId, Presence};
+use crate::object::{ResourceVersion, Uid};
+use crate::queue::Place;
+use crate::work::RevokeMode;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Between two questions where the store stands while nothing is granted.
+const SUSPECT_AGAIN: Duration = Duration::from_millis(500);
+/// After a store went back: between two reads,
+const SETTLE_EVERY: Duration = Duration::from_secs(5);
+/// of which so many in a row have to fit together: a minute.
+const SETTLED_AFTER: u32 = 12;
+/// uids that are remembered as deleted.
+const GONE_MAX: usize = 65_536;
+/// Between two comparisons of a collection's count.
+const AUDIT_EVERY: Duration = Duration::from_secs(3600);
+/// Before a difference is believed.
+const AUDIT_AGAIN: Duration = Duration::from_secs(10);
+
+impl Leader {
+    /// A connection to the API server broke: what comes next may be another server, or another history.
+    pub(super) fn suspect(&mut self, kind: KindId) {
+        if self.suspect.is_some() || self.term.is_none() {
+            return;
+        }
+        self.suspect = Some(kind);
+        self.event(Event::GrantsStopped {
+            why: String::from("a watch connection broke; asking where the store stands"),
+        });
+        self.recall_unstarted("a watch connection broke");
+        self.ask_suspect();
+    }
+
+    /// Asks a collection whose position is known where the store stands.
+    pub(super) fn ask_suspect(&mut self) {
+        let Some(last) = self.suspect else { return };
+        let candidates = self.witnesses();
+        // Another one each time, so that one broken collection does not hold up everything.
+        let next = candidates.iter().copied().find(|&id| id > last).or(candidates.first().copied());
+        match next.and_then(|kind| Some((kind, self.coverage.kind(kind).position.clone()?))) {
+            Some((kind, position)) => {
+                self.suspect = Some(kind);
+                self.probe(kind, None, Some(1), Purpose::Suspect(kind, position));
+            }
+            // Nothing is known of the store that it could contradict.
+            None => self.clear_suspect(),
+        }
+    }
+
+    /// Collections of the main store that can say where it stands.
+    fn witnesses(&self) -> Vec<KindId> {
+        let usable = |kind: &crate::coverage::Kind| {
+            kind.is_watched() && !kind.is_aggregated() && kind.position.is_some() && kind.state != State::Failed
+        };
+        let mut witnesses: Vec<KindId> =
+            self.coverage.served().filter(|(_, kind)| usable(kind)).map(|(id, _)| id).collect();
+        witnesses.sort();
+        witnesses
+    }
+
+    /// `position` is the collection's as of the question: while the answer was on its way, the watch may have gone past it.
+    pub(super) fn suspect_answered(
+        &mut self,
+        kind: KindId,
+        position: &ResourceVersion,
+        answer: Result<ProbeAnswer, String>,
+    ) {
+        match answer {
+            Ok(answer) if answer.resource_version.is_before(position) => {
+                self.clear_suspect();
+                self.rewind(
+                    kind,
+                    format!("the store stands at {}, after {position} was seen", answer.resource_version),
+                );
+            }
+            Ok(answer) if answer.resource_version.reached(position) => self.clear_suspect(),
+            // No answer, or none that compares: ask another.
+            Ok(_) | Err(_) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect),
+        }
+    }
+
+    fn clear_suspect(&mut self) {
+        if self.suspect.take().is_some() && !self.is_rewound() {
+            self.event(Event::GrantsResumed);
+        }
+    }
+
+    /// The store's history is another one than the graph was built from: everything that rests on the old one is void.
+    pub(super) fn rewind(&mut self, kind: KindId, why: String) {
+        let Some(served) = &self.coverage.kind(kind).served else { return };
+        let collection = served.group_resource.clone();
+        let everything = !self.coverage.kind(kind).is_aggregated();
+        self.event(Event::Rewound { collection, why });
+        let touched: Vec<KindId> = self
+            .coverage
+            .served()
+            .filter(|&(id, other)| other.is_watched() && (id == kind || (everything && !other.is_aggregated())))
+            .map(|(id, _)| id)
+            .collect();
+        for &id in &touched {
+            self.coverage.kind_mut(id).rewound = true;
+            self.relist(id, "the store's history changed");
+        }
+        if everything {
+            self.rewound.extend(touched.iter().copied());
+            self.settling = None;
+            self.event(Event::GrantsStopped { why: String::from("the store's history changed") });
+        }
+        self.restart_barrier();
+        self.writes.clear();
+        self.gone.clear();
+        self.gone_order.clear();
+        for (id, presence) in self.graph.iter().map(|(id, node)| (id, node.presence.clone())).collect::<Vec<_>>() {
+            let of = self.graph.node(id).at.kind;
+            let void = touched.contains(&of) || (everything && !self.coverage.kind(of).is_aggregated());
+            if void && matches!(presence, Presence::Absent(_) | Presence::Read { .. }) {
+                self.inquiries.remove(&id);
+                self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
+                self.mark_dependents(id);
+            }
+            self.mark(id);
+        }
+        self.void_items();
+    }
+
+    /// Nothing decided so far is carried out.
+    fn void_items(&mut self) {
+        let leases: Vec<_> = self
+            .queue
+            .uids()
+            .filter_map(|uid| match self.queue.get(uid)?.place {
+                Place::Leased(lease) => Some(lease),
+                Place::Ready | Place::Observed | Place::Backoff { .. } | Place::Behind(_) => None,
+            })
+            .collect();
+        self.revoke(&leases, RevokeMode::Stop, "the store's history changed");
+        for lease in leases {
+            self.leases.end(lease);
+        }
+        for uid in self.queue.uids().cloned().collect::<Vec<Uid>>() {
+            self.queue.remove(&uid);
+        }
+    }
+
+    /// A collection of the new history is known, or cannot be.
+    pub(super) fn relisted(&mut self, kind: KindId) {
+        if self.rewound.remove(&kind) && self.rewound.is_empty() {
+            self.settling = Some(0);
+            if self.config.policy.on_store_rewind == OnStoreRewind::Continue {
+                self.timers.set(self.now + SETTLE_EVERY, Timer::Settle);
+            }
+        }
+    }
+
+    /// The store went back, and it is not yet clear that what is known now fits together.
+    pub(super) fn is_rewound(&self) -> bool {
+        !self.rewound.is_empty() || self.settling.is_some()
+    }
+
+    /// Reads one collection after the other, until enough answers in a row have fitted.
+    pub(super) fn ask_settle(&mut self) {
+        let Some(fitted) = self.settling else { return };
+        let candidates = self.witnesses();
+        let at = usize::try_from(fitted).unwrap_or(0).checked_rem(candidates.len());
+        match at.map(|at| candidates[at]).and_then(|kind| Some((kind, self.coverage.kind(kind).position.clone()?))) {
+            Some((kind, position)) => self.probe(kind, None, Some(1), Purpose::Settle(kind, position)),
+            None => self.timers.set(self.now + SETTLE_EVERY, Timer::Settle),
+        }
+    }
+
+    pub(super) fn settle_answered(
+        &mut self,
+        kind: KindId,
+        position: &ResourceVersion,
+        answer: Result<ProbeAnswer, String>,
+    ) {
+        let Some(fitted) = self.settling else { return };
+        let fitted = match answer {
+            Ok(answer) if answer.resource_version.is_before(position) => {
+                return self.rewind(kind, format!("the store stands at {} again", answer.resource_version));
+            }
+            Ok(_) => fitted + 1,
+            Err(_) => 0,
+        };
+        if fitted < SETTLED_AFTER {
+            self.settling = Some(fitted);
+            self.timers.set(self.now + SETTLE_EVERY, Timer::Settle);
+            return;
+        }
+        self.settling = None;
+        if self.suspect.is_none() {
+            self.event(Event::GrantsResumed);
+        }
+    }
+
+    /// Remembers a uid whose DELETED was seen: seen again, it is of another history.
+    pub(super) fn remember_gone(&mut self, uid: Uid, kind: KindId) {
+        if self.gone_order.len() == GONE_MAX
+            && let Some(oldest) = self.gone_order.pop_front()
+        {
+            self.gone.remove(&oldest);
+        }
+        if self.gone.insert(uid.clone(), kind).is_none() {
+            self.gone_order.push_back(uid);
+        }
+    }
+
+    /// Whether this uid was deleted in this collection before.
+    pub(super) fn has_gone(&self, uid: &Uid, kind: KindId) -> bool {
+        self.gone.get(uid) == Some(&kind)
+    }
+
+    /// The connection to an aggregated collection broke: only what rests on it waits.
+    pub(super) fn doubt(&mut self, kind: KindId) {
+        if self.term.is_some() && !self.coverage.kind(kind).doubtful {
+            self.coverage.kind_mut(kind).doubtful = true;
+            self.ask_doubt(kind);
+        }
+    }
+
+    pub(super) fn ask_doubt(&mut self, kind: KindId) {
+        let entry = self.coverage.kind(kind);
+        match entry.position.clone().filter(|_| entry.doubtful && entry.is_watched()) {
+            Some(position) => self.probe(kind, None, Some(1), Purpose::Doubt(kind, position)),
+            None => self.coverage.kind_mut(kind).doubtful = false,
+        }
+    }
+
+    pub(super) fn doubt_answered(
+        &mut self,
+        kind: KindId,
+        position: &ResourceVersion,
+        answer: Result<ProbeAnswer, String>,
+    ) {
+        match answer {
+            Ok(answer) if answer.resource_version.is_before(position) => {
+                self.rewind(kind, format!("it stands at {}, after {position} was seen", answer.resource_version));
+            }
+            // Where versions do not compare, an answer is all there is to be had.
+            Ok(_) => self.coverage.kind_mut(kind).doubtful = false,
+            Err(_) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Doubt(kind)),
+        }
+    }
+
+    /// Whether a decision about this node rests on a collection that has to say first where it stands.
+    pub(super) fn rests_on_doubt(&self, id: NodeId) -> bool {
+        let node = self.graph.node(id);
+        let doubtful = |kind: KindId| {
+            let kind = self.coverage.kind(kind);
+            kind.is_aggregated() && (kind.doubtful || kind.rewound)
+        };
+        doubtful(node.at.kind) || node.owners().any(|owner| doubtful(self.graph.node(owner).at.kind))
+    }
+
+    /// The collection is listed: its next audit is an hour away, spread over some minutes.
+    pub(super) fn audit_later(&mut self, kind: KindId) {
+        let wait = self.jitter.between(AUDIT_EVERY, AUDIT_EVERY + AUDIT_EVERY / 10);
+        self.timers.set(self.now + wait, Timer::Audit(kind));
+    }
+
+    /// Compares a collection with what the server counts, now and then: no event announces what a watch has lost.
+    pub(super) fn audit(&mut self, kind: KindId, again: bool) {
+        let entry = self.coverage.kind(kind);
+        if !entry.is_watched() {
+            return;
+        }
+        if entry.state == State::Synced && self.term.is_some() {
+            return self.probe(kind, None, Some(1), Purpose::Audit { kind, again });
+        }
+        self.timers.set(self.now + AUDIT_EVERY, Timer::Audit(kind));
+    }
+
+    pub(super) fn audit_answered(&mut self, kind: KindId, again: bool, answer: Result<ProbeAnswer, String>) {
+        let entry = self.coverage.kind(kind);
+        let counted = answer.ok().and_then(|answer| {
+            let rest = if answer.complete { Some(0) } else { answer.remaining }?;
+            Some(answer.objects.len() as u64 + rest)
+        });
+        let known = (entry.observed + entry.unusable) as u64;
+        match counted {
+            Some(counted) if counted != known && again => {
+                self.relist(kind, "the server counts another number of objects than its watch has shown");
+            }
+            // The watch may be a moment behind the list.
+            Some(counted) if counted != known => {
+                self.timers.set(self.now + AUDIT_AGAIN, Timer::Recount(kind));
+                return;
+            }
+            Some(_) | None => {}
+        }
+        self.timers.set(self.now + AUDIT_EVERY, Timer::Audit(kind));
+    }
+}
