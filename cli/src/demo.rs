@@ -19,7 +19,7 @@ use crate::collector::{self, Executors, Setup};
 use crate::failure::Failure;
 use anyhow::{Context as _, anyhow, bail};
 use api::Api;
-use engine::leader::Mode;
+use engine::leader::{Mode, Policy};
 use engine::object::GroupResource;
 use narrate::Narrator;
 use runtime::kubernetes::Cluster;

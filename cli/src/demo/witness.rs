@@ -91,6 +91,7 @@ impl Ledger {
             | Event::GrantsStopped { .. }
             | Event::GrantsResumed
             | Event::Rewound { .. }
+            | Event::OwnerInOtherNamespace { .. }
             | Event::Unusable { .. }
             | Event::Rejected { .. } => {}
         }
