@@ -1,6 +1,7 @@
 //! The tests that need more than one crate, and what they share.
 
 pub mod controlplane;
+pub mod embedded;
 pub mod load;
 pub mod process;
 pub mod service;

@@ -1,49 +1,20 @@
 //! Bad flags, bad files, bad peers: one clear sentence, the right exit code or a retry that shows, and nothing lost.
 
 use anyhow::{Context, ensure};
-use sandbox::{Fault, FaultAnswer, Server};
+use sandbox::{Fault, FaultAnswer};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
+use tests::embedded::Api;
 use tests::load::{self, configmap, configmaps, create, delete, get, reference_to, until};
 use tests::process::{Directory, Process, free_port};
 use tests::service::{Programs, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(20);
 const PROGRAMS: [(&str, &[&str]); 3] =
     [("graph-service", &["--listen", "127.0.0.1:0"]), ("executor-service", &[]), ("ownergraph", &["collect"])];
-
-/// A sandbox that is served on loopback while this value lives.
-struct Api {
-    server: Server,
-    kubeconfig: PathBuf,
-    /// The same, as a flag's value.
-    flag: String,
-    client: kube::Client,
-    _task: JoinSet<()>,
-}
-
-impl Api {
-    async fn start(directory: &Path) -> anyhow::Result<Api> {
-        let server = Server::new(1);
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        let kubeconfig = directory.join("kubeconfig");
-        sandbox::write_kubeconfig(&kubeconfig, address)?;
-        let mut task = JoinSet::new();
-        let serving = server.clone();
-        task.spawn(async move {
-            // It ends with the test; a failure to serve shows as unanswered requests.
-            let _ended = serving.serve(listener, std::future::pending()).await;
-        });
-        let client = kube::Client::new(server.router(), "default");
-        let flag = kubeconfig.display().to_string();
-        Ok(Api { server, kubeconfig, flag, client, _task: task })
-    }
-}
 
 /// Runs a program that is expected to end by itself; its exit code and the one line it says.
 async fn run(
@@ -176,20 +147,10 @@ async fn an_executor_that_finds_no_graph_service_says_so_and_goes_on_trying() ->
     let failures = executor.metric("ownergraph_executor_connect_failures_total").await?;
     ensure!(failures.is_some_and(|failures| failures >= 1.0), "connect failures in /metrics: {failures:?}");
     // Somebody who speaks something else.
-    let api_server = api.server_address()?;
+    let api_server = api.address.to_string();
     let flags = ["--kubeconfig", &api.flag, "--graph", &api_server];
     waits_saying(&programs, "executor-service", directory.path(), &flags, &api_server).await?;
     Ok(())
-}
-
-impl Api {
-    fn server_address(&self) -> anyhow::Result<String> {
-        let text = std::fs::read_to_string(&self.kubeconfig)?;
-        let (_, rest) = text.split_once("http://").context("a server in the kubeconfig")?;
-        let end =
-            rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.' && letter != ':').unwrap_or(rest.len());
-        Ok(rest[..end].to_owned())
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
