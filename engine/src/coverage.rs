@@ -1,6 +1,6 @@
 //! Which kinds are served, which collections are complete, and up to which position.
 
-use crate::object::{Access, Backend, GroupResource, Name, ResourceVersion, ServedKind};
+use crate::object::{Access, Backend, GroupResource, Name, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -50,6 +50,8 @@ pub(crate) struct Kind {
     pub(crate) lost: Option<Time>,
     /// The store went back: until the next list is complete, lower versions are expected.
     pub(crate) rewound: bool,
+    /// The definition that said last, and when, that its instances are gone.
+    pub(crate) emptied: Option<(Uid, Time)>,
     /// Its connection broke, and it has not said yet where it stands. Only of aggregated collections.
     pub(crate) doubtful: bool,
     /// Objects of the last list that cannot be used, and so are not in the graph.
@@ -126,6 +128,7 @@ impl Coverage {
             progress: None,
             lost: None,
             rewound: false,
+            emptied: None,
             doubtful: false,
             unusable: 0,
         });
@@ -167,6 +170,9 @@ impl Coverage {
         self.by_resource.insert(served.group_resource.clone(), id);
         let kind = self.kind_mut(id);
         let was_watched = kind.is_watched();
+        if kind.served.is_none() {
+            kind.emptied = None;
+        }
         kind.namespaced = Some(served.namespaced);
         kind.served = Some(served);
         if !kind.is_watched() {

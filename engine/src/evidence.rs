@@ -25,6 +25,14 @@ pub enum Proof {
 }
 
 impl Proof {
+    /// The position in the owner's collection at which it was absent, where the proof has one.
+    pub(crate) fn version(&self) -> Option<&ResourceVersion> {
+        match self {
+            Proof::WatchDeleted { resource_version } | Proof::Listed { resource_version } => Some(resource_version),
+            Proof::TypeEmptied { .. } | Proof::ReadTwice => None,
+        }
+    }
+
     /// The word for logs and labels.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -338,6 +338,8 @@ enum Timer {
     Write(Uid),
     /// A lost watch makes its collection stale.
     Stale(KindId),
+    /// A definition that is gone has been so for a moment.
+    Emptied(KindId),
     /// Ask again whether the positions are right.
     Suspect,
     /// Ask again where an aggregated collection stands whose connection broke.
@@ -511,6 +513,7 @@ impl Leader {
                 Timer::Inquiry(node) => self.mark(node),
                 Timer::Write(uid) => self.write_due(&uid),
                 Timer::Stale(kind) => self.stale_due(kind),
+                Timer::Emptied(kind) => self.emptied_due(kind),
                 Timer::Suspect => self.ask_suspect(),
                 Timer::Doubt(kind) => self.ask_doubt(kind),
                 Timer::Settle => self.ask_settle(),

@@ -5,3 +5,4 @@ pub mod embedded;
 pub mod load;
 pub mod process;
 pub mod service;
+pub mod sim;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 mod attempt;
 mod executor;
+mod ingest;
 mod kinds;
 mod law;
 mod options;
@@ -105,7 +106,8 @@ pub fn examine(seed: u64, shrink: bool) -> Result<Tally, Box<Failure>> {
 
 /// The sort of a violation: its words without names and numbers.
 fn sort(why: &str) -> String {
-    let words = why.split_whitespace().filter(|word| word.chars().all(|letter| letter.is_ascii_alphabetic() || letter == ':'));
+    let words =
+        why.split_whitespace().filter(|word| word.chars().all(|letter| letter.is_ascii_alphabetic() || letter == ':'));
     let lower = words.filter(|word| word.chars().all(|letter| !letter.is_uppercase()));
     lower.take(12).collect::<Vec<_>>().join(" ")
 }

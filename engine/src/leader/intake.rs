@@ -10,6 +10,12 @@ use crate::work::ActionKind;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
+
+/// How long a kind must stay unserved after its definition said that its instances are gone,
+const EMPTIED_SETTLES: Duration = Duration::from_secs(5);
+/// and how soon it must have gone after that for the two to belong together.
+const EMPTIED_COUNTS: Duration = Duration::from_secs(60);
 
 impl Leader {
     pub(super) fn kind_served(&mut self, served: ServedKind) {
@@ -17,7 +23,13 @@ impl Leader {
         let before = self.coverage.kind(known).namespaced();
         let state = self.coverage.kind(known).state;
         let namespaced = served.namespaced;
+        let was_watched = self.coverage.kind(known).is_watched();
         let kind = self.coverage.serve(self.now, served);
+        if !was_watched && self.coverage.kind(kind).is_watched() {
+            // A round that is under way does not ask this collection, and may pass before it is seen.
+            self.restart_barrier();
+            self.mark_deletions();
+        }
         if before != Some(namespaced) {
             // References were led by the dependent's namespace while the scope was unknown.
             for owner in self.graph.unobserved(kind).collect::<Vec<_>>() {
@@ -41,10 +53,30 @@ impl Leader {
         self.relisted(kind);
         self.mark_dependents_of_kind(kind);
         self.mark_unobserved(kind);
+        // The definition may have said before that this would come.
+        self.timers.set(self.now + EMPTIED_SETTLES, Timer::Emptied(kind));
     }
 
+    /// The instances of a definition are gone. They are proven absent only when the kind has not been served for a moment after that:
+    /// the news may be late, and a new definition of the same kind may have instances already.
     pub(super) fn kind_emptied(&mut self, group: &str, kind: &str, crd: &Uid) {
         let kind = self.coverage.kind_id(group, kind);
+        self.coverage.kind_mut(kind).emptied = Some((crd.clone(), self.now));
+        self.timers.set(self.now + EMPTIED_SETTLES, Timer::Emptied(kind));
+    }
+
+    /// Proves the instances absent if nobody serves their kind.
+    pub(super) fn emptied_due(&mut self, kind: KindId) {
+        let entry = self.coverage.kind(kind);
+        let Some((crd, at)) = entry.emptied.clone().filter(|_| entry.served.is_none()) else { return };
+        if self.now.since(at.max(entry.since)) < EMPTIED_SETTLES {
+            return;
+        }
+        let belongs = entry.since.since(at) <= EMPTIED_COUNTS;
+        self.coverage.kind_mut(kind).emptied = None;
+        if !belongs {
+            return;
+        }
         for id in self.nodes_of(kind) {
             let proof = Proof::TypeEmptied { crd: crd.clone() };
             // One that only another of this kind referred to goes with that one.
@@ -211,6 +243,8 @@ impl Leader {
         }
         self.mark(id);
         if change.standing {
+            // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
+            self.deletions.remove(&id);
             self.mark_dependents(id);
         }
         for owner in change.owners {

@@ -205,10 +205,13 @@ impl Leader {
             return;
         }
         match self.graph.primary(uid) {
-            Some(id) if self.coverage.kind(self.graph.node(id).at.kind).served.is_some() => {
-                self.verify(id, CheckBy::List)
+            Some(id) => {
+                if self.coverage.kind(self.graph.node(id).at.kind).served.is_some() {
+                    self.verify(id, CheckBy::List);
+                }
+                // The question may give way to one about another node of this uid, or its kind may not be served.
+                self.timers.set(self.now + WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
             }
-            Some(_) => self.timers.set(self.now + WRITE_SHOWS_WITHIN, Timer::Write(uid.clone())),
             None => {
                 self.writes.remove(uid);
             }
@@ -296,10 +299,17 @@ impl Leader {
             self.writes.remove(&object.uid);
             return self.sighted(object, sighting);
         }
+        if let Presence::Absent(proof) = &self.graph.node(id).presence
+            && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
+        {
+            // A read that was answered before the owner went.
+            return;
+        }
         let changed = self.graph.node(id).facts() != Some(&sighting.facts);
         let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
         self.graph.set_unobserved(id, Presence::Read { facts, position });
         self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).found(self.now);
+        self.mark(id);
         if changed {
             self.mark_dependents(id);
         }

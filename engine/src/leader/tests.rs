@@ -12,6 +12,7 @@ use alloc::vec;
 
 mod cascades;
 mod evidence;
+mod races;
 mod sessions;
 
 /// A leader, one executor with a large window, and a clock.

@@ -3,7 +3,8 @@
 use engine::object::{Object, ObjectRef, OwnerReference, ResourceVersion};
 use engine::time::Time;
 use engine::work::{
-    Action, CheckBy, ExistenceCheck, Finding, FindingResult, Outcome, PropagationPolicy, Sighting, WorkLease, WorkReport,
+    Action, CheckBy, ExistenceCheck, Finding, FindingResult, Outcome, PropagationPolicy, Sighting, WorkLease,
+    WorkReport,
 };
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -22,7 +23,7 @@ pub(super) enum Request {
     Get(ObjectRef),
     ListName(ObjectRef),
     Delete { target: ObjectRef, version: ResourceVersion, policy: PropagationPolicy },
-    Patch { target: ObjectRef, form: Form, body: Value, what: What },
+    Patch { target: ObjectRef, form: Form, body: Value, what: What, decided_at: Option<ResourceVersion> },
 }
 
 /// How a patch is written.
@@ -45,7 +46,10 @@ pub(super) enum Answer {
     Object(Object),
     /// A write that was accepted; with the object where the answer shows it.
     Accepted(Option<Object>),
-    List { version: ResourceVersion, items: Vec<Object> },
+    List {
+        version: ResourceVersion,
+        items: Vec<Object>,
+    },
     Refused(Refused),
     /// The connection broke after the request was sent.
     Nothing,
@@ -235,10 +239,12 @@ impl Run {
             Answer::Refused(refused) if refused.code == 415 => Ok(Written::UnknownPatch),
             Answer::Refused(refused) => {
                 let ending = refusal(refused.clone());
-                match ending.outcome {
-                    Outcome::Conflict => Ok(Written::Conflict(refused)),
-                    Outcome::Invalid => Ok(Written::Refused(refused)),
-                    _ => Err(ending),
+                if ending.outcome == Outcome::Conflict {
+                    Ok(Written::Conflict(refused))
+                } else if ending.outcome == Outcome::Invalid {
+                    Ok(Written::Refused(refused))
+                } else {
+                    Err(ending)
                 }
             }
             Answer::Nothing | Answer::Object(_) | Answer::List { .. } => Err(end(Outcome::Ambiguous)),
@@ -314,7 +320,9 @@ impl Run {
                         lives = true;
                         FindingResult::Exists(sighting(object))
                     }
-                    Answer::Refused(refused) if refused.code == 404 && refused.names_object => FindingResult::Absent(None),
+                    Answer::Refused(refused) if refused.code == 404 && refused.names_object => {
+                        FindingResult::Absent(None)
+                    }
                     Answer::Refused(refused) => {
                         unreadable = Some(refused);
                         continue;
@@ -343,7 +351,8 @@ impl Run {
     }
 
     fn patch(&self, form: Form, what: What, body: Value) -> Request {
-        Request::Patch { target: self.target().clone(), form, body, what }
+        let decided_at = self.version().ok();
+        Request::Patch { target: self.target().clone(), form, body, what, decided_at }
     }
 
     fn guarded(&self, version: Option<&ResourceVersion>, field: &str, list: Value) -> Value {
@@ -452,8 +461,13 @@ impl Run {
             if !live.facts.terminating {
                 return Ok(seen(Outcome::Conflict, live));
             }
-            let rest: Vec<String> =
-                live.facts.finalizers.iter().filter(|name| ***name != *finalizer).map(|name| name.to_string()).collect();
+            let rest: Vec<String> = live
+                .facts
+                .finalizers
+                .iter()
+                .filter(|name| ***name != *finalizer)
+                .map(|name| name.to_string())
+                .collect();
             let rest = if rest.is_empty() { Value::Null } else { json!(rest) };
             let version = live.resource_version.clone();
             let body = self.guarded(Some(&version), "finalizers", rest);

@@ -276,7 +276,7 @@ impl World {
         same.then_some(at)
     }
 
-    pub(super) fn to_executor(&mut self, id: u64, message: ToExecutor) {
+    pub(super) fn executor_hears(&mut self, id: u64, message: ToExecutor) {
         if let Some(at) = self.stream_of(id) {
             self.tell_session(at, Input::Message(message));
         }
@@ -321,7 +321,10 @@ impl World {
             executor.attempts.remove(&id);
             self.note(|| format!("executor {at} ends {id}: {:?} {:?}", report.outcome, report.findings));
             // The session is told once it has given all its outputs.
-            self.after(0, Happening::Answered { executor: at, incarnation, lease: id, number: u64::MAX, answer: Answer::Nothing });
+            self.after(
+                0,
+                Happening::Answered { executor: at, incarnation, lease: id, number: u64::MAX, answer: Answer::Nothing },
+            );
             self.executors[at].finished.insert(id, report);
             return;
         }
@@ -405,8 +408,11 @@ impl World {
         if !self.is_incarnation(at, incarnation) {
             return;
         }
-        if let Some(report) = self.executors[at].finished.remove(&lease).filter(|_| number == u64::MAX) {
-            return self.tell_session(at, Input::Finished(report));
+        if number == u64::MAX {
+            if let Some(report) = self.executors[at].finished.remove(&lease) {
+                self.tell_session(at, Input::Finished(report));
+            }
+            return;
         }
         let Some((attempt, wanted)) = self.executors[at].attempts.get_mut(&lease) else { return };
         if *wanted != number {

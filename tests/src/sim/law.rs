@@ -12,7 +12,7 @@
 
 use super::kinds::{KINDS, UNWATCHED, by_kind};
 use super::truth::{Life, Truth, Worth, short};
-use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, OwnerReference, Uid};
+use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, OwnerReference, ResourceVersion, Uid};
 use engine::work::PropagationPolicy;
 
 /// What the leader that granted a lease had been shown by then.
@@ -20,6 +20,8 @@ use engine::work::PropagationPolicy;
 pub(super) struct Shown {
     /// By kind: the revision up to which its collection was shown, if it was complete.
     pub(super) through: Vec<Option<u64>>,
+    /// By kind: whether it was said to be served.
+    pub(super) served: Vec<bool>,
     /// Owners it was shown in orphaning deletion.
     pub(super) orphaning: std::collections::BTreeSet<Uid>,
 }
@@ -76,10 +78,21 @@ fn waits_or_waited(truth: &Truth, target: &Life, waits: bool) -> bool {
 }
 
 /// A patch of the owner references that was accepted.
-pub(super) fn references(truth: &Truth, now: u64, before: &Life, after: &Facts, shown: &Shown) -> Result<(), String> {
+///
+/// A removal by uid alone is guarded by no version: where a user was faster, the object may lose its last owner and so stay for ever.
+/// Upstream's collector has that race too; it is one only where the object is not `as_decided`.
+pub(super) fn references(
+    truth: &Truth,
+    now: u64,
+    before: &Life,
+    after: &Facts,
+    as_decided: bool,
+    shown: &Shown,
+) -> Result<(), String> {
     let refused = |why: String| Err(format!("patches {}: {why}", before.named()));
     let left = &after.owners;
-    let removed: Vec<_> = before.facts().owners.iter().filter(|owner| !left.iter().any(|other| is_same(other, owner))).collect();
+    let removed: Vec<_> =
+        before.facts().owners.iter().filter(|owner| !left.iter().any(|other| is_same(other, owner))).collect();
     for owner in left {
         if !before.facts().owners.iter().any(|known| is_same(known, owner)) {
             return refused(format!("it has a new owner {} {}", owner.kind, short(&owner.uid)));
@@ -87,8 +100,8 @@ pub(super) fn references(truth: &Truth, now: u64, before: &Life, after: &Facts, 
     }
     for owner in &before.facts().owners {
         let freed = |other: &&OwnerReference| is_same(other, owner) && !other.blocks();
-        let unblocked = owner.blocks()
-            && left.iter().filter(freed).count() > before.facts().owners.iter().filter(freed).count();
+        let unblocked =
+            owner.blocks() && left.iter().filter(freed).count() > before.facts().owners.iter().filter(freed).count();
         if unblocked && !truth.could_be_cycle(&before.object.uid, &owner.uid) {
             return refused(format!("unblocks {} {} without a cycle", owner.kind, short(&owner.uid)));
         }
@@ -105,12 +118,14 @@ pub(super) fn references(truth: &Truth, now: u64, before: &Life, after: &Facts, 
         };
         // A patch by uid takes all entries of that uid.
         let shares = removed.iter().filter(|other| other.uid == owner.uid).count() > 1;
-        if !fair && !shares {
+        // It does so too where a user has put a reference right in the meantime.
+        let corrected = !as_decided && before.ever_meant_another(owner);
+        if !fair && !shares && !corrected {
             return refused(format!("removes its owner {} {}, {:?}", owner.kind, short(&owner.uid), worth(owner)));
         }
     }
     let orphaned = removed.iter().any(|owner| truth.lives.get(&owner.uid).is_some_and(|life| life.ever_orphaned));
-    if left.is_empty() && !removed.is_empty() && !orphaned {
+    if left.is_empty() && !removed.is_empty() && !orphaned && as_decided {
         return refused(String::from("it has lost its last owner, and none orphaned it"));
     }
     Ok(())
@@ -121,13 +136,29 @@ fn is_same(one: &OwnerReference, other: &OwnerReference) -> bool {
 }
 
 /// A finalizer that was taken.
-pub(super) fn finalizer(truth: &Truth, before: &Life, finalizer: &str, shown: &Shown) -> Result<(), String> {
+///
+/// A user who deletes the owner in another way and then in this one again begins another mark: what was decided about the first one is
+/// carried out, as it would have been a moment earlier.
+pub(super) fn finalizer(
+    truth: &Truth,
+    before: &Life,
+    finalizer: &str,
+    decided_at: Option<&ResourceVersion>,
+    shown: &Shown,
+) -> Result<(), String> {
     let refused = |why: String| Err(format!("takes {finalizer} from {}: {why}", before.named()));
     if !before.facts().terminating {
         return refused(String::from("it is not terminating"));
     }
+    let decided_before =
+        |mark: u64| decided_at.is_some_and(|decided| decided.is_before(&ResourceVersion::parse(&mark.to_string())));
+    let marks = [before.waiting_since, before.orphaning.map(|orphaning| orphaning.since)];
+    if marks.into_iter().flatten().any(decided_before) {
+        return Ok(());
+    }
     for (dependent, reference) in truth.dependents(before) {
-        if !truth.served[dependent.kind] || dependent.kind == UNWATCHED {
+        // What is not served holds nobody up.
+        if !truth.served[dependent.kind] || !shown.served[dependent.kind] || dependent.kind == UNWATCHED {
             continue;
         }
         let (since, blocking_since) = truth.since(dependent, reference);
@@ -137,11 +168,14 @@ pub(super) fn finalizer(truth: &Truth, before: &Life, finalizer: &str, shown: &S
                 return refused(format!("{} still refers to it, as it did before the mark", dependent.named()));
             }
         } else if finalizer == FOREGROUND_FINALIZER {
-            let Some(since) = blocking_since.filter(|since| before.waiting_since.is_some_and(|mark| *since < mark)) else {
+            let Some(since) = blocking_since.filter(|since| before.waiting_since.is_some_and(|mark| *since < mark))
+            else {
                 continue;
             };
             match shown.through[dependent.kind] {
-                None => return refused(format!("{} blocks it, in a collection that is not complete", dependent.named())),
+                None => {
+                    return refused(format!("{} blocks it, in a collection that is not complete", dependent.named()));
+                }
                 Some(through) if through >= since => return refused(format!("{} blocks it", dependent.named())),
                 Some(_) => {}
             }
@@ -169,6 +203,11 @@ pub(super) fn unfinished(truth: &Truth, now: u64) -> Vec<String> {
 fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
     let facts = life.facts();
     if facts.terminating {
+        // What referred to it when its kind ceased to be served may be there for all that anybody knows.
+        let unverified = |other: &Life| !truth.served[other.kind] && truth.refers(other, life);
+        if truth.lives.values().any(unverified) {
+            return None;
+        }
         if facts.has_finalizer(ORPHAN_FINALIZER) {
             return Some(String::from("still orphans its dependents"));
         }
@@ -181,12 +220,9 @@ fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
     let worth = |owner: &OwnerReference| {
         let unserved = by_kind(owner.group(), &owner.kind).is_some_and(|kind| !truth.served[kind]);
         let gone = truth.owner(life, owner).is_none_or(|owner| !owner.exists());
-        match truth.worth(now, life, owner, &|_| false) {
-            Worth::Misplaced => Worth::Misplaced,
-            // A leader that came later cannot know.
-            _ if unserved && gone => Worth::Unresolvable,
-            worth => worth,
-        }
+        let worth = truth.worth(now, life, owner, &|_| false);
+        // A leader that came later cannot know.
+        if unserved && gone && worth != Worth::Misplaced { Worth::Unresolvable } else { worth }
     };
     let worths: Vec<Worth> = facts.owners.iter().map(worth).collect();
     if worths.contains(&Worth::Misplaced) {
@@ -194,7 +230,8 @@ fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
     }
     let keeps = |worth: &Worth| matches!(worth, Worth::Solid | Worth::Orphaning | Worth::GoneOrphaning);
     let ends = |worth: &Worth| matches!(worth, Worth::Gone | Worth::Waiting | Worth::JustWaited);
-    let orphans = |worth: &Worth| matches!(worth, Worth::Orphaning | Worth::GoneOrphaning | Worth::GonePerhapsOrphaning);
+    let orphans =
+        |worth: &Worth| matches!(worth, Worth::Orphaning | Worth::GoneOrphaning | Worth::GonePerhapsOrphaning);
     if worths.iter().any(keeps) {
         let stale = worths.iter().position(|worth| ends(worth) || orphans(worth))?;
         let owner = &facts.owners[stale];

@@ -1,16 +1,17 @@
 //! A replica of the graph service: the engine's leader, and a shell that lists and watches the model for it.
 
-use super::kinds::{AGGREGATED, KINDS, UNWATCHED, by_resource, observe};
+use super::ingest::Collection;
+use super::kinds::{KINDS, UNWATCHED, by_resource, observe};
 use super::law::Shown;
 use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
-use engine::leader::{Config, Event, Input, Leader, Mode, Output, Probe, ProbeAnswer, ProbeId, StreamId};
-use engine::object::{Access, Backend, GroupResource, Name, Object, ResourceVersion, ServedKind, Uid};
+use engine::leader::{Config, Event, Input, Leader, Mode, Output, Policy, Probe, ProbeAnswer, ProbeId, StreamId};
+use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
 use engine::time::Time;
 use engine::view::PresenceView;
 use engine::work::{Refusal, Term, ToExecutor, ToLeader};
 use sandbox::model::ListQuery;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(super) struct Replica {
@@ -20,34 +21,9 @@ pub(super) struct Replica {
     origin: u64,
     tick_at: Option<u64>,
     pub(super) paused_until: u64,
-    collections: Vec<Collection>,
+    pub(super) collections: Vec<Collection>,
     /// Owners it was shown in orphaning deletion.
     orphaning: BTreeSet<Uid>,
-}
-
-/// The shell's side of one collection.
-#[derive(Debug, Default)]
-struct Collection {
-    served: bool,
-    phase: Phase,
-    generation: u64,
-    /// What of the log has been read.
-    cursor: usize,
-    pumping: bool,
-    /// Up to which revision the leader was shown everything, while the collection is complete.
-    through: Option<u64>,
-    fruitless: u32,
-}
-
-#[derive(Debug, Default)]
-enum Phase {
-    #[default]
-    Off,
-    /// A list begins soon; whether it has been announced.
-    Asking { announced: bool },
-    Listing { items: VecDeque<Object>, revision: u64, cursor: usize },
-    Watching,
-    Lost,
 }
 
 impl Replica {
@@ -71,12 +47,13 @@ impl Replica {
     fn shown(&self) -> Shown {
         Shown {
             through: self.collections.iter().map(|collection| collection.through).collect(),
+            served: self.collections.iter().map(|collection| collection.served).collect(),
             orphaning: self.orphaning.clone(),
         }
     }
 }
 
-fn position(revision: u64) -> ResourceVersion {
+pub(super) fn position(revision: u64) -> ResourceVersion {
     ResourceVersion::parse(&revision.to_string())
 }
 
@@ -94,6 +71,7 @@ impl World {
             heartbeat_interval: Duration::from_secs(5),
             execution_limit: Duration::from_secs(30),
             stale_after: Duration::from_secs(30),
+            policy: Policy::default(),
         };
         replica.leader = Some(Leader::new(config, seed));
         replica.tick_at = None;
@@ -121,7 +99,7 @@ impl World {
     }
 
     /// Whether this is the process that the happening was meant for.
-    fn is_epoch(&self, at: usize, epoch: u64) -> bool {
+    pub(super) fn is_epoch(&self, at: usize, epoch: u64) -> bool {
         self.replicas[at].epoch == epoch && self.replicas[at].leader.is_some()
     }
 
@@ -172,7 +150,8 @@ impl World {
             return;
         }
         let origin = Duration::from_nanos(replica.origin);
-        let due = next.map(|due| u64::try_from(due.since_origin().saturating_sub(origin).as_nanos()).unwrap_or(u64::MAX));
+        let due =
+            next.map(|due| u64::try_from(due.since_origin().saturating_sub(origin).as_nanos()).unwrap_or(u64::MAX));
         if let Some(due) = due
             && replica.tick_at.is_none_or(|known| due < known)
         {
@@ -242,7 +221,7 @@ impl World {
         }
     }
 
-    pub(super) fn to_leader(&mut self, stream: u64, message: ToLeader) {
+    pub(super) fn leader_hears(&mut self, stream: u64, message: ToLeader) {
         let Some(open) = self.streams.get(&stream).filter(|open| open.open_at_leader) else { return };
         let (at, epoch) = (open.replica, open.epoch);
         if self.is_epoch(at, epoch) {
@@ -270,271 +249,6 @@ impl World {
         self.at(at, Happening::ExecutorSideEnds { stream, refusal });
     }
 
-    // What is served.
-
-    pub(super) fn discovery(&mut self, at: usize, epoch: u64) {
-        if !self.is_epoch(at, epoch) {
-            return;
-        }
-        for kind in 0..KINDS.len() {
-            let served = self.server.truth.served[kind];
-            if served == self.replicas[at].collections[kind].served {
-                continue;
-            }
-            self.replicas[at].collections[kind].served = served;
-            if served {
-                self.serve_kind(at, kind);
-            } else {
-                self.unserve_kind(at, kind);
-            }
-        }
-        self.after(10 * S, Happening::Discovery { replica: at, epoch });
-    }
-
-    fn serve_kind(&mut self, at: usize, kind: usize) {
-        let of = KINDS[kind];
-        let access = match (kind == UNWATCHED, self.options.unwatched) {
-            (false, _) => Access::Watched,
-            (true, 0) => Access::Listed,
-            (true, _) => Access::ReadOnly,
-        };
-        let aggregated = kind == AGGREGATED && self.options.aggregated;
-        let served = ServedKind {
-            group_resource: of.key(),
-            kind: Name::from(of.kind),
-            version: Name::from(of.version),
-            namespaced: of.namespaced,
-            access,
-            backend: if aggregated { Backend::Aggregated } else { Backend::Main },
-        };
-        self.tell(at, Input::KindServed(served));
-        if access == Access::Watched {
-            self.begin_list(at, kind, 0, false);
-        }
-    }
-
-    fn unserve_kind(&mut self, at: usize, kind: usize) {
-        // What the watch still brings is taken first.
-        self.deliver(at, kind, usize::MAX);
-        let collection = &mut self.replicas[at].collections[kind];
-        collection.phase = Phase::Off;
-        collection.generation += 1;
-        collection.through = None;
-        self.tell(at, Input::KindUnserved(KINDS[kind].key()));
-    }
-
-    // Lists.
-
-    fn begin_list(&mut self, at: usize, kind: usize, delay: u64, announced: bool) {
-        let epoch = self.replicas[at].epoch;
-        let collection = &mut self.replicas[at].collections[kind];
-        collection.phase = Phase::Asking { announced };
-        collection.generation += 1;
-        collection.pumping = false;
-        let generation = collection.generation;
-        if !announced {
-            collection.through = None;
-            self.tell(at, Input::ListBegun { collection: KINDS[kind].key() });
-        }
-        let delay = delay + self.api.delay(self.options.api_ms.max(self.watch_ms(kind) / 4));
-        self.after(delay, Happening::ListStep { replica: at, epoch, kind, generation });
-    }
-
-    pub(super) fn relist(&mut self, at: usize, kind: usize) {
-        if self.replicas[at].leader.is_none() {
-            return;
-        }
-        let collection = &self.replicas[at].collections[kind];
-        if collection.served && !matches!(collection.phase, Phase::Off) {
-            // The wish is taken by another task than the one that made it.
-            let epoch = self.replicas[at].epoch;
-            let collection = &mut self.replicas[at].collections[kind];
-            collection.phase = Phase::Lost;
-            collection.generation += 1;
-            let generation = collection.generation;
-            self.after(MS, Happening::Resume { replica: at, epoch, kind, generation });
-            self.replicas[at].collections[kind].fruitless = 100;
-        }
-    }
-
-    pub(super) fn list_step(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
-            return;
-        }
-        let fails = self.strikes("list failure", self.options.faults.list_failures);
-        let key = KINDS[kind].key();
-        let phase = std::mem::take(&mut self.replicas[at].collections[kind].phase);
-        match phase {
-            Phase::Asking { announced } => {
-                let listed = self.server.model.list(&KINDS[kind].resource(), &ListQuery::default());
-                let page = match listed {
-                    Ok(page) if !fails => page,
-                    Ok(_) | Err(_) => return self.list_fails(at, kind),
-                };
-                if announced {
-                    // After a failure the leader hears of a new list when the server has begun to answer.
-                    self.tell(at, Input::ListBegun { collection: key });
-                }
-                let items: VecDeque<Object> = page.items.iter().map(|item| observe(item)).collect();
-                let cursor = self.server.truth.log[kind].len();
-                let collection = &mut self.replicas[at].collections[kind];
-                collection.through = None;
-                collection.phase = Phase::Listing { items, revision: page.revision, cursor };
-            }
-            Phase::Listing { items, .. } if fails && !items.is_empty() => return self.list_fails(at, kind),
-            Phase::Listing { mut items, revision, cursor } => {
-                let chunk = self.api.between(1, 8) as usize;
-                for _ in 0..chunk {
-                    let Some(object) = items.pop_front() else { break };
-                    self.tell(at, Input::Listed { collection: key.clone(), object });
-                }
-                let collection = &mut self.replicas[at].collections[kind];
-                if items.is_empty() {
-                    collection.phase = Phase::Watching;
-                    collection.cursor = cursor;
-                    collection.through = Some(revision);
-                    collection.fruitless = 0;
-                    self.tell(at, Input::ListEnded { collection: key, resource_version: position(revision) });
-                    self.pump_soon(at, kind);
-                    let delay = self.net.between(S, 60 * S);
-                    return self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
-                }
-                collection.phase = Phase::Listing { items, revision, cursor };
-            }
-            other @ (Phase::Off | Phase::Watching | Phase::Lost) => {
-                self.replicas[at].collections[kind].phase = other;
-                return;
-            }
-        }
-        let delay = self.api.delay(self.options.api_ms);
-        self.after(delay, Happening::ListStep { replica: at, epoch, kind, generation });
-    }
-
-    fn list_fails(&mut self, at: usize, kind: usize) {
-        let error = String::from("the list failed");
-        self.replicas[at].collections[kind].through = None;
-        self.tell(at, Input::ListFailed { collection: KINDS[kind].key(), error });
-        let delay = self.api.between(S, 5 * S);
-        self.begin_list(at, kind, delay, true);
-    }
-
-    // Watches.
-
-    fn watch_ms(&self, kind: usize) -> u64 {
-        if kind == self.options.slow_kind && !self.calm { self.options.slow_ms } else { self.options.watch_ms }
-    }
-
-    /// Lets every watch know that there may be something new, and discovery too.
-    pub(super) fn spread(&mut self) {
-        for at in 0..self.replicas.len() {
-            if self.replicas[at].leader.is_none() {
-                continue;
-            }
-            for kind in 0..KINDS.len() {
-                self.pump_soon(at, kind);
-            }
-            let changed = |(kind, collection): (usize, &Collection)| collection.served != self.server.truth.served[kind];
-            if self.replicas[at].collections.iter().enumerate().any(changed) {
-                let epoch = self.replicas[at].epoch;
-                let delay = self.net.between(MS, 3 * S);
-                self.after(delay, Happening::Discovery { replica: at, epoch });
-            }
-        }
-    }
-
-    fn pump_soon(&mut self, at: usize, kind: usize) {
-        let behind = self.server.truth.log[kind].len();
-        let collection = &self.replicas[at].collections[kind];
-        let idle = matches!(collection.phase, Phase::Watching) && !collection.pumping && collection.cursor < behind;
-        if !idle {
-            return;
-        }
-        let (epoch, generation) = (self.replicas[at].epoch, collection.generation);
-        self.replicas[at].collections[kind].pumping = true;
-        let delay = self.net.delay(self.watch_ms(kind));
-        self.after(delay, Happening::Pump { replica: at, epoch, kind, generation });
-    }
-
-    pub(super) fn pump(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
-            return;
-        }
-        self.replicas[at].collections[kind].pumping = false;
-        if self.strikes("watch drop", self.options.faults.watch_drops) {
-            return self.lose_watch(at, kind);
-        }
-        let chunk = self.net.between(1, 6) as usize;
-        self.deliver(at, kind, chunk);
-        self.pump_soon(at, kind);
-    }
-
-    fn deliver(&mut self, at: usize, kind: usize, most: usize) {
-        if !matches!(self.replicas[at].collections[kind].phase, Phase::Watching) {
-            return;
-        }
-        for _ in 0..most {
-            let collection = &mut self.replicas[at].collections[kind];
-            let Some(event) = self.server.truth.log[kind].get(collection.cursor).cloned() else { break };
-            collection.cursor += 1;
-            collection.through = Some(event.revision);
-            let key = KINDS[kind].key();
-            let crd = event.object.uid.clone();
-            self.tell(at, match event.deleted {
-                true => Input::Deleted { collection: key, object: event.object },
-                false => Input::Seen { collection: key, object: event.object },
-            });
-            if let Some((group, kind)) = event.emptied {
-                self.tell(at, Input::KindEmptied { group, kind, crd });
-            }
-        }
-    }
-
-    pub(super) fn bookmark(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
-            return;
-        }
-        let collection = &mut self.replicas[at].collections[kind];
-        let caught_up = collection.cursor == self.server.truth.log[kind].len();
-        if matches!(collection.phase, Phase::Watching) && caught_up && self.server.truth.served[kind] {
-            let revision = self.server.model.revision();
-            collection.through = Some(revision);
-            self.tell(at, Input::Bookmark { collection: KINDS[kind].key(), resource_version: position(revision) });
-        }
-        let delay = self.net.between(30 * S, 60 * S);
-        self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
-    }
-
-    fn lose_watch(&mut self, at: usize, kind: usize) {
-        let transport = self.strikes("transport error", self.options.faults.transport);
-        let epoch = self.replicas[at].epoch;
-        let collection = &mut self.replicas[at].collections[kind];
-        collection.phase = Phase::Lost;
-        collection.generation += 1;
-        let generation = collection.generation;
-        let error = String::from("the watch broke");
-        self.tell(at, Input::WatchLost { collection: KINDS[kind].key(), transport, error });
-        let long = self.chaos.once_in(5);
-        let delay = if long { self.chaos.between(S, 90 * S) } else { self.chaos.between(MS, 3 * S) };
-        self.after(delay, Happening::Resume { replica: at, epoch, kind, generation });
-    }
-
-    pub(super) fn resume(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
-            return;
-        }
-        let asked = std::mem::take(&mut self.replicas[at].collections[kind].fruitless) >= 100;
-        if asked || !self.server.truth.served[kind] || self.strikes("expired", self.options.faults.expired) {
-            return self.begin_list(at, kind, 0, false);
-        }
-        let collection = &mut self.replicas[at].collections[kind];
-        collection.phase = Phase::Watching;
-        collection.pumping = false;
-        self.tell(at, Input::WatchResumed { collection: KINDS[kind].key() });
-        self.pump_soon(at, kind);
-        let delay = self.net.between(S, 60 * S);
-        self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
-    }
-
     // Questions.
 
     pub(super) fn probe_arrives(&mut self, at: usize, epoch: u64, probe: &Probe) {
@@ -554,6 +268,7 @@ impl World {
             resource_version: position(page.revision),
             objects: page.items.iter().map(|item| observe(item)).collect(),
             complete: page.next.is_none(),
+            remaining: None,
         })
     }
 
@@ -576,8 +291,12 @@ impl World {
         let (mut edges, mut objects) = (0, 0);
         for life in self.server.truth.lives.values() {
             let nodes = leader.nodes(&life.object.uid);
+            // Of a kind that went, the graph keeps what it saw last, unless its definition said that nothing is left.
+            if !self.server.truth.served[life.kind] {
+                continue;
+            }
             let observed: Vec<_> = nodes.iter().filter(|node| node.presence == PresenceView::Observed).collect();
-            if !life.exists() || life.kind == UNWATCHED || !self.server.truth.served[life.kind] {
+            if !life.exists() || life.kind == UNWATCHED {
                 if !observed.is_empty() {
                     wrong.push(format!("{} is not there, but in the graph", life.named()));
                 }
@@ -591,12 +310,14 @@ impl World {
             }
         }
         let status = leader.status();
-        if status.edges != edges || status.nodes - status.virtual_nodes != objects {
+        let whole = self.server.truth.served.iter().all(|&served| served);
+        if whole && (status.edges != edges || status.nodes - status.virtual_nodes != objects) {
             wrong.push(format!("{edges} edges and {objects} objects are {status:?} in the graph"));
         }
-        let unsynced = leader.collections().into_iter().find(|status| {
-            status.kind.access == Access::Watched && status.state != State::Synced
-        });
+        let unsynced = leader
+            .collections()
+            .into_iter()
+            .find(|status| status.kind.access == Access::Watched && status.state != State::Synced);
         if let Some(unsynced) = unsynced {
             wrong.push(format!("not synced: {unsynced:?}"));
         }
@@ -609,7 +330,8 @@ impl World {
 fn brief(input: &Input) -> String {
     let one = |what: &str, collection: &GroupResource, object: &Object| {
         let facts = &object.facts;
-        let owners: Vec<String> = facts.owners.iter().map(|owner| format!("{}/{}", owner.kind, super::truth::short(&owner.uid))).collect();
+        let owners: Vec<String> =
+            facts.owners.iter().map(|owner| format!("{}/{}", owner.kind, super::truth::short(&owner.uid))).collect();
         format!(
             "{what} {collection} {}/{} {} @{} owners {owners:?} finalizers {:?}{}{}",
             object.namespace,
@@ -625,6 +347,21 @@ fn brief(input: &Input) -> String {
         Input::Listed { collection, object } => one("listed", collection, object),
         Input::Seen { collection, object } => one("seen", collection, object),
         Input::Deleted { collection, object } => one("deleted", collection, object),
-        other => format!("{other:?}"),
+        Input::KindServed(_)
+        | Input::KindUnserved(_)
+        | Input::KindEmptied { .. }
+        | Input::ListBegun { .. }
+        | Input::ListEnded { .. }
+        | Input::ListFailed { .. }
+        | Input::Bookmark { .. }
+        | Input::WatchLost { .. }
+        | Input::WatchResumed { .. }
+        | Input::Unusable { .. }
+        | Input::Probed { .. }
+        | Input::Message { .. }
+        | Input::StreamClosed { .. }
+        | Input::TermGained(_)
+        | Input::TermLost { .. }
+        | Input::Stop => format!("{input:?}"),
     }
 }

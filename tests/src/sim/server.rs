@@ -29,8 +29,8 @@ pub(super) fn at(now: u64) -> Now {
 impl Server {
     pub(super) fn new(seed: u64) -> Server {
         let mut server = Server { model: Model::new(seed, at(0)), truth: Truth::new() };
-        for kind in 0..KINDS.len() {
-            if KINDS[kind].custom {
+        for (kind, of) in KINDS.iter().enumerate() {
+            if of.custom {
                 // Nothing is in the way of a first definition.
                 let _created = server.define(0, kind);
             }
@@ -85,13 +85,7 @@ impl Server {
     }
 
     /// Answers a request of the collector, sent at `sent`. `Err` is a violation of the law.
-    pub(super) fn serve(
-        &mut self,
-        now: u64,
-        sent: u64,
-        request: &Request,
-        shown: &Shown,
-    ) -> Result<Answer, String> {
+    pub(super) fn serve(&mut self, now: u64, sent: u64, request: &Request, shown: &Shown) -> Result<Answer, String> {
         match request {
             Request::Get(object) => {
                 let found = self.model.get(&resource(object), &object.namespace, &object.name);
@@ -99,7 +93,7 @@ impl Server {
             }
             Request::ListName(object) => Ok(self.list(object)),
             Request::Delete { target, version, policy } => self.collect(now, sent, target, version, *policy, shown),
-            Request::Patch { target, form, body, what } => self.change(now, sent, target, *form, body, what, shown),
+            Request::Patch { .. } => self.change(now, sent, request, shown),
         }
     }
 
@@ -167,17 +161,8 @@ impl Server {
         Ok(answer)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a request with its circumstances")]
-    fn change(
-        &mut self,
-        now: u64,
-        sent: u64,
-        target: &ObjectRef,
-        form: Form,
-        body: &Value,
-        what: &What,
-        shown: &Shown,
-    ) -> Result<Answer, String> {
+    fn change(&mut self, now: u64, sent: u64, request: &Request, shown: &Shown) -> Result<Answer, String> {
+        let Request::Patch { target, form, body, what, decided_at } = request else { return Ok(Answer::Nothing) };
         let before = self.present(target);
         let patch = match form {
             Form::Strategic => Patch::Strategic(body.clone()),
@@ -194,9 +179,12 @@ impl Server {
             return Err(format!("patches {target}, which is another object"));
         }
         match what {
-            What::References => law::references(&self.truth, sent, &before, &object.facts, shown)?,
+            What::References => {
+                let as_decided = decided_at.as_ref() == Some(&before.object.resource_version);
+                law::references(&self.truth, sent, &before, &object.facts, as_decided, shown)?;
+            }
             What::Finalizer(finalizer) => {
-                law::finalizer(&self.truth, &before, finalizer, shown)?;
+                law::finalizer(&self.truth, &before, finalizer, decided_at.as_ref(), shown)?;
                 unchanged_but(&before, &object.facts, finalizer)?;
             }
         }

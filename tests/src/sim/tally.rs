@@ -67,6 +67,7 @@ impl Tally {
             Event::GrantsResumed => "grants resumed",
             Event::Rewound { .. } => "rewound",
             Event::Unusable { .. } => "unusable",
+            Event::OwnerInOtherNamespace { .. } => "owner in other namespace",
             Event::Rejected { .. } => "rejected",
         };
         *self.events.entry(name).or_default() += 1;

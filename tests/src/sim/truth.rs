@@ -47,6 +47,8 @@ pub(super) struct Life {
     pub(super) object: Object,
     pub(super) removed: Option<u64>,
     references: BTreeMap<ReferenceKey, Since>,
+    /// Every reference it ever had.
+    ever_references: BTreeSet<ReferenceKey>,
     /// In foreground deletion since.
     pub(super) waiting_since: Option<u64>,
     /// Nanoseconds at which it last ceased to be in foreground deletion while it stayed.
@@ -63,6 +65,12 @@ impl Life {
 
     pub(super) fn exists(&self) -> bool {
         self.removed.is_none()
+    }
+
+    /// Whether it ever referred to this uid under other coordinates.
+    pub(super) fn ever_meant_another(&self, reference: &OwnerReference) -> bool {
+        let this = key(reference);
+        self.ever_references.iter().any(|other| other.3 == this.3 && *other != this)
     }
 
     pub(super) fn named(&self) -> String {
@@ -161,6 +169,7 @@ impl Truth {
             object: object.clone(),
             removed: None,
             references: BTreeMap::new(),
+            ever_references: BTreeSet::new(),
             waiting_since: None,
             waited_until: None,
             orphaning: None,
@@ -214,6 +223,7 @@ impl Truth {
                 self.ever_blocking.insert((object.uid.clone(), owner.uid.clone()));
             }
         }
+        life.ever_references.extend(references.keys().cloned());
         life.references = references;
         life.object = object.clone();
     }
@@ -222,7 +232,8 @@ impl Truth {
     pub(super) fn owner(&self, dependent: &Life, reference: &OwnerReference) -> Option<&Life> {
         let owner = self.lives.get(&reference.uid)?;
         let kind = &KINDS[owner.kind];
-        let same = kind.group == reference.group() && *kind.kind == *reference.kind && owner.object.name == reference.name;
+        let same =
+            kind.group == reference.group() && *kind.kind == *reference.kind && owner.object.name == reference.name;
         let near = !kind.namespaced || owner.object.namespace == dependent.object.namespace;
         (same && near).then_some(owner)
     }
@@ -296,6 +307,13 @@ impl Truth {
             }
         }
         false
+    }
+
+    /// Whether an object refers to another, or did so at its end.
+    pub(super) fn refers(&self, dependent: &Life, owner: &Life) -> bool {
+        let leads =
+            |reference| self.owner(dependent, reference).is_some_and(|found| found.object.uid == owner.object.uid);
+        dependent.facts().owners.iter().any(leads)
     }
 
     /// Objects that exist and refer to `owner`, with their reference.

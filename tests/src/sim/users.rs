@@ -113,12 +113,15 @@ fn reference(server: &Server, random: &mut Random, users: &Users, kind: usize, n
     let near = |life: &&Life| !KINDS[life.kind].namespaced || *life.object.namespace == *namespace;
     let wrong = random.percent(users.wrong_references);
     let late = random.percent(users.late_dependents);
-    let all: Vec<&Life> = server.truth.lives.values().filter(|life| life.kind != DEFINITIONS || random.clone().percent(5)).collect();
+    let all: Vec<&Life> =
+        server.truth.lives.values().filter(|life| life.kind != DEFINITIONS || random.clone().percent(5)).collect();
     let fitting: Vec<&Life> = all
         .iter()
         .copied()
         .filter(|life| wrong || near(life))
-        .filter(|life| if late { life.facts().terminating || !life.exists() } else { life.exists() || random.clone().percent(3) })
+        .filter(|life| {
+            if late { life.facts().terminating || !life.exists() } else { life.exists() || random.clone().percent(3) }
+        })
         .collect();
     let owner = random.pick(&fitting).copied()?;
     let of = KINDS[owner.kind];
@@ -199,7 +202,9 @@ fn release(server: &mut Server, now: u64, life: &Life) -> String {
 fn cycle(server: &mut Server, now: u64, random: &mut Random) -> String {
     let Some(first) = any(server, random, |life| life.kind < DEFINITIONS) else { return String::from("nothing") };
     let near = |life: &Life| {
-        life.kind < DEFINITIONS && life.object.namespace == first.object.namespace && life.object.uid != first.object.uid
+        life.kind < DEFINITIONS
+            && life.object.namespace == first.object.namespace
+            && life.object.uid != first.object.uid
     };
     let Some(second) = any(server, random, near) else { return String::from("nothing") };
     for (from, to) in [(&first, &second), (&second, &first)] {

@@ -195,7 +195,9 @@ impl World {
             Happening::ReplicaTick { replica, epoch } => self.replica_tick(replica, epoch),
             Happening::ReplicaStart { replica } => self.replica_start(replica),
             Happening::Discovery { replica, epoch } => self.discovery(replica, epoch),
-            Happening::ListStep { replica, epoch, kind, generation } => self.list_step(replica, epoch, kind, generation),
+            Happening::ListStep { replica, epoch, kind, generation } => {
+                self.list_step(replica, epoch, kind, generation)
+            }
             Happening::Pump { replica, epoch, kind, generation } => self.pump(replica, epoch, kind, generation),
             Happening::Bookmark { replica, epoch, kind, generation } => self.bookmark(replica, epoch, kind, generation),
             Happening::Resume { replica, epoch, kind, generation } => self.resume(replica, epoch, kind, generation),
@@ -210,8 +212,8 @@ impl World {
             Happening::Dialled { executor, incarnation, dial, replica } => {
                 self.dialled(executor, incarnation, dial, replica);
             }
-            Happening::ToLeader { stream, message } => self.to_leader(stream, message),
-            Happening::ToExecutor { stream, message } => self.to_executor(stream, message),
+            Happening::ToLeader { stream, message } => self.leader_hears(stream, message),
+            Happening::ToExecutor { stream, message } => self.executor_hears(stream, message),
             Happening::LeaderSideEnds { stream } => self.leader_side_ends(stream),
             Happening::ExecutorSideEnds { stream, refusal } => self.executor_side_ends(stream, refusal),
             Happening::RequestArrives { executor, incarnation, lease, number, sent, request } => {
@@ -339,7 +341,8 @@ impl World {
             if self.strikes("executor crash", faults.executor_crashes) {
                 self.executor_crash(at);
             }
-            if self.strikes("executor pause", faults.pauses) {
+            // One that is stopped already would find what came meanwhile in another order.
+            if self.executors[at].paused_until <= self.now && self.strikes("executor pause", faults.pauses) {
                 let until = self.now + self.chaos.between(S, 60 * S);
                 self.note(|| format!("executor {at} is stopped until {}s", until / S));
                 self.executors[at].paused_until = until;
@@ -349,7 +352,7 @@ impl World {
             if self.strikes("replica crash", faults.leader_crashes) {
                 self.replica_crash(at);
             }
-            if self.strikes("replica pause", faults.pauses / 2) {
+            if self.replicas[at].paused_until <= self.now && self.strikes("replica pause", faults.pauses / 2) {
                 let until = self.now + self.chaos.between(S, 60 * S);
                 self.note(|| format!("replica {at} is stopped until {}s", until / S));
                 self.replicas[at].paused_until = until;
@@ -373,7 +376,8 @@ impl World {
             self.server.commit(self.now, Actor::User);
             self.spread();
         }
-        if self.strikes("lying reads", faults.false_not_found / 10) {
+        // Once, and shorter than the time between the two reads that a kind without lists is proven by.
+        if self.lying_until == 0 && self.strikes("lying reads", faults.false_not_found / 10) {
             self.lying_until = self.now + self.chaos.between(S, 60 * S);
         }
         for replica in 0..self.replicas.len() {
@@ -409,7 +413,10 @@ impl World {
             self.still_for = 0;
             if self.now > self.calm_since + CALM_S * S {
                 let status = self.holder.and_then(|at| self.replicas[at].leader.as_ref()).map(|leader| leader.status());
-                self.violate(format!("after {CALM_S} quiet seconds {} things are left: {left:#?}\n{status:?}", left.len()));
+                self.violate(format!(
+                    "after {CALM_S} quiet seconds {} things are left: {left:#?}\n{status:?}",
+                    left.len()
+                ));
                 return;
             }
             return self.after(5 * S, Happening::Look);

@@ -134,7 +134,27 @@ fn the_loss_of_a_type_proves_nothing_but_an_emptied_one_does() {
     assert_eq!(bench.grants(), NOTHING);
     assert_eq!(bench.undecided(), [(Undecided::OwnerKindUnresolved, 1)]);
     bench.input(Input::KindEmptied { group: "example.com".into(), kind: "Thing".into(), crd: uid("crd") });
+    bench.pass(Duration::from_secs(5));
     assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn the_end_of_an_older_definition_says_nothing_of_the_instances_of_its_successor() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    orphaned_child_at(&mut bench, 102);
+    let emptied = || Input::KindEmptied { group: "example.com".into(), kind: "Thing".into(), crd: uid("crd") };
+    bench.input(emptied());
+    bench.pass(Duration::from_secs(20));
+    assert_eq!(bench.grants(), NOTHING);
+    // Neither while the new one is not served yet.
+    bench.input(Input::KindUnserved(collection("things")));
+    bench.input(emptied());
+    bench.pass(Duration::from_secs(1));
+    bench.serve("things");
+    bench.list("things", 110, vec![object("things", "o", 101)]);
+    bench.pass(Duration::from_secs(120));
+    assert_eq!(bench.grants(), NOTHING);
 }
 
 fn orphaned_child_at(bench: &mut Bench, rv: u64) {
