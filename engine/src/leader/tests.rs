@@ -1,14 +1,15 @@
 //! The leader against scripted facts: what it grants, and what it does not.
 
 use super::*;
-use crate::object::{Access, Backend, Facts, OwnerReference};
+use crate::object::{Access, Backend, Facts, Object, OwnerReference, ServedKind};
 use crate::view::Undecided;
 use crate::work::{
-    Action, CheckBy, ExistenceCheck, Finding, FindingResult, Hello, ReturnCause, RevokeMode, Sighting, WorkLease,
-    WorkReport, WorkReturn,
+    Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, Hello, Outcome, Refusal, ReturnCause,
+    RevokeMode, Sighting, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
 };
 use alloc::string::ToString;
 use alloc::vec;
+use core::time::Duration;
 
 mod cascades;
 mod evidence;

@@ -1,0 +1,295 @@
+//! What goes into the leader and what comes out: plain values, and the whole of its contract.
+
+use crate::coverage::State;
+use crate::evidence::Proof;
+use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
+use crate::work::{ActionKind, Outcome, Refusal, Term, ToExecutor, ToLeader};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// What the administrator decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub mode: Mode,
+    /// uid of namespace kube-system.
+    pub cluster_uid: Name,
+    /// Where executors and clients reach this replica, for hints.
+    pub endpoint: String,
+    pub session_ttl: Duration,
+    pub heartbeat_interval: Duration,
+    /// From start to report of one attempt.
+    pub execution_limit: Duration,
+    /// A watch lost for this long without resuming makes its collection stale.
+    pub stale_after: Duration,
+    pub policy: Policy,
+}
+
+/// What the administrator decides about cases that can be seen in more than one way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    pub invalid_references: InvalidReferences,
+    pub on_store_rewind: OnStoreRewind,
+    /// Collections that hold no owner in deletion although they cannot be seen.
+    pub assume_no_dependents: Vec<GroupResource>,
+}
+
+/// What becomes of an object whose reference claims the uid of an object that is elsewhere: in another namespace, of another kind, or
+/// under another name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InvalidReferences {
+    /// It is judged as upstream judges it: what is not where the reference says is absent.
+    #[default]
+    Delete,
+    /// It is kept as long as the other object is there.
+    Hold,
+}
+
+/// What follows once every collection of a store that went back is listed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreRewind {
+    /// Go on after a minute of reads that fit together.
+    #[default]
+    Continue,
+    /// Grant nothing until the process is started anew.
+    Hold,
+}
+
+/// Whether decisions are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Decide and act.
+    Enforce,
+    /// Decide, publish, count; grant nothing but Verify.
+    Observe,
+}
+
+/// One stream of an executor, numbered by the shell, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u64);
+
+/// One question to the API server, numbered by the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProbeId(pub u64);
+
+/// A fact for the leader.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Discovery shows this kind, for the first time or changed.
+    KindServed(ServedKind),
+    /// A complete and fresh discovery shows it no longer. That proves nothing about its objects.
+    KindUnserved(GroupResource),
+    /// The last observed state of the CRD says `Terminating=False`, reason `InstanceDeletionCompleted`: its instances are absent.
+    KindEmptied { group: Name, kind: Name, crd: Uid },
+
+    /// The collection's first list, or a new one, begins.
+    ListBegun { collection: GroupResource },
+    /// An object of the list under way.
+    Listed { collection: GroupResource, object: Object },
+    /// The list is complete as of this version; the watch goes on from it.
+    ListEnded { collection: GroupResource, resource_version: ResourceVersion },
+    /// The list failed; the shell tries again by itself.
+    ListFailed { collection: GroupResource, error: String },
+    /// ADDED or MODIFIED.
+    Seen { collection: GroupResource, object: Object },
+    /// DELETED, with the object's last state.
+    Deleted { collection: GroupResource, object: Object },
+    /// BOOKMARK.
+    Bookmark { collection: GroupResource, resource_version: ResourceVersion },
+    /// The watch ended other than by its own time limit; the shell resumes it. `transport`: the connection broke.
+    WatchLost { collection: GroupResource, transport: bool, error: String },
+    /// The watch goes on from where it was.
+    WatchResumed { collection: GroupResource },
+    /// An item of a list or watch was no object the collector can use (no uid, say).
+    Unusable { collection: GroupResource, why: String },
+
+    /// Answer to [`Output::Probe`].
+    Probed { probe: ProbeId, answer: Result<ProbeAnswer, String> },
+
+    /// A message on an executor's stream. The first must be a hello.
+    Message { stream: StreamId, message: ToLeader },
+    /// The stream has ended.
+    StreamClosed { stream: StreamId },
+
+    /// This replica leads.
+    TermGained(Term),
+    /// It does not any more.
+    TermLost { leader_endpoint: String },
+    /// The process is about to stop: no grants, every executor is sent away.
+    Stop,
+}
+
+/// A consistent metadata list (resourceVersion unset) that the shell makes for the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    pub id: ProbeId,
+    pub collection: GroupResource,
+    /// The version to ask for on the wire.
+    pub version: Name,
+    /// `None`: all namespaces, or a cluster-scoped kind.
+    pub namespace: Option<Name>,
+    /// `Some(1)` asks only for the position.
+    pub limit: Option<u32>,
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeAnswer {
+    pub resource_version: ResourceVersion,
+    pub objects: Vec<Object>,
+    /// The list was not cut by its limit.
+    pub complete: bool,
+    /// `remainingItemCount`, where the list was cut and the server says it.
+    pub remaining: Option<u64>,
+}
+
+/// An effect for the shell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    Send {
+        stream: StreamId,
+        message: ToExecutor,
+    },
+    /// End the call with an error.
+    Refuse {
+        stream: StreamId,
+        refusal: Refusal,
+    },
+    /// End the stream, after everything sent before has gone out.
+    Close {
+        stream: StreamId,
+    },
+    Probe(Probe),
+    /// Throw the collection's watch away and list it anew.
+    Relist {
+        collection: GroupResource,
+        why: String,
+    },
+    Event(Event),
+}
+
+/// What happened, for logs, counters and whoever watches. The engine itself neither logs nor counts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A decision was made, or replaced by a newer one of a higher generation.
+    Decided {
+        item: u64,
+        generation: u64,
+        target: ObjectRef,
+        action: ActionKind,
+        causes: Vec<Cause>,
+    },
+    /// A decision no longer holds and was never carried out.
+    Withdrawn {
+        item: u64,
+        target: ObjectRef,
+        action: ActionKind,
+    },
+    /// An attempt ended.
+    Attempted {
+        item: u64,
+        target: ObjectRef,
+        action: ActionKind,
+        outcome: Outcome,
+        executor: Name,
+        http_status: u16,
+        message: String,
+        api_calls: u32,
+        /// From decision to report.
+        age: Duration,
+    },
+    /// A node left the graph by DELETED or by a relist; `caused_by_us` if a DELETE of ours had been accepted.
+    Removed {
+        object: ObjectRef,
+        caused_by_us: bool,
+    },
+    /// An owner was proven absent.
+    Proven {
+        owner: ObjectRef,
+        proof: Proof,
+    },
+    /// An owner check or a Verify found the owner alive, so that a deletion did not happen.
+    Prevented {
+        target: ObjectRef,
+        owner: ObjectRef,
+    },
+    /// A collection changed its state.
+    Collection {
+        collection: GroupResource,
+        state: State,
+        error: String,
+    },
+    SessionOpened {
+        executor: Name,
+    },
+    SessionEnded {
+        executor: Name,
+        why: &'static str,
+        leases: usize,
+    },
+    TermGained(Term),
+    TermLost,
+    /// Nothing is granted until the positions are known to be right.
+    GrantsStopped {
+        why: String,
+    },
+    GrantsResumed,
+    /// The store's history is not the one the graph was built from.
+    Rewound {
+        collection: GroupResource,
+        why: String,
+    },
+    /// A reference names a namespaced owner that is in another namespace. Once per reference and term.
+    OwnerInOtherNamespace {
+        dependent: ObjectRef,
+        reference: OwnerReference,
+    },
+    /// An item of a list or watch that the collector cannot use, and so will never touch.
+    Unusable {
+        collection: GroupResource,
+        why: String,
+    },
+    /// An input that makes no sense was ignored.
+    Rejected {
+        why: String,
+    },
+}
+
+/// Why a decision was made: one per owner reference that counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    OwnerAbsent {
+        kind: Name,
+        namespace: Name,
+        name: Name,
+        uid: Uid,
+        proof: Proof,
+    },
+    OwnerWaiting {
+        kind: Name,
+        namespace: Name,
+        name: Name,
+        uid: Uid,
+    },
+    OwnerOrphans {
+        kind: Name,
+        namespace: Name,
+        name: Name,
+        uid: Uid,
+    },
+    /// Another owner keeps the object, so it only loses references.
+    KeptBy {
+        kind: Name,
+        namespace: Name,
+        name: Name,
+        uid: Uid,
+    },
+    /// The object is an owner in foreground deletion without blocking dependents.
+    NoBlockingDependents,
+    /// The object is an owner in orphaning deletion whose dependents all lost their reference.
+    NoDependents,
+    /// The object is in a cycle of blocking references.
+    Cycle,
+    /// Only references to this object are known.
+    NeverSeen,
+}
