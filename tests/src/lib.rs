@@ -4,5 +4,6 @@ pub mod controlplane;
 pub mod embedded;
 pub mod load;
 pub mod process;
+pub mod proxy;
 pub mod service;
 pub mod sim;

@@ -22,7 +22,8 @@ const WRITE_SHOWS_WITHIN: Duration = Duration::from_secs(30);
 const PARKED: Duration = Duration::from_secs(600);
 const CONFLICT_MIN: Duration = Duration::from_millis(50);
 const TRANSIENT_MIN: Duration = Duration::from_millis(100);
-const TRANSIENT_MAX: Duration = Duration::from_secs(10);
+/// Short enough that everything is done within ten seconds of a server's recovery.
+const TRANSIENT_MAX: Duration = Duration::from_secs(5);
 /// How long the API server is left alone where it does not say.
 const THROTTLED: Duration = Duration::from_secs(1);
 /// The longest it is left alone, whatever it says.

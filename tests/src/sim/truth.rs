@@ -1,9 +1,13 @@
 //! What really happened: every change of the model, in order, and what it makes of each object ever seen.
 
 use super::kinds::{KINDS, by_kind, observe};
+use super::world::S;
 use engine::object::{Facts, Name, Object, OwnerReference, Uid};
 use sandbox::model::{Change, Model};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// How long discovery may take to show a kind that is served again: a poll, and what the looks before it took.
+const LEARNT_WITHIN: u64 = 4 * S;
 
 /// Who made a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,8 +287,9 @@ impl Truth {
         }
     }
 
+    /// Whether a kind was not served at some moment of a span, or was again, but a replica may not have learnt of it yet.
     pub(super) fn was_unserved(&self, kind: usize, from: u64, to: u64) -> bool {
-        self.outages[kind].iter().any(|&(begin, end)| begin <= to && end.is_none_or(|end| end >= from))
+        self.outages[kind].iter().any(|&(begin, end)| begin <= to && end.is_none_or(|end| end + LEARNT_WITHIN >= from))
     }
 
     /// Whether an owner was ever in a deletion that does something to its dependents.

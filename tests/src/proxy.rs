@@ -1,0 +1,127 @@
+//! A proxy on loopback in front of an API server, that can answer in its place.
+
+use anyhow::Context;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::request::Parts;
+use http::{StatusCode, header};
+use kube::Client;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// Largest request that is passed on.
+const BODY_MAX_BYTES: usize = 4 << 20;
+
+/// What is said in the API server's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lie {
+    Answer {
+        status: u16,
+        content_type: &'static str,
+        retry_after: Option<u32>,
+        body: String,
+    },
+    /// The answer begins, and the connection breaks.
+    Reset,
+}
+
+/// Which requests are lied about; `None` goes through.
+type Choice = Box<dyn FnMut(&Parts) -> Option<Lie> + Send>;
+
+struct Shared {
+    upstream: Client,
+    choice: Mutex<Option<Choice>>,
+}
+
+/// The proxy, while this value lives. It speaks plain HTTP and adds the credentials of its own client.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    kubeconfig: PathBuf,
+    _task: JoinSet<()>,
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("kubeconfig", &self.kubeconfig).finish_non_exhaustive()
+    }
+}
+
+impl Proxy {
+    /// Starts one in front of whatever `upstream` talks to, and writes a kubeconfig for it into `directory`.
+    pub async fn start(upstream: Client, directory: &Path) -> anyhow::Result<Proxy> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("a free port on loopback")?;
+        let address: SocketAddr = listener.local_addr()?;
+        let kubeconfig = directory.join("proxy.kubeconfig");
+        sandbox::write_kubeconfig(&kubeconfig, address)?;
+        let shared = Arc::new(Shared { upstream, choice: Mutex::new(None) });
+        let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // It ends with the test; a failure to serve shows as unanswered requests.
+            let _ended = axum::serve(listener, router).await;
+        });
+        Ok(Proxy { shared, kubeconfig, _task: task })
+    }
+
+    /// The kubeconfig of whoever is to go through the proxy.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Lies from now on wherever `choice` says so.
+    pub fn lie(&self, choice: impl FnMut(&Parts) -> Option<Lie> + Send + 'static) {
+        *self.shared.choice.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(choice));
+    }
+
+    /// Behaves from now on.
+    pub fn behave(&self) {
+        *self.shared.choice.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let lie = {
+        let mut choice = shared.choice.lock().unwrap_or_else(PoisonError::into_inner);
+        choice.as_mut().and_then(|choice| choice(&parts))
+    };
+    if let Some(lie) = lie {
+        return tell(lie);
+    }
+    parts.headers.remove(header::HOST);
+    let Ok(body) = axum::body::to_bytes(body, BODY_MAX_BYTES).await else {
+        return tell(Lie::Answer { status: 413, content_type: "text/plain", retry_after: None, body: String::new() });
+    };
+    let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
+    match shared.upstream.send(request).await {
+        Ok(response) => response.map(Body::new),
+        Err(error) => {
+            tell(Lie::Answer { status: 502, content_type: "text/plain", retry_after: None, body: error.to_string() })
+        }
+    }
+}
+
+fn tell(lie: Lie) -> Response {
+    let mut response = Response::new(Body::empty());
+    match lie {
+        Lie::Answer { status, content_type, retry_after, body } => {
+            *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+            if let Some(seconds) = retry_after {
+                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            }
+            *response.body_mut() = Body::from(body);
+        }
+        Lie::Reset => {
+            let broken = futures::stream::iter([Ok("{"), Err(std::io::Error::other("the connection breaks"))]);
+            *response.body_mut() = Body::from_stream(broken);
+        }
+    }
+    response
+}

@@ -1,0 +1,110 @@
+//! One bad type never stops the others.
+
+use anyhow::{Context, ensure};
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tests::controlplane::{ControlPlane, require};
+use tests::load::{self, configmaps, count, create, delete, families, get, until};
+use tests::process::Directory;
+use tests::service::{Programs, Service};
+use tokio::time::Instant;
+
+const SOON: Duration = Duration::from_secs(20);
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const OBJECTS: usize = 1_000;
+
+fn definition(versions: &[(&str, bool)], conversion: &Value) -> Value {
+    let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let version =
+        |(name, storage): &(&str, bool)| json!({ "name": name, "served": true, "storage": storage, "schema": schema });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "brokens.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "conversion": conversion,
+            "names": { "plural": "brokens", "singular": "broken", "kind": "Broken", "listKind": "BrokenList" },
+            "versions": versions.iter().map(version).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// A kind whose objects are stored in a version that only a webhook could convert, and the webhook is not there.
+async fn break_conversion(client: &Client, authority: &str) -> anyhow::Result<()> {
+    create(client, DEFINITIONS, &definition(&[("v1", true)], &json!({ "strategy": "None" }))).await?;
+    let collection = "/apis/example.com/v1/namespaces/default/brokens";
+    let object = json!({ "apiVersion": "example.com/v1", "kind": "Broken", "metadata": { "name": "stored" } });
+    let ask = || async { Ok(create(client, collection, &object).await.is_ok()) };
+    until("an object is stored in v1", SOON, ask, |stored| *stored).await?;
+    let webhook = json!({
+        "strategy": "Webhook",
+        "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": { "url": "https://127.0.0.1:1/convert", "caBundle": base64(authority) },
+        },
+    });
+    let spec = definition(&[("v1", false), ("v2", true)], &webhook);
+    let path = format!("{DEFINITIONS}/brokens.example.com");
+    load::send(client, Method::PATCH, &path, Some(&json!({ "spec": spec["spec"] }))).await?;
+    let list = "/apis/example.com/v2/brokens";
+    let ask = || async { Ok(get(client, list).await.err().map(|error| format!("{error:#}"))) };
+    until("the list fails", SOON, ask, |error| error.as_ref().is_some_and(|error| error.contains("conversion")))
+        .await?;
+    Ok(())
+}
+
+fn base64(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let group = |bytes: &[u8]| -> String {
+        let bits = bytes.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - bytes.len()));
+        let digit = |at: usize| char::from(DIGITS[(bits >> (18 - 6 * at) & 63) as usize]);
+        (0..4).map(|at| if at <= bytes.len() { digit(at) } else { '=' }).collect()
+    };
+    text.as_bytes().chunks(3).map(group).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_conversion_webhook_holds_only_what_might_be_behind_it() -> anyhow::Result<()> {
+    let Some(binaries) = require() else { return Ok(()) };
+    let programs = Programs::build()?;
+    let plane = ControlPlane::start(&binaries).await?;
+    let client = plane.client().await?;
+    break_conversion(&client, plane.ca()).await?;
+    load::namespace(&client, "busy").await?;
+    let maps = configmaps("busy");
+    let owners = families(&client, "busy", "o", 10, OBJECTS / 10).await?;
+    for owner in &owners {
+        delete(&client, &format!("{maps}/{owner}"), "Background").await?;
+    }
+    // An owner in the namespace of the broken object, which might be its dependent.
+    let held = configmaps("default");
+    families(&client, "default", "held", 1, 0).await?;
+    delete(&client, &format!("{held}/held-0"), "Foreground").await?;
+
+    let directory = Directory::create()?;
+    let kubeconfig = plane.kubeconfig().display().to_string();
+    let flags = ["collect", "--kubeconfig", &kubeconfig];
+    let mut collector = Service::start(&programs, "ownergraph", "collect", directory.path(), &flags)?;
+    collector.ready().await?;
+    let ready = Instant::now();
+    until("what has nothing to do with it is gone", SOON, || count(&client, &maps), |left| *left == 0).await?;
+    let took = ready.elapsed();
+    eprintln!("{OBJECTS} objects of other kinds were gone {took:.2?} after readiness");
+    ensure!(took < Duration::from_secs(5), "others wait for a broken kind: {took:?}");
+    let (_, body) = collector.get("/readyz?verbose").await?;
+    let line =
+        body.lines().find(|line| line.contains("brokens.example.com")).context("a line about the broken kind")?;
+    ensure!(line.contains("failed") && line.contains("conversion"), "{line}");
+    let says = |(_, body): &(u16, String)| body.contains("dependents_unseen");
+    until("the held owner is said to be held", SOON, || collector.get("/readyz?verbose"), says).await?;
+    ensure!(get(&client, format!("{held}/held-0")).await?.is_some(), "an owner that may have dependents there is held");
+
+    // The way out: the type is repaired.
+    let path = format!("{DEFINITIONS}/brokens.example.com");
+    let repaired = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } });
+    load::send(&client, Method::PATCH, &path, Some(&repaired)).await?;
+    let gone = Duration::from_secs(60);
+    until("the held owner goes", gone, || get(&client, format!("{held}/held-0")), Option::is_none).await?;
+    Ok(())
+}
