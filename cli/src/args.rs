@@ -62,7 +62,7 @@ Exit codes:
   1  an error, such as a port in use
   2  a flag or a file cannot be used";
 
-/// A garbage collector for Kubernetes that you can ask, watch, pause and trust.
+/// A garbage collector for Kubernetes that you can ask, watch and trust.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "ownergraph", version, max_term_width = 110, after_help = EXAMPLES)]
 pub(crate) struct Args {

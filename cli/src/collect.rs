@@ -5,6 +5,7 @@ use crate::collector::{self, Executors, Setup};
 use crate::failure::Failure;
 use anyhow::Context as _;
 use engine::work::Term;
+use graph_service::options::advertised;
 use graph_service::{Config, Election, LeaseOptions};
 use runtime::kubernetes::{Access, Cluster, connect};
 use runtime::shutdown::Shutdown;
@@ -32,7 +33,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
         graph: Config {
             mode: flags.mode.into(),
             replica: host.clone(),
-            advertise: advertised(listening),
+            advertise: listening.map_or_else(String::new, advertised),
             ignore: flags.ignore_resources,
             policy: flags.policy.into(),
         },
@@ -101,11 +102,6 @@ fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: Option<
     writeln!(out, "  Ctrl-C finishes what is under way and leaves; a second one aborts")
 }
 
-/// What other replicas may tell their clients: nothing where it would lead nowhere.
-fn advertised(listening: Option<SocketAddr>) -> String {
-    listening.filter(|address| !address.ip().is_unspecified()).map_or_else(String::new, |address| address.to_string())
-}
-
 /// Without an election the term is one of its own, so that nobody takes it for another's.
 pub(crate) fn election(elect: bool) -> Election {
     if !elect {
@@ -117,13 +113,6 @@ pub(crate) fn election(elect: bool) -> Election {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_that_leads_nowhere_is_not_advertised() {
-        assert_eq!(advertised(None), "");
-        assert_eq!(advertised("0.0.0.0:7450".parse().ok()), "");
-        assert_eq!(advertised("127.0.0.1:7450".parse().ok()), "127.0.0.1:7450");
-    }
 
     #[test]
     fn every_process_without_an_election_has_a_term_of_its_own() {

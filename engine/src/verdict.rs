@@ -50,9 +50,11 @@ pub(crate) enum Verdict {
         drop: Vec<usize>,
     },
     /// In foreground deletion: this many blocking references point to it.
+    /// `unblock` are the places of references that keep a cycle of such deletions from ending.
     Foreground {
         blocking: usize,
         drop: Vec<usize>,
+        unblock: Vec<usize>,
     },
     /// In orphaning deletion: this many references point to it.
     Orphaning {
@@ -83,7 +85,7 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
         return if facts.orphans_dependents() {
             Verdict::Orphaning { dependents: node.dependent_count(), drop }
         } else if facts.deletes_dependents() {
-            Verdict::Foreground { blocking: node.blocking_count(), drop }
+            Verdict::Foreground { blocking: node.blocking_count(), drop, unblock: deadlocked(graph, id, facts) }
         } else {
             Verdict::Terminating { drop }
         };
@@ -93,6 +95,11 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     }
     if standings.contains(&Standing::InvalidScope) {
         return Verdict::Kept { drop: at(&[Standing::Orphaning]) };
+    }
+    // An orphaned reference goes together with the dead ones: alone, it would leave the object to them.
+    let asked = Standing::Unverified(Undecided::OwnerUnverified);
+    if standings.contains(&Standing::Orphaning) && !standings.contains(&Standing::Solid) && standings.contains(&asked) {
+        return Verdict::Undecided(Undecided::OwnerUnverified);
     }
     if standings.iter().any(|standing| matches!(standing, Standing::Solid | Standing::Orphaning)) {
         return Verdict::Kept { drop: at(&[Standing::Dangling, Standing::Waiting, Standing::Orphaning]) };
@@ -146,7 +153,7 @@ fn collection(graph: &Graph, id: NodeId, facts: &Facts, waiting: Vec<usize>) -> 
     let node = graph.node(id);
     if !waiting.is_empty() && node.dependent_count() > 0 {
         let owners: Vec<NodeId> = node.owners().collect();
-        let in_cycle = |slot: usize| facts.owners[slot].blocks() && is_blocked_by(graph, owners[slot], id);
+        let in_cycle = |slot: usize| facts.owners[slot].blocks() && closes_cycle(graph, owners[slot], id);
         let unblock = (0..owners.len()).filter(|&slot| in_cycle(slot)).collect();
         return Collection { propagation_policy: PropagationPolicy::Foreground, waiting, unblock };
     }
@@ -160,20 +167,60 @@ fn collection(graph: &Graph, id: NodeId, facts: &Facts, waiting: Vec<usize>) -> 
     Collection { propagation_policy, waiting, unblock: Vec::new() }
 }
 
-/// Whether `owner` blocks, directly or through others, the foreground deletion of `of`: whether `of` is reached by going from `owner`
-/// up along blocking references. Together with the reference from `of` to `owner` that makes a cycle.
-fn is_blocked_by(graph: &Graph, owner: NodeId, of: NodeId) -> bool {
+/// Whether the foreground deletion of `owner` waits, directly or through others, for `of`, which in turn waits for it: going from
+/// `owner` up along blocking references leads to `of`, and the last of these references is that of a node that is itself in
+/// foreground deletion. Before it is, nothing stands still: the deletion goes round the cycle and comes there.
+fn closes_cycle(graph: &Graph, owner: NodeId, of: NodeId) -> bool {
     let mut seen = BTreeSet::from([owner]);
     let mut open = alloc::vec![owner];
     while let Some(id) = open.pop() {
-        if id == of {
-            return true;
-        }
         let node = graph.node(id);
         let Some(facts) = node.facts() else { continue };
         for (reference, next) in facts.owners.iter().zip(node.owners()) {
-            if OwnerReference::blocks(reference) && seen.insert(next) {
+            if !OwnerReference::blocks(reference) {
+                continue;
+            }
+            if next == of && facts.deletes_dependents() {
+                return true;
+            }
+            if seen.insert(next) {
                 open.push(next);
+            }
+        }
+    }
+    false
+}
+
+/// In a cycle whose members are all in foreground deletion, each waits for the next for ever. Places of the blocking references of
+/// such a member to be unblocked: of every such cycle at least one, because its uids cannot fall all the way round.
+fn deadlocked(graph: &Graph, id: NodeId, facts: &Facts) -> Vec<usize> {
+    let node = graph.node(id);
+    let owners: Vec<NodeId> = node.owners().collect();
+    let stands_still = |&slot: &usize| {
+        let owner = graph.node(owners[slot]);
+        facts.owners[slot].blocks()
+            && node.uid <= owner.uid
+            && owner.facts().is_some_and(Facts::deletes_dependents)
+            && (owners[slot] == id || leads_back(graph, owners[slot], id))
+    };
+    (0..owners.len()).filter(stands_still).collect()
+}
+
+/// Whether `of` is reached from `from` along blocking references of nodes in foreground deletion alone.
+fn leads_back(graph: &Graph, from: NodeId, of: NodeId) -> bool {
+    let mut seen = BTreeSet::from([from]);
+    let mut open = alloc::vec![from];
+    while let Some(id) = open.pop() {
+        let node = graph.node(id);
+        let Some(facts) = node.facts().filter(|facts| facts.deletes_dependents()) else { continue };
+        for (reference, next) in facts.owners.iter().zip(node.owners()) {
+            if OwnerReference::blocks(reference) {
+                if next == of {
+                    return true;
+                }
+                if seen.insert(next) {
+                    open.push(next);
+                }
             }
         }
     }

@@ -87,8 +87,9 @@ pub struct NodeView {
     pub presence: PresenceView,
     pub resource_version: Option<ResourceVersion>,
     pub facts: Facts,
-    /// uids of the objects that name this one as owner, with whether they block its foreground deletion.
+    /// How many objects name this one as owner.
     pub dependents: usize,
+    /// Of these, how many block its foreground deletion.
     pub blocking_dependents: usize,
     pub undecided: Option<Undecided>,
 }
@@ -97,7 +98,7 @@ pub struct NodeView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresenceView {
     Observed,
-    /// Only referred to.
+    /// Referred to, and not shown by its collection. A read may have found it.
     Virtual,
     /// Proven absent.
     Absent,

@@ -202,7 +202,7 @@ pub enum Outcome {
     AdmissionFailed,
     /// 429.
     Throttled,
-    /// 405.
+    /// 405 or 415.
     Unsupported,
     /// 400 or 422.
     Invalid,

@@ -172,12 +172,13 @@ impl Core {
             };
             let retry_in = backoff.next_delay();
             let retry_in_ms = retry_in.as_millis();
-            // Every attempt shows in the readiness, each new failure once in the log.
+            // Every attempt shows in the readiness and the metrics, each new failure once in the log.
             if warned == why {
                 tracing::debug!(why, retry_in_ms, "waiting for the API server");
             } else {
                 tracing::warn!(why, retry_in_ms, "waiting for the API server");
             }
+            self.metrics.start_failures.inc();
             self.health.starting(why.clone());
             warned = why;
             tokio::time::sleep(retry_in).await;

@@ -10,10 +10,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    let name = options.config().name;
     match run(options) {
         Ok(Exit::Drained | Exit::DrainTimedOut { .. }) => ExitCode::SUCCESS,
         Ok(Exit::Superseded) => {
-            fail(1, "another process runs under this executor's name; give each its own with --name")
+            fail(1, &format!("another process runs under this executor's name, {name}; give each its own with --name"))
         }
         Ok(Exit::OtherCluster { ours, theirs }) => {
             let sentence =

@@ -19,6 +19,7 @@ pub(crate) struct Metrics {
     latency: Family<VerbLabels, Histogram, fn() -> Histogram>,
     pub(crate) in_flight: Gauge,
     pub(crate) session_up: Gauge,
+    pub(crate) start_failures: Counter,
     pub(crate) connect_failures: Counter,
     pub(crate) lapses: Counter,
     pub(crate) stale_terms: Counter,
@@ -64,6 +65,12 @@ impl Default for Metrics {
         registry.register("in_flight", "Leases under way", in_flight.clone());
         let session_up = Gauge::default();
         registry.register("session_up", "1 while a session with the leader is open", session_up.clone());
+        let start_failures = Counter::default();
+        registry.register(
+            "start_failures",
+            "Failed attempts to learn the identity of the cluster",
+            start_failures.clone(),
+        );
         let connect_failures = Counter::default();
         registry.register(
             "connect_failures",
@@ -83,6 +90,7 @@ impl Default for Metrics {
             latency,
             in_flight,
             session_up,
+            start_failures,
             connect_failures,
             lapses,
             stale_terms,

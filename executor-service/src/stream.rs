@@ -44,7 +44,7 @@ pub struct Connector(Arc<dyn Fn(String) -> BoxFuture<'static, Result<Channel, St
 
 impl Connector {
     /// Plaintext HTTP/2 over TCP, with the windows and keepalives of the protocol.
-    pub fn network() -> Connector {
+    pub(crate) fn network() -> Connector {
         Connector::through(|address| {
             async move {
                 let endpoint = endpoint(&address)?;

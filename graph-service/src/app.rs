@@ -44,7 +44,7 @@ pub struct Config {
     pub mode: leader::Mode,
     /// Name of this replica, for answers and for the election.
     pub replica: String,
-    /// Where others reach this replica's gRPC API, as a hint to those who ask another one.
+    /// Where others reach this replica's gRPC API, as a hint to those who ask another one; empty for no hint.
     pub advertise: String,
     /// Resources that are not watched.
     pub ignore: Vec<GroupResource>,
@@ -68,7 +68,7 @@ pub struct Edges {
     pub admin: Option<TcpListener>,
     pub cluster: Cluster,
     pub election: Election,
-    /// Sees every event of the engine, before or after it is logged.
+    /// Sees every event of the engine, once it is logged and counted.
     pub observer: Option<Observer>,
 }
 
@@ -152,9 +152,13 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     grpc::start(edges.grpc, Arc::new(shared), shutdown.clone(), &mut tasks);
     tasks.spawn("stop", stop(shutdown.clone(), control, released));
 
-    match tasks.run(&shutdown, STOP_WITHIN).await {
+    over(tasks.run(&shutdown, STOP_WITHIN).await)
+}
+
+/// Whoever asked for the stop gets it, in time.
+fn over(ended: Result<(), TaskError>) -> anyhow::Result<()> {
+    match ended {
         Ok(()) => Ok(()),
-        // Whoever asked for the stop gets it, in time.
         Err(error @ TaskError::TooSlow { .. }) => {
             tracing::warn!(%error, "stopped before everything had ended");
             Ok(())

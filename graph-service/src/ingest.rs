@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
 
 mod collection;
 mod decode;
@@ -33,17 +32,17 @@ mod supervisor;
 
 /// What the administrator decides.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// Never watched; their objects can still be owners.
-    pub ignored: BTreeSet<GroupResource>,
+    pub(crate) ignored: BTreeSet<GroupResource>,
     /// Between two discoveries that nothing else asked for.
-    pub poll_interval: Duration,
+    pub(crate) poll_interval: Duration,
     /// Objects per page, where a collection is listed in pages.
-    pub page_size: u32,
+    pub(crate) page_size: u32,
     /// Lists at a time. One that takes longer than a moment no longer counts.
-    pub list_concurrency: usize,
+    pub(crate) list_concurrency: usize,
     /// For jitter.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl Default for Config {
@@ -61,9 +60,9 @@ impl Default for Config {
 
 /// The API server, by two clients with connections and queues of their own, so that no list waits behind the watches.
 #[derive(Clone)]
-pub struct Clients {
-    pub lists: Client,
-    pub watches: Client,
+pub(crate) struct Clients {
+    pub(crate) lists: Client,
+    pub(crate) watches: Client,
 }
 
 impl std::fmt::Debug for Clients {
@@ -74,26 +73,24 @@ impl std::fmt::Debug for Clients {
 
 /// How discovery stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub(crate) struct Status {
     /// It has succeeded once.
-    pub discovered: bool,
-    /// Since the last success.
-    pub age: Option<Duration>,
+    pub(crate) discovered: bool,
     /// Why the last attempt failed, if it did.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
     /// Groups of which what is known may be old, and why.
-    pub groups: BTreeMap<Name, String>,
+    pub(crate) groups: BTreeMap<Name, String>,
     /// All that is wrong, one sentence each: the error, the groups, and definitions that cannot be followed.
-    pub problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
 }
 
 /// Entry into the module.
 #[derive(Debug)]
-pub struct Ingest;
+pub(crate) struct Ingest;
 
 impl Ingest {
     /// Starts the tasks. Facts go to `inputs` until the stop is asked for or the receiver is gone.
-    pub fn start(
+    pub(crate) fn start(
         clients: Clients,
         config: Config,
         inputs: mpsc::Sender<Input>,
@@ -114,7 +111,7 @@ impl Ingest {
 
 /// Asks the running tasks for something. Never waits.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub(crate) struct Handle {
     shared: Arc<Shared>,
     probes: mpsc::Sender<Probe>,
     refusals: mpsc::Sender<ProbeId>,
@@ -122,7 +119,7 @@ pub struct Handle {
 
 impl Handle {
     /// Answered by [`Input::Probed`], with an error where too many are waiting.
-    pub fn probe(&self, probe: Probe) {
+    pub(crate) fn probe(&self, probe: Probe) {
         let id = probe.id;
         // A closed queue means that the process ends, and nobody waits for the answer.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.probes.try_send(probe)
@@ -133,18 +130,15 @@ impl Handle {
     }
 
     /// Throws the collection's watch away and lists it anew. Several wishes for one collection are one.
-    pub fn relist(&self, collection: GroupResource, why: String) {
+    pub(crate) fn relist(&self, collection: GroupResource, why: String) {
         self.shared.state().relists.entry(collection).or_insert(why);
         self.shared.wanted.notify_one();
     }
 
     /// How discovery stands.
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         let state = self.shared.state();
-        let mut status = state.status.clone();
-        status.age = state.discovered_at.map(|at| at.elapsed());
-        status.discovered = state.discovered_at.is_some();
-        status
+        state.status.clone()
     }
 }
 
@@ -161,7 +155,6 @@ struct SharedState {
     /// Bounded by the number of collections.
     relists: BTreeMap<GroupResource, String>,
     status: Status,
-    discovered_at: Option<Instant>,
 }
 
 impl Shared {

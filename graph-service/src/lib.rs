@@ -3,23 +3,23 @@
 //!
 //! In reading order:
 //!
-//! * [`app`]: the service as one call
+//! * `app`: the service as one call
 //! * [`options`]: its flags
 //! * `driver`: the one task that owns the engine
-//! * [`ingest`]: lists and watches, as facts for the engine
+//! * `ingest`: lists and watches, as facts for the engine
 //! * `election`: a Kubernetes Lease, as terms for the engine
 //! * `grpc`: executors and readers
 //! * `render`, `metrics`: what the engine says, as lines and numbers
 //! * `warnings`: Kubernetes events about references that cannot be right
 //! * `readiness`, `dot`: what the admin server answers
 
-pub mod app;
+mod app;
 mod clock;
 mod dot;
 mod driver;
 mod election;
 mod grpc;
-pub mod ingest;
+mod ingest;
 mod metrics;
 pub mod options;
 mod readiness;

@@ -5,7 +5,6 @@ use graph_service::options::Options;
 use graph_service::{Edges, Election, accept, serve};
 use runtime::kubernetes::{Access, connect};
 use runtime::shutdown::Shutdown;
-use runtime::tasks::Tasks;
 use runtime::{listen, telemetry};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -51,8 +50,6 @@ async fn run(options: &Options) -> Result<(), Failure> {
     tracing::info!(grpc = %listening, admin = %admin_listening, "listening");
 
     let shutdown = Shutdown::new();
-    let mut signals = Tasks::new();
-    signals.spawn_until_end("signals", shutdown.clone().on_signals());
     let edges = Edges {
         grpc: accept(grpc),
         admin: Some(admin),
@@ -60,8 +57,9 @@ async fn run(options: &Options) -> Result<(), Failure> {
         election: Election::Lease(options.lease()),
         observer: None,
     };
-    // Dropping the signals' task last keeps a second signal an order to abort.
-    let served = serve(options.config(listening), edges, shutdown).await;
-    drop(signals);
-    served.map_err(other)
+    let ended = tokio::select! {
+        ended = serve(options.config(listening), edges, shutdown.clone()) => ended,
+        Err(error) = shutdown.on_signals() => Err(error),
+    };
+    ended.map_err(other)
 }

@@ -28,6 +28,8 @@ pub(crate) struct Metrics {
     /// Attempts to learn the cluster's identity that failed.
     pub(crate) start_failures: Counter,
     pub(crate) election_failures: Counter,
+    /// Executors' streams that were ended with an error: another cluster or protocol, no leader, no protocol at all.
+    pub(crate) streams_refused: Counter,
     /// Messages on executors' streams that this build does not know.
     pub(crate) unknown_messages: Counter,
     ingested: Counter,
@@ -67,6 +69,7 @@ impl Metrics {
             unusable: Counter::default(),
             start_failures: Counter::default(),
             election_failures: Counter::default(),
+            streams_refused: Counter::default(),
             unknown_messages: Counter::default(),
             ingested: Counter::default(),
             // 50 µs to 1.6 s: the budget for a thousand inputs is 20 ms.
@@ -89,25 +92,14 @@ impl Metrics {
         // The encoder appends `_total` to the names of counters.
         group.register("decisions", "Decisions made, by action", m.decisions);
         group.register("attempts", "Attempts that ended, by action and outcome", m.attempts);
-        group.register(
-            "objects_removed",
-            "Objects that left the graph, by whether a delete of ours was accepted",
-            m.removed,
-        );
-        group.register(
-            "misplaced_references",
-            "References to owners in another namespace than the dependent's",
-            m.misplaced,
-        );
-        group.register(
-            "prevented_deletions",
-            "Deletions that did not happen because an owner was found alive",
-            m.prevented,
-        );
+        group.register("objects_removed", "Objects that left the graph, by whether we deleted them", m.removed);
+        group.register("misplaced_references", "References to owners in another namespace", m.misplaced);
+        group.register("prevented_deletions", "Deletions stopped because an owner was found alive", m.prevented);
         group.register("rejected_inputs", "Inputs that made no sense and were ignored", m.rejected);
         group.register("unusable_objects", "Objects passed over because they lack a uid or cannot be read", m.unusable);
         group.register("start_failures", "Failed attempts to learn the identity of the cluster", m.start_failures);
         group.register("election_failures", "Failed calls to the election Lease", m.election_failures);
+        group.register("streams_refused", "Streams of executors that were ended with an error", m.streams_refused);
         group.register("unknown_messages", "Messages of executors that this version does not know", m.unknown_messages);
         group.register("events_ingested", "Facts from the API server that were handled", m.ingested);
         group.register("round_seconds", "Time the engine took for one round of inputs", m.round);

@@ -46,7 +46,8 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_REPLICA_NAME", value_name = "NAME")]
     pub replica_name: Option<String>,
 
-    /// Address of the gRPC API that other replicas hand out for this one; without it the address it listens on.
+    /// Address of the gRPC API that other replicas hand out for this one; without it the address it listens on, unless that is 0.0.0.0
+    /// or [::], which leads nobody here.
     #[arg(long, env = "OWNERGRAPH_ADVERTISE", value_name = "ADDR")]
     pub advertise: Option<String>,
 
@@ -214,7 +215,7 @@ impl Options {
         Config {
             mode: self.mode.into(),
             replica: self.replica_name.clone().unwrap_or_else(|| runtime::host::name().to_owned()),
-            advertise: self.advertise.clone().unwrap_or_else(|| listening.to_string()),
+            advertise: self.advertise.clone().unwrap_or_else(|| advertised(listening)),
             ignore: self.ignore_resources.clone(),
             policy: self.policy.clone().into(),
         }
@@ -232,6 +233,11 @@ impl Options {
     }
 }
 
+/// What other replicas may tell their clients of a replica that listens here: nothing where it would lead nowhere.
+pub fn advertised(listening: SocketAddr) -> String {
+    if listening.ip().is_unspecified() { String::new() } else { listening.to_string() }
+}
+
 /// Reads `RESOURCE` or `RESOURCE.GROUP`, as kubectl writes it.
 pub fn group_resource(text: &str) -> Result<GroupResource, String> {
     let (resource, group) = text.split_once('.').unwrap_or((text, ""));
@@ -245,7 +251,7 @@ pub fn group_resource(text: &str) -> Result<GroupResource, String> {
 }
 
 /// Reads `GROUP/RESOURCE`, with an empty group for the core one, or what [`group_resource`] reads.
-pub fn group_and_resource(text: &str) -> Result<GroupResource, String> {
+fn group_and_resource(text: &str) -> Result<GroupResource, String> {
     match text.split_once('/') {
         Some((group, resource)) if !resource.is_empty() && !resource.contains('.') => {
             let joined = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };

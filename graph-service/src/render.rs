@@ -4,13 +4,18 @@ use crate::metrics::{Metrics, state_word};
 use crate::warnings::Warning;
 use engine::coverage::State;
 use engine::leader::{Cause, Event};
-use engine::object::GroupResource;
+use engine::object::{GroupResource, ObjectRef};
+use engine::work::{ActionKind, Outcome};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// Longest round that is not worth a line: readers and executors wait meanwhile.
 const ROUND_SLOW: Duration = Duration::from_millis(250);
+
+/// What the API server goes on refusing is worth a line so often.
+const REFUSED_AGAIN: Duration = Duration::from_secs(600);
 
 /// Receives every event of the engine, in order. It is called by the collector's one task, so it must be quick.
 pub type Observer = Box<dyn FnMut(&Event) + Send>;
@@ -22,11 +27,13 @@ pub(crate) struct Render {
     warnings: mpsc::Sender<Warning>,
     /// Collections that were reported as lost, with the reason: a retry that fails likewise is no news, and a return is.
     lost: BTreeMap<GroupResource, String>,
+    /// What the API server refused, with when that was last reported: thousands of items may meet one missing rule.
+    refused: BTreeMap<(GroupResource, ActionKind, Outcome), Instant>,
 }
 
 impl Render {
     pub(crate) fn new(metrics: Metrics, observer: Option<Observer>, warnings: mpsc::Sender<Warning>) -> Render {
-        Render { metrics, observer, warnings, lost: BTreeMap::new() }
+        Render { metrics, observer, warnings, lost: BTreeMap::new(), refused: BTreeMap::new() }
     }
 
     pub(crate) fn round(&self, inputs: usize, facts: usize, took: Duration) {
@@ -48,6 +55,7 @@ impl Render {
             }
             Event::Attempted { item, target, action, outcome, executor, http_status, message, api_calls, age } => {
                 self.metrics.attempted(*action, *outcome);
+                self.attempted(target, *action, *outcome, message);
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
                 tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, message, api_calls, age_ms, "attempt ended");
             }
@@ -95,6 +103,37 @@ impl Render {
         }
         if let Some(observer) = &mut self.observer {
             observer(event);
+        }
+    }
+
+    /// A refusal does not pass by itself: it takes a rule, a credential or a webhook that somebody mends.
+    fn attempted(&mut self, target: &ObjectRef, action: ActionKind, outcome: Outcome, message: &str) {
+        match outcome {
+            Outcome::Forbidden
+            | Outcome::AdmissionDenied
+            | Outcome::AdmissionFailed
+            | Outcome::Unsupported
+            | Outcome::Invalid => {}
+            Outcome::Done
+            | Outcome::Unchanged
+            | Outcome::Gone
+            | Outcome::Replaced
+            | Outcome::Conflict
+            | Outcome::OwnerExists
+            | Outcome::Verified
+            | Outcome::Throttled
+            | Outcome::Transient
+            | Outcome::Ambiguous
+            | Outcome::Abandoned => return,
+        }
+        let collection = target.group_resource();
+        let now = Instant::now();
+        let reported = self.refused.get(&(collection.clone(), action, outcome));
+        if reported.is_none_or(|&at| now.duration_since(at) >= REFUSED_AGAIN) {
+            let (action_word, outcome_word) = (action.as_str(), outcome.as_str());
+            tracing::warn!(%collection, action = action_word, outcome = outcome_word, %target, message, "the API server refuses work; it is tried again");
+            self.refused.retain(|_, at| now.duration_since(*at) < REFUSED_AGAIN);
+            self.refused.insert((collection, action, outcome), now);
         }
     }
 

@@ -9,7 +9,7 @@ use engine::work::{BATCH_MAX_ENTRIES, ToExecutor, ToLeader};
 use prost::Message;
 
 /// Where a batch ends, in encoded bytes.
-pub const BATCH_MAX_BYTES: usize = 256 * 1024;
+pub(crate) const BATCH_MAX_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests;

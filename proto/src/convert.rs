@@ -29,11 +29,11 @@ pub const NAME_MAX_BYTES: usize = 253;
 /// Longest address of a leader.
 pub const ENDPOINT_MAX_BYTES: usize = 1024;
 /// Most leases an executor may list as held, far above any window.
-pub const HELD_MAX: usize = 10_000;
+pub(crate) const HELD_MAX: usize = 10_000;
 /// Most kinds of work in one hello.
-pub const KINDS_MAX: usize = 100;
+pub(crate) const KINDS_MAX: usize = 100;
 /// Longest duration on the wire. Longer ones are shortened when sent and refused when received.
-pub const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A message that is not as the protocol wants it. It tells of a fault in the peer, or of a peer that is not ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

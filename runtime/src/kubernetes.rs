@@ -11,6 +11,6 @@ mod status;
 
 pub use access::{Access, AccessError};
 pub use call::{Answer, BodyStream, CallError, Opened, call, open_stream};
-pub use client::{Cluster, ClusterUidError, DEFAULT_USER_AGENT, cluster_uid, connect};
-pub use lines::{LineTooLong, Lines, Splitter};
-pub use status::{NotFound, Status, StatusCause, StatusDetails, absent_names, classify_not_found, parse_status};
+pub use client::{Cluster, ClusterUidError, cluster_uid, connect};
+pub use lines::Lines;
+pub use status::{NotFound, Status, StatusCause, StatusDetails, classify_not_found, parse_status};

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use tracing_subscriber::EnvFilter;
 
 /// What is logged where neither `--log-level` nor `RUST_LOG` says.
-pub const DEFAULT_FILTER: &str = "info";
+const DEFAULT_FILTER: &str = "info";
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -58,7 +58,7 @@ async fn a_bad_file_or_flag_ends_the_start_with_one_sentence_that_names_it() -> 
         let address = taken.local_addr()?.to_string();
         let arguments = [first, &["--kubeconfig", &api.flag, "--admin-listen", &address]].concat();
         let (code, sentence) = run(&programs, program, directory.path(), &arguments).await?;
-        ensure!(code != 0 && sentence.contains(&address), "{program}, port in use: exit {code}, {sentence}");
+        ensure!(code == 1 && sentence.contains(&address), "{program}, port in use: exit {code}, {sentence}");
     }
     Ok(())
 }
@@ -98,7 +98,11 @@ async fn an_api_server_that_cannot_be_used_is_waited_for_and_the_reason_shows() 
             let flags = [first, &["--kubeconfig", &kubeconfig]].concat();
             waits_saying(&programs, program, directory.path(), &flags, says).await?;
         }
-        for (answer, says) in [(FaultAnswer::forbidden(), "403"), (FaultAnswer::unavailable(), "503")] {
+        let unauthorized =
+            FaultAnswer::Status { code: 401, reason: "Unauthorized", message: "Unauthorized".to_owned() };
+        for (answer, says) in
+            [(unauthorized, "401"), (FaultAnswer::forbidden(), "403"), (FaultAnswer::unavailable(), "503")]
+        {
             let fault = api.server.inject(Fault::new(|_| true, answer));
             let flags = [first, &["--kubeconfig", &api.flag]].concat();
             let mut service = waits_saying(&programs, program, directory.path(), &flags, says).await?;

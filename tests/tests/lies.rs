@@ -6,7 +6,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tests::controlplane::{ControlPlane, require};
-use tests::load::{self, configmap, configmaps, count, create, create_all, delete, get, list, reference_to, until};
+use tests::load::{configmap, configmaps, count, create, create_all, delete, get, list, reference_to, until};
 use tests::process::Directory;
 use tests::proxy::{Lie, Proxy};
 use tests::service::{Programs, Service};
@@ -152,7 +152,7 @@ async fn no_answer_about_an_owner_but_a_list_without_it_costs_a_life() -> anyhow
         let living = item["metadata"]["name"].as_str().unwrap_or_default().starts_with("living");
         ensure!(living != item["metadata"]["ownerReferences"].is_null(), "{item}");
     }
-    until("no owner is left", SOON, || load::list(&client, kind_path("things")), |owners| owners.is_empty()).await?;
+    until("no owner is left", SOON, || list(&client, kind_path("things")), |owners| owners.is_empty()).await?;
     Ok(())
 }
 

@@ -22,7 +22,7 @@ async fn observe_decides_and_counts_and_writes_nothing() -> anyhow::Result<()> {
     let writes = |api: &Api| -> u64 {
         let requests = api.server.requests();
         let written = |verb: &str| ["DELETE", "PATCH", "PUT", "DELETECOLLECTION"].contains(&verb);
-        requests.into_iter().filter(|(request, _)| written(&request.verb)).map(|(_, count)| count).sum()
+        requests.into_iter().filter(|(request, _)| written(request.verb)).map(|(_, count)| count).sum()
     };
     for (owner, policy) in owners.iter().zip(["Background", "Foreground", "Orphan"]) {
         delete(&api.client, &format!("{maps}/{owner}"), policy).await?;

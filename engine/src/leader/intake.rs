@@ -4,9 +4,10 @@ use super::{Event, Leader, Output, Timer};
 use crate::coverage::{Advance, KindId, State};
 use crate::evidence::{Inquiry, Proof};
 use crate::graph::{Coordinates, NodeId, Presence};
-use crate::object::{GroupResource, Object, ResourceVersion, ServedKind, Uid};
+use crate::object::{Facts, GroupResource, Object, ResourceVersion, ServedKind, Uid};
 use crate::queue::Place;
 use crate::work::ActionKind;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,6 +17,17 @@ use core::time::Duration;
 const EMPTIED_SETTLES: Duration = Duration::from_secs(5);
 /// and how soon it must have gone after that for the two to belong together.
 const EMPTIED_COUNTS: Duration = Duration::from_secs(60);
+
+/// Who showed an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The list under way.
+    List,
+    /// The watch.
+    Watch,
+    /// A read or a write of ours, ahead of the watch.
+    Ahead,
+}
 
 impl Leader {
     pub(super) fn kind_served(&mut self, served: ServedKind) {
@@ -95,7 +107,7 @@ impl Leader {
     }
 
     pub(super) fn listed(&mut self, kind: KindId, object: Object) {
-        self.take_in(kind, object, true);
+        self.take_in(kind, object, Source::List);
     }
 
     pub(super) fn list_ended(&mut self, kind: KindId, version: ResourceVersion) {
@@ -140,7 +152,7 @@ impl Leader {
 
     pub(super) fn seen(&mut self, kind: KindId, object: Object) {
         if self.advance(kind, &object.resource_version) {
-            self.take_in(kind, object, false);
+            self.take_in(kind, object, Source::Watch);
         }
     }
 
@@ -208,27 +220,35 @@ impl Leader {
     }
 
     /// Takes an object of a list, a watch or a trustworthy read into the graph, if it is not older than what is known.
-    pub(super) fn take_in(&mut self, kind: KindId, object: Object, from_list: bool) {
+    pub(super) fn take_in(&mut self, kind: KindId, object: Object, source: Source) {
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         let entry = self.coverage.kind(kind);
-        let list = entry.list;
+        // Whether the list under way shows it, only that list and its watch can say.
+        let shown = source != Source::Ahead || entry.state != State::Listing;
+        let current = entry.list;
         let known = self.graph.find(&object.uid, &at).filter(|&id| self.graph.node(id).observed().is_some());
+        let mut list = if shown { current } else { current.wrapping_sub(1) };
         if let Some(id) = known {
             let observed = self.graph.node(id).observed().expect("filtered by being observed");
             let older = object.resource_version.is_before(&observed.resource_version);
-            let was_fresh = observed.list == list;
+            let was_fresh = observed.list == current;
+            if was_fresh {
+                list = current;
+            }
             let ahead = entry.position.as_ref().is_none_or(|position| position.is_before(&observed.resource_version));
             if older && !entry.rewound {
-                if from_list && !ahead {
+                if source == Source::List && !ahead {
                     let why = format!("a list shows {} at a version before the known one", object.name);
                     self.rewind(kind, why);
                 } else {
                     // A read or a write of ours was ahead of the watch.
-                    self.freshen(kind, id, was_fresh);
+                    if shown {
+                        self.freshen(kind, id, was_fresh);
+                    }
                     return;
                 }
             }
-            self.coverage.kind_mut(kind).fresh += usize::from(!was_fresh);
+            self.coverage.kind_mut(kind).fresh += usize::from(shown && !was_fresh);
         }
         if known.is_none() && self.has_gone(&object.uid, kind) && !self.coverage.kind(kind).rewound {
             self.rewind(kind, format!("{} is there again after its DELETED", object.name));
@@ -237,7 +257,7 @@ impl Leader {
         if change.appeared {
             let entry = self.coverage.kind_mut(kind);
             entry.observed += 1;
-            entry.fresh += 1;
+            entry.fresh += usize::from(shown);
             self.inquiries.remove(&id);
             self.mark_other_claims(id);
         }
@@ -246,6 +266,7 @@ impl Leader {
             // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
             self.deletions.remove(&id);
             self.mark_dependents(id);
+            self.mark_waiting_below(id);
         }
         for owner in change.owners {
             self.mark(owner);
@@ -332,6 +353,21 @@ impl Leader {
             self.coverage.kind_mut(kind).unusable += 1;
         }
         self.event(Event::Unusable { collection, why });
+    }
+
+    /// A node that enters foreground deletion may close a cycle of such deletions: all of it is judged anew.
+    fn mark_waiting_below(&mut self, id: NodeId) {
+        let waits = |leader: &Leader, id: NodeId| leader.graph.node(id).facts().is_some_and(Facts::deletes_dependents);
+        if !waits(self, id) {
+            return;
+        }
+        let mut seen = BTreeSet::from([id]);
+        let mut open = alloc::vec![id];
+        while let Some(id) = open.pop() {
+            self.mark(id);
+            let below: Vec<NodeId> = self.graph.node(id).dependents().collect();
+            open.extend(below.into_iter().filter(|&next| waits(self, next) && seen.insert(next)));
+        }
     }
 
     fn mark_dependents_of_unobserved(&mut self, kind: KindId) {

@@ -45,7 +45,11 @@ impl Leader {
             }
             Verdict::Kept { drop } | Verdict::Terminating { drop } => self.removal(id, &drop),
             Verdict::Collectable(collection) => Some(self.deletion(id, &collection)),
-            Verdict::Foreground { blocking, drop } => self.removal(id, &drop).or_else(|| {
+            Verdict::Foreground { drop, unblock, .. } if drop.is_empty() && !unblock.is_empty() => {
+                self.deletions.entry(id).or_insert(None);
+                self.unblocking(id, &unblock)
+            }
+            Verdict::Foreground { blocking, drop, .. } => self.removal(id, &drop).or_else(|| {
                 let (action, why) = self.end_foreground(id, blocking);
                 undecided = why;
                 action
@@ -117,6 +121,12 @@ impl Leader {
             owner_checks: collection.waiting.iter().map(|&at| self.object_ref(owners[at])).collect(),
         };
         (action, causes)
+    }
+
+    /// References of a cycle to be made non-blocking.
+    fn unblocking(&self, id: NodeId, unblock: &[usize]) -> Option<(Action, Vec<Cause>)> {
+        let facts = self.graph.node(id).facts()?;
+        Some((Action::UnblockOwnerReferences { entries: pick(&facts.owners, unblock) }, alloc::vec![Cause::Cycle]))
     }
 
     fn end_foreground(&mut self, id: NodeId, blocking: usize) -> (Option<(Action, Vec<Cause>)>, Option<Undecided>) {

@@ -1,5 +1,6 @@
 //! Questions to the API server, and the barrier, which asks most of them.
 
+use super::intake::Source;
 use super::{Event, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose};
 use crate::barrier::Wanted;
 use crate::coverage::{KindId, State};
@@ -126,7 +127,7 @@ impl Leader {
         }
         for object in answer.objects {
             if self.concerns_deletion(&object) {
-                self.take_in(kind, object, false);
+                self.take_in(kind, object, Source::Ahead);
             }
         }
     }

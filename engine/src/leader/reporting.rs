@@ -2,6 +2,7 @@
 //!
 //! A write's answer closes the *item*, nothing else: an object leaves the graph only by DELETED or a relist of its own collection.
 
+use super::intake::Source;
 use super::{Event, Leader, StreamId, Timer};
 use crate::coverage::State;
 use crate::evidence::Inquiry;
@@ -21,6 +22,8 @@ const WRITE_SHOWS_WITHIN: Duration = Duration::from_secs(30);
 /// What was refused as invalid twice, or is not supported, is tried again after this, or when its facts change.
 const PARKED: Duration = Duration::from_secs(600);
 const CONFLICT_MIN: Duration = Duration::from_millis(50);
+/// A busy writer of the target must not starve its deletion.
+const CONFLICT_MAX: Duration = Duration::from_millis(250);
 const TRANSIENT_MIN: Duration = Duration::from_millis(100);
 /// Short enough that everything is done within ten seconds of a server's recovery.
 const TRANSIENT_MAX: Duration = Duration::from_secs(5);
@@ -127,7 +130,7 @@ impl Leader {
             Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced => Next::AwaitRemoval,
             Outcome::Conflict => {
                 self.owner_missed(&report.findings);
-                Next::Backoff(self.longer(&target.uid, CONFLICT_MIN))
+                Next::Backoff(self.longer(&target.uid, CONFLICT_MIN, CONFLICT_MAX))
             }
             Outcome::OwnerExists => {
                 self.owner_found(target, &report.findings);
@@ -153,7 +156,7 @@ impl Leader {
                 });
                 Next::Backoff(if times > 1 { PARKED } else { TRANSIENT_MIN })
             }
-            Outcome::Transient => Next::Backoff(again(self.longer(&target.uid, TRANSIENT_MIN))),
+            Outcome::Transient => Next::Backoff(again(self.longer(&target.uid, TRANSIENT_MIN, TRANSIENT_MAX))),
             Outcome::Ambiguous => {
                 if let Some(item) = self.queue.get_mut(&target.uid) {
                     item.ambiguous = true;
@@ -165,9 +168,9 @@ impl Leader {
     }
 
     /// The wait after one more failure in a row: doubling, jittered, bounded.
-    fn longer(&mut self, uid: &Uid, first: Duration) -> Duration {
+    fn longer(&mut self, uid: &Uid, first: Duration, max: Duration) -> Duration {
         let Some(item) = self.queue.get_mut(uid) else { return first };
-        let full = first.saturating_mul(1 << item.failures.min(16)).min(TRANSIENT_MAX);
+        let full = first.saturating_mul(1 << item.failures.min(16)).min(max);
         item.failures = item.failures.saturating_add(1);
         self.jitter.between(full / 2, full)
     }
@@ -233,7 +236,7 @@ impl Leader {
             resource_version: sighting.resource_version.clone(),
             facts: sighting.facts.clone(),
         };
-        self.take_in(self.graph.node(id).at.kind, object, false);
+        self.take_in(self.graph.node(id).at.kind, object, Source::Ahead);
     }
 
     /// The owner check of a delete found its owner alive and not waiting.
@@ -325,7 +328,7 @@ impl Leader {
             if kind.position.as_ref().is_some_and(|position| version.is_before(position)) {
                 // An answer from before what the watch has already shown.
                 let uid = self.graph.node(id).uid.clone();
-                return Some(self.longer(&uid, TRANSIENT_MIN));
+                return Some(self.longer(&uid, TRANSIENT_MIN, TRANSIENT_MAX));
             }
         }
         if self.graph.node(id).observed().is_some() {

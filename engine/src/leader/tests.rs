@@ -146,6 +146,26 @@ fn hello(executor: &str, incarnation: &str) -> Hello {
     }
 }
 
+/// The report of an attempt that ended well.
+fn done(lease: &WorkLease) -> WorkReport {
+    WorkReport {
+        lease: lease.id,
+        item: lease.item.id,
+        term: lease.term.clone(),
+        attempt: lease.attempt,
+        outcome: Outcome::Done,
+        observed: None,
+        findings: Vec::new(),
+        http_status: 200,
+        status_reason: String::new(),
+        message: String::new(),
+        webhook: None,
+        retry_after: None,
+        api_calls: 1,
+        execution_time: Duration::ZERO,
+    }
+}
+
 impl Bench {
     /// A leader with a term and an executor, that knows no kind.
     fn bare() -> Bench {
@@ -268,22 +288,7 @@ impl Bench {
     }
 
     fn report_with(&mut self, lease: &WorkLease, edit: impl FnOnce(&mut WorkReport)) {
-        let mut report = WorkReport {
-            lease: lease.id,
-            item: lease.item.id,
-            term: lease.term.clone(),
-            attempt: lease.attempt,
-            outcome: Outcome::Done,
-            observed: None,
-            findings: Vec::new(),
-            http_status: 200,
-            status_reason: String::new(),
-            message: String::new(),
-            webhook: None,
-            retry_after: None,
-            api_calls: 1,
-            execution_time: Duration::ZERO,
-        };
+        let mut report = done(lease);
         edit(&mut report);
         self.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
         self.message(STREAM, ToLeader::Reports { reports: vec![report], returns: Vec::new() });

@@ -134,7 +134,10 @@ fn describe(graph: &Graph, verdict: &Verdict, id: NodeId) -> String {
         Verdict::Undecided(why) => format!("undecided: {}", why.as_str()),
         Verdict::Held => "held".to_string(),
         Verdict::Terminating { drop } => format!("terminating{}", dropping(drop)),
-        Verdict::Foreground { blocking, drop } => format!("foreground, {blocking} block{}", dropping(drop)),
+        Verdict::Foreground { blocking, drop, unblock } => {
+            let unblock = if unblock.is_empty() { String::new() } else { format!(", unblocks{}", names(unblock)) };
+            format!("foreground, {blocking} block{}{unblock}", dropping(drop))
+        }
         Verdict::Orphaning { dependents, drop } => format!("orphaning, {dependents} left{}", dropping(drop)),
         Verdict::Collectable(how) => {
             let policy = format!("{:?}", how.propagation_policy).to_lowercase();
@@ -240,8 +243,26 @@ fn only_references_inside_a_real_cycle_are_unblocked() {
         "map a foreground -> map/c!
          map b -> map/a!
          map c -> map/b!",
-        "b: goes, foreground if a waits, unblocks a",
+        "b: goes, foreground if a waits",
     );
+    check(
+        "map a foreground -> map/c!
+         map b foreground -> map/a!
+         map c -> map/b!
+         map tail -> map/b!",
+        "c: goes, foreground if b waits, unblocks b
+         b: foreground, 2 block
+         tail: goes, background if b waits",
+    );
+    check(
+        "map a foreground -> map/c!
+         map b foreground -> map/a!
+         map c foreground -> map/b!",
+        "a: foreground, 1 block, unblocks c
+         b: foreground, 1 block
+         c: foreground, 1 block",
+    );
+    check("map self foreground -> map/self!", "self: foreground, 1 block, unblocks self");
     check(
         "thing root foreground
          map left -> thing/root!
@@ -269,6 +290,17 @@ fn orphaning_owners_take_the_reference_and_not_the_life() {
          a: kept, drops o
          b: terminating, drops o
          c: kept, drops o dead",
+    );
+    check(
+        "thing o orphan
+         map asked -> thing/o thing/never
+         map unservable -> thing/o unknown/x
+         map solid -> thing/o thing/never thing/other
+         thing other",
+        "o: orphaning, 3 left
+         asked: undecided: owner_unverified
+         unservable: kept, drops o
+         solid: kept, drops o",
     );
 }
 

@@ -259,8 +259,12 @@ impl Stream for Replies {
                 Some(message) => self.parts = batch::responses(message).into(),
                 None => {
                     self.ended = true;
-                    let status = self.ending.get().map(|ending| status::ended(ending, &self.shared.leadership()));
-                    return Poll::Ready(status.map(Err));
+                    let Some(ending) = self.ending.get() else { return Poll::Ready(None) };
+                    let status = status::ended(ending, &self.shared.leadership());
+                    self.shared.metrics.streams_refused.inc();
+                    // At debug, because a misbehaving peer could write the log full.
+                    tracing::debug!(code = ?status.code(), why = status.message(), "stream of an executor refused");
+                    return Poll::Ready(Some(Err(status)));
                 }
             }
         }

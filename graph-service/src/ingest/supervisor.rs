@@ -203,7 +203,7 @@ impl Supervisor {
         self.backoff.reset();
         let now = Instant::now();
         let by = *self.definitions_by.get_or_insert(now + DEFINITIONS_WITHIN);
-        if self.shared.state().discovered_at.is_none() && !self.definitions.are_settled() && now < by {
+        if !self.shared.state().status.discovered && !self.definitions.are_settled() && now < by {
             // Their first list asks for the next discovery at once.
             self.due = Some(if std::mem::take(&mut self.hurried) { now + DEBOUNCE } else { by });
             return Ok(Turn::Next);
@@ -239,7 +239,7 @@ impl Supervisor {
     fn report(&self, error: Option<String>, view: Option<&View>) {
         let mut state = self.shared.state();
         if let Some(view) = view {
-            state.discovered_at = Some(Instant::now());
+            state.status.discovered = true;
             state.status.groups = view.suspects.clone();
         }
         let groups = state.status.groups.iter().map(|(group, why)| format!("group {group:?}: {why}"));

@@ -1,4 +1,4 @@
-use super::{Options, duration, group_resource};
+use super::{Options, advertised, duration, group_resource};
 use clap::Parser as _;
 use std::time::Duration;
 
@@ -51,6 +51,13 @@ fn bad_flags_are_named() {
 #[test]
 fn plaintext_beyond_loopback_is_allowed_on_request() {
     parse(&["--listen", "0.0.0.0:7450", "--admin-listen", "0.0.0.0:7451", "--insecure"]).unwrap();
+}
+
+#[test]
+fn an_address_that_leads_nowhere_is_not_advertised() {
+    assert_eq!(advertised("0.0.0.0:7450".parse().unwrap()), "");
+    assert_eq!(advertised("[::]:7450".parse().unwrap()), "");
+    assert_eq!(advertised("127.0.0.1:7450".parse().unwrap()), "127.0.0.1:7450");
 }
 
 #[test]

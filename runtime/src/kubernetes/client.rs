@@ -18,7 +18,7 @@ use super::call::{CallError, call};
 use super::status::parse_status;
 
 /// The name requests carry unless a service gives its own.
-pub const DEFAULT_USER_AGENT: &str = concat!("ownergraph/", env!("CARGO_PKG_VERSION"));
+pub(crate) const DEFAULT_USER_AGENT: &str = concat!("ownergraph/", env!("CARGO_PKG_VERSION"));
 
 /// Name resolution, TCP and TLS together.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -105,10 +105,18 @@ impl Cluster {
 pub enum ClusterUidError {
     #[error(transparent)]
     Call(#[from] CallError),
-    #[error("the API server answers {} to a read of namespace kube-system: {message}", .status.as_u16())]
+    #[error("the API server answers {} to a read of namespace kube-system: {message}{}", .status.as_u16(), advice(*.status))]
     Refused { status: StatusCode, message: String },
     #[error("the API server's namespace kube-system carries no uid")]
     NoUid,
+}
+
+fn advice(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "; it does not accept these credentials",
+        StatusCode::FORBIDDEN => "; these credentials need the right to get it",
+        _ => "",
+    }
 }
 
 /// The identity of the cluster: the uid of its namespace kube-system, which lives as long as its storage does.

@@ -8,13 +8,13 @@ use super::call::{BodyStream, CallError};
 /// A line that is longer than its reader takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a line of the stream is longer than {limit_bytes} bytes")]
-pub struct LineTooLong {
-    pub limit_bytes: usize,
+struct LineTooLong {
+    limit_bytes: usize,
 }
 
 /// Cuts chunks into lines. Holds at most one unfinished line and the last chunk.
 #[derive(Debug)]
-pub struct Splitter {
+struct Splitter {
     buffer: BytesMut,
     /// The buffer's first so many bytes are known to hold no line end, so that none is looked at twice.
     searched: usize,
@@ -23,17 +23,17 @@ pub struct Splitter {
 
 impl Splitter {
     /// `limit_bytes` is the longest line, its end not counted.
-    pub fn new(limit_bytes: usize) -> Splitter {
+    fn new(limit_bytes: usize) -> Splitter {
         Splitter { buffer: BytesMut::new(), searched: 0, limit_bytes }
     }
 
-    pub fn push(&mut self, chunk: &[u8]) {
+    fn push(&mut self, chunk: &[u8]) {
         self.buffer.extend_from_slice(chunk);
     }
 
     /// The next whole line without its `\n` (or `\r\n`); empty lines are passed over. `None` until more is pushed. After
     /// an error the stream cannot be followed any further.
-    pub fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
+    fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
         loop {
             let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
             let Some(end) = end.map(|offset| self.searched + offset) else {
@@ -56,7 +56,7 @@ impl Splitter {
     }
 
     /// Whether a line has begun that has not ended.
-    pub fn is_mid_line(&self) -> bool {
+    fn is_mid_line(&self) -> bool {
         !self.buffer.is_empty()
     }
 

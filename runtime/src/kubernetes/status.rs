@@ -74,7 +74,7 @@ pub fn parse_status(answer: &Answer) -> Option<Status> {
 }
 
 /// Whether this is the API server's word that it has no object `name` of this group and (plural) resource.
-pub fn absent_names(status: &Status, group: &str, resource: &str, name: &str) -> bool {
+fn absent_names(status: &Status, group: &str, resource: &str, name: &str) -> bool {
     let named = |details: &StatusDetails| details.group == group && details.kind == resource && details.name == name;
     status.reason == "NotFound" && matches!(status.code, 0 | 404) && status.details.as_ref().is_some_and(named)
 }

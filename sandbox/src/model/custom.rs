@@ -191,7 +191,7 @@ fn type_of(definition: &Object) -> Option<Type> {
 impl Model {
     /// Deletes the instances of definitions in deletion and lets those definitions go that have none left.
     /// True when a definition made a step.
-    pub fn finalize_definitions(&mut self, now: Now) -> bool {
+    pub(super) fn finalize_definitions(&mut self, now: Now) -> bool {
         let mut progress = false;
         for (name, swept) in self.terminating_definitions.clone() {
             let Some((plural, group)) = name.split_once('.') else { continue };

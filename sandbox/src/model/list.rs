@@ -134,14 +134,22 @@ impl Model {
         Ok(events)
     }
 
-    /// The same without a filter by namespace, with the revision up to which the answer is complete.
+    /// The same without a filter by namespace, with the revision up to which the answer is complete. The last changes of a type that is
+    /// no longer served can be read to their end.
     pub(crate) fn changes(
         &self,
         resource: &GroupResource,
         revision: u64,
         max: usize,
     ) -> Result<(Vec<Arc<Event>>, u64), ApiError> {
-        let events = self.events_since(resource, None, revision, max)?;
+        let events = match self.events_since(resource, None, revision, max) {
+            Ok(events) => events,
+            Err(error) => {
+                let events = self.store.last_changes(resource, revision, max);
+                let through = events.last().ok_or(error)?.revision;
+                return Ok((events, through));
+            }
+        };
         let full = events.len() == max;
         let through = events.last().filter(|_| full).map_or(self.revision().max(revision), |event| event.revision);
         Ok((events, through))

@@ -71,7 +71,7 @@ pub(crate) fn mark(now: Now, old: &Arc<Object>, options: &DeleteOptions) -> Obje
 impl Model {
     /// Deletes the content of namespaces in deletion, in the background, and lets those go whose content is gone.
     /// True when a namespace made a step.
-    pub fn finalize_namespaces(&mut self, now: Now) -> bool {
+    pub(super) fn finalize_namespaces(&mut self, now: Now) -> bool {
         let mut progress = false;
         for (name, swept) in self.terminating_namespaces.clone() {
             if !swept {

@@ -114,13 +114,15 @@ impl Collection {
 pub(crate) struct Store {
     revision: u64,
     collections: BTreeMap<GroupResource, Collection>,
+    /// What happened last in collections that are no more, for watches that have not read it yet.
+    closed: BTreeMap<GroupResource, Collection>,
     history_max_events: usize,
 }
 
 impl Store {
     pub(crate) fn new(history_max_events: usize) -> Self {
         // etcd's first revision; 0 means "any" on the wire.
-        Self { revision: 1, collections: BTreeMap::new(), history_max_events }
+        Self { revision: 1, collections: BTreeMap::new(), closed: BTreeMap::new(), history_max_events }
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -129,11 +131,19 @@ impl Store {
 
     pub(crate) fn open(&mut self, resource: GroupResource) {
         let compacted = self.revision;
+        self.closed.remove(&resource);
         self.collections.entry(resource).or_insert_with(|| Collection::new(compacted));
     }
 
     pub(crate) fn close(&mut self, resource: &GroupResource) {
-        self.collections.remove(resource);
+        if let Some(collection) = self.collections.remove(resource) {
+            self.closed.insert(resource.clone(), Collection { objects: BTreeMap::new(), ..collection });
+        }
+    }
+
+    /// The changes of a collection that is no more; empty when there are none, or they can no longer be told.
+    pub(crate) fn last_changes(&self, resource: &GroupResource, revision: u64, max: usize) -> Vec<Arc<Event>> {
+        self.closed.get(resource).and_then(|of| of.changes_after(revision, max).ok()).unwrap_or_default()
     }
 
     pub(crate) fn collection(&self, resource: &GroupResource) -> Option<&Collection> {
@@ -174,7 +184,7 @@ impl Store {
 
     /// Forgets all changes up to a revision, in every collection.
     pub(crate) fn compact(&mut self, revision: u64) {
-        for collection in self.collections.values_mut() {
+        for collection in self.collections.values_mut().chain(self.closed.values_mut()) {
             collection.forget_through(revision.min(self.revision));
         }
     }

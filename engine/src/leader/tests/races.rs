@@ -34,6 +34,24 @@ fn a_kind_that_comes_during_a_round_is_part_of_the_next() {
 }
 
 #[test]
+fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
+    let mut bench = Bench::bare();
+    for resource in ["nodes", "things"] {
+        bench.serve(resource);
+        bench.list(resource, 100, vec![]);
+    }
+    bench.serve("configmaps");
+    bench.input(Input::ListBegun { collection: collection("configmaps") });
+    bench.pass(Duration::from_secs(1));
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    bench.answer_probes(103, &[("configmaps", object("configmaps", "a", 90).owned_by("things", "o"))]);
+    assert_eq!(bench.leader.nodes(&uid("a")).len(), 1);
+    // The list, taken after it has gone, does not show it, and no DELETED will come.
+    bench.input(Input::ListEnded { collection: collection("configmaps"), resource_version: version(110) });
+    assert_eq!(bench.leader.nodes(&uid("a")), [], "it would be a ghost for ever");
+}
+
+#[test]
 fn nothing_is_due_while_the_barrier_waits_for_the_store() {
     let mut bench = Bench::synced();
     bench.pass(Duration::from_secs(1));

@@ -52,27 +52,8 @@ fn a_silent_executor_loses_its_leases_after_ttl_and_a_beat() {
     let again = bench.take("a");
     assert!(again.previous_attempt_ambiguous && again.attempt == 2 && again.id != lease.id);
     // The late report of the old lease closes nothing.
-    bench.message(STREAM, ToLeader::Reports { reports: vec![late(&lease)], returns: vec![] });
+    bench.message(STREAM, ToLeader::Reports { reports: vec![done(&lease)], returns: vec![] });
     assert_eq!(bench.leader.status().leased, 1);
-}
-
-fn late(lease: &WorkLease) -> WorkReport {
-    WorkReport {
-        lease: lease.id,
-        item: lease.item.id,
-        term: lease.term.clone(),
-        attempt: lease.attempt,
-        outcome: Outcome::Done,
-        observed: None,
-        findings: Vec::new(),
-        http_status: 200,
-        status_reason: String::new(),
-        message: String::new(),
-        webhook: None,
-        retry_after: None,
-        api_calls: 1,
-        execution_time: Duration::ZERO,
-    }
 }
 
 #[test]

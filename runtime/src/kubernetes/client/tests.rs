@@ -24,9 +24,13 @@ async fn the_cluster_is_known_by_its_uid_or_the_reason_is_told() {
         (
             403,
             r#"{"kind":"Status","apiVersion":"v1","message":"namespaces is forbidden","reason":"Forbidden","code":403}"#,
-            "the API server answers 403 to a read of namespace kube-system: namespaces is forbidden",
+            "the API server answers 403 to a read of namespace kube-system: namespaces is forbidden; these credentials need the right to get it",
         ),
-        (401, "no", "the API server answers 401 to a read of namespace kube-system: no explanation (application/json)"),
+        (
+            401,
+            "no",
+            "the API server answers 401 to a read of namespace kube-system: no explanation (application/json); it does not accept these credentials",
+        ),
         (200, r#"{"metadata":{}}"#, "the API server's namespace kube-system carries no uid"),
         (200, "garbage", "the API server's namespace kube-system carries no uid"),
     ] {

@@ -216,6 +216,9 @@ fn a_definition_brings_its_type_and_takes_it_away() {
     world.merge(&widgets(), "held", json!({ "metadata": { "finalizers": null } })).unwrap();
     world.model.settle(NOW);
     assert_eq!(world.model.served(&widgets()).unwrap_err().reason, Reason::GroupNotServed);
+    let (last, through) = world.model.changes(&widgets(), before, 10).unwrap();
+    assert_eq!(last.last().unwrap().change, Change::Deleted, "a watch that was slow still learns how they went");
+    assert!(world.model.changes(&widgets(), through, 10).is_err(), "and then it ends");
     assert!(world.model.get(&aggregation::services(), "", "v1.example.com").is_err());
     let events = world.model.events_since(&definitions, None, before, 10).unwrap();
     let last = events.last().unwrap();

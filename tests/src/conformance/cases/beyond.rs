@@ -1,0 +1,200 @@
+//! What upstream's tests leave out, and its rules or ours ask for.
+
+use crate::conformance::step::Expect::{Absent, Alive, Finalizers, Owners, Present, Terminating};
+use crate::conformance::step::Step::{Create, Delete, Now, Patch, Stays, Until};
+use crate::conformance::step::{
+    CLUSTER_WIDGET, CONFIGMAP, Case, EVENT, POD, Policy, RC, SECRET, WIDGET, case, missing, object, to,
+};
+use serde_json::{Value, json};
+
+const HOLD: &str = "example.com/hold";
+
+pub(super) fn cases() -> Vec<Case> {
+    [successors(), terminating(), orphans(), custom(), odd_kinds()].into_iter().flatten().collect()
+}
+
+fn released() -> Value {
+    json!({ "metadata": { "finalizers": null } })
+}
+
+fn successors() -> Vec<Case> {
+    vec![
+        case(
+            &[],
+            "owner-has-a-successor",
+            [object(CONFIGMAP, "owner"), object(SECRET, "child").owned(to("owner").blocking())],
+            [
+                Delete("owner", Policy::Background),
+                Create(object(CONFIGMAP, "successor").named("owner")),
+                Create(object(SECRET, "of-successor").owned(to("successor"))),
+                Until(vec![Absent("child")]),
+                Stays(vec![Alive("successor"), Alive("of-successor")]),
+            ],
+        ),
+        case(
+            &[],
+            "namesake-is-no-owner",
+            [object(CONFIGMAP, "owner"), object(SECRET, "child").owned(missing(CONFIGMAP, "ghost").named("owner"))],
+            [Until(vec![Absent("child")]), Stays(vec![Alive("owner")])],
+        ),
+        case(
+            &[],
+            "reference-added-late",
+            [object(CONFIGMAP, "owner"), object(SECRET, "child"), object(SECRET, "other")],
+            [
+                Delete("owner", Policy::Background),
+                Until(vec![Absent("owner")]),
+                Stays(vec![Alive("child")]),
+                Patch("child", json!({ "metadata": { "ownerReferences": [{ "$reference": "owner" }] } })),
+                Until(vec![Absent("child")]),
+                Stays(vec![Alive("other")]),
+            ],
+        ),
+    ]
+}
+
+fn terminating() -> Vec<Case> {
+    vec![
+        case(
+            &[],
+            "terminating-owner-is-solid",
+            [object(CONFIGMAP, "owner").finalizer(HOLD), object(SECRET, "child").owned(to("owner").blocking())],
+            [
+                Delete("owner", Policy::Background),
+                Stays(vec![Terminating("owner"), Alive("child"), Owners("child", vec!["owner"])]),
+                Patch("owner", released()),
+                Until(vec![Absent("owner"), Absent("child")]),
+            ],
+        ),
+        case(
+            &[],
+            "pod-with-grace",
+            [
+                object(RC, "rc"),
+                object(POD, "pod").owned(to("rc").blocking()).with(json!({ "spec": { "nodeName": "nowhere" } })),
+            ],
+            [
+                Delete("rc", Policy::Foreground),
+                Until(vec![Terminating("pod")]),
+                Stays(vec![Finalizers("rc", vec!["foregroundDeletion"]), Present("pod")]),
+                Delete("pod", Policy::Force),
+                Until(vec![Absent("rc")]),
+                Now(vec![Absent("pod")]),
+            ],
+        ),
+        case(
+            &[],
+            "foreground-through-three-levels",
+            [
+                object(CLUSTER_WIDGET, "root"),
+                object(WIDGET, "left").owned(to("root").blocking()),
+                object(CONFIGMAP, "right").in_b().owned(to("root").blocking()),
+                object(SECRET, "leaf").owned(to("left").blocking()).finalizer(HOLD),
+                object(SECRET, "other-leaf").in_b().owned(to("right").blocking()),
+            ],
+            [
+                Delete("root", Policy::Foreground),
+                Until(vec![Terminating("leaf"), Absent("right"), Absent("other-leaf")]),
+                Stays(vec![Terminating("root"), Terminating("left"), Finalizers("left", vec!["foregroundDeletion"])]),
+                Patch("leaf", released()),
+                Until(vec![Absent("root")]),
+                Now(vec![Absent("left"), Absent("leaf")]),
+            ],
+        ),
+    ]
+}
+
+fn orphans() -> Vec<Case> {
+    vec![
+        // Upstream deletes a dependent that comes after its owner's orphans were freed; here it loses the reference, not its life.
+        case(
+            &[],
+            "orphan-that-comes-late",
+            [object(CONFIGMAP, "owner").finalizer(HOLD), object(SECRET, "child").owned(to("owner"))],
+            [
+                Delete("owner", Policy::Orphan),
+                Until(vec![Finalizers("owner", vec![HOLD]), Owners("child", vec![])]),
+                Create(object(SECRET, "late").owned(to("owner"))),
+                Patch("owner", released()),
+                Until(vec![Absent("owner"), Owners("late", vec![])]),
+                Stays(vec![Alive("late"), Alive("child")]),
+            ],
+        ),
+        // With upstream the child lives or goes, by which patch is faster.
+        case(
+            &[],
+            "orphan-beside-a-dead-owner",
+            [
+                object(CONFIGMAP, "owner"),
+                object(CONFIGMAP, "other"),
+                object(SECRET, "child").owned(to("owner")).owned(missing(CONFIGMAP, "gone")),
+                object(SECRET, "kept").owned(to("owner")).owned(to("other")),
+            ],
+            [
+                Delete("owner", Policy::Orphan),
+                Until(vec![Absent("owner"), Owners("child", vec![]), Owners("kept", vec!["other"])]),
+                Stays(vec![Alive("child"), Alive("kept")]),
+            ],
+        ),
+        case(
+            &[],
+            "orphan-in-another-namespace",
+            [
+                object(CLUSTER_WIDGET, "owner"),
+                object(CONFIGMAP, "here").owned(to("owner").blocking()),
+                object(CONFIGMAP, "there").in_b().owned(to("owner")),
+                object(WIDGET, "custom").owned(to("owner")),
+            ],
+            [
+                Delete("owner", Policy::Orphan),
+                Until(vec![Absent("owner")]),
+                Stays(vec![Owners("here", vec![]), Owners("there", vec![]), Owners("custom", vec![])]),
+            ],
+        ),
+    ]
+}
+
+/// Custom objects take no strategic merge patch, so each of these goes another way.
+fn custom() -> Vec<Case> {
+    let ring = json!([{ "$reference": "last", "blockOwnerDeletion": true }]);
+    let mut circle = case(
+        &[],
+        "custom-circle",
+        [
+            object(WIDGET, "first"),
+            object(WIDGET, "middle").owned(to("first").blocking()),
+            object(WIDGET, "last").owned(to("middle").blocking()),
+        ],
+        [Delete("first", Policy::Foreground), Until(vec![Absent("first"), Absent("middle"), Absent("last")])],
+    );
+    circle.setup.push(Patch("first", json!({ "metadata": { "ownerReferences": ring } })));
+    vec![
+        case(
+            &[],
+            "custom-loses-one-owner",
+            [
+                object(WIDGET, "alive"),
+                object(WIDGET, "child")
+                    .owned(missing(WIDGET, "gone"))
+                    .owned(to("alive"))
+                    .owned(missing(SECRET, "none")),
+            ],
+            [Until(vec![Owners("child", vec!["alive"])]), Stays(vec![Alive("child"), Alive("alive")])],
+        ),
+        circle,
+    ]
+}
+
+fn odd_kinds() -> Vec<Case> {
+    vec![case(
+        &[],
+        "events-are-ignored",
+        [
+            object(EVENT, "event")
+                .owned(missing(CONFIGMAP, "gone"))
+                .with(json!({ "involvedObject": { "namespace": "$namespace" } })),
+            object(CONFIGMAP, "map").owned(missing(CONFIGMAP, "gone")),
+        ],
+        [Until(vec![Absent("map")]), Stays(vec![Alive("event")])],
+    )]
+}

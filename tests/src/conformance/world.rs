@@ -1,0 +1,235 @@
+//! The two worlds that cases run in, and the collector in each.
+
+use super::step::{CLUSTER_WIDGET, GROUP, Kind, WIDGET};
+use crate::controlplane::{self, CollectorOptions, ControlPlane, UpstreamCollector};
+use crate::process::Directory;
+use crate::service::{Programs, Service};
+use anyhow::{Context, ensure};
+use http::{Method, Request, StatusCode};
+use runtime::kubernetes::{Access, Answer, Cluster, call, connect};
+
+use sandbox::{Fault, FaultAnswer, FaultId, Server};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const ANSWER_MAX_BYTES: usize = 16 << 20;
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+const POLL_EVERY: Duration = Duration::from_millis(150);
+const KIND_WITHIN: Duration = Duration::from_secs(20);
+const MERGE: &str = "application/merge-patch+json";
+/// Nobody listens there.
+const DEAD_WEBHOOK: &str = "https://127.0.0.1:1/convert";
+
+/// An API server, and how to reach it.
+#[derive(Debug)]
+pub struct World {
+    pub name: &'static str,
+    cluster: Cluster,
+    kubeconfig: PathBuf,
+    sandbox: Option<Sandbox>,
+    /// Whose collector runs instead of ours.
+    upstream: Option<&'static ControlPlane>,
+    programs: Programs,
+    directory: Directory,
+}
+
+/// A running collector.
+#[derive(Debug)]
+pub enum Collector {
+    Ours(Service),
+    Upstream(UpstreamCollector),
+}
+
+#[derive(Debug)]
+struct Sandbox {
+    server: Server,
+    faults: Mutex<Vec<FaultId>>,
+    _serving: JoinSet<()>,
+}
+
+impl World {
+    /// The sandbox, behind a socket on loopback.
+    pub async fn sandbox() -> anyhow::Result<World> {
+        let directory = Directory::create()?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("binding a socket on loopback")?;
+        let kubeconfig = directory.path().join("kubeconfig");
+        sandbox::write_kubeconfig(&kubeconfig, listener.local_addr()?).context("writing the sandbox's kubeconfig")?;
+        let server = Server::new(1);
+        let mut serving = JoinSet::new();
+        let serve = server.clone();
+        serving.spawn(async move {
+            let ended = serve.serve(listener, std::future::pending()).await;
+            tracing::info!(?ended, "the sandbox has stopped");
+        });
+        let sandbox = Sandbox { server, faults: Mutex::default(), _serving: serving };
+        World::open("sandbox", kubeconfig, Some(sandbox), directory).await
+    }
+
+    /// The real API server that all tests of this process share; `None` where it cannot be built. With `upstream`, its own collector
+    /// runs in place of ours, to try the cases themselves.
+    pub async fn real(upstream: bool) -> anyhow::Result<Option<World>> {
+        let Some(binaries) = controlplane::require() else { return Ok(None) };
+        let plane = controlplane::shared(&binaries).await?;
+        let kubeconfig = plane.kubeconfig().to_owned();
+        let mut world = World::open("kube-apiserver", kubeconfig, None, Directory::create()?).await?;
+        world.upstream = Some(plane).filter(|_| upstream);
+        Ok(Some(world))
+    }
+
+    async fn open(
+        name: &'static str,
+        kubeconfig: PathBuf,
+        sandbox: Option<Sandbox>,
+        directory: Directory,
+    ) -> anyhow::Result<World> {
+        let access = Access { kubeconfig: Some(kubeconfig.clone()), ..Access::default() };
+        let cluster = connect(&access).await?;
+        let world =
+            World { name, cluster, kubeconfig, sandbox, upstream: None, programs: Programs::build()?, directory };
+        for kind in [WIDGET, CLUSTER_WIDGET] {
+            world.define(kind).await?;
+        }
+        Ok(world)
+    }
+
+    /// Starts a collector and waits until it is ready.
+    pub async fn collect(&self, name: &str) -> anyhow::Result<Collector> {
+        if let Some(plane) = self.upstream {
+            let options = CollectorOptions { requests_per_second: Some(1000), ..CollectorOptions::default() };
+            return plane.start_upstream_collector(&options).await.map(Collector::Upstream);
+        }
+        let kubeconfig = self.kubeconfig.display().to_string();
+        let arguments = ["collect", "--kubeconfig", &kubeconfig, "--log-level", "debug"];
+        let mut service = Service::start(&self.programs, "ownergraph", name, self.directory.path(), &arguments)?;
+        service.ready().await?;
+        Ok(Collector::Ours(service))
+    }
+
+    /// One request with a JSON body, whatever comes of it.
+    pub async fn ask(&self, method: Method, path: &str, kind: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+        let builder = Request::builder().method(&method).uri(path).header("content-type", kind);
+        let request = builder.body(body.map_or_else(Vec::new, |body| body.to_string().into_bytes()))?;
+        call(&self.cluster.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN)
+            .await
+            .with_context(|| format!("{method} {path}"))
+    }
+
+    /// One request that has to be answered with a success; the answer as JSON.
+    pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let kind = if method == Method::PATCH { MERGE } else { "application/json" };
+        let answer = self.ask(method.clone(), path, kind, body).await?;
+        let text = String::from_utf8_lossy(&answer.body);
+        ensure!(answer.status.is_success(), "{method} {path} is answered {}: {text}", answer.status);
+        serde_json::from_str(&text).with_context(|| format!("{method} {path}: {text}"))
+    }
+
+    /// The object, or `None` where there is none.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
+        let answer = self.ask(Method::GET, path, "application/json", None).await?;
+        let text = String::from_utf8_lossy(&answer.body);
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::OK => serde_json::from_str(&text).map(Some).with_context(|| format!("GET {path}: {text}")),
+            status => anyhow::bail!("GET {path} is answered {status}: {text}"),
+        }
+    }
+
+    /// Creates a namespace.
+    pub async fn namespace(&self, name: &str) -> anyhow::Result<()> {
+        let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        self.send(Method::POST, "/api/v1/namespaces", Some(&body)).await.map(|_| ())
+    }
+
+    /// Brings a custom kind into service. Its objects are stored in another version than the preferred one.
+    pub async fn define(&self, kind: Kind) -> anyhow::Result<()> {
+        let version = |name: &str, storage: bool| {
+            let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+            json!({ "name": name, "served": true, "storage": storage, "schema": { "openAPIV3Schema": schema } })
+        };
+        let body = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{}.{GROUP}", kind.plural) },
+            "spec": {
+                "group": GROUP, "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+                "names": { "plural": kind.plural, "singular": kind.kind.to_lowercase(), "kind": kind.kind },
+                "versions": [version("v1", false), version("v1alpha1", true)],
+            },
+        });
+        self.send(Method::POST, DEFINITIONS, Some(&body)).await?;
+        self.until_answer(&kind.collection("default"), "served", |status| status == StatusCode::OK).await
+    }
+
+    /// Deletes a custom kind's definition.
+    pub async fn undefine(&self, kind: Kind) -> anyhow::Result<()> {
+        self.send(Method::DELETE, &definition(kind), None).await?;
+        let gone = |status| status == StatusCode::NOT_FOUND;
+        self.until_answer(&definition(kind), "gone", gone).await
+    }
+
+    /// Lets every read of the kind's objects fail in `namespace`, and with it every read of all of them.
+    pub async fn break_kind(&self, kind: Kind, namespace: &str) -> anyhow::Result<()> {
+        match &self.sandbox {
+            Some(sandbox) => {
+                let namespace = namespace.to_owned();
+                let matches = move |attempt: &sandbox::Attempt<'_>| {
+                    attempt.resource == kind.plural && (attempt.namespace.is_empty() || attempt.namespace == namespace)
+                };
+                let fault = sandbox.server.inject(Fault::new(matches, FaultAnswer::internal_error()));
+                sandbox.faults.lock().expect("nobody panics with the lock held").push(fault);
+            }
+            None => {
+                let webhook = json!({ "conversionReviewVersions": ["v1"], "clientConfig": { "url": DEAD_WEBHOOK } });
+                let conversion = json!({ "strategy": "Webhook", "webhook": webhook });
+                let body = json!({ "spec": { "conversion": conversion } });
+                self.send(Method::PATCH, &definition(kind), Some(&body)).await?;
+            }
+        }
+        self.until_answer(&kind.collection(namespace), "broken", |status| !status.is_success()).await
+    }
+
+    /// Takes [`World::break_kind`] back.
+    pub async fn mend_kind(&self, kind: Kind, namespace: &str) -> anyhow::Result<()> {
+        match &self.sandbox {
+            Some(sandbox) => {
+                for fault in sandbox.faults.lock().expect("nobody panics with the lock held").drain(..) {
+                    sandbox.server.lift(fault);
+                }
+            }
+            None => {
+                let body = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } });
+                self.send(Method::PATCH, &definition(kind), Some(&body)).await?;
+            }
+        }
+        self.until_answer(&kind.collection(namespace), "mended", |status| status.is_success()).await
+    }
+
+    async fn until_answer(&self, path: &str, what: &str, wanted: impl Fn(StatusCode) -> bool) -> anyhow::Result<()> {
+        let deadline = Instant::now() + KIND_WITHIN;
+        let mut ticks = ticks();
+        loop {
+            ticks.tick().await;
+            let status = self.ask(Method::GET, path, "application/json", None).await?.status;
+            if wanted(status) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{path} is not {what} in {KIND_WITHIN:?}, still answered {status}");
+        }
+    }
+}
+
+/// The beat at which things are asked again.
+pub(super) fn ticks() -> tokio::time::Interval {
+    let mut ticks = interval(POLL_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+fn definition(kind: Kind) -> String {
+    format!("{DEFINITIONS}/{}.{GROUP}", kind.plural)
+}
