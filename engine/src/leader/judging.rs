@@ -6,7 +6,7 @@ use crate::graph::{NodeId, Presence};
 use crate::object::{
     Access, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, pick, shares_uid,
 };
-use crate::queue::{Draft, Put};
+use crate::queue::{Draft, Place, Put};
 use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
 use crate::view::Undecided;
 use crate::work::{Action, CheckBy, ExistenceCheck, Preconditions, RevokeMode};
@@ -142,7 +142,34 @@ impl Leader {
             return (None, Some(Undecided::DependentsUnseen));
         }
         self.deletions.entry(id).or_insert(None);
+        if self.is_being_left(id) {
+            return (None, None);
+        }
         (Some(finish(FOREGROUND_FINALIZER, Cause::NoBlockingDependents)), None)
+    }
+
+    /// Whether a dependent's deletion that rests on this owner's waiting is on its way. Nobody waits for it to be gone, but once the
+    /// finalizer is, an owner that something else still holds would keep it. One that is refused or fails is not waited for.
+    fn is_being_left(&mut self, id: NodeId) -> bool {
+        let owner = self.graph.node(id);
+        let under_way = |dependent: NodeId| {
+            let node = self.graph.node(dependent);
+            self.queue.get(&node.uid).is_some_and(|item| {
+                let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner.uid);
+                matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
+                    && matches!(item.place, Place::Ready | Place::Leased(_))
+            })
+        };
+        // They are judged first. One in deletion has nothing to wait for, and two such owners would wait for each other's turn.
+        let to_be_judged = |dependent: NodeId| {
+            let node = self.graph.node(dependent);
+            node.dirty && node.observed().is_some_and(|observed| !observed.facts.terminating)
+        };
+        if owner.dependents().any(to_be_judged) {
+            self.mark(id);
+            return true;
+        }
+        owner.dependents().any(under_way)
     }
 
     /// A collection that cannot be seen, unless an administrator says that it does not matter.

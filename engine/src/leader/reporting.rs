@@ -118,8 +118,16 @@ impl Leader {
             // The target went while this was under way, and nobody is left to take the decision back.
             self.queue.remove(uid);
         }
-        // Whatever was decided meanwhile, and the other nodes of this uid, have their turn now.
+        // Whatever was decided meanwhile, and the other nodes of this uid, have their turn now; and an owner in foreground deletion does
+        // not wait for an attempt that is over.
         self.mark_uid(uid);
+        if let Some(id) = self.graph.primary(uid) {
+            for owner in self.graph.node(id).owners().collect::<Vec<_>>() {
+                if self.deletions.contains_key(&owner) {
+                    self.mark(owner);
+                }
+            }
+        }
     }
 
     fn next(&mut self, target: &ObjectRef, report: &WorkReport) -> Next {

@@ -68,6 +68,21 @@ fn foreground_goes_leaves_first() {
 }
 
 #[test]
+fn a_dependent_that_does_not_block_goes_before_the_finalizer_does() {
+    for outcome in [Outcome::Done, Outcome::AdmissionDenied] {
+        let mut bench = Bench::synced();
+        bench.seen("things", object("things", "root", 101).with_finalizer("example.com/wait"));
+        bench.seen("configmaps", object("configmaps", "free", 102).owned_by("things", "root"));
+        let root = object("things", "root", 103).with_finalizer("example.com/wait");
+        bench.seen("things", root.terminating("foregroundDeletion"));
+        let lease = bench.take("free");
+        assert_eq!(bench.grants(), NOTHING, "without its finalizer, root would keep what it owns");
+        bench.report(&lease, outcome);
+        assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of root"], "after {outcome:?}");
+    }
+}
+
+#[test]
 fn the_foreground_finalizer_goes_when_nothing_blocks() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "root", 101));
@@ -76,8 +91,11 @@ fn the_foreground_finalizer_goes_when_nothing_blocks() {
     bench.seen("things", object("things", "root", 104).terminating("foregroundDeletion"));
     let leaf = bench.take("leaf");
     bench.report(&leaf, Outcome::Done);
-    assert_eq!(bench.grants(), ["delete(Background) free if root waits"]);
+    let free = bench.take("free");
+    assert_eq!(describe(&free), "delete(Background) free if root waits");
     bench.deleted("configmaps", "leaf", 105);
+    assert_eq!(bench.grants(), NOTHING, "its deletion is on its way");
+    bench.report(&free, Outcome::Done);
     assert_eq!(
         bench.grants(),
         ["remove finalizer foregroundDeletion of root"],
