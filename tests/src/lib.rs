@@ -2,6 +2,7 @@
 
 pub mod conformance;
 pub mod controlplane;
+pub mod differential;
 pub mod embedded;
 pub mod load;
 pub mod process;

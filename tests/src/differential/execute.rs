@@ -1,0 +1,202 @@
+//! Carries out many programs side by side on one fresh control plane, with one collector at work.
+
+use super::end::{End, Snapshot};
+use super::generate::PHASES;
+use super::user::User;
+use super::world::{Program, Step};
+use crate::controlplane::{Binaries, CollectorOptions, ControlPlane, UpstreamCollector};
+use crate::load::{create, get, until};
+use crate::process::Directory;
+use crate::service::{Programs, Service};
+use anyhow::{Context, ensure};
+use futures::future::try_join_all;
+use kube::Client;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::{Instant, interval};
+
+/// Between phases: nothing has been written for so long.
+const QUIET_BETWEEN: Duration = Duration::from_millis(1_500);
+/// In the end. Longer than our collector's probe of five seconds.
+const QUIET_AT_THE_END: Duration = Duration::from_millis(6_500);
+/// After upstream's restart, which judges everything at once.
+const QUIET_AFTER_RESTART: Duration = Duration::from_secs(3);
+/// A collector that writes for longer without anybody else doing so is at war with itself.
+const QUIET_WITHIN: Duration = Duration::from_secs(90);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const SOON: Duration = Duration::from_secs(15);
+
+/// Upstream's client limits, lifted.
+const REQUESTS_PER_SECOND: u32 = 5_000;
+
+/// Who collects.
+#[derive(Clone, Copy, Debug)]
+pub enum Collector<'a> {
+    Ours(&'a Programs),
+    Upstream(Pace),
+}
+
+/// How fast upstream's collector is beside the users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As fast as it can.
+    Free,
+    /// It stands still while users write, and judges what they leave: a collector on a slow machine.
+    UsersFirst,
+    /// Users wait after each operation, so that it comes to an end in between: a collector on a fast machine.
+    CollectorFirst,
+}
+
+/// How long users wait for a collector that goes first.
+const USERS_WAIT: Duration = Duration::from_millis(600);
+
+/// How one seed went.
+#[derive(Clone, Debug)]
+pub struct Course {
+    pub end: End,
+    /// What each operation came to.
+    pub outcomes: Vec<String>,
+    /// Upstream only: the end before its restart, if it was another. Upstream judges an object again on few occasions; a restart
+    /// makes it judge all that it has put off.
+    pub before_restart: Option<End>,
+}
+
+/// Carries out the programs; how each went, by seed.
+pub(super) async fn execute(
+    binaries: &Binaries,
+    collector: Collector<'_>,
+    programs: &[Program],
+) -> anyhow::Result<BTreeMap<u64, Course>> {
+    let plane = ControlPlane::start(binaries).await?;
+    let client = plane.client().await?;
+    crd(&client, "widgets", "Widget", "Namespaced").await?;
+    crd(&client, "realms", "Realm", "Cluster").await?;
+    let wait = match collector {
+        Collector::Upstream(Pace::CollectorFirst) => USERS_WAIT,
+        Collector::Upstream(Pace::Free | Pace::UsersFirst) | Collector::Ours(_) => Duration::ZERO,
+    };
+    let mut users: Vec<User<'_>> = programs.iter().map(|program| User::new(program, client.clone(), wait)).collect();
+    try_join_all(users.iter().map(User::make_namespaces)).await?;
+    perform(&mut users, |program| if program.early { &program.build } else { &[] }).await?;
+    let running = Running::start(&plane, collector).await?;
+    for round in 0..PHASES + 2 {
+        running.stand_still()?;
+        perform(&mut users, |program| match round {
+            0 if program.early => &[],
+            0 => &program.build,
+            1 => &program.cycles,
+            later => &program.phases[later - 2],
+        })
+        .await?;
+        running.go_on()?;
+        quiet(&client, QUIET_BETWEEN).await?;
+    }
+    let settled = quiet(&client, QUIET_AT_THE_END).await?;
+    let restarted = match collector {
+        Collector::Ours(_) => None,
+        Collector::Upstream(_) => {
+            drop(running);
+            let _second = Running::start(&plane, collector).await?;
+            Some(quiet(&client, QUIET_AFTER_RESTART).await?)
+        }
+    };
+    let course = |user: User<'_>| -> anyhow::Result<(u64, Course)> {
+        let before = settled.end_of(&user)?;
+        let after = restarted.as_ref().map(|snapshot| snapshot.end_of(&user)).transpose()?;
+        let (end, before_restart) = match after {
+            Some(after) if after != before => (after, Some(before)),
+            Some(_) | None => (before, None),
+        };
+        Ok((user.program.seed, Course { end, outcomes: user.outcomes, before_restart }))
+    };
+    users.into_iter().map(course).collect()
+}
+
+/// A collector at work; dropping it ends it.
+enum Running {
+    Ours { _service: Service, _directory: Directory },
+    Upstream { collector: UpstreamCollector, pace: Pace },
+}
+
+impl Running {
+    async fn start(plane: &ControlPlane, collector: Collector<'_>) -> anyhow::Result<Running> {
+        match collector {
+            Collector::Upstream(pace) => {
+                let options =
+                    CollectorOptions { requests_per_second: Some(REQUESTS_PER_SECOND), ..CollectorOptions::default() };
+                Ok(Running::Upstream { collector: plane.start_upstream_collector(&options).await?, pace })
+            }
+            Collector::Ours(programs) => {
+                let directory = Directory::create()?;
+                let kubeconfig = plane.kubeconfig().display().to_string();
+                let arguments = ["collect", "--kubeconfig", &kubeconfig];
+                let mut service = Service::start(programs, "ownergraph", "collect", directory.path(), &arguments)?;
+                service.ready().await?;
+                Ok(Running::Ours { _service: service, _directory: directory })
+            }
+        }
+    }
+
+    /// The collector, if it is one that lets the users go first.
+    fn patient(&self) -> Option<&UpstreamCollector> {
+        match self {
+            Running::Upstream { collector, pace: Pace::UsersFirst } => Some(collector),
+            Running::Upstream { pace: Pace::Free | Pace::CollectorFirst, .. } | Running::Ours { .. } => None,
+        }
+    }
+
+    fn stand_still(&self) -> anyhow::Result<()> {
+        self.patient().map_or(Ok(()), |collector| collector.process().pause())
+    }
+
+    fn go_on(&self) -> anyhow::Result<()> {
+        self.patient().map_or(Ok(()), |collector| collector.process().resume())
+    }
+}
+
+/// All users at once, each with the steps of its own program.
+async fn perform<'a>(users: &mut [User<'a>], steps: impl Fn(&'a Program) -> &'a [Step]) -> anyhow::Result<()> {
+    let all = users.iter_mut().map(|user| {
+        let steps = steps(user.program);
+        user.perform(steps)
+    });
+    try_join_all(all).await.map(|_| ())
+}
+
+/// Waits until nothing has been written for so long; what is there then.
+async fn quiet(client: &Client, wanted: Duration) -> anyhow::Result<Snapshot> {
+    let begun = Instant::now();
+    let mut last = Snapshot::take(client).await?;
+    let mut since = Instant::now();
+    let mut ticks = interval(LOOK_EVERY);
+    while since.elapsed() < wanted {
+        ticks.tick().await;
+        let now = Snapshot::take(client).await?;
+        if now.versions() != last.versions() {
+            since = Instant::now();
+        }
+        last = now;
+        ensure!(begun.elapsed() < QUIET_WITHIN, "something is written again and again, for {QUIET_WITHIN:?}");
+    }
+    Ok(last)
+}
+
+async fn crd(client: &Client, plural: &str, kind: &str, scope: &str) -> anyhow::Result<()> {
+    let object = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.example.com") },
+        "spec": {
+            "group": "example.com", "scope": scope,
+            "names": { "plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List") },
+            "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
+        },
+    });
+    create(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &object).await?;
+    let collection = format!("/apis/example.com/v1/{plural}");
+    // While its storage is being set up, a new kind answers 404, then 429.
+    let ask = || async { Ok(get(client, collection.as_str()).await.ok().flatten()) };
+    until("the kind is served", SOON, ask, Option::is_some).await.context("a custom resource definition")?;
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! The user of one seed: carries out its program on an API server and remembers which uid was whose.
+
+use super::world::{Flaw, Kind, Operation, Policy, Program, Reference, Slot, Step};
+use crate::load;
+use http::Method;
+use kube::Client;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The finalizer that nobody but the program takes away.
+pub(super) const FOREIGN_FINALIZER: &str = "example.com/held";
+
+/// Tries of a read and a write that depends on it, when somebody else writes in between.
+const WRITE_TRIES_MAX: usize = 20;
+
+pub(super) struct User<'a> {
+    pub(super) program: &'a Program,
+    client: Client,
+    wait: Duration,
+    /// Uids of each slot's incarnations, in order.
+    pub(super) uids: BTreeMap<Slot, Vec<String>>,
+    /// What each operation came to, in order.
+    pub(super) outcomes: Vec<String>,
+}
+
+/// What became of one request.
+enum Answer {
+    Done(Value),
+    Refused(u16),
+}
+
+impl<'a> User<'a> {
+    /// A user who waits for so long after each operation, beside what the program says.
+    pub(super) fn new(program: &'a Program, client: Client, wait: Duration) -> User<'a> {
+        User { program, client, wait, uids: BTreeMap::new(), outcomes: Vec::new() }
+    }
+
+    pub(super) async fn make_namespaces(&self) -> anyhow::Result<()> {
+        for namespace in Program::namespaces(self.program.seed) {
+            load::namespace(&self.client, &namespace).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn perform(&mut self, steps: &[Step]) -> anyhow::Result<()> {
+        for step in steps {
+            let outcome = self.operate(&step.operation).await?;
+            self.outcomes.push(format!("{}: {outcome}", self.program.describe(&step.operation)));
+            let pause = Duration::from_millis(step.pause_ms) + self.wait;
+            if !pause.is_zero() {
+                // The pause is part of the program: it decides how far the collector comes before the next operation.
+                tokio::time::sleep(pause).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn operate(&mut self, operation: &Operation) -> anyhow::Result<String> {
+        match operation {
+            Operation::Create { slot, references, finalizer } => self.create(*slot, references, *finalizer).await,
+            Operation::Delete { slot, policy } => self.delete(*slot, *policy).await,
+            Operation::AddReference { slot, reference } => {
+                let entry = self.entry(reference);
+                self.change(*slot, "ownerReferences", |list| {
+                    if !list.iter().any(|present| present["uid"] == entry["uid"]) {
+                        list.push(entry.clone());
+                    }
+                })
+                .await
+            }
+            Operation::RemoveReferences { slot, owner } => {
+                let uid = self.uid(*owner);
+                self.change(*slot, "ownerReferences", |list| list.retain(|entry| entry["uid"] != uid.as_str())).await
+            }
+            Operation::SetBlocking { slot, owner, blocking } => {
+                let uid = self.uid(*owner);
+                self.change(*slot, "ownerReferences", |list| {
+                    for entry in list.iter_mut().filter(|entry| entry["uid"] == uid.as_str()) {
+                        set_blocking(entry, *blocking);
+                    }
+                })
+                .await
+            }
+            Operation::AddFinalizer { slot } => {
+                self.change(*slot, "finalizers", |list| {
+                    if !list.iter().any(|finalizer| finalizer == FOREIGN_FINALIZER) {
+                        list.push(json!(FOREIGN_FINALIZER));
+                    }
+                })
+                .await
+            }
+            Operation::RemoveFinalizer { slot } => {
+                self.change(*slot, "finalizers", |list| list.retain(|finalizer| finalizer != FOREIGN_FINALIZER)).await
+            }
+        }
+    }
+
+    async fn create(&mut self, slot: Slot, references: &[Reference], finalizer: bool) -> anyhow::Result<String> {
+        let object = &self.program.objects[slot];
+        let mut body = body_of(object.kind);
+        let entries: Vec<Value> = references.iter().map(|reference| self.entry(reference)).collect();
+        body["apiVersion"] = json!(object.kind.api_version());
+        body["kind"] = json!(object.kind.name());
+        body["metadata"] = json!({ "name": object.name, "ownerReferences": entries });
+        if finalizer {
+            body["metadata"]["finalizers"] = json!([FOREIGN_FINALIZER]);
+        }
+        let collection = object.kind.collection(object.namespace.as_deref());
+        match self.request(Method::POST, &collection, Some(&body)).await? {
+            Answer::Done(created) => {
+                let uid = created["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                self.uids.entry(slot).or_default().push(uid);
+                Ok("done".to_owned())
+            }
+            Answer::Refused(code) => Ok(code.to_string()),
+        }
+    }
+
+    async fn delete(&mut self, slot: Slot, policy: Option<Policy>) -> anyhow::Result<String> {
+        let mut options = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
+        if let Some(policy) = policy {
+            options["propagationPolicy"] = json!(format!("{policy:?}"));
+        }
+        let path = self.program.objects[slot].path();
+        Ok(match self.request(Method::DELETE, &path, Some(&options)).await? {
+            Answer::Done(_) => "done".to_owned(),
+            Answer::Refused(code) => code.to_string(),
+        })
+    }
+
+    /// Reads a list of the metadata, changes it, and writes it unless it is as it was or somebody else has written.
+    async fn change(&self, slot: Slot, field: &str, edit: impl Fn(&mut Vec<Value>)) -> anyhow::Result<String> {
+        let path = self.program.objects[slot].path();
+        for _ in 0..WRITE_TRIES_MAX {
+            let object = match self.request(Method::GET, &path, None).await? {
+                Answer::Done(object) => object,
+                Answer::Refused(code) => return Ok(format!("read {code}")),
+            };
+            let before = object["metadata"][field].as_array().cloned().unwrap_or_default();
+            let mut after = before.clone();
+            edit(&mut after);
+            if after == before {
+                return Ok("nothing to change".to_owned());
+            }
+            let mut metadata = Map::new();
+            metadata.insert("resourceVersion".to_owned(), object["metadata"]["resourceVersion"].clone());
+            metadata.insert(field.to_owned(), if after.is_empty() { Value::Null } else { json!(after) });
+            match self.request(Method::PATCH, &path, Some(&json!({ "metadata": metadata }))).await? {
+                Answer::Done(_) => return Ok("done".to_owned()),
+                Answer::Refused(409) => {}
+                Answer::Refused(code) => return Ok(code.to_string()),
+            }
+        }
+        Ok("409 again and again".to_owned())
+    }
+
+    async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+        match load::send(&self.client, method, path, body).await {
+            Ok(value) => Ok(Answer::Done(value)),
+            Err(error) => match error.downcast_ref::<kube::Error>() {
+                Some(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(Answer::Refused(status.code)),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// The latest uid of a slot.
+    fn uid(&self, slot: Slot) -> String {
+        self.uids.get(&slot).and_then(|uids| uids.last().cloned()).unwrap_or_else(|| format!("never-created-{slot}"))
+    }
+
+    fn entry(&self, reference: &Reference) -> Value {
+        let owner = &self.program.objects[reference.owner];
+        let (seed, uid) = (self.program.seed, self.uid(reference.owner));
+        let (kind, api_version) = (owner.kind.name(), owner.kind.api_version());
+        let (api_version, kind, name, uid) = match reference.flaw {
+            Flaw::None => (api_version, kind, owner.name.clone(), uid),
+            Flaw::WrongName => (api_version, kind, format!("{}-wrong", owner.name), uid),
+            Flaw::WrongKind(wrong) => (wrong.api_version(), wrong.name(), owner.name.clone(), uid),
+            Flaw::UnknownUid => (api_version, kind, owner.name.clone(), format!("unknown-{seed}-{}", reference.owner)),
+            Flaw::UnknownKind => (
+                "unknown.example.com/v1",
+                "Unknown",
+                owner.name.clone(),
+                format!("unknown-kind-{seed}-{}", reference.owner),
+            ),
+        };
+        let mut entry = json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid });
+        set_blocking(&mut entry, reference.blocking);
+        entry
+    }
+}
+
+fn set_blocking(entry: &mut Value, blocking: Option<bool>) {
+    let Some(entry) = entry.as_object_mut() else { return };
+    match blocking {
+        Some(blocking) => entry.insert("blockOwnerDeletion".to_owned(), json!(blocking)),
+        None => entry.remove("blockOwnerDeletion"),
+    };
+}
+
+/// The least that the server accepts. No Pod is ever scheduled, so it goes as soon as it is deleted.
+fn body_of(kind: Kind) -> Value {
+    let pod = json!({ "containers": [{ "name": "only", "image": "none" }] });
+    match kind {
+        Kind::Pod => json!({ "spec": pod }),
+        Kind::ReplicationController => json!({ "spec": {
+            "replicas": 0, "selector": { "app": "none" },
+            "template": { "metadata": { "labels": { "app": "none" } }, "spec": pod },
+        } }),
+        Kind::PriorityClass => json!({ "value": 1 }),
+        Kind::ConfigMap | Kind::Secret | Kind::ServiceAccount | Kind::Widget | Kind::ClusterRole | Kind::Realm => {
+            json!({})
+        }
+    }
+}
