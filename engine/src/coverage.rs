@@ -21,12 +21,25 @@ pub enum State {
     Ignored,
 }
 
+impl State {
+    /// The word for logs, labels and screens.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Listing => "listing",
+            State::Synced => "synced",
+            State::Stale => "stale",
+            State::Failed => "failed",
+            State::Ignored => "ignored",
+        }
+    }
+}
+
 /// Names a group and kind, served or only referred to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KindId(u32);
 
 /// A group and kind, and what is known of its collection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) group: Name,
     pub(crate) kind: Name,
@@ -98,7 +111,7 @@ pub(crate) enum Advance {
 }
 
 /// All kinds, by number, by group and kind, and by group and resource.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Coverage {
     kinds: Vec<Kind>,
     by_kind: BTreeMap<(Name, Name), KindId>,
@@ -134,6 +147,11 @@ impl Coverage {
         });
         self.by_kind.insert(key, id);
         id
+    }
+
+    /// The number of a group and kind, if anything ever named it.
+    pub(crate) fn known(&self, group: &str, kind: &str) -> Option<KindId> {
+        self.by_kind.get(&(Name::from(group), Name::from(kind))).copied()
     }
 
     pub(crate) fn kind(&self, id: KindId) -> &Kind {

@@ -6,7 +6,7 @@
 
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
-use crate::object::{Facts, Name, Object, OwnerReference, ResourceVersion, Uid};
+use crate::object::{Facts, Name, Object, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -213,6 +213,17 @@ impl Graph {
         (0_u32..).zip(&self.nodes).filter_map(|(at, node)| Some((NodeId(at), node.as_ref()?)))
     }
 
+    /// How many places there are for nodes; some are empty.
+    pub(crate) fn places(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The node at a place, if there is one.
+    pub(crate) fn at_place(&self, place: usize) -> Option<NodeId> {
+        let id = NodeId(u32::try_from(place).ok()?);
+        self.get(id).map(|_| id)
+    }
+
     /// The nodes of one uid.
     pub(crate) fn by_uid(&self, uid: &Uid) -> &[NodeId] {
         self.by_uid.get(uid).map_or(&[], Slot::as_slice)
@@ -249,6 +260,11 @@ impl Graph {
         }
     }
 
+    /// Takes over from another graph that what is at this node orphans its dependents.
+    pub(crate) fn set_orphaned(&mut self, uid: Uid, at: Coordinates) {
+        self.orphaned.entry(uid).or_insert(Orphaned { at, round: None });
+    }
+
     /// Remembered owners that are gone, with their namespace.
     pub(crate) fn gone_orphaned(&self) -> Vec<(Uid, Name)> {
         let gone = self.orphaned.iter().filter(|(_, orphaned)| orphaned.round.is_some());
@@ -263,6 +279,25 @@ impl Graph {
             let passed = orphaned.round.is_some_and(|until| until <= round) && *orphaned.at.namespace == *namespace;
             !passed || by_uid.contains_key(uid)
         });
+    }
+
+    /// A node as others name it. Version and resource are empty where the kind is not served.
+    pub(crate) fn object_ref(&self, coverage: &Coverage, id: NodeId) -> ObjectRef {
+        let node = self.node(id);
+        let kind = coverage.kind(node.at.kind);
+        let (version, resource) = match &kind.served {
+            Some(served) => (served.version.clone(), served.group_resource.resource.clone()),
+            None => (Name::from(""), Name::from("")),
+        };
+        ObjectRef {
+            group: kind.group.clone(),
+            version,
+            resource,
+            kind: kind.kind.clone(),
+            namespace: node.at.namespace.clone(),
+            name: node.at.name.clone(),
+            uid: node.uid.clone(),
+        }
     }
 
     /// Nodes of a kind that are referred to but not observed.

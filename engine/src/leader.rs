@@ -10,6 +10,7 @@ use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::queue::{Blocker, Queue};
 use crate::time::Time;
 use crate::timers::Timers;
+use crate::tombstones::Tombstones;
 use crate::view::Undecided;
 use crate::work::{LeaseId, Term};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,6 +33,7 @@ pub use contract::{
     Cause, Config, Event, Input, InvalidReferences, Mode, OnStoreRewind, Output, Policy, Probe, ProbeAnswer, ProbeId,
     StreamId,
 };
+pub use reading::{Address, CycleSearch, Direction, Found, Frame, Planning, Scan, Walk, WalkOptions, Walked};
 
 /// Most nodes judged between two outputs, so that a large change does not hold up everything else.
 const JUDGE_BATCH: usize = 1000;
@@ -132,6 +134,7 @@ pub struct Leader {
     gone_order: VecDeque<Uid>,
     /// References to owners in other namespaces that were told of, as dependent and owner.
     told: BTreeSet<(Uid, Uid)>,
+    tombstones: Tombstones,
 
     term: Option<Term>,
     leader_endpoint: String,
@@ -168,6 +171,7 @@ impl Leader {
             gone: BTreeMap::new(),
             gone_order: VecDeque::new(),
             told: BTreeSet::new(),
+            tombstones: Tombstones::default(),
             term: None,
             leader_endpoint: String::new(),
             stopping: false,

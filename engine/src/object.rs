@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
+use core::num::NonZeroU32;
 
 #[cfg(test)]
 mod tests;
@@ -186,6 +187,8 @@ pub struct Facts {
     pub terminating: bool,
     /// The hold annotation is there, whatever its value.
     pub hold: bool,
+    /// `metadata.deletionTimestamp`, in seconds of the Unix epoch, where it is known. For readers; no decision rests on it.
+    pub deletion_time: Option<NonZeroU32>,
 }
 
 impl Facts {
@@ -208,7 +211,7 @@ impl Facts {
     /// an executor retry a conflict on the spot; it guards against accidents, not against an adversary, because the API server's own
     /// precondition still stands behind it.
     pub fn digest(&self) -> u64 {
-        let mut digest = Digest(0xcbf2_9ce4_8422_2325);
+        let mut digest = Digest::default();
         for owner in &self.owners {
             digest.text(&owner.api_version);
             digest.text(&owner.kind);
@@ -229,14 +232,22 @@ impl Facts {
     }
 }
 
-struct Digest(u64);
+/// FNV-1a.
+#[derive(Debug)]
+pub(crate) struct Digest(pub(crate) u64);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
 
 impl Digest {
-    fn byte(&mut self, byte: u8) {
+    pub(crate) fn byte(&mut self, byte: u8) {
         self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
 
-    fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         for byte in (text.len() as u64).to_be_bytes().into_iter().chain(text.bytes()) {
             self.byte(byte);
         }

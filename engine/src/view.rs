@@ -1,9 +1,10 @@
 //! What readers may see of a leader's state: plain values, no references into it.
 
 use crate::coverage::State;
-use crate::object::{Facts, Name, ObjectRef, ResourceVersion, ServedKind};
+use crate::leader::Cause;
+use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
-use crate::work::Term;
+use crate::work::{ActionKind, Term};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -92,6 +93,7 @@ pub struct NodeView {
     /// Of these, how many block its foreground deletion.
     pub blocking_dependents: usize,
     pub undecided: Option<Undecided>,
+    pub evidence: Evidence,
 }
 
 /// How a node is known.
@@ -116,4 +118,267 @@ pub struct ExecutorView {
     pub last_heard: Time,
     pub draining: bool,
     pub connected: bool,
+}
+
+/// Where what is known of a node comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    pub source: Source,
+    /// The version of the object, or the position at which it was absent. `None` where the source has none.
+    pub resource_version: Option<ResourceVersion>,
+}
+
+/// See [`Evidence`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// A list or watch of its collection.
+    Watch,
+    /// An executor read it from the API server.
+    LiveRead,
+    /// Only references to it are known.
+    Inferred,
+    /// A consistent list of its name lacks it.
+    List,
+    /// Two reads of a kind without list did not find it.
+    ReadTwice,
+    /// The instances of its kind were deleted, by its definition's own last status.
+    TypeEmptied,
+}
+
+/// One reference, and what it is worth to the object that has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeView {
+    /// Where the reference leads.
+    pub owner: ObjectRef,
+    pub dependent: Uid,
+    pub reference: OwnerReference,
+    pub standing: OwnerStanding,
+    pub evidence: Evidence,
+}
+
+/// What a reference is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnerStanding {
+    /// The owner is there, and does not wait for the dependent to go.
+    Solid,
+    /// The owner is proven absent.
+    Dangling,
+    /// The owner is in foreground deletion.
+    Waiting,
+    /// The owner is, or was when it went, in orphaning deletion.
+    Orphaning,
+    /// No proof of presence or absence yet.
+    Unverified,
+    /// A cluster-scoped object cannot have a namespaced owner.
+    InvalidScope,
+    /// The uid is that of an object in another namespace.
+    WrongNamespace,
+    /// The API server does not serve the owner's kind.
+    KindUnresolved,
+    /// The uid is that of an object of another kind or name.
+    CoordinatesMismatch,
+}
+
+/// Why an object is still here, is going, or went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    pub object: NodeView,
+    pub verdict: VerdictView,
+    /// The most important first.
+    pub reasons: Vec<Reason>,
+    /// Every reference, in order.
+    pub owners: Vec<EdgeView>,
+    pub item: Option<ItemView>,
+}
+
+/// What follows for an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum VerdictView {
+    /// An owner keeps it.
+    Kept,
+    /// It has no references: never collected.
+    Unowned,
+    /// Its deletion is decided, and queued or leased.
+    Collectable,
+    /// Facts are missing.
+    Undecided,
+    /// Would be collected, but something holds it.
+    Held,
+    /// It is being deleted, and nothing is in the way.
+    InProgress,
+    /// It is being deleted, and waits for finalizers or dependents.
+    Blocked,
+    /// Was refused as invalid, and is tried again now and then.
+    Parked,
+    /// Proven absent.
+    Gone,
+}
+
+/// One reason of an [`Explanation`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    pub code: ReasonCode,
+    /// What it is about: a finalizer, a collection, a webhook. Empty where `related` says it.
+    pub detail: String,
+    /// Objects it is about, at most [`RELATED_MAX`].
+    pub related: Vec<ObjectRef>,
+    /// How many there are, of which `related` names the first.
+    pub count: usize,
+    pub since: Option<Time>,
+}
+
+/// Most objects that one reason names.
+pub const RELATED_MAX: usize = 20;
+
+/// What kind of reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReasonCode {
+    SolidOwner,
+    OwnerUnverified,
+    OwnerKindUnresolved,
+    OwnerUnreadable,
+    OwnersAbsent,
+    OwnersWaiting,
+    CollectionUnsynced,
+    HoldAnnotation,
+    InvalidReference,
+    FinalizerPresent,
+    BlockingDependents,
+    DependentsToOrphan,
+    Cycle,
+    Forbidden,
+    AdmissionDenied,
+    Throttled,
+    Backoff,
+    NoExecutor,
+    NotLeading,
+    GrantsStopped,
+    ObserveOnly,
+    AwaitingOwnWrite,
+    GracePeriod,
+    NeverObserved,
+    Deleted,
+}
+
+impl ReasonCode {
+    /// The word for logs, labels and screens.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ReasonCode::SolidOwner => "solid_owner",
+            ReasonCode::OwnerUnverified => "owner_unverified",
+            ReasonCode::OwnerKindUnresolved => "owner_kind_unresolved",
+            ReasonCode::OwnerUnreadable => "owner_unreadable",
+            ReasonCode::OwnersAbsent => "owners_absent",
+            ReasonCode::OwnersWaiting => "owners_waiting",
+            ReasonCode::CollectionUnsynced => "collection_unsynced",
+            ReasonCode::HoldAnnotation => "hold_annotation",
+            ReasonCode::InvalidReference => "invalid_reference",
+            ReasonCode::FinalizerPresent => "finalizer_present",
+            ReasonCode::BlockingDependents => "blocking_dependents",
+            ReasonCode::DependentsToOrphan => "dependents_to_orphan",
+            ReasonCode::Cycle => "cycle",
+            ReasonCode::Forbidden => "forbidden",
+            ReasonCode::AdmissionDenied => "admission_denied",
+            ReasonCode::Throttled => "throttled",
+            ReasonCode::Backoff => "backoff",
+            ReasonCode::NoExecutor => "no_executor",
+            ReasonCode::NotLeading => "not_leading",
+            ReasonCode::GrantsStopped => "grants_stopped",
+            ReasonCode::ObserveOnly => "observe_only",
+            ReasonCode::AwaitingOwnWrite => "awaiting_own_write",
+            ReasonCode::GracePeriod => "grace_period",
+            ReasonCode::NeverObserved => "never_observed",
+            ReasonCode::Deleted => "deleted",
+        }
+    }
+}
+
+/// A decision that is not carried out yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemView {
+    pub id: u64,
+    pub action: ActionKind,
+    pub place: PlaceView,
+    pub decided: Time,
+    pub attempts: u32,
+}
+
+/// Where a decision is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlaceView {
+    /// Waits for an executor.
+    Ready,
+    /// Is never granted: the mode is observe.
+    Observed,
+    /// Is tried again then.
+    Backoff { until: Time },
+    /// Waits with others for what refused it.
+    Behind { blocker: String },
+    /// Held by this executor; `started` since then, if it has begun.
+    Leased { executor: Name, started: Option<Time> },
+}
+
+/// An object that went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tombstone {
+    pub object: ObjectRef,
+    pub at: Time,
+    /// A DELETE of ours had been accepted.
+    pub caused_by_us: bool,
+    /// What its deletion rested on, where it was ours.
+    pub causes: Vec<Cause>,
+    pub resource_version: Option<ResourceVersion>,
+}
+
+/// What a deletion would do to one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanEntry {
+    pub object: ObjectRef,
+    pub effect: Effect,
+    /// Order of execution; equal steps do not wait for each other.
+    pub step: u32,
+    pub reasons: Vec<Reason>,
+}
+
+/// See [`PlanEntry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// It goes.
+    Delete,
+    /// It stays, and loses references.
+    ReferenceRemoved,
+    /// It stays, and loses the reference to an owner that orphans it.
+    Orphaned,
+    /// It is marked for deletion, and stays until something else happens.
+    Waits,
+    /// Something would keep it.
+    Held,
+    /// Facts are missing.
+    Unknown,
+}
+
+/// What a deletion would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// By step, collection, namespace and name.
+    pub entries: Vec<PlanEntry>,
+    /// Over every fact the plan rests on: equal digests, equal plans.
+    pub digest: u64,
+    /// Objects asked for that the graph does not hold.
+    pub missing: Vec<Uid>,
+    /// Collections whose state left something undecided.
+    pub unsynced: Vec<GroupResource>,
+    /// More objects than are looked at hang on the targets: the plan is not whole.
+    pub cut: bool,
+}
+
+/// A strongly connected component of references.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CycleView {
+    pub members: Vec<NodeView>,
+    pub edges: Vec<EdgeView>,
+    /// All members are in foreground deletion.
+    pub deadlocked: bool,
+    /// The member whose reference is relaxed first.
+    pub unblock: Uid,
 }

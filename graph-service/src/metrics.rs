@@ -140,7 +140,7 @@ impl Metrics {
         let Snapshot { status, collections, clock } = snapshot;
         for state in [State::Listing, State::Synced, State::Stale, State::Failed, State::Ignored] {
             let count = collections.iter().filter(|collection| collection.state == state).count();
-            self.collections.get_or_create(&[("state", state_word(state))]).set(count_of(count));
+            self.collections.get_or_create(&[("state", state.as_str())]).set(count_of(count));
         }
         self.nodes.set(count_of(status.nodes));
         self.edges.set(count_of(status.edges));
@@ -159,17 +159,6 @@ impl Metrics {
         let term = status.term.as_ref().map_or(0, |term| term.number);
         self.term.set(i64::try_from(term).unwrap_or(i64::MAX));
         self.grants_stopped.set(i64::from(status.stopped.is_some()));
-    }
-}
-
-/// The word for a collection's state in labels and lines.
-pub(crate) fn state_word(state: State) -> &'static str {
-    match state {
-        State::Listing => "listing",
-        State::Synced => "synced",
-        State::Stale => "stale",
-        State::Failed => "failed",
-        State::Ignored => "ignored",
     }
 }
 

@@ -5,7 +5,7 @@ use crate::dot;
 use crate::driver::{Heartbeat, Reader};
 use crate::election::Leadership;
 use crate::ingest;
-use crate::metrics::{Metrics, Snapshot, state_word};
+use crate::metrics::{Metrics, Snapshot};
 use engine::coverage::State;
 use engine::leader::Leader;
 use engine::object::Uid;
@@ -189,7 +189,7 @@ fn collection_line(collection: &CollectionStatus) -> String {
     let mut line = format!(
         "collection: {} {}, {} objects",
         collection.kind.group_resource,
-        state_word(collection.state),
+        collection.state.as_str(),
         collection.objects
     );
     if let Some(position) = &collection.position {

@@ -1,6 +1,6 @@
 //! Events of the engine as log lines and counters. The engine itself neither logs nor counts.
 
-use crate::metrics::{Metrics, state_word};
+use crate::metrics::Metrics;
 use crate::warnings::Warning;
 use engine::coverage::State;
 use engine::leader::{Cause, Event};
@@ -138,7 +138,7 @@ impl Render {
     }
 
     fn collection(&mut self, collection: &GroupResource, state: State, error: &str) {
-        let word = state_word(state);
+        let word = state.as_str();
         match state {
             State::Failed | State::Stale => {
                 let known = self.lost.insert(collection.clone(), error.to_owned());

@@ -82,7 +82,13 @@ fn sighting() -> impl Strategy<Value = Sighting> {
         |(uid, resource_version, owners, finalizers, (terminating, hold))| Sighting {
             uid,
             resource_version,
-            facts: Facts { owners: owners.into(), finalizers: finalizers.into(), terminating, hold },
+            facts: Facts {
+                owners: owners.into(),
+                finalizers: finalizers.into(),
+                terminating,
+                hold,
+                deletion_time: None,
+            },
         },
     )
 }

@@ -6,6 +6,7 @@ use crate::evidence::{Inquiry, Proof};
 use crate::graph::{Coordinates, NodeId, Presence};
 use crate::object::{Facts, GroupResource, Object, ResourceVersion, ServedKind, Uid};
 use crate::queue::Place;
+use crate::view::Tombstone;
 use crate::work::ActionKind;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -288,16 +289,18 @@ impl Leader {
         let (uid, kind, namespace) = (node.uid.clone(), node.at.kind, node.at.namespace.clone());
         let fresh = node.observed().is_some_and(|observed| observed.list == self.coverage.kind(kind).list);
         let object = self.object_ref(id);
+        let resource_version = node.observed().map(|observed| observed.resource_version.clone());
+        let under_way = |item: &crate::queue::Item| {
+            matches!((&item.place, item.draft.action.kind()), (Place::Leased(_), ActionKind::Delete))
+        };
+        let caused_by_us = self.writes.contains_key(&uid) || self.queue.get(&uid).is_some_and(under_way);
+        let causes = node.facts().filter(|_| caused_by_us).map_or_else(Vec::new, |facts| self.causes(id, facts));
         let entry = self.coverage.kind_mut(kind);
         entry.observed -= 1;
         entry.fresh -= usize::from(fresh);
         self.deletions.remove(&id);
         self.undecided.remove(&id);
         self.withdraw(id);
-        let under_way = |item: &crate::queue::Item| {
-            matches!((&item.place, item.draft.action.kind()), (Place::Leased(_), ActionKind::Delete))
-        };
-        let caused_by_us = self.writes.remove(&uid).is_some() | self.queue.get(&uid).is_some_and(under_way);
         if self.graph.is_orphaned(self.graph.node(id)) {
             let round = self.barrier.request(&namespace);
             self.graph.remember_orphaned(&uid, round);
@@ -312,6 +315,8 @@ impl Leader {
             self.mark_dependents(id);
         }
         self.mark_uid(&uid);
+        self.writes.remove(&uid);
+        self.tombstones.put(Tombstone { object: object.clone(), at: self.now, caused_by_us, causes, resource_version });
         self.event(Event::Removed { object: object.clone(), caused_by_us });
         if let Some(proof) = proof.filter(|_| stays) {
             self.event(Event::Proven { owner: object, proof });

@@ -197,7 +197,7 @@ impl Leader {
     }
 
     /// Why the references of an object lead to what was decided.
-    fn causes(&self, id: NodeId, facts: &Facts) -> Vec<Cause> {
+    pub(super) fn causes(&self, id: NodeId, facts: &Facts) -> Vec<Cause> {
         let node = self.graph.node(id);
         let standings = standings(&self.graph, &self.coverage, node, facts);
         let causes = node.owners().zip(&facts.owners).zip(standings);
@@ -318,21 +318,7 @@ impl Leader {
 
     /// A node as others name it. Version and resource are empty where the kind is not served.
     pub(super) fn object_ref(&self, id: NodeId) -> ObjectRef {
-        let node = self.graph.node(id);
-        let kind = self.coverage.kind(node.at.kind);
-        let (version, resource) = match &kind.served {
-            Some(served) => (served.version.clone(), served.group_resource.resource.clone()),
-            None => (Name::from(""), Name::from("")),
-        };
-        ObjectRef {
-            group: kind.group.clone(),
-            version,
-            resource,
-            kind: kind.kind.clone(),
-            namespace: node.at.namespace.clone(),
-            name: node.at.name.clone(),
-            uid: node.uid.clone(),
-        }
+        self.graph.object_ref(&self.coverage, id)
     }
 }
 

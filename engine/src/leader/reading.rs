@@ -1,13 +1,24 @@
 //! What readers see of the leader.
 
-use super::Leader;
+use super::{Leader, Mode};
 use crate::coverage::KindId;
 use crate::graph::{NodeId, Presence};
 use crate::object::{Facts, Uid};
-use crate::view::{CollectionStatus, ExecutorView, NodeView, PresenceView, Status, Undecided, UnresolvedKind};
+use crate::view::{
+    CollectionStatus, ExecutorView, NodeView, PresenceView, Status, Tombstone, Undecided, UnresolvedKind,
+};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
+
+mod explain;
+mod planning;
+mod scan;
+mod walk;
+
+pub use planning::{Frame, Planning};
+pub use scan::{Address, CycleSearch, Scan};
+pub use walk::{Direction, Found, Walk, WalkOptions, Walked};
 
 impl Leader {
     /// The leader in numbers.
@@ -106,6 +117,16 @@ impl Leader {
         executors
     }
 
+    /// An object that went lately.
+    pub fn tombstone(&self, uid: &Uid) -> Option<&Tombstone> {
+        self.tombstones.get(self.now, uid)
+    }
+
+    /// Objects that went lately, the youngest first.
+    pub fn tombstones(&self) -> impl Iterator<Item = &Tombstone> {
+        self.tombstones.iter(self.now)
+    }
+
     /// The nodes that carry this uid: one, or more where references contradict each other.
     pub fn nodes(&self, uid: &Uid) -> Vec<NodeView> {
         self.graph.by_uid(uid).iter().map(|&id| self.view(id)).collect()
@@ -158,6 +179,7 @@ impl Leader {
             dependents: node.dependent_count(),
             blocking_dependents: node.blocking_count(),
             undecided: self.undecided.get(&id).copied(),
+            evidence: self.evidence(id),
         }
     }
 }

@@ -14,6 +14,7 @@ use core::time::Duration;
 mod cascades;
 mod evidence;
 mod races;
+mod readings;
 mod sessions;
 
 /// A leader, one executor with a large window, and a clock.

@@ -139,6 +139,7 @@ fn live(written: WrittenMetadata) -> Option<Live> {
         finalizers: finalizers.iter().map(|name| Name::from(name.as_str())).collect(),
         terminating: written.deletion_timestamp.is_some(),
         hold: written.annotations.is_some_and(|all| all.contains_key(HOLD_ANNOTATION)),
+        deletion_time: None,
     };
     let resource_version = ResourceVersion::parse(&written.resource_version);
     Some(Live { sighting: Sighting { uid, resource_version, facts }, references, finalizers })

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -153,6 +154,7 @@ impl Decoder {
                 finalizers: finalizers.iter().map(|name| self.shared(&name.0)).collect(),
                 terminating: metadata.deletion_timestamp.is_some(),
                 hold: metadata.annotations.is_some_and(|annotations| annotations.hold),
+                deletion_time: metadata.deletion_timestamp.and_then(seconds),
             },
         })
     }
@@ -183,6 +185,12 @@ impl Decoder {
         self.names.insert(name.clone());
         name
     }
+}
+
+/// A time of Kubernetes in seconds of the Unix epoch. One that cannot be read is not known; that it is there is what counts.
+fn seconds(time: &RawValue) -> Option<NonZeroU32> {
+    let time: prost_types::Timestamp = time.get().trim_matches('"').parse().ok()?;
+    NonZeroU32::new(u32::try_from(time.seconds).ok()?)
 }
 
 /// Text that is borrowed unless it has escapes. A newtype, because serde borrows a `Cow` only where it is a field of its own.
@@ -263,7 +271,8 @@ struct RawMetadata<'a> {
     uid: Option<Text<'a>>,
     #[serde(borrow)]
     resource_version: Option<Text<'a>>,
-    deletion_timestamp: Option<IgnoredAny>,
+    #[serde(borrow)]
+    deletion_timestamp: Option<&'a RawValue>,
     annotations: Option<Annotations>,
     #[serde(borrow)]
     owner_references: Option<Vec<RawOwner<'a>>>,

@@ -131,6 +131,7 @@ impl TryFrom<work::Observed> for Sighting {
                 finalizers: observed.finalizers.into_iter().map(Name::from).collect(),
                 terminating: observed.terminating,
                 hold: observed.hold,
+                deletion_time: None,
             },
         })
     }

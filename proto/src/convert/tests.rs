@@ -332,8 +332,7 @@ fn node(presence: PresenceView, terminating: bool) -> Node {
         name: "settings".into(),
         uid: Uid::parse("u1").unwrap(),
     };
-    let facts =
-        Facts { finalizers: ["foregroundDeletion".into()].into(), terminating, owners: Box::default(), hold: false };
+    let facts = Facts { finalizers: ["foregroundDeletion".into()].into(), terminating, ..Facts::default() };
     NodeView {
         object,
         presence,
@@ -342,6 +341,7 @@ fn node(presence: PresenceView, terminating: bool) -> Node {
         dependents: 3,
         blocking_dependents: usize::MAX,
         undecided: None,
+        evidence: engine::view::Evidence { source: engine::view::Source::Watch, resource_version: None },
     }
     .into()
 }

@@ -80,6 +80,7 @@ pub(super) fn observe(stored: &model::Object) -> object::Object {
             finalizers: model::finalizers(stored).into_iter().map(Name::from).collect(),
             terminating: model::is_terminating(stored),
             hold,
+            deletion_time: None,
         },
     }
 }

@@ -24,6 +24,7 @@ fn an_object_is_what_a_decision_can_rest_on() {
     assert_eq!(object.uid.to_string(), "5c4a2d24-1c8d-4e5c-9d5b-0a8f5f0c7f11");
     assert_eq!(object.resource_version, ResourceVersion::parse("77"));
     assert!(object.facts.terminating && object.facts.hold);
+    assert_eq!(object.facts.deletion_time.map(u32::from), Some(1_767_225_600));
     assert_eq!(object.facts.finalizers.iter().map(|name| &**name).collect::<Vec<_>>(), ["orphan", "example.com/foo"]);
     let [first, second] = &*object.facts.owners else { panic!("{object:?}") };
     assert_eq!((&*first.api_version, &*first.kind, &*first.name), ("apps/v1", "ReplicaSet", "rs"));

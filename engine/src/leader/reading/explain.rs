@@ -1,0 +1,355 @@
+//! Why an object is still here, is going, or went: the one judge's verdict, put into reasons.
+
+use super::{Leader, Mode};
+use crate::evidence::Proof;
+use crate::graph::{Node, NodeId, Presence};
+use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
+use crate::queue::{Blocker, Item, Place};
+use crate::verdict::{Standing, Verdict, standings, verdict};
+use crate::view::{
+    Evidence, Explanation, ItemView, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Source, Undecided,
+    VerdictView,
+};
+use crate::work::ActionKind;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+impl Leader {
+    /// Why this object is still here, is going, or went. `None` if the graph knows no such uid.
+    pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
+        let id = self.best_known(uid)?;
+        let node = self.graph.node(id);
+        let item = self.queue.get(uid);
+        let (mut verdict, mut reasons) = match verdict(&self.graph, &self.coverage, id) {
+            Verdict::NotObserved => self.unobserved_reasons(id),
+            Verdict::Unowned => (VerdictView::Unowned, Vec::new()),
+            Verdict::Kept { .. } => (VerdictView::Kept, self.keeping(id)),
+            Verdict::Undecided(cause) => (VerdictView::Undecided, self.missing(id, cause)),
+            Verdict::Held => (VerdictView::Held, self.holding(id)),
+            Verdict::Collectable(collection) => {
+                let mut reasons = self.absences(id);
+                if !collection.unblock.is_empty() {
+                    reasons.insert(0, plain(ReasonCode::Cycle));
+                }
+                (VerdictView::Collectable, reasons)
+            }
+            Verdict::Terminating { .. } => self.terminating(id),
+            Verdict::Foreground { blocking, unblock, .. } => self.foreground(id, blocking, !unblock.is_empty()),
+            Verdict::Orphaning { dependents, .. } => self.orphaning(id, dependents),
+        };
+        if self.writes.contains_key(uid) && verdict == VerdictView::Collectable {
+            verdict = VerdictView::InProgress;
+            reasons.insert(0, plain(ReasonCode::AwaitingOwnWrite));
+        }
+        if let Some(item) = item.filter(|item| item.draft.action.kind() != ActionKind::Verify || node.facts().is_none())
+        {
+            let waits = self.waits(item);
+            if item.invalid > 1 {
+                verdict = VerdictView::Parked;
+            }
+            reasons.splice(0..0, waits);
+        }
+        Some(Explanation {
+            object: self.view(id),
+            verdict,
+            reasons,
+            owners: self.edges(id),
+            item: item.map(|item| self.item_view(item)),
+        })
+    }
+
+    fn unobserved_reasons(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
+        let node = self.graph.node(id);
+        let since_dependents = related(ReasonCode::NeverObserved, self.dependents(id), node.dependent_count());
+        match &node.presence {
+            Presence::Absent(proof) => {
+                let detail =
+                    format!("{}{}", proof.as_str(), proof.version().map_or_else(String::new, |at| format!(" at {at}")));
+                (VerdictView::Gone, alloc::vec![Reason { detail, ..plain(ReasonCode::Deleted) }])
+            }
+            Presence::Read { .. } => (VerdictView::Kept, alloc::vec![since_dependents]),
+            Presence::Virtual { unreadable } => {
+                let kind = self.coverage.kind(node.at.kind);
+                let code = match (&kind.served, unreadable) {
+                    (None, _) => ReasonCode::OwnerKindUnresolved,
+                    (Some(_), true) => ReasonCode::OwnerUnreadable,
+                    (Some(_), false) if kind.is_unseen() => ReasonCode::CollectionUnsynced,
+                    (Some(_), false) => ReasonCode::OwnerUnverified,
+                };
+                let why = Reason { detail: self.collection_state(id), ..plain(code) };
+                (VerdictView::Undecided, alloc::vec![why, since_dependents])
+            }
+            Presence::Observed(_) => (VerdictView::Kept, Vec::new()),
+        }
+    }
+
+    fn keeping(&self, id: NodeId) -> Vec<Reason> {
+        let edges = self.edges(id);
+        let mut reasons = Vec::new();
+        let mut of = |standing: OwnerStanding, code: ReasonCode| {
+            let owners: Vec<ObjectRef> =
+                edges.iter().filter(|edge| edge.standing == standing).map(|edge| edge.owner.clone()).collect();
+            if !owners.is_empty() {
+                let count = owners.len();
+                reasons.push(related(code, owners.into_iter(), count));
+            }
+        };
+        of(OwnerStanding::Solid, ReasonCode::SolidOwner);
+        of(OwnerStanding::Orphaning, ReasonCode::DependentsToOrphan);
+        of(OwnerStanding::InvalidScope, ReasonCode::InvalidReference);
+        of(OwnerStanding::Dangling, ReasonCode::OwnersAbsent);
+        of(OwnerStanding::Waiting, ReasonCode::OwnersWaiting);
+        reasons
+    }
+
+    fn missing(&self, id: NodeId, cause: Undecided) -> Vec<Reason> {
+        let code = match cause {
+            Undecided::OwnerUnverified => ReasonCode::OwnerUnverified,
+            Undecided::OwnerKindUnresolved => ReasonCode::OwnerKindUnresolved,
+            Undecided::CollectionUnsynced | Undecided::DependentsUnseen => ReasonCode::CollectionUnsynced,
+            Undecided::OwnerUnreadable => ReasonCode::OwnerUnreadable,
+        };
+        let node = self.graph.node(id);
+        let Some(facts) = node.facts() else { return Vec::new() };
+        let standings = standings(&self.graph, &self.coverage, node, facts);
+        let unverified =
+            node.owners().zip(standings).filter(|(_, standing)| matches!(standing, Standing::Unverified(_)));
+        let owners: Vec<NodeId> = unverified.map(|(owner, _)| owner).collect();
+        let detail = owners.first().map_or_else(String::new, |&owner| self.collection_state(owner));
+        let count = owners.len();
+        let named = related(code, owners.into_iter().map(|owner| self.object_ref(owner)), count);
+        alloc::vec![Reason { detail, ..named }]
+    }
+
+    fn holding(&self, id: NodeId) -> Vec<Reason> {
+        let node = self.graph.node(id);
+        let mut reasons = Vec::new();
+        if node.facts().is_some_and(|facts| facts.hold) {
+            reasons.push(Reason {
+                detail: String::from(crate::object::HOLD_ANNOTATION),
+                ..plain(ReasonCode::HoldAnnotation)
+            });
+        }
+        let invalid: Vec<NodeId> =
+            node.owners().filter(|&owner| self.graph.holds_as_invalid(self.graph.node(owner))).collect();
+        if !invalid.is_empty() {
+            let count = invalid.len();
+            let owners = invalid.into_iter().map(|owner| self.object_ref(owner));
+            reasons.push(related(ReasonCode::InvalidReference, owners, count));
+        }
+        reasons
+    }
+
+    fn absences(&self, id: NodeId) -> Vec<Reason> {
+        let edges = self.edges(id);
+        let with = |standing: OwnerStanding| edges.iter().filter(move |edge| edge.standing == standing);
+        let mut reasons = Vec::new();
+        for (standing, code) in [
+            (OwnerStanding::Waiting, ReasonCode::OwnersWaiting),
+            (OwnerStanding::Dangling, ReasonCode::OwnersAbsent),
+            (OwnerStanding::WrongNamespace, ReasonCode::InvalidReference),
+            (OwnerStanding::CoordinatesMismatch, ReasonCode::InvalidReference),
+        ] {
+            let count = with(standing).count();
+            if count > 0 {
+                reasons.push(related(code, with(standing).map(|edge| edge.owner.clone()), count));
+            }
+        }
+        reasons
+    }
+
+    fn terminating(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
+        let finalizers = self.finalizers(id);
+        match finalizers.is_empty() {
+            true => (VerdictView::InProgress, alloc::vec![plain(ReasonCode::GracePeriod)]),
+            false => (VerdictView::Blocked, finalizers),
+        }
+    }
+
+    fn foreground(&self, id: NodeId, blocking: usize, cycle: bool) -> (VerdictView, Vec<Reason>) {
+        let mut reasons = Vec::new();
+        if cycle {
+            reasons.push(plain(ReasonCode::Cycle));
+        }
+        if blocking > 0 {
+            let blocks = |&dependent: &NodeId| {
+                let facts = self.graph.node(dependent).facts();
+                let uid = &self.graph.node(id).uid;
+                facts.is_some_and(|facts| facts.owners.iter().any(|entry| entry.uid == *uid && entry.blocks()))
+            };
+            let dependents =
+                self.graph.node(id).dependents().filter(blocks).map(|dependent| self.object_ref(dependent));
+            reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
+        } else if self.undecided.get(&id) == Some(&Undecided::DependentsUnseen) {
+            reasons.extend(self.unseen());
+        }
+        reasons.extend(self.finalizers(id));
+        let verdict = if reasons.is_empty() { VerdictView::InProgress } else { VerdictView::Blocked };
+        (verdict, reasons)
+    }
+
+    fn orphaning(&self, id: NodeId, dependents: usize) -> (VerdictView, Vec<Reason>) {
+        let mut reasons = Vec::new();
+        if dependents > 0 {
+            reasons.push(related(ReasonCode::DependentsToOrphan, self.dependents(id), dependents));
+        } else if self.queue.get(&self.graph.node(id).uid).is_none() {
+            // The barrier has not passed: some collection has not shown everything yet.
+            reasons.extend(self.unseen());
+        }
+        reasons.extend(self.finalizers(id));
+        (VerdictView::InProgress, reasons)
+    }
+
+    /// Finalizers of others that an object in deletion waits for.
+    fn finalizers(&self, id: NodeId) -> Vec<Reason> {
+        let facts = self.graph.node(id).facts();
+        let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
+        let reason = |name: &Name| Reason { detail: name.to_string(), ..plain(ReasonCode::FinalizerPresent) };
+        facts.map_or_else(Vec::new, |facts| facts.finalizers.iter().filter(foreign).map(reason).collect())
+    }
+
+    /// Collections that may hide dependents.
+    fn unseen(&self) -> Vec<Reason> {
+        let unseen = self.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind));
+        let reason = |(_, kind): (_, &crate::coverage::Kind)| {
+            let served = kind.served.as_ref()?;
+            let detail = format!("{} is {}", served.group_resource, kind.state.as_str());
+            Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
+        };
+        unseen.filter_map(reason).take(RELATED_MAX).collect()
+    }
+
+    /// What keeps a decision from being carried out at once.
+    fn waits(&self, item: &Item) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        let since = Some(item.decided);
+        let mut add = |code: ReasonCode, detail: String| reasons.push(Reason { detail, since, ..plain(code) });
+        match &item.place {
+            Place::Leased(_) => {}
+            Place::Observed => add(ReasonCode::ObserveOnly, String::new()),
+            Place::Backoff { .. } => add(ReasonCode::Backoff, String::new()),
+            Place::Behind(blocker) => add(blocker_code(blocker), blocker_text(blocker)),
+            Place::Ready if self.term.is_none() => add(ReasonCode::NotLeading, self.leader_endpoint.clone()),
+            Place::Ready => {
+                if let Some(why) = self.stopped() {
+                    add(ReasonCode::GrantsStopped, why);
+                } else if self.leases.session_count() == 0 && self.config.mode == Mode::Enforce {
+                    add(ReasonCode::NoExecutor, String::new());
+                }
+            }
+        }
+        reasons
+    }
+
+    fn item_view(&self, item: &Item) -> ItemView {
+        let place = match &item.place {
+            Place::Ready => PlaceView::Ready,
+            Place::Observed => PlaceView::Observed,
+            Place::Backoff { until } => PlaceView::Backoff { until: *until },
+            Place::Behind(blocker) => PlaceView::Behind { blocker: blocker_text(blocker) },
+            Place::Leased(lease) => {
+                let lease = self.leases.get(*lease);
+                let session = lease.and_then(|lease| self.leases.session(lease.session));
+                PlaceView::Leased {
+                    executor: session.map_or_else(|| Name::from(""), |session| session.executor.clone()),
+                    started: lease.and_then(|lease| lease.started),
+                }
+            }
+        };
+        ItemView {
+            id: item.id,
+            action: item.draft.action.kind(),
+            place,
+            decided: item.decided,
+            attempts: item.attempts,
+        }
+    }
+
+    fn dependents(&self, id: NodeId) -> impl Iterator<Item = ObjectRef> {
+        self.graph.node(id).dependents().map(|dependent| self.object_ref(dependent))
+    }
+
+    /// State and last error of the collection a node belongs to.
+    fn collection_state(&self, id: NodeId) -> String {
+        let kind = self.coverage.kind(self.graph.node(id).at.kind);
+        let Some(served) = &kind.served else {
+            let dot = if kind.group.is_empty() { "" } else { "." };
+            return format!("{}{dot}{} is not served", kind.kind, kind.group);
+        };
+        let colon = if kind.error.is_empty() { "" } else { ": " };
+        format!("{} is {}{colon}{}", served.group_resource, kind.state.as_str(), kind.error)
+    }
+
+    /// Where what is known of a node comes from.
+    pub(super) fn evidence(&self, id: NodeId) -> Evidence {
+        let (source, resource_version) = match &self.graph.node(id).presence {
+            Presence::Observed(observed) => (Source::Watch, Some(observed.resource_version.clone())),
+            Presence::Read { position, .. } => (Source::LiveRead, Some(position.clone())),
+            Presence::Virtual { .. } => (Source::Inferred, None),
+            Presence::Absent(proof) => {
+                let source = match proof {
+                    Proof::WatchDeleted { .. } => Source::Watch,
+                    Proof::Listed { .. } => Source::List,
+                    Proof::TypeEmptied { .. } => Source::TypeEmptied,
+                    Proof::ReadTwice => Source::ReadTwice,
+                };
+                (source, proof.version().cloned())
+            }
+        };
+        Evidence { source, resource_version }
+    }
+
+    /// A standing as readers see it: one that rests on a wrong reference says so.
+    pub(super) fn standing_view(&self, dependent: &Node, owner: NodeId, standing: Standing) -> OwnerStanding {
+        let at = &self.graph.node(owner).at;
+        let elsewhere = self.graph.primary(&self.graph.node(owner).uid).filter(|&id| id != owner);
+        match standing {
+            Standing::Solid => OwnerStanding::Solid,
+            Standing::Waiting => OwnerStanding::Waiting,
+            Standing::Orphaning => OwnerStanding::Orphaning,
+            Standing::InvalidScope => OwnerStanding::InvalidScope,
+            Standing::Dangling | Standing::Unverified(_) if elsewhere.is_some() => {
+                let other = elsewhere.map(|id| &self.graph.node(id).at);
+                let same = other.is_some_and(|other| other.kind == at.kind && other.name == at.name);
+                let namespaced = other.is_some_and(|other| other.namespace != dependent.at.namespace);
+                if same && namespaced { OwnerStanding::WrongNamespace } else { OwnerStanding::CoordinatesMismatch }
+            }
+            Standing::Dangling => OwnerStanding::Dangling,
+            Standing::Unverified(Undecided::OwnerKindUnresolved) => OwnerStanding::KindUnresolved,
+            Standing::Unverified(_) => OwnerStanding::Unverified,
+        }
+    }
+}
+
+fn blocker_code(blocker: &Blocker) -> ReasonCode {
+    match blocker {
+        Blocker::Forbidden { .. } => ReasonCode::Forbidden,
+        Blocker::Webhook { .. } => ReasonCode::AdmissionDenied,
+        Blocker::Throttled { .. } => ReasonCode::Throttled,
+        Blocker::Unreadable { .. } => ReasonCode::OwnerUnreadable,
+    }
+}
+
+/// What stands in the way, in words.
+fn blocker_text(blocker: &Blocker) -> String {
+    match blocker {
+        Blocker::Forbidden { collection, namespace, action } => {
+            let place = if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace}") };
+            format!("{} of {collection}{place} is forbidden", action.as_str())
+        }
+        Blocker::Webhook { name } => format!("refused by {name}"),
+        Blocker::Throttled { collection } => format!("the API server pushes back on {collection}"),
+        Blocker::Unreadable { collection } => format!("questions about {collection} fail"),
+    }
+}
+
+/// A reason that is its code.
+pub(super) fn plain(code: ReasonCode) -> Reason {
+    Reason { code, detail: String::new(), related: Vec::new(), count: 0, since: None }
+}
+
+/// A reason that is about objects.
+pub(super) fn related(code: ReasonCode, objects: impl Iterator<Item = ObjectRef>, count: usize) -> Reason {
+    Reason { related: objects.take(RELATED_MAX).collect(), count, ..plain(code) }
+}

@@ -1,0 +1,256 @@
+//! Looks at every node, in steps: for what has no index because it is asked for seldom.
+
+use super::Leader;
+use crate::graph::NodeId;
+use crate::object::{Facts, ObjectRef, OwnerReference, Uid};
+use crate::view::{CycleView, EdgeView, Explanation, NodeView, VerdictView};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Longest chain of blockers that is followed.
+const CHAIN_MAX: usize = 1000;
+
+/// An object by its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub group: String,
+    pub kind: String,
+    /// Empty for cluster scope.
+    pub namespace: String,
+    pub name: String,
+}
+
+/// A pass over all nodes, from one step to the next. Nodes that come and go meanwhile may be missed or met.
+#[derive(Debug, Default)]
+pub struct Scan {
+    next: usize,
+}
+
+impl Scan {
+    /// Looks at up to `budget` places and gives what `look` makes of the nodes there. `None` once all are done.
+    fn step<T>(
+        &mut self,
+        leader: &Leader,
+        budget: usize,
+        mut look: impl FnMut(&Leader, NodeId) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let places = leader.graph.places();
+        if self.next >= places {
+            return None;
+        }
+        let end = places.min(self.next + budget);
+        let found = (self.next..end).filter_map(|place| leader.graph.at_place(place)).filter_map(|id| look(leader, id));
+        let found = found.collect();
+        self.next = end;
+        Some(found)
+    }
+
+    /// The uids of objects at an address. `None` once all places are done.
+    pub fn find(&mut self, leader: &Leader, budget: usize, address: &Address) -> Option<Vec<Uid>> {
+        let Some(kind) = leader.coverage.known(&address.group, &address.kind) else {
+            self.next = usize::MAX;
+            return None;
+        };
+        self.step(leader, budget, |leader, id| {
+            let node = leader.graph.node(id);
+            let here =
+                node.at.kind == kind && *node.at.name == *address.name && *node.at.namespace == *address.namespace;
+            here.then(|| node.uid.clone())
+        })
+    }
+
+    /// Objects that are marked or decided and have not gone. `None` once all places are done.
+    pub fn stuck(&mut self, leader: &Leader, budget: usize) -> Option<Vec<Explanation>> {
+        self.step(leader, budget, |leader, id| {
+            let node = leader.graph.node(id);
+            let facts = node.observed().map(|observed| &observed.facts)?;
+            let moves =
+                facts.terminating || leader.undecided.contains_key(&id) || leader.queue.get(&node.uid).is_some();
+            let explanation = moves.then(|| leader.explain(&node.uid)).flatten()?;
+            match explanation.verdict {
+                VerdictView::Blocked | VerdictView::Parked | VerdictView::Undecided | VerdictView::Held => {
+                    Some(explanation)
+                }
+                VerdictView::InProgress | VerdictView::Collectable if !explanation.reasons.is_empty() => {
+                    Some(explanation)
+                }
+                VerdictView::InProgress
+                | VerdictView::Collectable
+                | VerdictView::Kept
+                | VerdictView::Unowned
+                | VerdictView::Gone => None,
+            }
+        })
+    }
+
+    /// All nodes with their references. `None` once all places are done.
+    pub fn export(&mut self, leader: &Leader, budget: usize) -> Option<Vec<(NodeView, Vec<EdgeView>)>> {
+        self.step(leader, budget, |leader, id| Some((leader.view(id), leader.edges(id))))
+    }
+}
+
+/// The search for cycles: a scan, then the components of what it found, then a last look at each.
+#[derive(Debug)]
+pub struct CycleSearch {
+    scan: Scan,
+    blocking_only: bool,
+    /// Nodes that have owners and dependents, with their owners: no other can be in a cycle.
+    linked: BTreeMap<NodeId, (Uid, Vec<NodeId>)>,
+}
+
+impl CycleSearch {
+    /// `blocking_only`: cycles of blocking references, which can stop foreground deletions.
+    pub fn new(blocking_only: bool) -> CycleSearch {
+        CycleSearch { scan: Scan::default(), blocking_only, linked: BTreeMap::new() }
+    }
+
+    /// Looks at up to `budget` places. True once all are done.
+    pub fn step(&mut self, leader: &Leader, budget: usize) -> bool {
+        let blocking_only = self.blocking_only;
+        let found = self.scan.step(leader, budget, |leader, id| {
+            let node = leader.graph.node(id);
+            let facts = node.observed().map(|observed| &observed.facts)?;
+            let counts = |reference: &OwnerReference| !blocking_only || reference.blocks();
+            let owners = node.owners().zip(&facts.owners).filter(|(_, reference)| counts(reference));
+            let owners: Vec<NodeId> = owners.map(|(owner, _)| owner).collect();
+            (!owners.is_empty() && node.dependent_count() > 0).then(|| (id, (node.uid.clone(), owners)))
+        });
+        match found {
+            Some(found) => {
+                self.linked.extend(found);
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// Groups of objects that form a cycle, by uid. Needs no leader.
+    pub fn components(self) -> Vec<Vec<Uid>> {
+        let ids: Vec<NodeId> = self.linked.keys().copied().collect();
+        let place: BTreeMap<NodeId, usize> = ids.iter().enumerate().map(|(at, &id)| (id, at)).collect();
+        let owners = |at: usize| self.linked[&ids[at]].1.iter().filter_map(|owner| place.get(owner).copied());
+        let next: Vec<Vec<usize>> = (0..ids.len()).map(|at| owners(at).collect()).collect();
+        let cyclic = |group: &Vec<usize>| group.len() > 1 || next[group[0]].contains(&group[0]);
+        let mut groups: Vec<Vec<Uid>> = components(&next)
+            .into_iter()
+            .filter(cyclic)
+            .map(|group| group.into_iter().map(|at| self.linked[&ids[at]].0.clone()).collect())
+            .collect();
+        for group in &mut groups {
+            group.sort();
+        }
+        groups.sort();
+        groups
+    }
+}
+
+/// Strongly connected components, by Tarjan's algorithm without recursion.
+fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    const NEW: usize = usize::MAX;
+    let mut number = alloc::vec![NEW; next.len()];
+    let mut low = alloc::vec![0; next.len()];
+    let mut on_stack = alloc::vec![false; next.len()];
+    let (mut stack, mut groups, mut count) = (Vec::new(), Vec::new(), 0);
+    for root in 0..next.len() {
+        if number[root] != NEW {
+            continue;
+        }
+        // A node, and how many of its edges have been followed.
+        let mut path = alloc::vec![(root, 0)];
+        while let Some((at, edge)) = path.last_mut() {
+            let at = *at;
+            if number[at] == NEW {
+                number[at] = count;
+                low[at] = count;
+                count += 1;
+                stack.push(at);
+                on_stack[at] = true;
+            }
+            if let Some(&to) = next[at].get(*edge) {
+                *edge += 1;
+                if number[to] == NEW {
+                    path.push((to, 0));
+                } else if on_stack[to] {
+                    low[at] = low[at].min(number[to]);
+                }
+                continue;
+            }
+            path.pop();
+            if let Some(&(above, _)) = path.last() {
+                low[above] = low[above].min(low[at]);
+            }
+            if low[at] == number[at] {
+                let mut group = Vec::new();
+                while let Some(member) = stack.pop() {
+                    on_stack[member] = false;
+                    group.push(member);
+                    if member == at {
+                        break;
+                    }
+                }
+                groups.push(group);
+            }
+        }
+    }
+    groups
+}
+
+impl Leader {
+    /// A cycle as it stands, if these objects still form one.
+    pub fn cycle(&self, members: &[Uid]) -> Option<CycleView> {
+        let within: BTreeSet<&Uid> = members.iter().collect();
+        let ids: Vec<NodeId> = members.iter().map(|uid| self.graph.primary(uid)).collect::<Option<_>>()?;
+        let inside = |edge: &EdgeView| within.contains(&edge.owner.uid);
+        let edges: Vec<Vec<EdgeView>> =
+            ids.iter().map(|&id| self.edges(id).into_iter().filter(inside).collect()).collect();
+        if edges.iter().any(Vec::is_empty) {
+            return None;
+        }
+        let waits = |&id: &NodeId| self.graph.node(id).facts().is_some_and(Facts::deletes_dependents);
+        let deadlocked = ids.iter().all(waits);
+        // What the judge would relax first where the members wait for each other, and otherwise where they would come to.
+        let relaxed = |&&id: &&NodeId| {
+            let verdict = crate::verdict::verdict(&self.graph, &self.coverage, id);
+            matches!(verdict, crate::verdict::Verdict::Foreground { unblock, .. } if !unblock.is_empty())
+        };
+        let unblock = ids.iter().find(relaxed).or(ids.first()).map(|&id| self.graph.node(id).uid.clone())?;
+        Some(CycleView {
+            members: ids.iter().map(|&id| self.view(id)).collect(),
+            edges: edges.concat(),
+            deadlocked,
+            unblock,
+        })
+    }
+
+    /// The ends of the chain of blocking dependents below an object: what has to move first.
+    pub fn root_blockers(&self, uid: &Uid) -> Vec<ObjectRef> {
+        let Some(start) = self.graph.primary(uid) else { return Vec::new() };
+        let mut seen = BTreeSet::from([start]);
+        let mut open = alloc::vec![start];
+        let mut ends = Vec::new();
+        while let Some(id) = open.pop() {
+            let node = self.graph.node(id);
+            let blocks = |&dependent: &NodeId| {
+                let facts = self.graph.node(dependent).facts();
+                facts.is_some_and(|facts| facts.owners.iter().any(|entry| entry.uid == node.uid && entry.blocks()))
+            };
+            let waits = node.facts().is_some_and(Facts::deletes_dependents);
+            let mut below = node.dependents().filter(blocks).take(CHAIN_MAX).peekable();
+            if !waits || below.peek().is_none() {
+                if id != start {
+                    ends.push(self.object_ref(id));
+                }
+                continue;
+            }
+            for dependent in below {
+                if seen.len() < CHAIN_MAX && seen.insert(dependent) {
+                    open.push(dependent);
+                }
+            }
+        }
+        ends.sort();
+        ends.truncate(crate::view::RELATED_MAX);
+        ends
+    }
+}

@@ -1,0 +1,215 @@
+//! Walks along references, in steps: between two of them the graph may change, so a walk goes by uid.
+
+use super::Leader;
+use crate::graph::{Node, NodeId};
+use crate::object::{ObjectRef, OwnerReference, Uid};
+use crate::view::{EdgeView, NodeView};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+/// Which way to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Dependents,
+    Owners,
+}
+
+/// What to walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkOptions {
+    pub direction: Direction,
+    /// 1 is the direct neighbours.
+    pub max_depth: u32,
+    /// Along blocking references only.
+    pub blocking_only: bool,
+    /// Most objects that are found.
+    pub max_objects: usize,
+}
+
+/// An object that a walk found, at its smallest depth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub node: NodeView,
+    pub depth: u32,
+    /// References between this object and others of the walk: of a dependent, those it has; of an owner, those to it.
+    pub edges: Vec<EdgeView>,
+}
+
+/// What a walk came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// By depth, then collection, namespace and name.
+    pub found: Vec<Found>,
+    /// There is more below `max_depth`.
+    pub depth_limited: bool,
+    /// There are more than `max_objects`.
+    pub cut: bool,
+}
+
+/// A walk under way.
+#[derive(Debug)]
+pub struct Walk {
+    options: WalkOptions,
+    start: Uid,
+    open: VecDeque<Step>,
+    seen: BTreeMap<Uid, u32>,
+    found: Vec<(NodeView, u32)>,
+    edges: Vec<EdgeView>,
+    depth_limited: bool,
+    cut: bool,
+}
+
+#[derive(Debug)]
+struct Step {
+    uid: Uid,
+    depth: u32,
+    /// Whom it was reached from; the start from itself.
+    from: Uid,
+}
+
+impl Walk {
+    /// A walk from the object of this uid, which is not part of what is found.
+    pub fn new(start: Uid, options: WalkOptions) -> Walk {
+        let first = Step { uid: start.clone(), depth: 0, from: start.clone() };
+        Walk {
+            options,
+            start,
+            open: VecDeque::from([first]),
+            seen: BTreeMap::new(),
+            found: Vec::new(),
+            edges: Vec::new(),
+            depth_limited: false,
+            cut: false,
+        }
+    }
+
+    /// Visits at most `budget` objects. True once there is nothing left to visit.
+    pub fn step(&mut self, leader: &Leader, budget: usize) -> bool {
+        for _ in 0..budget {
+            let Some(step) = self.open.pop_front() else { return true };
+            self.visit(leader, step);
+        }
+        self.open.is_empty()
+    }
+
+    fn visit(&mut self, leader: &Leader, step: Step) {
+        if self.seen.contains_key(&step.uid) {
+            return;
+        }
+        let nodes = leader.graph.by_uid(&step.uid);
+        let Some(best) = leader.best_known(&step.uid) else { return };
+        if step.depth > 0 && self.options.blocking_only && !self.blocks(leader, &step) {
+            return;
+        }
+        if step.depth > 0 {
+            if self.found.len() == self.options.max_objects {
+                self.cut = true;
+                self.open.clear();
+                return;
+            }
+            self.found.push((leader.view(best), step.depth));
+        }
+        self.seen.insert(step.uid.clone(), step.depth);
+        let edges_of = match self.options.direction {
+            Direction::Dependents => step.depth > 0,
+            Direction::Owners => true,
+        };
+        for &id in nodes {
+            let node = leader.graph.node(id);
+            if edges_of {
+                self.edges.extend(leader.edges(id));
+            }
+            self.go_on(leader, node, &step);
+        }
+    }
+
+    fn go_on(&mut self, leader: &Leader, node: &Node, step: &Step) {
+        // What is beyond the bound is not even remembered: an owner may have a million dependents.
+        let room = (2 * self.options.max_objects).saturating_sub(self.open.len());
+        let next = |id: NodeId| {
+            let uid = leader.graph.node(id).uid.clone();
+            Step { uid, depth: step.depth + 1, from: step.uid.clone() }
+        };
+        let count = match self.options.direction {
+            Direction::Dependents => node.dependent_count(),
+            Direction::Owners => node.owners().count(),
+        };
+        if step.depth == self.options.max_depth {
+            self.depth_limited |= count > 0;
+            return;
+        }
+        self.cut |= count > room;
+        match self.options.direction {
+            Direction::Dependents => self.open.extend(node.dependents().take(room).map(next)),
+            Direction::Owners => self.open.extend(node.owners().take(room).map(next)),
+        }
+    }
+
+    /// Whether the reference that led here blocks.
+    fn blocks(&self, leader: &Leader, step: &Step) -> bool {
+        let (dependent, owner) = match self.options.direction {
+            Direction::Dependents => (&step.uid, &step.from),
+            Direction::Owners => (&step.from, &step.uid),
+        };
+        leader.graph.by_uid(dependent).iter().any(|&id| {
+            let facts = leader.graph.node(id).facts();
+            facts.is_some_and(|facts| facts.owners.iter().any(|entry| entry.uid == *owner && entry.blocks()))
+        })
+    }
+
+    /// What was found. To be called once `step` said that there is nothing left.
+    pub fn finish(mut self) -> Walked {
+        let (seen, start) = (&self.seen, &self.start);
+        let within = |uid: &Uid| uid == start || seen.contains_key(uid);
+        let mut by_object: BTreeMap<Uid, Vec<EdgeView>> = BTreeMap::new();
+        for edge in self.edges.drain(..).filter(|edge| within(&edge.owner.uid) && within(&edge.dependent)) {
+            let key = match self.options.direction {
+                Direction::Dependents => edge.dependent.clone(),
+                Direction::Owners => edge.owner.uid.clone(),
+            };
+            by_object.entry(key).or_default().push(edge);
+        }
+        let found = self.found.into_iter().map(|(node, depth)| {
+            let edges = by_object.remove(&node.object.uid).unwrap_or_default();
+            Found { node, depth, edges }
+        });
+        let mut found: Vec<Found> = found.collect();
+        found.sort_by(|a, b| (a.depth, order(&a.node.object)).cmp(&(b.depth, order(&b.node.object))));
+        Walked { found, depth_limited: self.depth_limited, cut: self.cut }
+    }
+}
+
+/// Collection, namespace, name, and the uid where these are equal.
+pub(super) fn order(object: &ObjectRef) -> (&str, &str, &str, &str, &Uid) {
+    (&object.group, &object.kind, &object.namespace, &object.name, &object.uid)
+}
+
+impl Leader {
+    /// The node of a uid that shows most of it: observed, then read, then only claimed.
+    pub(super) fn best_known(&self, uid: &Uid) -> Option<NodeId> {
+        let known = |id: &NodeId| {
+            let node = self.graph.node(*id);
+            (node.observed().is_none(), node.facts().is_none())
+        };
+        self.graph.by_uid(uid).iter().copied().min_by_key(known)
+    }
+
+    /// The references of a node, in order, with their standings.
+    pub(super) fn edges(&self, id: NodeId) -> Vec<EdgeView> {
+        let node = self.graph.node(id);
+        let Some(facts) = node.facts() else { return Vec::new() };
+        if node.owners().count() != facts.owners.len() {
+            // A node that was only read has no edges of its own.
+            return Vec::new();
+        }
+        let standings = crate::verdict::standings(&self.graph, &self.coverage, node, facts);
+        let edge = |((owner, reference), standing): ((NodeId, &OwnerReference), _)| EdgeView {
+            owner: self.object_ref(owner),
+            dependent: node.uid.clone(),
+            reference: reference.clone(),
+            standing: self.standing_view(node, owner, standing),
+            evidence: self.evidence(owner),
+        };
+        node.owners().zip(&facts.owners).zip(standings).map(edge).collect()
+    }
+}

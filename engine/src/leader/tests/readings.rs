@@ -1,0 +1,304 @@
+//! What readers are told: walks, reasons, plans.
+
+use super::*;
+use crate::plan::PlanOptions;
+use crate::view::{Effect, OwnerStanding, Plan, ReasonCode, VerdictView};
+use crate::work::PropagationPolicy;
+
+fn walk(bench: &Bench, start: &str, direction: Direction, max_depth: u32) -> Walked {
+    let options = WalkOptions { direction, max_depth, blocking_only: false, max_objects: 100 };
+    let mut walk = Walk::new(uid(start), options);
+    while !walk.step(&bench.leader, 1) {}
+    walk.finish()
+}
+
+/// `depth name <- owners of the walk`, in order.
+fn lines(walked: &Walked) -> Vec<String> {
+    let line = |found: &Found| {
+        let edges: Vec<&str> = found.edges.iter().map(|edge| &*edge.reference.name).collect();
+        format!("{} {} <- {}", found.depth, found.node.object.name, edges.join(" "))
+    };
+    walked.found.iter().map(line).collect()
+}
+
+/// root <- mid <- leaf, root <- both, mid <- both, other <- both.
+fn family() -> Bench {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "root", 101));
+    bench.seen("things", object("things", "other", 102));
+    bench.seen("configmaps", object("configmaps", "mid", 103).blocking("things", "root"));
+    bench.seen("configmaps", object("configmaps", "leaf", 104).owned_by("configmaps", "mid"));
+    let both = object("configmaps", "both", 105).owned_by("configmaps", "mid").owned_by("things", "root");
+    bench.seen("configmaps", both.owned_by("things", "other"));
+    bench
+}
+
+#[test]
+fn a_walk_finds_each_object_once_at_its_smallest_depth() {
+    let bench = family();
+    let down = walk(&bench, "root", Direction::Dependents, 10);
+    assert_eq!(lines(&down), ["1 both <- mid root", "1 mid <- root", "2 leaf <- mid"]);
+    assert!(!down.cut && !down.depth_limited);
+    let up = walk(&bench, "leaf", Direction::Owners, 10);
+    assert_eq!(lines(&up), ["1 mid <- mid", "2 root <- root"]);
+    let near = walk(&bench, "root", Direction::Dependents, 1);
+    assert_eq!((near.found.len(), near.depth_limited), (2, true));
+}
+
+#[test]
+fn a_walk_ends_in_a_cycle_and_at_its_bound() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "a", 101).owned_by("things", "b"));
+    bench.seen("things", object("things", "b", 102).owned_by("things", "a"));
+    assert_eq!(lines(&walk(&bench, "a", Direction::Dependents, 10)), ["1 b <- a"]);
+    for number in 0..200 {
+        bench.seen("configmaps", object("configmaps", &format!("c{number}"), 103 + number).owned_by("things", "a"));
+    }
+    let walked = walk(&bench, "a", Direction::Dependents, 10);
+    assert_eq!((walked.found.len(), walked.cut), (100, true), "{:?}", lines(&walked));
+}
+
+#[test]
+fn a_walk_along_blocking_references_leaves_the_others_out() {
+    let bench = family();
+    let options = WalkOptions { direction: Direction::Dependents, max_depth: 9, blocking_only: true, max_objects: 100 };
+    let mut walk = Walk::new(uid("root"), options);
+    assert!(walk.step(&bench.leader, 100));
+    assert_eq!(lines(&walk.finish()), ["1 mid <- root"]);
+}
+
+fn why(bench: &Bench, name: &str) -> (VerdictView, Vec<ReasonCode>) {
+    let explanation = bench.leader.explain(&uid(name)).unwrap();
+    (explanation.verdict, explanation.reasons.iter().map(|reason| reason.code).collect())
+}
+
+#[test]
+fn every_state_of_an_object_has_its_reason() {
+    let mut bench = family();
+    assert_eq!(why(&bench, "root"), (VerdictView::Unowned, vec![]));
+    assert_eq!(why(&bench, "mid"), (VerdictView::Kept, vec![ReasonCode::SolidOwner]));
+    bench.seen("things", object("things", "x", 110).with_finalizer("example.com/f").owned_by("things", "nobody"));
+    assert_eq!(why(&bench, "x"), (VerdictView::Undecided, vec![ReasonCode::OwnerUnverified]));
+    assert_eq!(
+        why(&bench, "nobody"),
+        (VerdictView::Undecided, vec![ReasonCode::OwnerUnverified, ReasonCode::NeverObserved])
+    );
+    let mut stopped = object("things", "x", 111).with_finalizer("example.com/f");
+    stopped.facts.terminating = true;
+    bench.seen("things", stopped);
+    assert_eq!(why(&bench, "x"), (VerdictView::Blocked, vec![ReasonCode::FinalizerPresent]));
+    bench.seen("things", object("things", "root", 112).terminating("foregroundDeletion"));
+    assert_eq!(why(&bench, "root"), (VerdictView::Blocked, vec![ReasonCode::BlockingDependents]));
+    bench.seen("things", object("things", "other", 113).terminating("orphan"));
+    assert_eq!(why(&bench, "other"), (VerdictView::InProgress, vec![ReasonCode::DependentsToOrphan]));
+    let mut held = object("things", "held", 114).owned_by("things", "gone");
+    held.facts.hold = true;
+    bench.seen("things", object("things", "gone", 113));
+    bench.seen("things", held);
+    bench.seen("configmaps", object("configmaps", "orphan", 115).owned_by("things", "gone"));
+    bench.deleted("things", "gone", 116);
+    assert_eq!(why(&bench, "held"), (VerdictView::Held, vec![ReasonCode::HoldAnnotation]));
+    assert_eq!(why(&bench, "orphan"), (VerdictView::Collectable, vec![ReasonCode::OwnersAbsent]));
+    let explanation = bench.leader.explain(&uid("orphan")).unwrap();
+    assert!(matches!(explanation.item.unwrap().place, crate::view::PlaceView::Leased { .. }));
+    assert_eq!(explanation.owners[0].standing, OwnerStanding::Dangling);
+    assert_eq!(why(&bench, "gone"), (VerdictView::Gone, vec![ReasonCode::Deleted]));
+    assert_eq!(bench.leader.explain(&uid("never")), None);
+}
+
+#[test]
+fn without_executors_a_decision_says_what_it_waits_for() {
+    let mut bench = Bench::without_executor();
+    bench.serve("things");
+    bench.list("things", 100, vec![object("things", "o", 90), object("things", "a", 91).owned_by("things", "o")]);
+    bench.deleted("things", "o", 101);
+    assert_eq!(why(&bench, "a"), (VerdictView::Collectable, vec![ReasonCode::NoExecutor, ReasonCode::OwnersAbsent]));
+    bench.input(Input::TermLost { leader_endpoint: "there:1".to_string() });
+    assert_eq!(why(&bench, "a").1.first(), Some(&ReasonCode::NotLeading));
+}
+
+fn plan(bench: &Bench, target: &str, policy: PropagationPolicy) -> Plan {
+    let options = PlanOptions {
+        targets: vec![uid(target)],
+        propagation_policy: Some(policy),
+        assume_gone: vec![],
+        ignore_holds: false,
+        max_objects: 100,
+    };
+    let mut planning = Planning::new(options);
+    while !planning.step(&bench.leader, 1) {}
+    planning.finish(bench.leader.frame())
+}
+
+/// `step effect name`, in order.
+fn steps(plan: &Plan) -> Vec<String> {
+    plan.entries.iter().map(|entry| format!("{} {:?} {}", entry.step, entry.effect, entry.object.name)).collect()
+}
+
+#[test]
+fn a_plan_says_what_goes_and_what_stays_by_each_policy() {
+    let bench = family();
+    let background = plan(&bench, "root", PropagationPolicy::Background);
+    assert_eq!(
+        steps(&background),
+        ["1 Delete root", "2 ReferenceRemoved both", "2 Delete mid", "3 Delete leaf"],
+        "{background:?}"
+    );
+    assert_eq!(background.entries[1].reasons[0].code, ReasonCode::SolidOwner);
+    let foreground = plan(&bench, "root", PropagationPolicy::Foreground);
+    assert_eq!(steps(&foreground), ["2 ReferenceRemoved both", "3 Delete leaf", "3 Delete mid", "4 Delete root"]);
+    let orphan = plan(&bench, "root", PropagationPolicy::Orphan);
+    assert_eq!(steps(&orphan), ["2 Orphaned both", "2 Orphaned mid", "3 Delete root"]);
+}
+
+#[test]
+fn a_plan_names_what_would_wait_and_what_nobody_knows() {
+    let mut bench = family();
+    bench.seen(
+        "configmaps",
+        object("configmaps", "stays", 120).owned_by("things", "root").with_finalizer("example.com/f"),
+    );
+    bench
+        .seen("configmaps", object("configmaps", "maybe", 121).owned_by("things", "root").owned_by("things", "unseen"));
+    let mut held = object("configmaps", "held", 122).owned_by("things", "root");
+    held.facts.hold = true;
+    bench.seen("configmaps", held);
+    let plan = plan(&bench, "root", PropagationPolicy::Background);
+    let effect = |name: &str| {
+        let entry = plan.entries.iter().find(|entry| &*entry.object.name == name);
+        entry.map(|entry| (entry.effect, entry.reasons[0].code))
+    };
+    assert_eq!(effect("stays"), Some((Effect::Waits, ReasonCode::FinalizerPresent)));
+    assert_eq!(effect("maybe"), Some((Effect::Unknown, ReasonCode::OwnerUnverified)));
+    assert_eq!(effect("held"), Some((Effect::Held, ReasonCode::HoldAnnotation)));
+}
+
+#[test]
+fn a_plan_of_a_foreground_deletion_waits_for_collections_that_may_hide_dependents() {
+    let mut bench = family();
+    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "no".to_string() });
+    let plan = plan(&bench, "other", PropagationPolicy::Foreground);
+    assert_eq!(steps(&plan), ["1 Waits other", "2 ReferenceRemoved both"]);
+    assert_eq!(plan.entries[0].reasons[0].code, ReasonCode::CollectionUnsynced);
+    assert_eq!(plan.unsynced, [collection("configmaps")]);
+}
+
+#[test]
+fn the_digest_moves_with_the_facts_and_with_nothing_else() {
+    let mut bench = family();
+    let digest = |bench: &Bench| plan(bench, "root", PropagationPolicy::Background).digest;
+    let before = digest(&bench);
+    bench.seen("configmaps", object("configmaps", "leaf", 130).owned_by("configmaps", "mid"));
+    assert_eq!(digest(&bench), before, "only a version");
+    assert_ne!(plan(&bench, "root", PropagationPolicy::Orphan).digest, before);
+    bench.seen("configmaps", object("configmaps", "new", 131).owned_by("configmaps", "leaf"));
+    let after = digest(&bench);
+    assert_ne!(after, before, "one more dependent");
+    bench.seen(
+        "configmaps",
+        object("configmaps", "new", 132).owned_by("configmaps", "leaf").with_finalizer("example.com/f"),
+    );
+    assert_ne!(digest(&bench), after, "a finalizer");
+}
+
+#[test]
+fn a_plan_unblocks_a_cycle_as_the_judge_does() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "a", 101).blocking("things", "b"));
+    bench.seen("things", object("things", "b", 102).blocking("things", "a"));
+    let plan = plan(&bench, "a", PropagationPolicy::Foreground);
+    let gone: Vec<&str> =
+        plan.entries.iter().filter(|entry| entry.effect == Effect::Delete).map(|entry| &*entry.object.name).collect();
+    assert_eq!(gone.len(), 2, "{:?}", steps(&plan));
+}
+
+#[test]
+fn what_went_is_remembered_with_its_cause_for_a_while() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    let lease = bench.take("a");
+    bench.report(&lease, Outcome::Done);
+    bench.deleted("configmaps", "a", 104);
+    let tombstone = bench.leader.tombstone(&uid("a")).unwrap().clone();
+    assert!(tombstone.caused_by_us && matches!(tombstone.causes[..], [Cause::OwnerAbsent { .. }]), "{tombstone:?}");
+    assert!(!bench.leader.tombstone(&uid("o")).unwrap().caused_by_us);
+    let order: Vec<&str> = bench.leader.tombstones().map(|tombstone| &*tombstone.object.name).collect();
+    assert_eq!(order, ["a", "o"]);
+    bench.pass(Duration::from_secs(601));
+    assert_eq!((bench.leader.tombstone(&uid("a")), bench.leader.tombstones().count()), (None, 0));
+}
+
+#[test]
+fn cycles_are_found_and_looked_at_again() {
+    let mut bench = Bench::synced();
+    for (name, owner, rv) in
+        [("a", "b", 101), ("b", "c", 102), ("c", "a", 103), ("tail", "a", 104), ("self", "self", 105)]
+    {
+        bench.seen("things", object("things", name, rv).blocking("things", owner));
+    }
+    bench.seen("things", object("things", "x", 106).owned_by("things", "y"));
+    bench.seen("things", object("things", "y", 107).owned_by("things", "x"));
+    let search = |bench: &Bench, blocking_only: bool| {
+        let mut search = CycleSearch::new(blocking_only);
+        while !search.step(&bench.leader, 2) {}
+        search.components()
+    };
+    let names = |groups: &[Vec<Uid>]| -> Vec<String> {
+        groups.iter().map(|group| group.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(names(&search(&bench, true)), ["a b c", "self"]);
+    let all = search(&bench, false);
+    assert_eq!(names(&all), ["a b c", "self", "x y"]);
+    assert!(!bench.leader.cycle(&all[0]).unwrap().deadlocked);
+    for (name, owner, rv) in [("a", "b", 111), ("b", "c", 112), ("c", "a", 113)] {
+        let waiting = object("things", name, rv).blocking("things", owner).terminating("foregroundDeletion");
+        bench.seen("things", waiting);
+    }
+    let cycle = bench.leader.cycle(&all[0]).unwrap();
+    assert_eq!((cycle.deadlocked, cycle.unblock.to_string()), (true, "a".to_string()));
+    assert_eq!(why(&bench, "a").1, [ReasonCode::Cycle, ReasonCode::BlockingDependents]);
+    bench.deleted("things", "c", 120);
+    assert_eq!(bench.leader.cycle(&all[0]), None);
+}
+
+#[test]
+fn what_does_not_move_is_found_with_what_has_to_move_first() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "root", 101));
+    bench.seen("configmaps", object("configmaps", "mid", 102).blocking("things", "root"));
+    bench.seen("configmaps", object("configmaps", "leaf", 103).blocking("configmaps", "mid"));
+    let mut leaf = object("configmaps", "leaf", 104).blocking("configmaps", "mid").with_finalizer("example.com/f");
+    leaf.facts.terminating = true;
+    bench.seen("configmaps", leaf);
+    bench.seen(
+        "configmaps",
+        object("configmaps", "mid", 105).blocking("things", "root").terminating("foregroundDeletion"),
+    );
+    bench.seen("things", object("things", "root", 106).terminating("foregroundDeletion"));
+    let mut scan = Scan::default();
+    let mut stuck = Vec::new();
+    while let Some(found) = scan.stuck(&bench.leader, 1) {
+        stuck.extend(found.into_iter().map(|explanation| explanation.object.object.name.to_string()));
+    }
+    stuck.sort();
+    assert_eq!(stuck, ["leaf", "mid", "root"]);
+    let blockers: Vec<String> = bench.leader.root_blockers(&uid("root")).iter().map(|at| at.name.to_string()).collect();
+    assert_eq!(blockers, ["leaf"]);
+    let address = |name: &str| Address {
+        group: String::new(),
+        kind: "ConfigMap".into(),
+        namespace: "ns".into(),
+        name: name.into(),
+    };
+    let find = |address: &Address| {
+        let (mut scan, mut found) = (Scan::default(), Vec::new());
+        while let Some(uids) = scan.find(&bench.leader, 1, address) {
+            found.extend(uids);
+        }
+        found
+    };
+    assert_eq!(find(&address("leaf")), [uid("leaf")]);
+    assert_eq!(find(&address("other")), []);
+}

@@ -1,0 +1,499 @@
+//! What a deletion would do.
+//!
+//! The one judge is asked over and over, in a small copy of the graph in which the API server's part is played too: a deleted object
+//! without finalizers is gone, one with finalizers is marked. Foreign finalizers stay where they are. A step carries out everything
+//! that was decided at the end of the step before, so that what is in one step does not wait for each other.
+
+use crate::coverage::{Coverage, KindId};
+use crate::evidence::Proof;
+use crate::graph::{Coordinates, Graph, NodeId, Presence};
+use crate::object::{
+    Digest, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, OwnerReference, ResourceVersion,
+    Uid,
+};
+use crate::verdict::{Standing, Verdict, standings, verdict};
+use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided};
+use crate::work::PropagationPolicy;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// A node as it is in the graph.
+#[derive(Clone, Debug)]
+pub(crate) struct Copied {
+    pub(crate) uid: Uid,
+    pub(crate) at: Coordinates,
+    pub(crate) presence: Presence,
+    /// It is remembered as orphaning its dependents.
+    pub(crate) orphaned: bool,
+    /// Its dependents are copied too, so it can be judged.
+    pub(crate) whole: bool,
+}
+
+/// What a plan rests on.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    pub(crate) coverage: Coverage,
+    pub(crate) nodes: Vec<Copied>,
+    pub(crate) holds_invalid: bool,
+    /// Watched collections that may hide dependents.
+    pub(crate) unseen: Vec<KindId>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// The objects to delete.
+    pub targets: Vec<Uid>,
+    /// `None`: what each object's own finalizers ask for, else background.
+    pub propagation_policy: Option<PropagationPolicy>,
+    /// Objects that are taken as gone already.
+    pub assume_gone: Vec<Uid>,
+    /// As if no hold annotation existed.
+    pub ignore_holds: bool,
+    /// Most objects that are looked at.
+    pub max_objects: usize,
+}
+
+/// What has happened to an object so far.
+#[derive(Clone, Debug, Default)]
+struct Trace {
+    before: Option<Verdict>,
+    gone: Option<(u32, ObjectRef)>,
+    deleted: Option<u32>,
+    orphaned: Option<u32>,
+    dropped: Option<u32>,
+}
+
+/// What is done to an object in a step.
+enum Act {
+    Delete(PropagationPolicy),
+    Drop(Vec<usize>),
+    Unblock(Vec<usize>),
+    Finish(&'static str),
+}
+
+#[derive(Debug)]
+struct World {
+    graph: Graph,
+    coverage: Coverage,
+    unseen: Vec<KindId>,
+    traces: BTreeMap<NodeId, Trace>,
+    marked: BTreeSet<NodeId>,
+    step: u32,
+}
+
+/// Plays the deletion through.
+pub(crate) fn plan(copy: Copy, options: &PlanOptions) -> Plan {
+    let digest = digest(&copy, options);
+    let mut world = World::new(copy, options.ignore_holds);
+    let mut missing = Vec::new();
+    for uid in &options.assume_gone {
+        match world.graph.primary(uid) {
+            Some(id) => world.remove(id),
+            None => missing.push(uid.clone()),
+        }
+    }
+    // What is assumed is not part of what happens.
+    for trace in world.traces.values_mut() {
+        trace.gone = None;
+    }
+    world.step = 1;
+    for uid in &options.targets {
+        match world.graph.primary(uid) {
+            Some(id) => {
+                let policy = options.propagation_policy.unwrap_or_else(|| world.own_policy(id));
+                world.delete(id, policy);
+            }
+            None => missing.push(uid.clone()),
+        }
+    }
+    world.run();
+    let mut plan = world.finish();
+    plan.digest = digest;
+    plan.missing = missing;
+    plan
+}
+
+impl World {
+    fn new(copy: Copy, ignore_holds: bool) -> World {
+        let mut world = World {
+            graph: Graph::new(copy.holds_invalid),
+            coverage: copy.coverage,
+            unseen: copy.unseen,
+            traces: BTreeMap::new(),
+            marked: BTreeSet::new(),
+            step: 0,
+        };
+        let mut whole = Vec::new();
+        for node in &copy.nodes {
+            let Presence::Observed(observed) = &node.presence else { continue };
+            let mut facts = observed.facts.clone();
+            facts.hold &= !ignore_holds;
+            let object = object(&node.uid, &node.at, observed.resource_version.clone(), facts);
+            let (id, _) = world.graph.upsert(&mut world.coverage, node.at.kind, 0, object);
+            if node.whole {
+                whole.push(id);
+            }
+        }
+        for node in copy.nodes {
+            if node.orphaned {
+                world.graph.set_orphaned(node.uid.clone(), node.at.clone());
+            }
+            if let Some(id) = world.graph.find(&node.uid, &node.at)
+                && !matches!(node.presence, Presence::Observed(_))
+            {
+                world.graph.set_unobserved(id, node.presence);
+            }
+        }
+        for id in whole {
+            let before = Some(verdict(&world.graph, &world.coverage, id));
+            world.traces.insert(id, Trace { before, ..Trace::default() });
+        }
+        world
+    }
+
+    fn run(&mut self) {
+        // Every step takes something away that no step gives back: objects, references, finalizers, or marks that are not there yet.
+        while !self.marked.is_empty() {
+            let marked = core::mem::take(&mut self.marked);
+            let acts: Vec<(NodeId, Act)> = marked.into_iter().filter_map(|id| Some((id, self.decide(id)?))).collect();
+            self.step += u32::from(!acts.is_empty());
+            for (id, act) in acts {
+                self.act(id, act);
+            }
+        }
+    }
+
+    fn decide(&self, id: NodeId) -> Option<Act> {
+        self.graph.get(id)?;
+        let drop = |places: Vec<usize>| (!places.is_empty()).then_some(Act::Drop(places));
+        match verdict(&self.graph, &self.coverage, id) {
+            Verdict::NotObserved | Verdict::Unowned | Verdict::Undecided(_) | Verdict::Held => None,
+            Verdict::Kept { drop: places } | Verdict::Terminating { drop: places } => drop(places),
+            Verdict::Collectable(collection) if !collection.unblock.is_empty() => {
+                Some(Act::Unblock(collection.unblock))
+            }
+            Verdict::Collectable(collection) => Some(Act::Delete(collection.propagation_policy)),
+            Verdict::Foreground { drop: places, .. } if !places.is_empty() => drop(places),
+            Verdict::Foreground { unblock, .. } if !unblock.is_empty() => Some(Act::Unblock(unblock)),
+            Verdict::Foreground { blocking, .. } => {
+                (blocking == 0 && !self.may_hide(id)).then_some(Act::Finish(FOREGROUND_FINALIZER))
+            }
+            Verdict::Orphaning { dependents, drop: places } => drop(places)
+                .or_else(|| (dependents == 0 && !self.may_hide(id)).then_some(Act::Finish(ORPHAN_FINALIZER))),
+        }
+    }
+
+    /// Whether a collection that cannot be seen might hold dependents of this object.
+    fn may_hide(&self, id: NodeId) -> bool {
+        self.hiding(id).next().is_some()
+    }
+
+    fn hiding(&self, id: NodeId) -> impl Iterator<Item = KindId> {
+        let cluster_scoped = self.graph.node(id).at.namespace.is_empty();
+        let may = move |kind: &KindId| self.coverage.kind(*kind).namespaced() == Some(true) || cluster_scoped;
+        self.unseen.iter().copied().filter(may)
+    }
+
+    fn act(&mut self, id: NodeId, act: Act) {
+        // Something done earlier in this step may have taken it away.
+        let Some(observed) = self.graph.get(id).and_then(|node| node.observed()) else { return };
+        let mut facts = observed.facts.clone();
+        match act {
+            Act::Delete(policy) => self.delete(id, policy),
+            Act::Drop(places) => {
+                let standings = standings(&self.graph, &self.coverage, self.graph.node(id), &facts);
+                let orphaned = places.iter().any(|&at| standings.get(at) == Some(&Standing::Orphaning));
+                let step = self.step;
+                let trace = self.traces.entry(id).or_default();
+                let which = if orphaned { &mut trace.orphaned } else { &mut trace.dropped };
+                which.get_or_insert(step);
+                let kept = facts.owners.iter().enumerate().filter(|(at, _)| !places.contains(at));
+                facts.owners = kept.map(|(_, owner)| owner.clone()).collect();
+                self.change(id, facts);
+            }
+            Act::Unblock(places) => {
+                for at in places {
+                    facts.owners[at].block_owner_deletion = Some(false);
+                }
+                self.change(id, facts);
+            }
+            Act::Finish(finalizer) => {
+                facts.finalizers = facts.finalizers.iter().filter(|name| ***name != *finalizer).cloned().collect();
+                if facts.finalizers.is_empty() { self.remove(id) } else { self.change(id, facts) }
+            }
+        }
+    }
+
+    fn own_policy(&self, id: NodeId) -> PropagationPolicy {
+        let facts = self.graph.node(id).facts();
+        let has = |finalizer: &str| facts.is_some_and(|facts| facts.has_finalizer(finalizer));
+        if has(ORPHAN_FINALIZER) {
+            PropagationPolicy::Orphan
+        } else if has(FOREGROUND_FINALIZER) {
+            PropagationPolicy::Foreground
+        } else {
+            PropagationPolicy::Background
+        }
+    }
+
+    /// What the API server does with a DELETE.
+    fn delete(&mut self, id: NodeId, policy: PropagationPolicy) {
+        let Some(facts) = self.graph.node(id).facts() else { return };
+        let mut facts = facts.clone();
+        let own = match policy {
+            PropagationPolicy::Background => None,
+            PropagationPolicy::Foreground => Some(FOREGROUND_FINALIZER),
+            PropagationPolicy::Orphan => Some(ORPHAN_FINALIZER),
+        };
+        let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
+        let others = facts.finalizers.iter().filter(foreign).cloned();
+        facts.finalizers = others.chain(own.map(Name::from)).collect();
+        if facts.finalizers.is_empty() {
+            return self.remove(id);
+        }
+        facts.terminating = true;
+        let step = self.step;
+        self.traces.entry(id).or_default().deleted.get_or_insert(step);
+        self.change(id, facts);
+    }
+
+    fn change(&mut self, id: NodeId, facts: Facts) {
+        let node = self.graph.node(id);
+        let (uid, at) = (node.uid.clone(), node.at.clone());
+        let Some(observed) = node.observed() else { return };
+        let object = object(&uid, &at, observed.resource_version.clone(), facts);
+        let (id, change) = self.graph.upsert(&mut self.coverage, at.kind, 0, object);
+        self.mark(id);
+        for owner in change.owners {
+            self.mark(owner);
+        }
+        if change.standing {
+            self.mark_dependents(id);
+            self.mark_waiting_below(id);
+        }
+    }
+
+    fn remove(&mut self, id: NodeId) {
+        let object = self.graph.object_ref(&self.coverage, id);
+        let step = self.step;
+        self.traces.entry(id).or_default().gone = Some((step, object));
+        let absent = Proof::Listed { resource_version: ResourceVersion::parse("") };
+        let (owners, stays) = self.graph.remove(id, Some(absent));
+        for owner in owners {
+            self.mark(owner);
+        }
+        if stays {
+            self.mark_dependents(id);
+        }
+    }
+
+    /// Only what was copied whole is judged.
+    fn mark(&mut self, id: NodeId) {
+        if self.traces.contains_key(&id) {
+            self.marked.insert(id);
+        }
+    }
+
+    fn mark_dependents(&mut self, id: NodeId) {
+        for dependent in self.graph.node(id).dependents().collect::<Vec<_>>() {
+            self.mark(dependent);
+        }
+    }
+
+    /// A node that enters foreground deletion may close a cycle of such deletions.
+    fn mark_waiting_below(&mut self, id: NodeId) {
+        let waits = |world: &World, id: NodeId| world.graph.node(id).facts().is_some_and(Facts::deletes_dependents);
+        if !waits(self, id) {
+            return;
+        }
+        let mut seen = BTreeSet::from([id]);
+        let mut open = alloc::vec![id];
+        while let Some(id) = open.pop() {
+            self.mark(id);
+            let below: Vec<NodeId> = self.graph.node(id).dependents().collect();
+            open.extend(below.into_iter().filter(|&next| waits(self, next) && seen.insert(next)));
+        }
+    }
+
+    fn finish(self) -> Plan {
+        let mut plan = Plan::default();
+        let mut unsynced = BTreeSet::new();
+        for (&id, trace) in &self.traces {
+            let Some((effect, step, reasons)) = self.effect(id, trace, &mut unsynced) else { continue };
+            let object = match &trace.gone {
+                Some((_, object)) => object.clone(),
+                None => self.graph.object_ref(&self.coverage, id),
+            };
+            plan.entries.push(PlanEntry { object, effect, step, reasons });
+        }
+        plan.entries.sort_by(|a, b| {
+            let key = |entry: &PlanEntry| {
+                let ObjectRef { group, kind, namespace, name, uid, .. } = entry.object.clone();
+                (entry.step, group, kind, namespace, name, uid)
+            };
+            key(a).cmp(&key(b))
+        });
+        let collection = |kind: KindId| Some(self.coverage.kind(kind).served.as_ref()?.group_resource.clone());
+        plan.unsynced = unsynced.into_iter().filter_map(collection).collect();
+        plan
+    }
+
+    fn effect(&self, id: NodeId, trace: &Trace, unsynced: &mut BTreeSet<KindId>) -> Option<(Effect, u32, Vec<Reason>)> {
+        if let Some((step, _)) = trace.gone {
+            return Some((Effect::Delete, step, Vec::new()));
+        }
+        let node = self.graph.get(id)?;
+        node.observed()?;
+        if let Some(step) = trace.deleted {
+            unsynced.extend(self.hiding(id).filter(|_| self.waits_unseen(id)));
+            return Some((Effect::Waits, step, self.waits_for(id)));
+        }
+        let kept_by = || {
+            let facts = node.facts()?;
+            let standings = standings(&self.graph, &self.coverage, node, facts);
+            let solid = node.owners().zip(standings).filter(|(_, standing)| *standing == Standing::Solid);
+            let owners: Vec<NodeId> = solid.map(|(owner, _)| owner).collect();
+            (!owners.is_empty()).then(|| self.related(ReasonCode::SolidOwner, &owners))
+        };
+        if let Some(step) = trace.orphaned {
+            return Some((Effect::Orphaned, step, kept_by().into_iter().collect()));
+        }
+        if let Some(step) = trace.dropped {
+            return Some((Effect::ReferenceRemoved, step, kept_by().into_iter().collect()));
+        }
+        let now = verdict(&self.graph, &self.coverage, id);
+        match (&now, trace.before == Some(now.clone())) {
+            (_, true) => None,
+            (Verdict::Undecided(cause), false) => {
+                let owners = self.unverified(id);
+                unsynced.extend(owners.iter().map(|&owner| self.graph.node(owner).at.kind));
+                Some((Effect::Unknown, self.step, alloc::vec![self.related(undecided_code(*cause), &owners)]))
+            }
+            (Verdict::Held, false) => {
+                let facts = node.facts().filter(|facts| facts.hold);
+                let code = facts.map_or(ReasonCode::InvalidReference, |_| ReasonCode::HoldAnnotation);
+                Some((Effect::Held, self.step, alloc::vec![self.related(code, &[])]))
+            }
+            (_, false) => None,
+        }
+    }
+
+    fn waits_unseen(&self, id: NodeId) -> bool {
+        match verdict(&self.graph, &self.coverage, id) {
+            Verdict::Foreground { blocking: 0, .. } | Verdict::Orphaning { dependents: 0, .. } => true,
+            Verdict::Foreground { .. }
+            | Verdict::Orphaning { .. }
+            | Verdict::NotObserved
+            | Verdict::Unowned
+            | Verdict::Kept { .. }
+            | Verdict::Undecided(_)
+            | Verdict::Held
+            | Verdict::Collectable(_)
+            | Verdict::Terminating { .. } => false,
+        }
+    }
+
+    /// What an object that is marked for deletion still waits for.
+    fn waits_for(&self, id: NodeId) -> Vec<Reason> {
+        let node = self.graph.node(id);
+        let Some(facts) = node.facts() else { return Vec::new() };
+        let mut reasons = Vec::new();
+        let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
+        for finalizer in facts.finalizers.iter().filter(foreign) {
+            let code = ReasonCode::FinalizerPresent;
+            reasons.push(Reason { detail: finalizer.to_string(), ..self.related(code, &[]) });
+        }
+        if facts.deletes_dependents() && node.blocking_count() > 0 {
+            let blocks = |&dependent: &NodeId| {
+                let facts = self.graph.node(dependent).facts();
+                let of_this = |entry: &OwnerReference| entry.uid == node.uid && entry.blocks();
+                facts.is_some_and(|facts| facts.owners.iter().any(of_this))
+            };
+            let dependents: Vec<NodeId> = node.dependents().filter(blocks).collect();
+            reasons.push(self.related(ReasonCode::BlockingDependents, &dependents));
+        }
+        if self.waits_unseen(id) {
+            for kind in self.hiding(id).take(RELATED_MAX) {
+                let kind = self.coverage.kind(kind);
+                let name = kind.served.as_ref().map_or_else(String::new, |served| format!("{}", served.group_resource));
+                let detail = format!("{name} is {}", kind.state.as_str());
+                reasons.push(Reason { detail, ..self.related(ReasonCode::CollectionUnsynced, &[]) });
+            }
+        }
+        reasons
+    }
+
+    fn unverified(&self, id: NodeId) -> Vec<NodeId> {
+        let node = self.graph.node(id);
+        let Some(facts) = node.facts() else { return Vec::new() };
+        let standings = standings(&self.graph, &self.coverage, node, facts);
+        let owners = node.owners().zip(standings).filter(|(_, standing)| matches!(standing, Standing::Unverified(_)));
+        owners.map(|(owner, _)| owner).collect()
+    }
+
+    fn related(&self, code: ReasonCode, nodes: &[NodeId]) -> Reason {
+        let related = nodes.iter().take(RELATED_MAX).map(|&id| self.graph.object_ref(&self.coverage, id)).collect();
+        Reason { code, detail: String::new(), related, count: nodes.len(), since: None }
+    }
+}
+
+/// The reason behind a missing verdict.
+pub(crate) fn undecided_code(cause: Undecided) -> ReasonCode {
+    match cause {
+        Undecided::OwnerUnverified => ReasonCode::OwnerUnverified,
+        Undecided::OwnerKindUnresolved => ReasonCode::OwnerKindUnresolved,
+        Undecided::CollectionUnsynced | Undecided::DependentsUnseen => ReasonCode::CollectionUnsynced,
+        Undecided::OwnerUnreadable => ReasonCode::OwnerUnreadable,
+    }
+}
+
+fn object(uid: &Uid, at: &Coordinates, resource_version: ResourceVersion, facts: Facts) -> Object {
+    Object { uid: uid.clone(), namespace: at.namespace.clone(), name: at.name.clone(), resource_version, facts }
+}
+
+/// Over what is asked and every fact that the answer rests on. An object's version is none of them: what changes without changing a
+/// reference, a finalizer or a mark leaves the plan as it was.
+fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
+    let mut digest = Digest::default();
+    digest.text(&format!("{:?} {:?}", options.propagation_policy, options.ignore_holds));
+    for uids in [&options.targets, &options.assume_gone] {
+        digest.text("uids");
+        for uid in uids {
+            digest.text(&uid.to_string());
+        }
+    }
+    let mut nodes: Vec<&Copied> = copy.nodes.iter().collect();
+    nodes.sort_by(|a, b| {
+        (&a.uid, a.at.kind, &a.at.namespace, &a.at.name).cmp(&(&b.uid, b.at.kind, &b.at.namespace, &b.at.name))
+    });
+    for node in nodes {
+        let kind = copy.coverage.kind(node.at.kind);
+        for text in [&kind.group, &kind.kind, &node.at.namespace, &node.at.name] {
+            digest.text(text);
+        }
+        digest.text(&node.uid.to_string());
+        let (presence, facts) = match &node.presence {
+            Presence::Observed(observed) => (1, Some(&observed.facts)),
+            Presence::Read { facts, .. } => (2, Some(facts)),
+            Presence::Virtual { .. } => (3, None),
+            Presence::Absent(_) => (4, None),
+        };
+        digest.byte(presence);
+        digest.byte(u8::from(node.orphaned));
+        if let Some(facts) = facts {
+            digest.text(&facts.digest().to_string());
+            for finalizer in &facts.finalizers {
+                digest.text(finalizer);
+            }
+        }
+    }
+    for &kind in &copy.unseen {
+        let kind = copy.coverage.kind(kind);
+        digest.text(&kind.group);
+        digest.text(&kind.kind);
+    }
+    digest.0
+}
