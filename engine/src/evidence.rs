@@ -26,7 +26,7 @@ pub enum Proof {
 
 impl Proof {
     /// The position in the owner's collection at which it was absent, where the proof has one.
-    pub(crate) fn version(&self) -> Option<&ResourceVersion> {
+    pub fn version(&self) -> Option<&ResourceVersion> {
         match self {
             Proof::WatchDeleted { resource_version } | Proof::Listed { resource_version } => Some(resource_version),
             Proof::TypeEmptied { .. } | Proof::ReadTwice => None,

@@ -200,7 +200,14 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
             ours: Name::from(text(error_reason::OURS)?),
             theirs: Name::from(text(error_reason::THEIRS)?),
         }),
-        ErrorReason::ObjectNotFound | ErrorReason::Unspecified => None,
+        // Of reads, which an executor does not make.
+        ErrorReason::TokenMalformed
+        | ErrorReason::PageTokenExpired
+        | ErrorReason::PageTokenMismatch
+        | ErrorReason::ObjectNotFound
+        | ErrorReason::UidMismatch
+        | ErrorReason::TraversalLimit
+        | ErrorReason::Unspecified => None,
     }
 }
 

@@ -96,6 +96,11 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    #[cfg(test)]
+    pub(crate) fn of(leader: Leader) -> Reader {
+        Reader { leader: Arc::new(RwLock::new(leader)) }
+    }
+
     /// Calls `look` under a read lock: keep it short, the collector waits for it.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&Leader) -> T) -> T {
         // A poisoned lock means the driver has panicked, and with it the process ends; a last look does no harm.

@@ -13,13 +13,15 @@ use std::time::Duration;
 mod field;
 mod item;
 mod object;
+mod query;
 mod report;
 mod stream;
 mod view;
 
 pub use item::kinds;
+pub use query::{departure, pending_work, plan, reason, reason_code};
 pub use stream::{Received, received_from_executor, received_from_leader};
-pub use view::{Clock, collection, executor, status, unsynced};
+pub use view::{Clock, collection, delete_time, executor, status, unsynced};
 
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,8 @@ pub const MIN_VERSION: &str = "minVersion";
 pub const MAX_VERSION: &str = "maxVersion";
 /// Metadata of `LIMIT_EXCEEDED`: the bound that was reached.
 pub const LIMIT: &str = "limit";
+/// Metadata of `OBJECT_NOT_FOUND` and `UID_MISMATCH`: the uid that was asked for, or that is there.
+pub const UID: &str = "uid";
 /// Metadata of `CLUSTER_MISMATCH`: the cluster of the service that answers.
 pub const OURS: &str = "ours";
 /// Metadata of `CLUSTER_MISMATCH`: the cluster of the caller.

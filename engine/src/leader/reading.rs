@@ -3,7 +3,7 @@
 use super::{Leader, Mode};
 use crate::coverage::KindId;
 use crate::graph::{NodeId, Presence};
-use crate::object::{Facts, Uid};
+use crate::object::{Facts, GroupResource, Name, Uid};
 use crate::view::{
     CollectionStatus, ExecutorView, NodeView, PresenceView, Status, Tombstone, Undecided, UnresolvedKind,
 };
@@ -115,6 +115,11 @@ impl Leader {
             .collect();
         executors.sort_by(|a, b| a.executor.cmp(&b.executor));
         executors
+    }
+
+    /// The kind of a served collection.
+    pub fn kind_of(&self, collection: &GroupResource) -> Option<Name> {
+        self.coverage.find(collection).map(|kind| self.coverage.kind(kind).kind.clone())
     }
 
     /// An object that went lately.

@@ -1,33 +1,338 @@
 //! Reads of the graph, on every replica.
+//!
+//! No read holds the graph for long: what looks at many objects does so in steps of [`STEP`] and lets decisions go on in between.
 
 use super::{Shared, status};
-use engine::leader::Leader;
+use engine::leader::{CycleSearch, Direction, Leader, Planning, Scan, Walk, WalkOptions, Walked};
 use engine::object::Uid;
-use engine::view::{NodeView, PresenceView};
+use engine::plan::PlanOptions;
+use engine::view::{Explanation, NodeView, PresenceView, Tombstone};
+use filter::Filter;
+use futures::stream::BoxStream;
+use lookup::Known;
+use pages::{Answers, Page, Paging};
+use proto::convert;
+use proto::graph::v1alpha1::find_stuck_objects_response::Stuck;
 use proto::graph::v1alpha1::graph_service_server::GraphService;
-use proto::graph::v1alpha1::{GetObjectRequest, GetObjectResponse, ListCoverageRequest, ListCoverageResponse};
+use proto::graph::v1alpha1::*;
+use proto::r#type::v1alpha1::{ObjectRef, PropagationPolicy};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Request, Response, Status};
+
+mod export;
+mod filter;
+mod lookup;
+mod pages;
+#[cfg(test)]
+mod tests;
+
+/// Objects that are looked at under one hold of the graph: about a millisecond.
+const STEP: usize = 500;
+/// Places that are looked at under one hold of the graph where little is done with each.
+const SCAN_STEP: usize = 10_000;
+/// Deepest walk.
+const DEPTH_MAX: u32 = 64;
+/// Most objects of a walk or a plan.
+const WALK_MAX: usize = 200_000;
+/// Most references of one BatchGetObjects.
+const BATCH_MAX: usize = 500;
+/// Most targets of a preview, and most objects assumed gone.
+const TARGETS_MAX: usize = 100;
+/// Most stuck objects and cycles that are kept of one search.
+const FOUND_MAX: usize = 10_000;
+/// Walks, plans and searches at once; more wait for their turn.
+const LONG_READS_MAX: usize = 4;
+/// What counts as stuck where nothing else is said.
+const STUCK_AGE: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(super) struct Graph {
     shared: Arc<Shared>,
+    answers: Answers,
+    long_reads: Semaphore,
 }
 
 impl Graph {
     pub(super) fn new(shared: Arc<Shared>) -> Graph {
-        Graph { shared }
+        Graph { shared, answers: Answers::default(), long_reads: Semaphore::new(LONG_READS_MAX) }
+    }
+
+    async fn long_read(&self) -> Result<SemaphorePermit<'_>, Status> {
+        self.long_reads.acquire().await.map_err(|_closed| Status::unavailable("this replica stops"))
+    }
+
+    async fn walk(&self, start: Uid, options: WalkOptions) -> Result<Walked, Status> {
+        let _turn = self.long_read().await?;
+        let mut walk = Walk::new(start, options);
+        while !self.shared.reader.with(|leader| walk.step(leader, STEP)) {
+            tokio::task::yield_now().await;
+        }
+        let walked = walk.finish();
+        if walked.cut { Err(status::traversal_limit(WALK_MAX)) } else { Ok(walked) }
+    }
+
+    /// Runs a scan to its end.
+    async fn scan<T>(&self, mut step: impl FnMut(&Leader, usize) -> Option<T>, each: usize) -> Result<Vec<T>, Status> {
+        let _turn = self.long_read().await?;
+        let mut all = Vec::new();
+        while let Some(found) = self.shared.reader.with(|leader| step(leader, each)) {
+            all.push(found);
+            tokio::task::yield_now().await;
+        }
+        Ok(all)
+    }
+
+    /// The uid that a reference of a request means.
+    async fn resolve(&self, object: Option<ObjectRef>) -> Result<Known, Status> {
+        lookup::resolve(self, object.unwrap_or_default()).await
     }
 }
 
 #[tonic::async_trait]
 impl GraphService for Graph {
     async fn get_object(&self, request: Request<GetObjectRequest>) -> Result<Response<GetObjectResponse>, Status> {
-        let uid = request.into_inner().r#ref.map(|object| object.uid).unwrap_or_default();
-        let uid = Uid::parse(&uid).ok_or_else(|| status::bad_field("ref.uid", "is empty"))?;
-        let nodes = self.shared.reader.with(|leader| leader.nodes(&uid));
-        let node = best_known(nodes).ok_or_else(|| status::object_not_found(&uid))?;
-        Ok(Response::new(GetObjectResponse { node: Some(node.into()), meta: Some(self.shared.meta()) }))
+        let known = self.resolve(request.into_inner().r#ref).await?;
+        let uid = known.uid();
+        let node = match self.shared.reader.with(|leader| best_known(leader.nodes(uid))) {
+            Some(node) => node.into(),
+            None => gone(known.tombstone().ok_or_else(|| status::object_not_found(&uid.to_string()))?),
+        };
+        Ok(Response::new(GetObjectResponse { node: Some(node), meta: Some(self.shared.meta()) }))
+    }
+
+    async fn batch_get_objects(
+        &self,
+        request: Request<BatchGetObjectsRequest>,
+    ) -> Result<Response<BatchGetObjectsResponse>, Status> {
+        let refs = request.into_inner().refs;
+        if refs.len() > BATCH_MAX {
+            return Err(status::bad_field("refs", &format!("has {} entries; at most {BATCH_MAX}", refs.len())));
+        }
+        let uids = refs.iter().map(|object| uid(&object.uid, "refs.uid")).collect::<Result<Vec<Uid>, Status>>()?;
+        let found = self
+            .shared
+            .reader
+            .with(|leader| uids.iter().map(|uid| best_known(leader.nodes(uid))).collect::<Vec<Option<NodeView>>>());
+        let mut answer = BatchGetObjectsResponse { meta: Some(self.shared.meta()), ..Default::default() };
+        for (object, node) in refs.into_iter().zip(found) {
+            match node {
+                Some(node) => answer.nodes.push(node.into()),
+                None => answer.missing.push(object),
+            }
+        }
+        Ok(Response::new(answer))
+    }
+
+    async fn list_dependents(
+        &self,
+        request: Request<ListDependentsRequest>,
+    ) -> Result<Response<ListDependentsResponse>, Status> {
+        let request = request.into_inner();
+        let depth = depth(request.max_depth)?;
+        let (include, exclude) = (Filter::of(&request.include)?, Filter::of(&request.exclude)?);
+        let question = ListDependentsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
+        let first = async || {
+            let start = self.resolve(request.r#ref.clone()).await?.present(self)?;
+            let options = WalkOptions {
+                direction: Direction::Dependents,
+                max_depth: depth,
+                blocking_only: request.blocking_only,
+                max_objects: WALK_MAX,
+            };
+            let walked = self.walk(start, options).await?;
+            let all = walked.found.len();
+            let admitted = |object: &engine::object::ObjectRef| {
+                include.as_ref().is_none_or(|filter| filter.admits(object))
+                    && !exclude.as_ref().is_some_and(|filter| filter.admits(object))
+            };
+            let found = walked.found.into_iter().filter(|found| admitted(&found.node.object));
+            let found: Vec<list_dependents_response::Dependent> = found.map(Into::into).collect();
+            let filtered_count = u32::try_from(all - found.len()).unwrap_or(u32::MAX);
+            let rest = ListDependentsResponse {
+                depth_limited: walked.depth_limited,
+                filtered_count,
+                meta: Some(self.shared.meta()),
+                ..Default::default()
+            };
+            Ok((found, rest))
+        };
+        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
+        Ok(Response::new(ListDependentsResponse { dependents: items, next_page_token, ..rest }))
+    }
+
+    async fn list_owners(&self, request: Request<ListOwnersRequest>) -> Result<Response<ListOwnersResponse>, Status> {
+        let request = request.into_inner();
+        let depth = depth(request.max_depth)?;
+        let question = ListOwnersRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
+        let first = async || {
+            let start = self.resolve(request.r#ref.clone()).await?.present(self)?;
+            let options = WalkOptions {
+                direction: Direction::Owners,
+                max_depth: depth,
+                blocking_only: false,
+                max_objects: WALK_MAX,
+            };
+            let found = self.walk(start, options).await?.found;
+            let found: Vec<list_owners_response::Owner> = found.into_iter().map(Into::into).collect();
+            Ok((found, ListOwnersResponse { meta: Some(self.shared.meta()), ..Default::default() }))
+        };
+        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
+        Ok(Response::new(ListOwnersResponse { owners: items, next_page_token, ..rest }))
+    }
+
+    async fn explain_object(
+        &self,
+        request: Request<ExplainObjectRequest>,
+    ) -> Result<Response<ExplainObjectResponse>, Status> {
+        let known = self.resolve(request.into_inner().r#ref).await?;
+        let (uid, clock) = (known.uid(), self.shared.wire_clock());
+        let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
+        let meta = Some(self.shared.meta());
+        let answer = match self.shared.reader.with(|leader| leader.explain(uid)) {
+            Some(Explanation { object, verdict, reasons, owners, item }) => ExplainObjectResponse {
+                node: Some(object.into()),
+                verdict: Verdict::from(verdict).into(),
+                reasons: reasons.into_iter().map(|reason| convert::reason(reason, clock)).collect(),
+                owners: owners.into_iter().map(Into::into).collect(),
+                work: item.map(|item| convert::pending_work(item, clock)),
+                meta,
+                departure: departure.filter(|_| Verdict::from(verdict) == Verdict::Gone),
+            },
+            None => {
+                let tombstone = known.tombstone().ok_or_else(|| status::object_not_found(&uid.to_string()))?;
+                ExplainObjectResponse {
+                    node: Some(gone(tombstone)),
+                    verdict: Verdict::Gone.into(),
+                    meta,
+                    departure,
+                    ..Default::default()
+                }
+            }
+        };
+        Ok(Response::new(answer))
+    }
+
+    async fn preview_deletion(
+        &self,
+        request: Request<PreviewDeletionRequest>,
+    ) -> Result<Response<PreviewDeletionResponse>, Status> {
+        let request = request.into_inner();
+        let options = plan_options(&request)?;
+        let question = PreviewDeletionRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
+        let (is_first, clock) = (paging.is_first(), self.shared.wire_clock());
+        let first = async || {
+            let _turn = self.long_read().await?;
+            let mut planning = Planning::new(options.clone());
+            while !self.shared.reader.with(|leader| planning.step(leader, STEP)) {
+                tokio::task::yield_now().await;
+            }
+            let frame = self.shared.reader.with(Leader::frame);
+            let plan = planning.finish(frame);
+            if plan.cut {
+                return Err(status::traversal_limit(WALK_MAX));
+            }
+            let (entries, totals) = convert::plan(&plan, clock);
+            let rest = PreviewDeletionResponse {
+                totals,
+                meta: Some(self.shared.meta()),
+                digest: format!("{:016x}", plan.digest),
+                missing_uids: plan.missing.iter().map(Uid::to_string).collect(),
+                undecided_by: plan.unsynced.into_iter().map(Into::into).collect(),
+                ..Default::default()
+            };
+            Ok((entries, rest))
+        };
+        let Page { items, next_page_token, mut rest } = self.answers.page(paging, first).await?;
+        if !is_first {
+            rest.totals.clear();
+        }
+        Ok(Response::new(PreviewDeletionResponse { entries: items, next_page_token, ..rest }))
+    }
+
+    async fn find_stuck_objects(
+        &self,
+        request: Request<FindStuckObjectsRequest>,
+    ) -> Result<Response<FindStuckObjectsResponse>, Status> {
+        let request = request.into_inner();
+        let include = Filter::of(&request.include)?;
+        let min_age = match request.min_age {
+            None => STUCK_AGE,
+            Some(age) => Duration::try_from(age).map_err(|_| status::bad_field("min_age", "is negative"))?,
+        };
+        let question = FindStuckObjectsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
+        let codes: Vec<reason::Code> = request.codes().collect();
+        let first = async || {
+            let mut scan = Scan::default();
+            let found = self.scan(|leader, each| scan.stuck(leader, each), STEP).await?;
+            let clock = self.shared.wire_clock();
+            let latest = clock.calendar.checked_sub(min_age).unwrap_or(SystemTime::UNIX_EPOCH).into();
+            let coded = |explanation: &Explanation| {
+                let has = |code| explanation.reasons.iter().any(|reason| convert::reason_code(reason.code) == code);
+                codes.is_empty() || codes.iter().any(|&code| has(code))
+            };
+            let admitted = found.into_iter().flatten().filter(|explanation| {
+                include.as_ref().is_none_or(|filter| filter.admits(&explanation.object.object)) && coded(explanation)
+            });
+            let stuck = |explanation: Explanation| {
+                let decided = explanation.item.as_ref().map(|item| clock.timestamp(item.decided));
+                let since = convert::delete_time(&explanation.object.facts).or(decided);
+                let root_blockers =
+                    self.shared.reader.with(|leader| leader.root_blockers(&explanation.object.object.uid));
+                Stuck {
+                    node: Some(explanation.object.into()),
+                    verdict: Verdict::from(explanation.verdict).into(),
+                    reasons: explanation.reasons.into_iter().map(|of| convert::reason(of, clock)).collect(),
+                    root_blockers: root_blockers.into_iter().map(Into::into).collect(),
+                    since,
+                }
+            };
+            let moment = |stuck: &Stuck| stuck.since.map(|since| (since.seconds, since.nanos));
+            let old = |stuck: &Stuck| stuck.since.as_ref().is_none_or(|since| before(since, &latest));
+            let mut objects: Vec<Stuck> = admitted.take(FOUND_MAX).map(stuck).filter(old).collect();
+            objects.sort_by_key(|stuck| (stuck.since.is_none(), moment(stuck)));
+            Ok((objects, FindStuckObjectsResponse { meta: Some(self.shared.meta()), ..Default::default() }))
+        };
+        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
+        Ok(Response::new(FindStuckObjectsResponse { objects: items, next_page_token, ..rest }))
+    }
+
+    async fn find_cycles(&self, request: Request<FindCyclesRequest>) -> Result<Response<FindCyclesResponse>, Status> {
+        let request = request.into_inner();
+        let include = Filter::of(&request.include)?;
+        let question = FindCyclesRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
+        let first = async || {
+            let mut search = CycleSearch::new(request.blocking_only);
+            self.scan(|leader, each| (!search.step(leader, each)).then_some(()), SCAN_STEP).await?;
+            let mut cycles = Vec::new();
+            for members in search.components().into_iter().take(FOUND_MAX) {
+                let Some(cycle) = self.shared.reader.with(|leader| leader.cycle(&members)) else { continue };
+                let admits = |filter: &Filter| cycle.members.iter().any(|member| filter.admits(&member.object));
+                if include.as_ref().is_none_or(admits) {
+                    cycles.push(find_cycles_response::Cycle::from(cycle));
+                }
+            }
+            cycles.sort_by_key(|cycle| !cycle.deadlocked);
+            Ok((cycles, FindCyclesResponse { meta: Some(self.shared.meta()), ..Default::default() }))
+        };
+        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
+        Ok(Response::new(FindCyclesResponse { cycles: items, next_page_token, ..rest }))
+    }
+
+    type ExportGraphStream = BoxStream<'static, Result<ExportGraphResponse, Status>>;
+
+    async fn export_graph(
+        &self,
+        request: Request<ExportGraphRequest>,
+    ) -> Result<Response<Self::ExportGraphStream>, Status> {
+        let include = Filter::of(&request.into_inner().include)?;
+        Ok(Response::new(export::stream(Arc::clone(&self.shared), include)))
     }
 
     async fn list_coverage(
@@ -37,7 +342,7 @@ impl GraphService for Graph {
         let collections = self.shared.reader.with(Leader::collections);
         let meta = self.shared.meta_of(&collections);
         let clock = self.shared.wire_clock();
-        let collections = collections.into_iter().map(|status| proto::convert::collection(status, clock)).collect();
+        let collections = collections.into_iter().map(|status| convert::collection(status, clock)).collect();
         Ok(Response::new(ListCoverageResponse { collections, meta: Some(meta) }))
     }
 }
@@ -49,4 +354,54 @@ fn best_known(nodes: Vec<NodeView>) -> Option<NodeView> {
         PresenceView::Virtual => 1,
         PresenceView::Absent => 2,
     })
+}
+
+/// An object that went, as a node.
+fn gone(tombstone: &Tombstone) -> Node {
+    Node {
+        r#ref: Some(tombstone.object.clone().into()),
+        state: NodeState::Gone.into(),
+        resource_version: tombstone.resource_version.as_ref().map(ToString::to_string).unwrap_or_default(),
+        ..Default::default()
+    }
+}
+
+fn uid(text: &str, field: &str) -> Result<Uid, Status> {
+    Uid::parse(text).ok_or_else(|| status::bad_field(field, "is empty"))
+}
+
+fn depth(max_depth: u32) -> Result<u32, Status> {
+    if max_depth > DEPTH_MAX {
+        return Err(status::bad_field("max_depth", &format!("is {max_depth}; at most {DEPTH_MAX}")));
+    }
+    Ok(max_depth.max(1))
+}
+
+fn plan_options(request: &PreviewDeletionRequest) -> Result<PlanOptions, Status> {
+    for (field, count) in [("targets", request.targets.len()), ("assume_gone_uids", request.assume_gone_uids.len())] {
+        if count > TARGETS_MAX {
+            return Err(status::bad_field(field, &format!("has {count} entries; at most {TARGETS_MAX}")));
+        }
+    }
+    if request.targets.is_empty() {
+        return Err(status::bad_field("targets", "is empty"));
+    }
+    let targets = request.targets.iter().map(|target| uid(&target.uid, "targets.uid"));
+    let assume_gone = request.assume_gone_uids.iter().map(|text| uid(text, "assume_gone_uids"));
+    Ok(PlanOptions {
+        targets: targets.collect::<Result<_, Status>>()?,
+        propagation_policy: match request.propagation_policy() {
+            PropagationPolicy::Unspecified => None,
+            PropagationPolicy::Background => Some(engine::work::PropagationPolicy::Background),
+            PropagationPolicy::Foreground => Some(engine::work::PropagationPolicy::Foreground),
+            PropagationPolicy::Orphan => Some(engine::work::PropagationPolicy::Orphan),
+        },
+        assume_gone: assume_gone.collect::<Result<_, Status>>()?,
+        ignore_holds: request.ignore_holds,
+        max_objects: WALK_MAX,
+    })
+}
+
+fn before(a: &prost_types::Timestamp, b: &prost_types::Timestamp) -> bool {
+    (a.seconds, a.nanos) <= (b.seconds, b.nanos)
 }

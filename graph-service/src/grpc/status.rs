@@ -2,7 +2,7 @@
 
 use crate::driver::Ending;
 use crate::election::Leadership;
-use engine::object::{Uid, clip};
+use engine::object::clip;
 use engine::work::Refusal;
 use proto::error_reason as reason;
 use proto::r#type::v1alpha1::ErrorReason;
@@ -95,15 +95,50 @@ pub(super) fn limit_exceeded(what: &str, max: usize) -> Status {
 }
 
 /// The graph knows no such object.
-pub(super) fn object_not_found(uid: &Uid) -> Status {
-    let uid = clip(&uid.to_string(), TEXT_MAX_BYTES);
+pub(super) fn object_not_found(which: &str) -> Status {
+    let which = clip(which, TEXT_MAX_BYTES);
     error(
         Code::NotFound,
         ErrorReason::ObjectNotFound,
-        format!("the graph knows no object of uid {uid}"),
-        &[("uid", &uid)],
+        format!("the graph knows no object {which}"),
+        &[(reason::UID, &which)],
         None,
     )
+}
+
+/// The name is that of one object, the uid that of another.
+pub(super) fn uid_mismatch(how: &str, uid: &str) -> Status {
+    let (how, uid) = (clip(how, TEXT_MAX_BYTES), clip(uid, TEXT_MAX_BYTES));
+    error(Code::FailedPrecondition, ErrorReason::UidMismatch, how, &[(reason::UID, &uid)], None)
+}
+
+/// A walk met more than it may.
+pub(super) fn traversal_limit(max: usize) -> Status {
+    error(
+        Code::ResourceExhausted,
+        ErrorReason::TraversalLimit,
+        format!("more than {max} objects are connected with this one; ExportGraph gives all of them"),
+        &[(reason::LIMIT, &max.to_string())],
+        None,
+    )
+}
+
+/// A page token that this service did not make.
+pub(super) fn token_malformed() -> Status {
+    let how = "page_token is none of this service".to_owned();
+    error(Code::InvalidArgument, ErrorReason::TokenMalformed, how, &[], None)
+}
+
+/// What a page token pinned is not kept here.
+pub(super) fn page_token_expired() -> Status {
+    let how = "what page_token pinned is not kept by this replica any more, or never was; begin anew".to_owned();
+    error(Code::FailedPrecondition, ErrorReason::PageTokenExpired, how, &[], None)
+}
+
+/// A page token of another question.
+pub(super) fn page_token_mismatch() -> Status {
+    let how = "page_token belongs to a request with other arguments".to_owned();
+    error(Code::InvalidArgument, ErrorReason::PageTokenMismatch, how, &[], None)
 }
 
 /// A request that lacks what it needs.

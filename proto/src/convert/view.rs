@@ -7,7 +7,7 @@ use crate::graph::v1alpha1::{Node, NodeState};
 use crate::r#type::v1alpha1::{GroupResource, ResponseMeta};
 use crate::work::v1alpha1::ExecutorIdentity;
 use engine::coverage;
-use engine::object::{Name, ResourceVersion};
+use engine::object::{Facts, Name, ResourceVersion};
 use engine::time::Time;
 use engine::view::{CollectionStatus, ExecutorView, NodeView, PresenceView, Status};
 use std::time::SystemTime;
@@ -24,6 +24,11 @@ impl Clock {
     pub fn timestamp(self, time: Time) -> prost_types::Timestamp {
         self.calendar.checked_sub(self.now.since(time)).unwrap_or(SystemTime::UNIX_EPOCH).into()
     }
+
+    /// A moment that may be yet to come.
+    pub fn later(self, time: Time) -> prost_types::Timestamp {
+        self.calendar.checked_add(time.since(self.now)).map_or_else(|| self.timestamp(time), Into::into)
+    }
 }
 
 impl From<NodeView> for Node {
@@ -36,7 +41,9 @@ impl From<NodeView> for Node {
                 PresenceView::Absent => NodeState::Gone,
             }
             .into(),
+            evidence: Some(super::query::evidence_of(&node.object, &node.evidence)),
             r#ref: Some(node.object.into()),
+            delete_time: delete_time(&node.facts),
             resource_version: text(node.resource_version.as_ref()),
             finalizers: node.facts.finalizers.iter().map(Name::to_string).collect(),
             deleting_dependents: node.facts.deletes_dependents(),
@@ -46,6 +53,12 @@ impl From<NodeView> for Node {
             blocking_dependent_count: count(node.blocking_dependents),
         }
     }
+}
+
+/// `metadata.deletionTimestamp`, where it is known.
+pub fn delete_time(facts: &Facts) -> Option<prost_types::Timestamp> {
+    let seconds = i64::from(u32::from(facts.deletion_time?));
+    Some(prost_types::Timestamp { seconds, nanos: 0 })
 }
 
 /// One collection of `ListCoverage`.
@@ -118,7 +131,7 @@ pub fn status(status: Status, now: Time, version: &str, leader: &str, meta: Resp
     }
 }
 
-fn text(version: Option<&ResourceVersion>) -> String {
+pub(super) fn text(version: Option<&ResourceVersion>) -> String {
     version.map(ResourceVersion::to_string).unwrap_or_default()
 }
 

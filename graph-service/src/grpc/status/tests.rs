@@ -1,7 +1,6 @@
 use super::{bad_field, ended, object_not_found};
 use crate::driver::Ending;
 use crate::election::Leadership;
-use engine::object::Uid;
 use engine::work::{Refusal, Term};
 use tonic::Code;
 use tonic_types::StatusExt;
@@ -95,7 +94,7 @@ fn details_stay_small_whatever_the_peer_writes() {
     let statuses = [
         ended(&Ending::Violation(long.clone()), &leadership(None, "")),
         ended(&Ending::Refused(Refusal::NotLeader), &leadership(Some(&long), &long)),
-        object_not_found(&Uid::parse(&long).unwrap()),
+        object_not_found(&long),
         bad_field("ref.uid", "is empty"),
     ];
     for status in statuses {

@@ -1,0 +1,94 @@
+//! Which object a request means.
+
+use super::{Graph, SCAN_STEP, status};
+use engine::leader::{Address, Scan};
+use engine::object::{GroupResource, Uid};
+use engine::view::{PresenceView, Tombstone};
+use proto::r#type::v1alpha1::ObjectRef;
+use tonic::Status;
+
+/// What a reference of a request leads to.
+#[derive(Debug)]
+pub(super) struct Known {
+    uid: Uid,
+    /// Where the object went lately.
+    tombstone: Option<Tombstone>,
+}
+
+impl Known {
+    pub(super) fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    pub(super) fn tombstone(&self) -> Option<&Tombstone> {
+        self.tombstone.as_ref()
+    }
+
+    /// The uid, if the graph holds anything of it.
+    pub(super) fn present(self, graph: &Graph) -> Result<Uid, Status> {
+        let there = graph.shared.reader.with(|leader| !leader.nodes(&self.uid).is_empty());
+        if there { Ok(self.uid) } else { Err(status::object_not_found(&self.uid.to_string())) }
+    }
+}
+
+/// By uid at once; by address in a pass over the graph, which knows no names.
+pub(super) async fn resolve(graph: &Graph, object: ObjectRef) -> Result<Known, Status> {
+    let by_address = !object.name.is_empty();
+    if let Some(uid) = Uid::parse(&object.uid) {
+        let (tombstone, nodes) =
+            graph.shared.reader.with(|leader| (leader.tombstone(&uid).cloned(), leader.nodes(&uid)));
+        let known = nodes.iter().map(|node| &node.object).chain(tombstone.as_ref().map(|gone| &gone.object));
+        if by_address && known.clone().next().is_some() && !known.clone().any(|at| is_at(at, &object)) {
+            return Err(status::uid_mismatch(&format!("uid {uid} is of another object"), &uid.to_string()));
+        }
+        return Ok(Known { uid, tombstone });
+    }
+    if !by_address {
+        return Err(status::bad_field("ref", "has neither a uid nor a name"));
+    }
+    let kind = if object.kind.is_empty() {
+        let collection =
+            GroupResource { group: object.group.as_str().into(), resource: object.resource.as_str().into() };
+        let kind = graph.shared.reader.with(|leader| leader.kind_of(&collection));
+        kind.ok_or_else(|| {
+            status::bad_field("ref", &format!("names {collection}, which the API server does not serve"))
+        })?
+    } else {
+        object.kind.as_str().into()
+    };
+    let address = Address {
+        group: object.group.clone(),
+        kind: kind.to_string(),
+        namespace: object.namespace.clone(),
+        name: object.name.clone(),
+    };
+    let mut scan = Scan::default();
+    let found = graph.scan(|leader, each| scan.find(leader, each, &address), SCAN_STEP).await?;
+    let found: Vec<Uid> = found.into_iter().flatten().collect();
+    graph.shared.reader.with(|leader| {
+        // An object that is there goes before one that is only claimed to be there.
+        let observed = |uid: &&Uid| leader.nodes(uid).iter().any(|node| node.presence == PresenceView::Observed);
+        let here = |gone: &&Tombstone| *gone.object.kind == *address.kind && is_at(&gone.object, &object);
+        let tombstone = || leader.tombstones().find(here);
+        if let Some(uid) = found.iter().find(observed) {
+            return Ok(Known { uid: uid.clone(), tombstone: None });
+        }
+        if let Some(tombstone) = tombstone() {
+            return Ok(Known { uid: tombstone.object.uid.clone(), tombstone: Some(tombstone.clone()) });
+        }
+        match found.first() {
+            Some(uid) => Ok(Known { uid: uid.clone(), tombstone: None }),
+            None => Err(status::object_not_found(&format!("{kind} {}/{}", object.namespace, object.name))),
+        }
+    })
+}
+
+/// Whether an object is where a reference says, as far as it says.
+fn is_at(at: &engine::object::ObjectRef, wanted: &ObjectRef) -> bool {
+    let says = |wanted: &str, at: &str| wanted.is_empty() || wanted == at;
+    wanted.group == *at.group
+        && says(&wanted.kind, &at.kind)
+        && says(&wanted.resource, &at.resource)
+        && wanted.namespace == *at.namespace
+        && wanted.name == *at.name
+}

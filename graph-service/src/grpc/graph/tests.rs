@@ -1,0 +1,250 @@
+//! The reads, on a leader that was told a small world.
+
+use super::*;
+use crate::clock::Clock;
+use crate::driver::Heartbeat;
+use crate::driver::Reader;
+use crate::election::Leadership;
+use crate::metrics::Metrics;
+use crate::readiness::Health;
+use engine::leader::{Config, Input, Mode, Policy};
+use engine::object::{Access, Backend, Facts, GroupResource, Object, OwnerReference, ResourceVersion, ServedKind};
+use engine::time::Time;
+use futures::StreamExt as _;
+use prometheus_client::registry::Registry;
+use proto::graph::v1alpha1::export_graph_response::Part;
+use proto::r#type::v1alpha1::ObjectFilter;
+use tokio::sync::{mpsc, watch};
+use tonic::Code;
+use tonic_types::StatusExt as _;
+
+fn secrets() -> GroupResource {
+    GroupResource { group: "".into(), resource: "secrets".into() }
+}
+
+fn object(name: &str, owners: &[&str]) -> Object {
+    let owner = |name: &&str| OwnerReference {
+        api_version: "v1".into(),
+        kind: "Secret".into(),
+        name: (*name).into(),
+        uid: Uid::parse(&format!("uid-{name}")).unwrap(),
+        controller: None,
+        block_owner_deletion: Some(true),
+    };
+    Object {
+        uid: Uid::parse(&format!("uid-{name}")).unwrap(),
+        namespace: "shop".into(),
+        name: name.into(),
+        resource_version: ResourceVersion::parse("5"),
+        facts: Facts { owners: owners.iter().map(owner).collect(), ..Facts::default() },
+    }
+}
+
+/// `root` with `children` direct dependents, each with one of its own; `gone` went.
+fn graph(children: usize) -> Graph {
+    let mut leader = Leader::new(
+        Config {
+            mode: Mode::Enforce,
+            cluster_uid: "cluster".into(),
+            endpoint: String::new(),
+            session_ttl: Duration::from_secs(15),
+            heartbeat_interval: Duration::from_secs(5),
+            execution_limit: Duration::from_secs(30),
+            stale_after: Duration::from_secs(30),
+            policy: Policy::default(),
+        },
+        7,
+    );
+    let collection = secrets();
+    let mut inputs = vec![
+        Input::KindServed(ServedKind {
+            group_resource: collection.clone(),
+            kind: "Secret".into(),
+            version: "v1".into(),
+            namespaced: true,
+            access: Access::Watched,
+            backend: Backend::Main,
+        }),
+        Input::ListBegun { collection: collection.clone() },
+    ];
+    let mut objects = vec![object("root", &[]), object("gone", &[])];
+    for number in 0..children {
+        objects.push(object(&format!("child-{number:05}"), &["root"]));
+        objects.push(object(&format!("leaf-{number:05}"), &[&format!("child-{number:05}")]));
+    }
+    inputs.extend(objects.into_iter().map(|object| Input::Listed { collection: collection.clone(), object }));
+    inputs.push(Input::ListEnded { collection: collection.clone(), resource_version: ResourceVersion::parse("10") });
+    let went = Object { resource_version: ResourceVersion::parse("11"), ..object("gone", &[]) };
+    inputs.push(Input::Deleted { collection, object: went });
+    for input in inputs {
+        leader.handle(Time::ZERO, input);
+    }
+    while leader.poll().is_some() {}
+    let clock = Clock::start();
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let (sessions, _closed) = mpsc::channel(1);
+    let (_leadership, known) = watch::channel(Leadership::default());
+    Graph::new(Arc::new(Shared {
+        reader: Reader::of(leader),
+        sessions,
+        leadership: known,
+        health: Health::new(clock, Heartbeat::default(), registry, metrics.clone()),
+        metrics,
+        clock,
+        cluster_uid: "cluster".to_owned(),
+        replica: "replica-a".to_owned(),
+    }))
+}
+
+fn by_uid(name: &str) -> Option<ObjectRef> {
+    Some(ObjectRef { uid: format!("uid-{name}"), ..Default::default() })
+}
+
+fn by_address(name: &str) -> Option<ObjectRef> {
+    let (resource, namespace, name) = ("secrets".to_owned(), "shop".to_owned(), name.to_owned());
+    Some(ObjectRef { resource, namespace, name, ..Default::default() })
+}
+
+fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
+}
+
+async fn get(graph: &Graph, object: Option<ObjectRef>) -> Result<Node, Status> {
+    let answer = graph.get_object(Request::new(GetObjectRequest { r#ref: object })).await?.into_inner();
+    assert_eq!(answer.meta.unwrap().replica, "replica-a");
+    Ok(answer.node.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_found_by_uid_and_by_address_also_for_a_while_after_it_went() {
+    let graph = graph(2);
+    for object in [by_uid("root"), by_address("root")] {
+        let node = get(&graph, object).await.unwrap();
+        assert_eq!((node.state(), node.dependent_count), (NodeState::Live, 2));
+    }
+    for object in [by_uid("gone"), by_address("gone")] {
+        assert_eq!(get(&graph, object).await.unwrap().state(), NodeState::Gone);
+    }
+    let cases = [
+        (by_uid("nobody"), Code::NotFound, "OBJECT_NOT_FOUND"),
+        (by_address("nobody"), Code::NotFound, "OBJECT_NOT_FOUND"),
+        (
+            Some(ObjectRef { uid: "uid-root".into(), ..by_address("child-00000").unwrap() }),
+            Code::FailedPrecondition,
+            "UID_MISMATCH",
+        ),
+        (None, Code::InvalidArgument, ""),
+        (Some(ObjectRef { resource: "unknowns".into(), ..by_address("x").unwrap() }), Code::InvalidArgument, ""),
+    ];
+    for (object, code, why) in cases {
+        let refused = get(&graph, object).await.unwrap_err();
+        assert_eq!((refused.code(), reason(&refused).as_str()), (code, why), "{refused:?}");
+    }
+    let refs = vec![by_uid("root").unwrap(), by_uid("nobody").unwrap()];
+    let batch = graph.batch_get_objects(Request::new(BatchGetObjectsRequest { refs })).await.unwrap().into_inner();
+    assert_eq!((batch.nodes.len(), batch.missing.len()), (1, 1));
+    let refs = vec![by_uid("root").unwrap(); BATCH_MAX + 1];
+    let refused = graph.batch_get_objects(Request::new(BatchGetObjectsRequest { refs })).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_cut_from_what_page_one_found() {
+    let graph = graph(150);
+    let mut request =
+        ListDependentsRequest { r#ref: by_uid("root"), max_depth: 5, page_size: 120, ..Default::default() };
+    let mut names = Vec::new();
+    loop {
+        let page = graph.list_dependents(Request::new(request.clone())).await.unwrap().into_inner();
+        names
+            .extend(page.dependents.iter().map(|found| (found.depth, found.node.clone().unwrap().r#ref.unwrap().name)));
+        assert!(page.dependents.iter().all(|found| found.edges.len() == 1 && !page.depth_limited));
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    assert_eq!(names.len(), 300);
+    assert!(names.is_sorted(), "breadth first, then by name");
+    let other = ListDependentsRequest { max_depth: 4, ..request.clone() };
+    let refused = graph.list_dependents(Request::new(other)).await.unwrap_err();
+    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "PAGE_TOKEN_MISMATCH"));
+    let nonsense = ListDependentsRequest { page_token: "01zz".into(), ..request.clone() };
+    let refused = graph.list_dependents(Request::new(nonsense)).await.unwrap_err();
+    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "TOKEN_MALFORMED"));
+    tokio::time::advance(Duration::from_secs(301)).await;
+    let refused = graph.list_dependents(Request::new(request)).await.unwrap_err();
+    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::FailedPrecondition, "PAGE_TOKEN_EXPIRED"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_cut_the_answer_and_not_the_walk() {
+    let graph = graph(3);
+    let filter = ObjectFilter { uids: vec!["uid-leaf-00001".to_owned()], ..Default::default() };
+    let request = ListDependentsRequest {
+        r#ref: by_uid("root"),
+        max_depth: 9,
+        include: vec![filter.clone()],
+        ..Default::default()
+    };
+    let page = graph.list_dependents(Request::new(request.clone())).await.unwrap().into_inner();
+    assert_eq!((page.dependents.len(), page.filtered_count), (1, 5));
+    let request = ListDependentsRequest { include: vec![], exclude: vec![filter], max_depth: 1, ..request };
+    let page = graph.list_dependents(Request::new(request)).await.unwrap().into_inner();
+    assert_eq!((page.dependents.len(), page.depth_limited), (3, true));
+    let request = ListOwnersRequest { r#ref: by_uid("leaf-00000"), max_depth: 9, ..Default::default() };
+    let owners = graph.list_owners(Request::new(request)).await.unwrap().into_inner().owners;
+    assert_eq!(owners.iter().map(|owner| owner.depth).collect::<Vec<_>>(), [1, 2]);
+    let request = ListOwnersRequest { r#ref: by_uid("root"), max_depth: 65, ..Default::default() };
+    assert_eq!(graph.list_owners(Request::new(request)).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn explanations_and_previews_come_from_the_judge() {
+    let graph = graph(2);
+    let explain = async |object| {
+        graph.explain_object(Request::new(ExplainObjectRequest { r#ref: object })).await.unwrap().into_inner()
+    };
+    let kept = explain(by_uid("child-00000")).await;
+    assert_eq!((kept.verdict(), kept.reasons[0].code()), (Verdict::Kept, reason::Code::SolidOwner));
+    assert_eq!(kept.owners[0].standing(), OwnerStanding::Solid);
+    let gone = explain(by_uid("gone")).await;
+    assert_eq!((gone.verdict(), gone.departure.map(|departure| departure.by_us)), (Verdict::Gone, Some(false)));
+    let request = PreviewDeletionRequest {
+        targets: vec![by_uid("root").unwrap()],
+        propagation_policy: PropagationPolicy::Foreground.into(),
+        page_size: 2,
+        ..Default::default()
+    };
+    let page = graph.preview_deletion(Request::new(request.clone())).await.unwrap().into_inner();
+    assert_eq!((page.entries.len(), page.totals.len(), page.totals[0].count), (2, 1, 5));
+    let request = PreviewDeletionRequest { page_token: page.next_page_token, ..request };
+    let second = graph.preview_deletion(Request::new(request)).await.unwrap().into_inner();
+    assert_eq!((second.entries.len(), second.totals.len(), second.digest), (2, 0, page.digest));
+    let none = graph.preview_deletion(Request::new(PreviewDeletionRequest::default())).await.unwrap_err();
+    assert_eq!(none.code(), Code::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_export_has_everything_between_its_header_and_its_footer() {
+    let graph = graph(700);
+    let export = graph.export_graph(Request::new(ExportGraphRequest::default())).await.unwrap().into_inner();
+    let parts: Vec<Part> = export.map(|part| part.unwrap().part.unwrap()).collect().await;
+    let [Part::Header(header), chunks @ .., Part::Footer(footer)] = &parts[..] else { panic!("{}", parts.len()) };
+    let nodes = |part: &Part| match part {
+        Part::Chunk(chunk) => chunk.nodes.len() as u64,
+        Part::Header(_) | Part::Footer(_) => panic!("in the middle"),
+    };
+    assert_eq!((chunks.iter().map(nodes).sum::<u64>(), footer.node_count, footer.edge_count), (1401, 1401, 1400));
+    assert_eq!(header.node_estimate, 1401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn searches_answer_in_pages_too() {
+    let graph = graph(1);
+    let stuck = graph.find_stuck_objects(Request::new(FindStuckObjectsRequest::default())).await.unwrap().into_inner();
+    assert!(stuck.objects.is_empty() && stuck.next_page_token.is_empty());
+    let cycles = graph.find_cycles(Request::new(FindCyclesRequest::default())).await.unwrap().into_inner();
+    assert!(cycles.cycles.is_empty());
+}

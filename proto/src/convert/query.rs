@@ -1,0 +1,225 @@
+//! What the graph answers to questions. One way: a reader takes the messages as they are.
+
+use super::view::{Clock, text};
+use crate::graph::v1alpha1 as graph;
+use crate::graph::v1alpha1::preview_deletion_response::{Effect, Entry, Total};
+use crate::graph::v1alpha1::reason::Code;
+use crate::r#type::v1alpha1 as wire;
+use crate::r#type::v1alpha1::evidence;
+use engine::leader::{Cause, Found};
+use engine::object::{GroupResource, ObjectRef};
+use engine::view::{
+    CycleView, EdgeView, Evidence, ItemView, OwnerStanding, PlaceView, Plan, Reason, ReasonCode, Source, Tombstone,
+    VerdictView,
+};
+use std::collections::BTreeMap;
+
+/// Where a fact about `object` comes from.
+pub(super) fn evidence_of(object: &ObjectRef, evidence: &Evidence) -> wire::Evidence {
+    let source = match evidence.source {
+        Source::Watch => evidence::Source::Watch,
+        Source::LiveRead => evidence::Source::LiveRead,
+        Source::Inferred => evidence::Source::Inferred,
+        Source::List => evidence::Source::List,
+        Source::ReadTwice => evidence::Source::ReadTwice,
+        Source::TypeEmptied => evidence::Source::TypeEmptied,
+    };
+    // A kind that is not served has no collection.
+    let served = |collection: &GroupResource| !collection.resource.is_empty();
+    wire::Evidence {
+        source: source.into(),
+        group_resource: Some(object.group_resource()).filter(served).map(Into::into),
+        resource_version: text(evidence.resource_version.as_ref()),
+    }
+}
+
+impl From<EdgeView> for graph::Edge {
+    fn from(edge: EdgeView) -> Self {
+        let standing = match edge.standing {
+            OwnerStanding::Solid => graph::OwnerStanding::Solid,
+            OwnerStanding::Dangling => graph::OwnerStanding::Dangling,
+            OwnerStanding::Waiting => graph::OwnerStanding::Waiting,
+            OwnerStanding::Orphaning => graph::OwnerStanding::Orphaning,
+            OwnerStanding::Unverified => graph::OwnerStanding::Unverified,
+            OwnerStanding::InvalidScope => graph::OwnerStanding::InvalidScope,
+            OwnerStanding::WrongNamespace => graph::OwnerStanding::WrongNamespace,
+            OwnerStanding::KindUnresolved => graph::OwnerStanding::KindUnresolved,
+            OwnerStanding::CoordinatesMismatch => graph::OwnerStanding::CoordinatesMismatch,
+        };
+        graph::Edge {
+            owner_uid: edge.owner.uid.to_string(),
+            dependent_uid: edge.dependent.to_string(),
+            reference: Some(edge.reference.into()),
+            standing: standing.into(),
+            evidence: Some(evidence_of(&edge.owner, &edge.evidence)),
+            owner: Some(edge.owner.into()),
+        }
+    }
+}
+
+impl From<Found> for graph::list_dependents_response::Dependent {
+    fn from(found: Found) -> Self {
+        let edges = found.edges.into_iter().map(Into::into).collect();
+        Self { node: Some(found.node.into()), depth: found.depth, edges }
+    }
+}
+
+impl From<Found> for graph::list_owners_response::Owner {
+    fn from(found: Found) -> Self {
+        let edges = found.edges.into_iter().map(Into::into).collect();
+        Self { node: Some(found.node.into()), depth: found.depth, edges }
+    }
+}
+
+impl From<VerdictView> for graph::Verdict {
+    fn from(verdict: VerdictView) -> Self {
+        match verdict {
+            VerdictView::Kept => graph::Verdict::Kept,
+            VerdictView::Unowned => graph::Verdict::Unowned,
+            VerdictView::Collectable => graph::Verdict::Collectable,
+            VerdictView::Undecided => graph::Verdict::Undecided,
+            VerdictView::Held => graph::Verdict::Held,
+            VerdictView::InProgress => graph::Verdict::InProgress,
+            VerdictView::Blocked => graph::Verdict::Blocked,
+            VerdictView::Parked => graph::Verdict::Parked,
+            VerdictView::Gone => graph::Verdict::Gone,
+        }
+    }
+}
+
+/// The code of a reason.
+pub fn reason_code(code: ReasonCode) -> Code {
+    match code {
+        ReasonCode::SolidOwner => Code::SolidOwner,
+        ReasonCode::OwnerUnverified => Code::OwnerUnverified,
+        ReasonCode::OwnerKindUnresolved => Code::OwnerKindUnresolved,
+        ReasonCode::OwnerUnreadable => Code::OwnerUnreadable,
+        ReasonCode::OwnersAbsent => Code::OwnersAbsent,
+        ReasonCode::OwnersWaiting => Code::OwnersWaiting,
+        ReasonCode::CollectionUnsynced => Code::CollectionUnsynced,
+        ReasonCode::HoldAnnotation => Code::HoldAnnotation,
+        ReasonCode::InvalidReference => Code::InvalidReference,
+        ReasonCode::FinalizerPresent => Code::FinalizerPresent,
+        ReasonCode::BlockingDependents => Code::BlockingDependents,
+        ReasonCode::DependentsToOrphan => Code::DependentsToOrphan,
+        ReasonCode::Cycle => Code::Cycle,
+        ReasonCode::Forbidden => Code::Forbidden,
+        ReasonCode::AdmissionDenied => Code::AdmissionDenied,
+        ReasonCode::Throttled => Code::Throttled,
+        ReasonCode::Backoff => Code::Backoff,
+        ReasonCode::NoExecutor => Code::NoExecutor,
+        ReasonCode::NotLeading => Code::NotLeading,
+        ReasonCode::GrantsStopped => Code::GrantsStopped,
+        ReasonCode::ObserveOnly => Code::ObserveOnly,
+        ReasonCode::AwaitingOwnWrite => Code::AwaitingOwnWrite,
+        ReasonCode::GracePeriod => Code::GracePeriod,
+        ReasonCode::NeverObserved => Code::NeverObserved,
+        ReasonCode::Deleted => Code::Deleted,
+    }
+}
+
+/// One reason of a verdict.
+pub fn reason(reason: Reason, clock: Clock) -> graph::Reason {
+    graph::Reason {
+        code: reason_code(reason.code).into(),
+        detail: reason.detail,
+        related: reason.related.into_iter().map(Into::into).collect(),
+        since: reason.since.map(|since| clock.timestamp(since)),
+        related_count: reason.count as u64,
+    }
+}
+
+/// A decision that is not carried out yet.
+pub fn pending_work(item: ItemView, clock: Clock) -> graph::PendingWork {
+    let (executor, started, retry) = match item.place {
+        PlaceView::Leased { executor, started } => (executor.to_string(), started, None),
+        PlaceView::Backoff { until } => (String::new(), None, Some(until)),
+        PlaceView::Ready | PlaceView::Observed | PlaceView::Behind { .. } => (String::new(), None, None),
+    };
+    graph::PendingWork {
+        action: item.action.as_str().to_owned(),
+        decide_time: Some(clock.timestamp(item.decided)),
+        attempts: item.attempts,
+        executor,
+        start_time: started.map(|at| clock.timestamp(at)),
+        retry_time: retry.map(|at| clock.later(at)),
+    }
+}
+
+/// How an object went.
+pub fn departure(tombstone: Tombstone, clock: Clock) -> graph::Departure {
+    graph::Departure {
+        time: Some(clock.timestamp(tombstone.at)),
+        by_us: tombstone.caused_by_us,
+        reasons: tombstone.causes.iter().map(cause).collect(),
+    }
+}
+
+fn cause(cause: &Cause) -> graph::Reason {
+    let owner = |code: Code, kind: &str, namespace: &str, name: &str, uid: String| {
+        let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        let related = wire::ObjectRef { kind, namespace, name, uid, ..Default::default() };
+        graph::Reason { code: code.into(), related: vec![related], related_count: 1, ..Default::default() }
+    };
+    let plain = |code: Code| graph::Reason { code: code.into(), ..Default::default() };
+    match cause {
+        Cause::OwnerAbsent { kind, namespace, name, uid, proof } => {
+            let at = proof.version().map_or_else(String::new, |version| format!(" at {version}"));
+            let detail = format!("{}{at}", proof.as_str());
+            graph::Reason { detail, ..owner(Code::OwnersAbsent, kind, namespace, name, uid.to_string()) }
+        }
+        Cause::OwnerWaiting { kind, namespace, name, uid } => {
+            owner(Code::OwnersWaiting, kind, namespace, name, uid.to_string())
+        }
+        Cause::OwnerOrphans { kind, namespace, name, uid } => {
+            owner(Code::DependentsToOrphan, kind, namespace, name, uid.to_string())
+        }
+        Cause::KeptBy { kind, namespace, name, uid } => owner(Code::SolidOwner, kind, namespace, name, uid.to_string()),
+        Cause::NoBlockingDependents | Cause::NoDependents => plain(Code::Deleted),
+        Cause::Cycle => plain(Code::Cycle),
+        Cause::NeverSeen => plain(Code::NeverObserved),
+    }
+}
+
+/// The entries of a plan, and how many there are of each sort.
+pub fn plan(plan: &Plan, clock: Clock) -> (Vec<Entry>, Vec<Total>) {
+    let mut totals: BTreeMap<(&str, &str, engine::view::Effect), u64> = BTreeMap::new();
+    for entry in &plan.entries {
+        *totals.entry((&entry.object.group, &entry.object.kind, entry.effect)).or_default() += 1;
+    }
+    let total = |((group, kind, effect), count): ((&str, &str, _), u64)| Total {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        effect: effect_of(effect).into(),
+        count,
+    };
+    let entries = plan.entries.iter().map(|entry| Entry {
+        r#ref: Some(entry.object.clone().into()),
+        effect: effect_of(entry.effect).into(),
+        step: entry.step,
+        reasons: entry.reasons.iter().map(|of| reason(of.clone(), clock)).collect(),
+    });
+    (entries.collect(), totals.into_iter().map(total).collect())
+}
+
+fn effect_of(effect: engine::view::Effect) -> Effect {
+    match effect {
+        engine::view::Effect::Delete => Effect::Delete,
+        engine::view::Effect::ReferenceRemoved => Effect::ReferenceRemoved,
+        engine::view::Effect::Orphaned => Effect::Orphaned,
+        engine::view::Effect::Waits => Effect::Waits,
+        engine::view::Effect::Held => Effect::Held,
+        engine::view::Effect::Unknown => Effect::Unknown,
+    }
+}
+
+impl From<CycleView> for graph::find_cycles_response::Cycle {
+    fn from(cycle: CycleView) -> Self {
+        Self {
+            members: cycle.members.into_iter().map(Into::into).collect(),
+            edges: cycle.edges.into_iter().map(Into::into).collect(),
+            deadlocked: cycle.deadlocked,
+            unblock_candidate_uid: cycle.unblock.to_string(),
+        }
+    }
+}
