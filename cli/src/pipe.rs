@@ -1,9 +1,8 @@
 //! The way from the executors of this process to its graph service: pipes in memory, so that nobody else can use it.
 
-use executor_service::{Connector, endpoint};
+use executor_service::{Connector, connect_over, endpoint};
 use futures::{FutureExt as _, StreamExt as _};
 use graph_service::{Connection, Incoming};
-use hyper_util::rt::TokioIo;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
@@ -31,12 +30,7 @@ pub(crate) fn pipes(home: String) -> (Incoming, Connector) {
             }
             let (near, far) = tokio::io::duplex(PIPE_BYTES);
             opened.send(far).await.map_err(|_| "the graph service of this process has stopped".to_owned())?;
-            let mut near = Some(near);
-            let pipe = tower::service_fn(move |_| {
-                std::future::ready(near.take().map(TokioIo::new).ok_or("the pipe is used up"))
-            });
-            let connected = endpoint(HOST)?.connect_with_connector(pipe).await;
-            connected.map_err(|error| format!("the graph service of this process cannot be reached: {error}"))
+            connect_over(HOST, near).await.map_err(|error| format!("the graph service of this process: {error}"))
         }
         .boxed()
     });

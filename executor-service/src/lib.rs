@@ -25,4 +25,4 @@ mod stream;
 
 pub use app::{Config, Edges, Exit, StartError, serve};
 pub use options::{BadOptions, CONCURRENCY_DEFAULT, Options};
-pub use stream::{Connector, endpoint};
+pub use stream::{Connector, connect_over, endpoint};

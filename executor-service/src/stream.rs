@@ -5,6 +5,7 @@ use engine::object::Name;
 use engine::work::{Refusal, Term};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
+use hyper_util::rt::TokioIo;
 use proto::convert::{Received, received_from_leader};
 use proto::error_reason::{self, DOMAIN};
 use proto::r#type::v1alpha1::ErrorReason;
@@ -14,6 +15,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -83,6 +85,19 @@ pub fn endpoint(address: &str) -> Result<Endpoint, String> {
         .http2_keep_alive_interval(KEEPALIVE_EVERY)
         .keep_alive_timeout(KEEPALIVE_WITHIN)
         .keep_alive_while_idle(true))
+}
+
+/// A channel over a byte pipe that is open already, such as one within this process, with the same settings. `address` is what
+/// requests carry as their host; the error is a sentence that names it.
+pub async fn connect_over(
+    address: &str,
+    pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> Result<Channel, String> {
+    let mut pipe = Some(pipe);
+    let once =
+        tower::service_fn(move |_| std::future::ready(pipe.take().map(TokioIo::new).ok_or("the pipe is used up")));
+    let connected = endpoint(address)?.connect_with_connector(once).await;
+    connected.map_err(|error| format!("{address} cannot be reached: {}", innermost(&error)))
 }
 
 /// The driver's ends of one stream.

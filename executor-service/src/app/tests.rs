@@ -8,7 +8,6 @@ use engine::work::{
     ToLeader, Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
 };
 use futures::FutureExt;
-use hyper_util::rt::TokioIo;
 use proto::convert::received_from_executor;
 use proto::error_reason::DOMAIN;
 use proto::work::v1alpha1::work_service_server::{WorkService, WorkServiceServer};
@@ -136,13 +135,7 @@ impl World {
                 .add_service(leader)
                 .serve_with_incoming(tokio_stream::iter([Ok::<_, std::io::Error>(far)]).chain(tokio_stream::pending()));
             running.lock().unwrap().spawn((), front.map(|_end| ()));
-            let mut near = Some(near);
-            let pipe = tower::service_fn(move |_| std::future::ready(near.take().map(TokioIo::new).ok_or("used")));
-            async move {
-                let endpoint = crate::endpoint(&address)?;
-                endpoint.connect_with_connector(pipe).await.map_err(|error| error.to_string())
-            }
-            .boxed()
+            async move { crate::connect_over(&address, near).await }.boxed()
         });
         let shutdown = Shutdown::new();
         let config = Config { name: "e".to_owned(), graph, concurrency: 2, insecure: false };
