@@ -32,15 +32,28 @@ pub(crate) struct Session {
     pub(crate) last_heard: Time,
     pub(crate) draining: bool,
     pub(crate) leases: BTreeSet<LeaseId>,
+    /// Leases that were given to others because their time was over, and of which nothing was heard since. To the executor they may
+    /// still be under way, so they keep their place in the window.
+    pub(crate) overdue: BTreeSet<LeaseId>,
 }
 
 impl Session {
     /// Leases it may still be granted.
     pub(crate) fn room(&self) -> usize {
-        if self.draining || self.stream.is_none() {
+        if !self.takes_work() {
             return 0;
         }
-        (self.window.min(WINDOW_MAX) as usize).saturating_sub(self.leases.len())
+        (self.window.min(WINDOW_MAX) as usize).saturating_sub(self.leases.len() + self.overdue.len())
+    }
+
+    /// It may be given work, now or once something of its window is free.
+    fn takes_work(&self) -> bool {
+        !self.draining && self.stream.is_some() && self.window > 0
+    }
+
+    /// It does in time what it is given.
+    pub(crate) fn is_in_time(&self) -> bool {
+        self.takes_work() && self.overdue.is_empty()
     }
 }
 
@@ -125,6 +138,7 @@ impl Leases {
             last_heard: now,
             draining: false,
             leases: BTreeSet::new(),
+            overdue: BTreeSet::new(),
         };
         self.sessions.insert(id, session);
         id
@@ -134,6 +148,8 @@ impl Leases {
     pub(crate) fn attach(&mut self, now: Time, id: SessionId, stream: StreamId) -> Option<StreamId> {
         let session = self.sessions.get_mut(&id)?;
         session.last_heard = now;
+        // What the hello names and the welcome does not adopt counts on neither side.
+        session.overdue.clear();
         let old = session.stream.replace(stream);
         if let Some(old) = old {
             self.by_stream.remove(&old);
@@ -190,6 +206,22 @@ impl Leases {
             session.leases.remove(&id);
         }
         Some(lease)
+    }
+
+    /// Ends a lease that its executor has had for too long.
+    pub(crate) fn end_overdue(&mut self, id: LeaseId) -> Option<Lease> {
+        let lease = self.end(id)?;
+        if let Some(session) = self.sessions.get_mut(&lease.session) {
+            session.overdue.insert(id);
+        }
+        Some(lease)
+    }
+
+    /// The executor is through with a lease, whoever holds it by now.
+    pub(crate) fn settle(&mut self, session: SessionId, id: LeaseId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.overdue.remove(&id);
+        }
     }
 
     /// Every lease that was not started.

@@ -115,6 +115,8 @@ pub struct ExecutorView {
     pub window: u32,
     pub started: usize,
     pub buffered: usize,
+    /// Leases it was too late with, and that others have by now.
+    pub overdue: usize,
     pub last_heard: Time,
     pub draining: bool,
     pub connected: bool,

@@ -179,8 +179,9 @@ fn unresolved_line(kind: &UnresolvedKind) -> String {
 fn executor_line(executor: &ExecutorView) -> String {
     let connection = if executor.connected { "connected" } else { "not connected" };
     let draining = if executor.draining { ", draining" } else { "" };
+    let overdue = if executor.overdue > 0 { format!(", {} overdue", executor.overdue) } else { String::new() };
     format!(
-        "executor: {} {connection}{draining}, window {}, {} started, {} buffered",
+        "executor: {} {connection}{draining}, window {}, {} started, {} buffered{overdue}",
         executor.executor, executor.window, executor.started, executor.buffered
     )
 }

@@ -83,9 +83,12 @@ impl Leader {
         }
     }
 
-    /// The next session after the last one served that has room.
+    /// The next session after the last one served that has room. One that sits on what it was given gets more only where there is no
+    /// other: it would keep the same items from being done once again.
     fn next_session(&mut self) -> Option<SessionId> {
-        let roomy = |&(_, session): &(SessionId, &Session)| session.room() > 0;
+        let choosy = self.leases.sessions().any(|(_, session)| session.is_in_time());
+        let roomy =
+            |&(_, session): &(SessionId, &Session)| session.room() > 0 && (!choosy || session.overdue.is_empty());
         let turn = self.turn;
         let after = self.leases.sessions().filter(|&(id, _)| id > turn).find(roomy);
         let (id, _) = after.or_else(|| self.leases.sessions().find(roomy))?;
@@ -371,6 +374,7 @@ impl Leader {
 
     fn returns(&mut self, session: SessionId, returns: &[WorkReturn]) {
         for returned in returns {
+            self.leases.settle(session, returned.lease);
             if self.leases.get(returned.lease).is_none_or(|lease| lease.session != session) {
                 continue;
             }
@@ -424,14 +428,14 @@ impl Leader {
 
     pub(super) fn regrant_due(&mut self, id: LeaseId) {
         if self.leases.get(id).is_some_and(|lease| lease.started.is_none())
-            && let Some(lease) = self.leases.end(id)
+            && let Some(lease) = self.leases.end_overdue(id)
         {
             self.requeue(&lease);
         }
     }
 
     pub(super) fn limit_due(&mut self, id: LeaseId) {
-        if let Some(lease) = self.leases.end(id) {
+        if let Some(lease) = self.leases.end_overdue(id) {
             self.requeue(&lease);
         }
     }

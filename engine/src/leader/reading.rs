@@ -107,6 +107,7 @@ impl Leader {
                     window: session.window,
                     started,
                     buffered: session.leases.len() - started,
+                    overdue: session.overdue.len(),
                     last_heard: session.last_heard,
                     draining: session.draining,
                     connected: session.stream.is_some(),

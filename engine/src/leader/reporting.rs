@@ -51,6 +51,9 @@ impl Leader {
     fn report(&mut self, session: Option<SessionId>, report: WorkReport) -> ReportResult {
         // Lease ids and item numbers mean something only under the term that gave them.
         let known = self.term.as_ref() == Some(&report.term);
+        if let Some(session) = session.filter(|_| known) {
+            self.leases.settle(session, report.lease);
+        }
         let holds = known && self.leases.get(report.lease).is_some_and(|lease| Some(lease.session) == session);
         if !holds {
             // Of another term, or given up: whatever it changed, the watches show. Its target is looked at again.

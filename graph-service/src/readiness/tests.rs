@@ -56,11 +56,14 @@ fn lines_name_what_stands_where() {
         window: 4,
         started: 1,
         buffered: 2,
+        overdue: 0,
         last_heard: Time::ZERO,
         draining: true,
         connected: false,
     };
     assert_eq!(executor_line(&executor), "executor: a not connected, draining, window 4, 1 started, 2 buffered");
+    let executor = ExecutorView { overdue: 3, draining: false, connected: true, ..executor };
+    assert_eq!(executor_line(&executor), "executor: a connected, window 4, 1 started, 2 buffered, 3 overdue");
 }
 
 #[test]

@@ -80,6 +80,65 @@ fn what_was_started_and_never_reported_is_ambiguous() {
 }
 
 #[test]
+fn an_executor_that_sits_on_its_leases_is_passed_over_while_there_is_another() {
+    let mut bench = with_work();
+    let lease = bench.take("a");
+    let other = StreamId(2);
+    bench.hello(other, hello("e2", "i2"));
+    let given = |bench: &mut Bench, to: StreamId| {
+        bench.grants();
+        let sent = core::mem::take(&mut bench.sent).into_iter();
+        let leases = sent.filter_map(|(stream, message)| match message {
+            ToExecutor::Grant { leases } if stream == to => Some(leases.len()),
+            _ => None,
+        });
+        leases.sum::<usize>()
+    };
+    given(&mut bench, other);
+    for _ in 0..5 {
+        bench.pass(Duration::from_secs(4));
+        bench.message(other, beat());
+    }
+    assert_eq!(given(&mut bench, other), 1, "what it did not start");
+    for (number, name) in ["b", "c", "d"].into_iter().enumerate() {
+        bench.seen("configmaps", object("configmaps", name, 104 + number as u64).owned_by("things", "o"));
+    }
+    assert_eq!(given(&mut bench, other), 3, "and all that is new");
+    // It is heard of again, and has its turn.
+    let returned = WorkReturn { lease: lease.id, cause: ReturnCause::NotStarted };
+    bench.message(STREAM, ToLeader::Reports { reports: vec![], returns: vec![returned] });
+    for (number, name) in ["e", "f"].into_iter().enumerate() {
+        bench.seen("configmaps", object("configmaps", name, 108 + number as u64).owned_by("things", "o"));
+    }
+    assert_eq!(given(&mut bench, STREAM), 1);
+}
+
+#[test]
+fn what_an_executor_is_late_with_keeps_its_place_in_the_window() {
+    for report_late in [true, false] {
+        let mut bench = Bench::synced();
+        bench.message(STREAM, ToLeader::Window { max_outstanding: 1 });
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+        bench.deleted("things", "o", 103);
+        let lease = bench.take("a");
+        bench.message(STREAM, ToLeader::Started { leases: vec![lease.id] });
+        bench.pass(Duration::from_secs(35));
+        // It carries that out still, and would hand back at once whatever comes beyond its window.
+        assert_eq!(bench.grants(), NOTHING);
+        assert_eq!(bench.leader.executors()[0].overdue, 1);
+        if report_late {
+            let report = WorkReport { outcome: Outcome::Ambiguous, ..done(&lease) };
+            bench.message(STREAM, ToLeader::Reports { reports: vec![report], returns: vec![] });
+        } else {
+            bench.input(Input::StreamClosed { stream: STREAM });
+            bench.hello(STREAM, Hello { window: 1, ..hello("e1", "i1") });
+        }
+        assert!(bench.take("a").previous_attempt_ambiguous);
+    }
+}
+
+#[test]
 fn a_newer_incarnation_supersedes_and_the_old_one_is_refused() {
     let mut bench = with_work();
     bench.take("a");
