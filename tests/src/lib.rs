@@ -9,3 +9,4 @@ pub mod process;
 pub mod proxy;
 pub mod service;
 pub mod sim;
+pub mod wire;

@@ -1,0 +1,122 @@
+//! An executor that says what a test tells it to, and nothing else.
+
+use super::network::{Link, Network};
+use engine::work::{ActionKind, Hello, PROTOCOL, ToExecutor, ToLeader, Welcome, WorkLease};
+use proto::convert::received_from_leader;
+use proto::work::v1alpha1::work_service_client::WorkServiceClient;
+use proto::work::v1alpha1::{StreamWorkRequest, StreamWorkResponse};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
+
+/// Messages that wait to be sent.
+const WAITING_MAX: usize = 16;
+
+/// One stream of such an executor.
+#[derive(Debug)]
+pub struct Puppet {
+    pub link: Link,
+    pub requests: mpsc::Sender<StreamWorkRequest>,
+    pub replies: Streaming<StreamWorkResponse>,
+}
+
+/// A hello of an executor that has never been there.
+pub fn hello(executor: &str, incarnation: &str, cluster: &str, window: u32) -> Hello {
+    Hello {
+        executor: executor.into(),
+        incarnation: incarnation.into(),
+        min_protocol: PROTOCOL,
+        max_protocol: PROTOCOL,
+        kinds: ActionKind::ALL.to_vec(),
+        window,
+        held: Vec::new(),
+        known_term: None,
+        version: "test".to_owned(),
+        cluster_uid: cluster.into(),
+    }
+}
+
+/// A channel from a host to an address, and what breaks it.
+pub async fn channel(network: &Network, from: &str, to: &str) -> anyhow::Result<(Channel, Link)> {
+    let (pipe, link) = network.dial(from, to).await?;
+    let channel = executor_service::connect_over(to, pipe).await.map_err(anyhow::Error::msg)?;
+    Ok((channel, link))
+}
+
+impl Puppet {
+    /// Opens a stream. Nothing is said on it.
+    pub async fn call(network: &Network, from: &str, to: &str) -> anyhow::Result<Puppet> {
+        let (channel, link) = channel(network, from, to).await?;
+        let (requests, waiting) = mpsc::channel(WAITING_MAX);
+        let called = WorkServiceClient::new(channel).stream_work(ReceiverStream::new(waiting)).await?;
+        Ok(Puppet { link, requests, replies: called.into_inner() })
+    }
+
+    /// Says it. Where the stream is over, the next [`Puppet::hear`] tells why.
+    pub async fn say(&self, message: ToLeader) {
+        for request in proto::batch::requests(message) {
+            let _over = self.requests.send(request).await;
+        }
+    }
+
+    /// The next message; `None` where the leader has finished.
+    pub async fn hear(&mut self) -> Result<Option<ToExecutor>, Status> {
+        loop {
+            let Some(message) = self.replies.message().await? else { return Ok(None) };
+            if let Ok(Some(known)) = received_from_leader(message) {
+                return Ok(Some(known.message));
+            }
+        }
+    }
+
+    /// The next message that gives something.
+    pub async fn await_that<T>(&mut self, mut pick: impl FnMut(ToExecutor) -> Option<T>) -> anyhow::Result<T> {
+        loop {
+            let message = self.hear().await?;
+            let message = message.ok_or_else(|| anyhow::anyhow!("the leader has finished"))?;
+            if let Some(picked) = pick(message) {
+                return Ok(picked);
+            }
+        }
+    }
+
+    /// Says hello and gives the welcome.
+    pub async fn greet(&mut self, hello: Hello) -> anyhow::Result<Welcome> {
+        self.say(ToLeader::Hello(hello)).await;
+        self.await_that(|message| match message {
+            ToExecutor::Welcome(welcome) => Some(welcome),
+            _ => None,
+        })
+        .await
+    }
+
+    /// The next leases.
+    pub async fn leases(&mut self) -> anyhow::Result<Vec<WorkLease>> {
+        self.await_that(|message| match message {
+            ToExecutor::Grant { leases } => Some(leases),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Sends heartbeats and takes whatever comes, until the stream ends.
+    pub async fn beat(&mut self, every: Duration) -> Result<(), Status> {
+        let mut ticks = tokio::time::interval(every);
+        let mut sequence = 0;
+        loop {
+            tokio::select! {
+                heard = self.hear() => {
+                    if heard?.is_none() {
+                        return Ok(());
+                    }
+                }
+                _ = ticks.tick() => {
+                    sequence += 1;
+                    self.say(ToLeader::Heartbeat { sequence, started: 0, buffered: 0 }).await;
+                }
+            }
+        }
+    }
+}

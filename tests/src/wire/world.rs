@@ -1,0 +1,209 @@
+//! A cluster in a box: the sandbox, replicas of the graph service, executors.
+
+use super::network::{API, Network, Pipe};
+use super::puppet;
+use super::relay::Relay;
+use anyhow::{Context, bail};
+use executor_service::Exit;
+use futures::StreamExt;
+use graph_service::{Connection, Election, LeaseOptions};
+use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
+use proto::admin::v1alpha1::{GetStatusRequest, GetStatusResponse};
+use proto::r#type::v1alpha1::ReplicaRole;
+use runtime::kubernetes::{Cluster, cluster_uid};
+use runtime::shutdown::Shutdown;
+use runtime::tasks::{JobEnd, Jobs};
+use sandbox::Server;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
+
+/// The host of whoever asks the replicas how they are.
+const USER: &str = "user";
+/// Replicas look at the Lease every two seconds.
+const LEADS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Everything of one test. Dropping it ends all of it.
+#[allow(missing_debug_implementations, reason = "a client shows nothing")]
+pub struct World {
+    pub network: Network,
+    pub api: Server,
+    /// A user of the cluster.
+    pub client: kube::Client,
+    pub cluster_uid: String,
+    replicas: BTreeMap<String, Running<()>>,
+    executors: BTreeMap<String, Running<Exit>>,
+    background: JoinSet<()>,
+}
+
+/// A service that runs.
+#[derive(Debug)]
+struct Running<T> {
+    stop: Shutdown,
+    task: Jobs<(), anyhow::Result<T>>,
+}
+
+impl<T: Send + 'static> Running<T> {
+    fn start(stop: Shutdown, service: impl Future<Output = anyhow::Result<T>> + Send + 'static) -> Running<T> {
+        let mut task = Jobs::new(1);
+        task.spawn((), service);
+        Running { stop, task }
+    }
+
+    async fn end(&mut self) -> anyhow::Result<T> {
+        match self.task.next().await {
+            ((), JobEnd::Done(ended)) => ended,
+            ((), JobEnd::Aborted) => bail!("aborted"),
+            ((), JobEnd::Panicked(why)) => bail!("panicked: {why}"),
+        }
+    }
+}
+
+/// Where a replica is reached.
+pub fn address(replica: &str) -> String {
+    format!("{replica}:7450")
+}
+
+impl World {
+    /// A cluster without a collector.
+    pub async fn new() -> anyhow::Result<World> {
+        let network = Network::default();
+        let api = Server::new(1);
+        let mut background = JoinSet::new();
+        background.spawn(network.clone().serve_api(api.clone()));
+        let client = kube::Client::new(api.router(), "default");
+        let cluster_uid = cluster_uid(&client).await?;
+        let (replicas, executors) = (BTreeMap::new(), BTreeMap::new());
+        Ok(World { network, api, client, cluster_uid, replicas, executors, background })
+    }
+
+    /// Starts a replica.
+    pub fn replica(&mut self, name: &str) {
+        self.start_replica(name, &address(name), None);
+    }
+
+    /// Starts a replica whose admin server answers on a socket.
+    pub fn replica_with_admin(&mut self, name: &str, admin: TcpListener) {
+        self.start_replica(name, &address(name), Some(admin));
+    }
+
+    /// Starts a replica with a relay before it.
+    pub fn replica_behind_relay(&mut self, name: &str) -> Relay {
+        let inner = format!("{name}:7451");
+        let relay = Relay::default();
+        self.start_replica(name, &inner, None);
+        self.background.spawn(relay.clone().run(self.network.clone(), address(name), inner));
+        relay
+    }
+
+    fn start_replica(&mut self, name: &str, listens: &str, admin: Option<TcpListener>) {
+        self.network.restore(name);
+        let connections = ReceiverStream::new(self.network.listen(listens));
+        let config = graph_service::Config {
+            mode: engine::leader::Mode::Enforce,
+            replica: name.to_owned(),
+            advertise: address(name),
+            ignore: Vec::new(),
+            policy: engine::leader::Policy::default(),
+        };
+        let edges = graph_service::Edges {
+            grpc: connections.map(|accepted| Ok(connection(accepted.pipe))).boxed(),
+            admin,
+            cluster: Cluster::of_client(self.network.api_client(name), API),
+            election: Election::Lease(LeaseOptions::default()),
+            observer: None,
+        };
+        let stop = Shutdown::new();
+        let service = graph_service::serve(config, edges, stop.clone());
+        self.replicas.insert(name.to_owned(), Running::start(stop, service));
+    }
+
+    /// Ends a replica as SIGKILL does: nobody is told, connections break.
+    pub fn kill_replica(&mut self, name: &str) {
+        self.network.remove(name);
+        self.replicas.remove(name);
+    }
+
+    /// Asks a replica to stop, and waits until it has.
+    pub async fn stop_replica(&mut self, name: &str) -> anyhow::Result<()> {
+        let mut running = self.replicas.remove(name).with_context(|| format!("no replica {name}"))?;
+        running.stop.request();
+        running.end().await?;
+        self.network.remove(name);
+        Ok(())
+    }
+
+    /// Starts an executor that knows these replicas.
+    pub fn executor(&mut self, name: &str, concurrency: u32, replicas: &[&str]) {
+        self.named_executor(name, name, concurrency, replicas);
+    }
+
+    /// Starts an executor of this name on this host.
+    pub fn named_executor(&mut self, host: &str, name: &str, concurrency: u32, replicas: &[&str]) {
+        self.network.restore(host);
+        let config = executor_service::Config {
+            name: name.to_owned(),
+            graph: replicas.iter().map(|replica| address(replica)).collect(),
+            concurrency,
+            // Names of hosts are no loopback addresses.
+            insecure: true,
+        };
+        let edges = executor_service::Edges {
+            cluster: Cluster::of_client(self.network.api_client(host), API),
+            graph: self.network.connector(host),
+            admin: None,
+        };
+        let stop = Shutdown::new();
+        let service = executor_service::serve(config, edges, stop.clone());
+        self.executors.insert(host.to_owned(), Running::start(stop, service));
+    }
+
+    /// Asks an executor to stop. [`World::exit`] waits for it.
+    pub fn ask_to_stop(&self, host: &str) {
+        if let Some(running) = self.executors.get(host) {
+            running.stop.request();
+        }
+    }
+
+    /// How an executor ended, once it has.
+    pub async fn exit(&mut self, host: &str) -> anyhow::Result<Exit> {
+        let mut running = self.executors.remove(host).with_context(|| format!("no executor on {host}"))?;
+        running.end().await
+    }
+
+    /// Ends an executor as SIGKILL does.
+    pub fn kill_executor(&mut self, host: &str) {
+        self.network.remove(host);
+        self.executors.remove(host);
+    }
+
+    /// What a replica says of itself.
+    pub async fn status(&self, replica: &str) -> anyhow::Result<GetStatusResponse> {
+        let (channel, _) = puppet::channel(&self.network, USER, &address(replica)).await?;
+        Ok(AdminServiceClient::new(channel).get_status(GetStatusRequest {}).await?.into_inner())
+    }
+
+    /// Waits until a replica answers that this is its role.
+    pub async fn until_role(&self, replica: &str, role: ReplicaRole) -> anyhow::Result<GetStatusResponse> {
+        let ask = || async { Ok(self.status(replica).await.ok()) };
+        let is_it = |status: &Option<GetStatusResponse>| {
+            let meta = status.as_ref().and_then(|status| status.meta.as_ref());
+            meta.is_some_and(|meta| meta.role() == role && meta.unsynced.is_empty())
+        };
+        let what = format!("{replica} is {role:?}");
+        crate::load::until(&what, LEADS_WITHIN, ask, is_it).await?.context("it was there a moment ago")
+    }
+
+    /// Waits until the leader has so many sessions with a stream.
+    pub async fn until_sessions(&self, replica: &str, wanted: u32) -> anyhow::Result<()> {
+        let ask = || async { Ok(self.status(replica).await?.executors) };
+        crate::load::until("executors have sessions", LEADS_WITHIN, ask, |count| *count == wanted).await?;
+        Ok(())
+    }
+}
+
+fn connection(pipe: Pipe) -> Connection {
+    Connection::new(pipe)
+}

@@ -1,0 +1,52 @@
+//! Both services, their real clients, pipes in memory, and a clock that nobody waits for.
+
+use anyhow::ensure;
+use proto::r#type::v1alpha1::ReplicaRole;
+use sandbox::Server;
+use std::time::Duration;
+use tests::load::{configmaps, count, delete, families, until};
+use tests::wire::world::World;
+use tokio::time::Instant;
+
+mod expiry;
+
+const NAMESPACE: &str = "default";
+
+/// A world whose replica `a` leads.
+async fn led_by_a() -> anyhow::Result<World> {
+    let mut world = World::new().await?;
+    world.replica("a");
+    world.until_role("a", ReplicaRole::Leader).await?;
+    Ok(world)
+}
+
+/// `count` ConfigMaps whose owner has just been deleted. `a` knew all of them before.
+async fn garbage(world: &World, count: usize) -> anyhow::Result<()> {
+    families(&world.client, NAMESPACE, "f", 1, count).await?;
+    let edges = || async { Ok(world.status("a").await?.edge_count) };
+    until("all are in the graph", Duration::from_secs(10), edges, |edges| *edges == count as u64).await?;
+    delete(&world.client, &format!("{}/f-0", configmaps(NAMESPACE)), "Background").await
+}
+
+/// Waits until all of them are gone.
+async fn until_gone(world: &World, within: Duration) -> anyhow::Result<Duration> {
+    let began = Instant::now();
+    let maps = configmaps(NAMESPACE);
+    until("nothing is left", within, || count(&world.client, &maps), |left| *left == 0).await?;
+    Ok(began.elapsed())
+}
+
+/// Requests for ConfigMaps that a verb and a status have in common.
+fn requests(api: &Server, verb: &str, code: u16) -> u64 {
+    let counts = api.requests().into_iter();
+    let wanted =
+        counts.filter(|(request, _)| request.verb == verb && request.resource == "configmaps" && request.code == code);
+    wanted.map(|(_, times)| times).sum()
+}
+
+/// Every object was deleted once, the owner by its user.
+fn ensure_deleted_once(api: &Server, objects: u64) -> anyhow::Result<()> {
+    let deleted = requests(api, "DELETE", 200);
+    ensure!(deleted == objects + 1, "{deleted} deletions of {objects} objects and their owner were accepted");
+    Ok(())
+}
