@@ -117,6 +117,10 @@ impl Session {
                 return self.refused_for_good(now, Exit::ProtocolUnsupported { min, max });
             }
             Some(Refusal::Drained) => {
+                // The leader lets an incarnation go once it has nothing outstanding: only its last word was lost.
+                self.reports.clear();
+                self.unsent.clear();
+                self.returns.clear();
                 if let Some(drain) = &mut self.drain {
                     drain.refused = true;
                 }

@@ -302,7 +302,7 @@ fn a_drain_without_a_leader_ends_at_its_deadline() {
         31   | finish 1-1        | reports [1-1] returns []
         32   | lost              | lost
         332  | tick              | connect
-        333  | refused drained   | lost, writes end 333, exit DrainTimedOut { outstanding: 1 }
+        333  | refused drained   | lost, writes end 333, exit Drained
         "#,
     );
     check_open(
