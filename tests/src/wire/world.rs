@@ -1,6 +1,6 @@
 //! A cluster in a box: the sandbox, replicas of the graph service, executors.
 
-use super::network::{API, Network, Pipe};
+use super::network::{API, Network};
 use super::puppet;
 use super::relay::Relay;
 use anyhow::{Context, bail};
@@ -14,7 +14,7 @@ use runtime::kubernetes::{Cluster, cluster_uid};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use sandbox::Server;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -35,6 +35,8 @@ pub struct World {
     pub cluster_uid: String,
     replicas: BTreeMap<String, Running<()>>,
     executors: BTreeMap<String, Running<Exit>>,
+    /// Replicas with a relay before them.
+    relayed: BTreeSet<String>,
     background: JoinSet<()>,
 }
 
@@ -75,8 +77,8 @@ impl World {
         background.spawn(network.clone().serve_api(api.clone()));
         let client = kube::Client::new(api.router(), "default");
         let cluster_uid = cluster_uid(&client).await?;
-        let (replicas, executors) = (BTreeMap::new(), BTreeMap::new());
-        Ok(World { network, api, client, cluster_uid, replicas, executors, background })
+        let (replicas, executors, relayed) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Ok(World { network, api, client, cluster_uid, replicas, executors, relayed, background })
     }
 
     /// Starts a replica.
@@ -91,11 +93,17 @@ impl World {
 
     /// Starts a replica with a relay before it.
     pub fn replica_behind_relay(&mut self, name: &str) -> Relay {
-        let inner = format!("{name}:7451");
-        let relay = Relay::default();
+        self.relayed.insert(name.to_owned());
+        let (inner, relay) = (self.inner_address(name), Relay::default());
         self.start_replica(name, &inner, None);
         self.background.spawn(relay.clone().run(self.network.clone(), address(name), inner));
         relay
+    }
+
+    /// Where a replica itself is reached, behind any relay.
+    fn inner_address(&self, replica: &str) -> String {
+        let relayed = self.relayed.contains(replica);
+        if relayed { format!("{replica}:7451") } else { address(replica) }
     }
 
     fn start_replica(&mut self, name: &str, listens: &str, admin: Option<TcpListener>) {
@@ -109,7 +117,7 @@ impl World {
             policy: engine::leader::Policy::default(),
         };
         let edges = graph_service::Edges {
-            grpc: connections.map(|accepted| Ok(connection(accepted.pipe))).boxed(),
+            grpc: connections.map(|accepted| Ok(Connection::new(accepted.pipe))).boxed(),
             admin,
             cluster: Cluster::of_client(self.network.api_client(name), API),
             election: Election::Lease(LeaseOptions::default()),
@@ -181,7 +189,7 @@ impl World {
 
     /// What a replica says of itself.
     pub async fn status(&self, replica: &str) -> anyhow::Result<GetStatusResponse> {
-        let (channel, _) = puppet::channel(&self.network, USER, &address(replica)).await?;
+        let (channel, _) = puppet::channel(&self.network, USER, &self.inner_address(replica)).await?;
         Ok(AdminServiceClient::new(channel).get_status(GetStatusRequest {}).await?.into_inner())
     }
 
@@ -202,8 +210,4 @@ impl World {
         crate::load::until("executors have sessions", LEADS_WITHIN, ask, |count| *count == wanted).await?;
         Ok(())
     }
-}
-
-fn connection(pipe: Pipe) -> Connection {
-    Connection::new(pipe)
 }

@@ -2,13 +2,19 @@
 
 use anyhow::ensure;
 use proto::r#type::v1alpha1::ReplicaRole;
-use sandbox::Server;
+use sandbox::{Attempt, Fault, FaultAnswer, Server};
 use std::time::Duration;
 use tests::load::{configmaps, count, delete, families, until};
+use tests::wire::relay::Relay;
 use tests::wire::world::World;
 use tokio::time::Instant;
+use tonic::Status;
+use tonic_types::StatusExt;
 
+mod drains;
 mod expiry;
+mod incarnations;
+mod reconnects;
 
 const NAMESPACE: &str = "default";
 
@@ -18,6 +24,25 @@ async fn led_by_a() -> anyhow::Result<World> {
     world.replica("a");
     world.until_role("a", ReplicaRole::Leader).await?;
     Ok(world)
+}
+
+/// The same, with a relay before it.
+async fn led_by_a_behind_relay() -> anyhow::Result<(World, Relay)> {
+    let mut world = World::new().await?;
+    let relay = world.replica_behind_relay("a");
+    world.until_role("a", ReplicaRole::Leader).await?;
+    Ok((world, relay))
+}
+
+/// Deletions of ConfigMaps are answered so much later than they are carried out.
+fn slow_deletes(api: &Server, by: Duration) {
+    let is_delete = |attempt: &Attempt<'_>| attempt.verb == "DELETE" && attempt.resource == "configmaps";
+    api.inject(Fault::new(is_delete, FaultAnswer::Delay(by)));
+}
+
+/// Why a call failed, as its details say it.
+fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
 /// `count` ConfigMaps whose owner has just been deleted. `a` knew all of them before.
