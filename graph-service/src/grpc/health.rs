@@ -5,6 +5,7 @@ use proto::admin::v1alpha1::admin_service_server::SERVICE_NAME as ADMIN;
 use proto::graph::v1alpha1::graph_service_server::SERVICE_NAME as GRAPH;
 use proto::work::v1alpha1::work_service_server::SERVICE_NAME as WORK;
 use runtime::shutdown::Shutdown;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic_health::ServingStatus;
@@ -18,13 +19,17 @@ const SERVER: &str = "";
 /// Keeps the reported health true. Nothing is reported as serving any more once a stop was asked for.
 pub(super) async fn follow(reporter: HealthReporter, shared: Arc<Shared>, shutdown: Shutdown) -> anyhow::Result<()> {
     let mut leadership = shared.leadership.clone();
+    let mut told = BTreeMap::new();
     loop {
         let open = !shutdown.is_requested();
         let ready = open && shared.health.is_ready();
         let leading = open && leadership.borrow_and_update().leading;
         for (service, serves) in [(SERVER, ready), (GRAPH, ready), (ADMIN, open), (WORK, leading)] {
-            let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
-            reporter.set_service_status(service, status).await;
+            // Whoever watches is sent whatever is set, changed or not.
+            if told.insert(service, serves) != Some(serves) {
+                let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
+                reporter.set_service_status(service, status).await;
+            }
         }
         if !open {
             return Ok(());
