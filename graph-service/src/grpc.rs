@@ -81,6 +81,7 @@ impl Shared {
             role: role.into(),
             term: leadership.term.map(Into::into),
             leader_endpoint: leadership.endpoint,
+            lag: proto::convert::lag(collections, self.clock.now()),
             unsynced: proto::convert::unsynced(collections),
             cluster_uid: self.cluster_uid.clone(),
         }

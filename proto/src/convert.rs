@@ -21,7 +21,7 @@ mod view;
 pub use item::kinds;
 pub use query::{departure, pending_work, plan, reason, reason_code};
 pub use stream::{Received, received_from_executor, received_from_leader};
-pub use view::{Clock, collection, delete_time, executor, status, unsynced};
+pub use view::{Clock, collection, delete_time, executor, lag, status, unsynced};
 
 #[cfg(test)]
 mod tests;

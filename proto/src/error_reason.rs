@@ -5,6 +5,8 @@ use crate::r#type::v1alpha1::ErrorReason;
 /// `ErrorInfo.domain` of every error of ours.
 pub const DOMAIN: &str = "ownergraph.dev";
 
+/// Metadata of `NOT_LEADER`: the identity of whoever leads.
+pub const LEADER: &str = "leader";
 /// Metadata of `NOT_LEADER`: where the leader is reached.
 pub const LEADER_ENDPOINT: &str = "leaderEndpoint";
 /// Metadata of `TERM_STALE`: uid of the election Lease of the newer term.

@@ -161,10 +161,11 @@ fn not_leader(leadership: &Leadership) -> Status {
         );
     };
     let holder = clip(holder, TEXT_MAX_BYTES);
+    let leader = (reason::LEADER, holder.as_str());
     let metadata: &[(&str, &str)] = match leadership.endpoint.as_str() {
-        "" => &[],
-        endpoint if endpoint.len() > TEXT_MAX_BYTES => &[],
-        endpoint => &[(reason::LEADER_ENDPOINT, endpoint)],
+        "" => &[leader],
+        endpoint if endpoint.len() > TEXT_MAX_BYTES => &[leader],
+        endpoint => &[leader, (reason::LEADER_ENDPOINT, endpoint)],
     };
     error(
         Code::Unavailable,

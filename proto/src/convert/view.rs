@@ -90,6 +90,14 @@ pub fn unsynced(collections: &[CollectionStatus]) -> Vec<GroupResource> {
     collections.iter().filter(missing).map(|status| status.kind.group_resource.clone().into()).collect()
 }
 
+/// How long the collection has waited that has waited longest for an event, a bookmark or a list, for `ResponseMeta`. Those that are not
+/// followed do not count, and those that were never listed say so by themselves.
+pub fn lag(collections: &[CollectionStatus], now: Time) -> Option<prost_types::Duration> {
+    let followed = collections.iter().filter(|status| status.state != coverage::State::Ignored);
+    let oldest = followed.filter_map(|status| status.progress).min()?;
+    Some(field::encode_duration(now.since(oldest)))
+}
+
 /// One executor of `ListExecutors`.
 pub fn executor(view: ExecutorView, clock: Clock) -> Executor {
     Executor {

@@ -15,7 +15,13 @@ fn each_ending_has_its_code_and_reason() {
     let known = Term { election: "lease-uid".into(), number: 7 };
     type Case = (Ending, Code, &'static str, &'static [(&'static str, &'static str)], bool);
     let cases: [Case; 10] = [
-        (refused(Refusal::NotLeader), Code::Unavailable, "NOT_LEADER", &[("leaderEndpoint", "10.0.0.1:7450")], true),
+        (
+            refused(Refusal::NotLeader),
+            Code::Unavailable,
+            "NOT_LEADER",
+            &[("leader", "replica-b"), ("leaderEndpoint", "10.0.0.1:7450")],
+            true,
+        ),
         (
             refused(Refusal::TermStale { known }),
             Code::Aborted,
@@ -85,7 +91,7 @@ fn without_a_leader_there_is_no_hint() {
     let silent = ended(&ending, &leadership(Some("replica-b"), ""));
     let details = silent.get_error_details();
     let info = details.error_info().unwrap();
-    assert_eq!((info.reason.as_str(), info.metadata.len()), ("NOT_LEADER", 0));
+    assert_eq!((info.reason.as_str(), info.metadata.len()), ("NOT_LEADER", 1));
 }
 
 #[test]
