@@ -13,8 +13,10 @@ use tonic_types::StatusExt;
 
 mod drains;
 mod expiry;
+mod farewells;
 mod incarnations;
 mod reconnects;
+mod standby;
 
 const NAMESPACE: &str = "default";
 
