@@ -67,6 +67,8 @@ pub(crate) enum SessionInput {
 pub(crate) struct Outbox {
     pub(crate) sender: mpsc::Sender<ToExecutor>,
     pub(crate) ending: Arc<OnceLock<Ending>>,
+    /// Never used. Its end tells the reader of the stream that nothing it reads is of any use any more.
+    pub(crate) _open: oneshot::Sender<()>,
 }
 
 /// Why a stream ended, where it did not end well.

@@ -48,7 +48,7 @@ impl Harness {
     fn open(&self, stream: u64, capacity: usize) -> (mpsc::Receiver<ToExecutor>, Arc<OnceLock<Ending>>) {
         let (sender, receiver) = mpsc::channel(capacity);
         let ending = Arc::new(OnceLock::new());
-        let outbox = Outbox { sender, ending: Arc::clone(&ending) };
+        let outbox = Outbox { sender, ending: Arc::clone(&ending), _open: oneshot::channel().0 };
         self.sessions.try_send(SessionInput::Opened { stream: StreamId(stream), outbox }).unwrap();
         (receiver, ending)
     }

@@ -1,15 +1,17 @@
 //! Where connections come from: a socket, or a pipe within the process.
 
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use runtime::shutdown::Shutdown;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
 use tonic::transport::server::Connected;
 
 /// Connections at a time. Further ones wait in the kernel's queue.
@@ -17,13 +19,38 @@ const CONNECTIONS_MAX: usize = 1024;
 /// Pause after a failed accept, most often for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// From a connection's beginning to the end of what every HTTP/2 client says first. Before that nothing else watches over it.
+const PREFACE_WITHIN: Duration = Duration::from_secs(10);
+/// The length of that.
+const PREFACE_BYTES: usize = 24;
+
 /// Connections as they come. It ends only where no more can come.
 pub type Incoming = BoxStream<'static, io::Result<Connection>>;
 
 /// One connection.
 pub struct Connection {
     io: Pin<Box<dyn Duplex>>,
+    /// `None` once the peer has said what it must.
+    silence: Option<Silence>,
+    cut: Cut,
+    is_cut: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     _place: Option<OwnedSemaphorePermit>,
+}
+
+/// Ends one connection. Every request that came over it carries this among its extensions.
+#[derive(Clone, Debug, Default)]
+pub struct Cut(Shutdown);
+
+impl Cut {
+    pub(crate) fn cut(&self) {
+        self.0.request();
+    }
+}
+
+/// A connection whose peer has yet to begin.
+struct Silence {
+    ends: Pin<Box<Sleep>>,
+    missing: usize,
 }
 
 /// A byte pipe in both directions.
@@ -34,7 +61,11 @@ impl<T: AsyncRead + AsyncWrite + Send + Sync> Duplex for T {}
 impl Connection {
     /// A connection over any pipe, such as `tokio::io::duplex`.
     pub fn new(io: impl AsyncRead + AsyncWrite + Send + Sync + 'static) -> Connection {
-        Connection { io: Box::pin(io), _place: None }
+        let silence = Silence { ends: Box::pin(sleep(PREFACE_WITHIN)), missing: PREFACE_BYTES };
+        let cut = Cut::default();
+        let requested = cut.0.clone();
+        let is_cut = Box::pin(async move { requested.requested().await });
+        Connection { io: Box::pin(io), silence: Some(silence), cut, is_cut, _place: None }
     }
 }
 
@@ -47,12 +78,12 @@ pub fn accept(listener: TcpListener) -> Incoming {
             let accepted = listener.accept().await.and_then(|(stream, _)| stream.set_nodelay(true).map(|()| stream));
             match accepted {
                 Ok(stream) => {
-                    let connection = Connection { io: Box::pin(stream), _place: Some(place) };
+                    let connection = Connection { _place: Some(place), ..Connection::new(stream) };
                     return Some((Ok(connection), (listener, places)));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the gRPC server cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
@@ -60,10 +91,25 @@ pub fn accept(listener: TcpListener) -> Incoming {
     .boxed()
 }
 
-impl Connected for Connection {
-    type ConnectInfo = ();
+impl Connection {
+    /// Why nothing more is read from a peer that says nothing at the moment, once that is so.
+    fn ended(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        if self.is_cut.poll_unpin(context).is_ready() {
+            return Poll::Ready(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer does not read"));
+        }
+        let Some(silence) = &mut self.silence else { return Poll::Pending };
+        ready!(silence.ends.as_mut().poll(context));
+        let why = format!("the peer did not begin HTTP/2 within {} s", PREFACE_WITHIN.as_secs());
+        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, why))
+    }
+}
 
-    fn connect_info(&self) {}
+impl Connected for Connection {
+    type ConnectInfo = Cut;
+
+    fn connect_info(&self) -> Cut {
+        self.cut.clone()
+    }
 }
 
 impl AsyncRead for Connection {
@@ -72,7 +118,19 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.io.as_mut().poll_read(context, buffer)
+        let before = buffer.filled().len();
+        match self.io.as_mut().poll_read(context, buffer) {
+            Poll::Pending => self.ended(context).map(Err),
+            Poll::Ready(read) => {
+                if let Some(silence) = &mut self.silence {
+                    silence.missing = silence.missing.saturating_sub(buffer.filled().len() - before);
+                    if silence.missing == 0 {
+                        self.silence = None;
+                    }
+                }
+                Poll::Ready(read)
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Reading and writing are apart. The reader parses and hands over without ever waiting for the driver; what the driver has to say waits
 //! in a bounded outbox that the response drains. Whoever overflows either ends only this stream.
 
+use super::connection::Cut;
 use super::{Shared, status};
 use crate::driver::{Ending, OUTBOX_MAX, Outbox, SessionInput};
 use engine::leader::StreamId;
@@ -15,14 +16,14 @@ use proto::work::v1alpha1::work_service_server::WorkService;
 use proto::work::v1alpha1::{StreamWorkRequest, StreamWorkResponse};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status, Streaming};
 
 /// Streams at a time.
@@ -35,6 +36,10 @@ pub(super) const STREAM_AGE: Duration = Duration::from_secs(60 * 60);
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
 /// From the call to its first message.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// How long a peer may take to read the end of its stream.
+const UNREAD_FOR: Duration = Duration::from_secs(30);
+/// How long a call waits for the place of one that has said nothing yet.
+const PLACE_WITHIN: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
@@ -42,7 +47,34 @@ pub(super) struct Work {
     shared: Arc<Shared>,
     readers: mpsc::Sender<Reading>,
     streams: Arc<Semaphore>,
+    silent: Arc<Silent>,
     next_stream: AtomicU64,
+}
+
+/// The streams on which nothing was said yet. Where there are too many streams the oldest of these goes: who has something to say says
+/// it at once.
+#[derive(Debug, Default)]
+struct Silent(Mutex<BTreeMap<StreamId, Shutdown>>);
+
+impl Silent {
+    fn enter(&self, stream: StreamId) -> Shutdown {
+        let gone = Shutdown::new();
+        self.streams().insert(stream, gone.clone());
+        gone
+    }
+
+    fn leave(&self, stream: StreamId) {
+        self.streams().remove(&stream);
+    }
+
+    /// Whether there was one that could be sent away.
+    fn send_oldest_away(&self) -> bool {
+        self.streams().pop_first().map(|(_, gone)| gone.request()).is_some()
+    }
+
+    fn streams(&self) -> MutexGuard<'_, BTreeMap<StreamId, Shutdown>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 type Reading = (StreamId, BoxFuture<'static, ()>);
@@ -60,8 +92,20 @@ impl Work {
         let (readers, started) = mpsc::channel(STREAMS_MAX);
         let sessions = shared.sessions.clone();
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-        let work = Work { shared, readers, streams, next_stream: AtomicU64::new(1) };
+        let silent = Arc::new(Silent::default());
+        let work = Work { shared, readers, streams, silent, next_stream: AtomicU64::new(1) };
         (Readers { started, running: Jobs::new(STREAMS_MAX), sessions }, work)
+    }
+
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let streams = Arc::clone(&self.streams);
+        if let Ok(place) = Arc::clone(&streams).try_acquire_owned() {
+            return Some(place);
+        }
+        if !self.silent.send_oldest_away() {
+            return None;
+        }
+        timeout(PLACE_WITHIN, streams.acquire_owned()).await.ok()?.ok()
     }
 }
 
@@ -75,13 +119,15 @@ impl WorkService for Work {
         request: Request<Streaming<StreamWorkRequest>>,
     ) -> Result<Response<Self::StreamWorkStream>, Status> {
         let too_many = || status::limit_exceeded("streams", STREAMS_MAX);
-        let place = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| too_many())?;
+        let place = self.place().await.ok_or_else(too_many)?;
         let stream = StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = mpsc::channel(OUTBOX_MAX);
         let ending = Arc::new(OnceLock::new());
         let over = Shutdown::new();
         let farewell = sender.downgrade();
-        let outbox = Outbox { sender, ending: Arc::clone(&ending) };
+        let (open, dropped) = oneshot::channel();
+        let outbox = Outbox { sender, ending: Arc::clone(&ending), _open: open };
+        let connection = request.extensions().get::<Cut>().cloned();
         self.shared.sessions.try_send(SessionInput::Opened { stream, outbox }).map_err(|_| too_many())?;
         let reader = StreamReader {
             stream,
@@ -90,6 +136,9 @@ impl WorkService for Work {
             farewell,
             ending: Arc::clone(&ending),
             waiting: Arc::new(Semaphore::new(MESSAGES_WAITING_MAX)),
+            silent: Arc::clone(&self.silent),
+            dropped,
+            connection,
             _place: place,
         };
         let reading = reader.run(over.clone(), renewal_age());
@@ -134,32 +183,51 @@ struct StreamReader {
     farewell: mpsc::WeakSender<ToExecutor>,
     ending: Arc<OnceLock<Ending>>,
     waiting: Arc<Semaphore>,
+    silent: Arc<Silent>,
+    /// Ends when the driver lets go of the stream.
+    dropped: oneshot::Receiver<()>,
+    connection: Option<Cut>,
     _place: OwnedSemaphorePermit,
 }
 
 impl StreamReader {
-    /// Until the peer has finished, the response is `over`, or the stream is of `age`.
+    /// Until the peer has finished, the driver has, or the stream is of `age`; and then until the response is `over` too.
     async fn run(mut self, over: Shutdown, age: Duration) {
-        if let Err(ending) = self.read(over, age).await {
+        if let Err(ending) = self.read(&over, age).await {
             // Set by whoever is first; the driver may have refused the stream in the same moment.
             let _already_set = self.ending.set(ending);
         }
+        self.silent.leave(self.stream);
         // The driver lets the outbox go, and with it the response ends. It fails only when the driver has ended.
         let _gone = self.shared.sessions.send(SessionInput::Closed { stream: self.stream }).await;
+        // The rest of the response is kept for the peer, and with it the stream's place. HTTP/2 has no other way to end a stream whose
+        // peer does not read.
+        if timeout(UNREAD_FOR, over.requested()).await.is_err()
+            && let Some(connection) = self.connection
+        {
+            tracing::info!("a connection is cut: its peer does not read");
+            connection.cut();
+        }
     }
 
-    async fn read(&mut self, over: Shutdown, age: Duration) -> Result<(), Ending> {
+    async fn read(&mut self, over: &Shutdown, age: Duration) -> Result<(), Ending> {
         let opened = Instant::now();
         let mut deadline = opened + HELLO_WITHIN;
         let mut phase = Phase::Silent;
+        let unwanted = self.silent.enter(self.stream);
         loop {
             tokio::select! {
                 biased;
                 () = over.requested() => return Ok(()),
+                _ = &mut self.dropped => return Ok(()),
+                () = unwanted.requested(), if phase == Phase::Silent => {
+                    return Err(Ending::LimitExceeded { what: "streams", max: STREAMS_MAX });
+                }
                 received = self.requests.message() => {
                     let Some(message) = received.map_err(|error| broken(&error))? else { return Ok(()) };
                     let is_hello = self.hand_over(message, phase)?;
                     if is_hello && phase == Phase::Silent {
+                        self.silent.leave(self.stream);
                         (phase, deadline) = (Phase::Open, opened + age);
                     }
                 }
