@@ -2,6 +2,7 @@
 
 use super::network::{Link, Network};
 use engine::work::{ActionKind, Hello, PROTOCOL, ToExecutor, ToLeader, Welcome, WorkLease};
+use hyper_util::rt::TokioIo;
 use proto::convert::received_from_leader;
 use proto::work::v1alpha1::work_service_client::WorkServiceClient;
 use proto::work::v1alpha1::{StreamWorkRequest, StreamWorkResponse};
@@ -45,10 +46,30 @@ pub async fn channel(network: &Network, from: &str, to: &str) -> anyhow::Result<
     Ok((channel, link))
 }
 
+/// The same, where no stream takes more than so many bytes that nobody has read.
+pub async fn channel_with_window(
+    network: &Network,
+    from: &str,
+    to: &str,
+    bytes: u32,
+) -> anyhow::Result<(Channel, Link)> {
+    let (pipe, link) = network.dial(from, to).await?;
+    let mut pipe = Some(pipe);
+    let once =
+        tower::service_fn(move |_| std::future::ready(pipe.take().map(TokioIo::new).ok_or("the pipe is used up")));
+    let endpoint = executor_service::endpoint(to).map_err(anyhow::Error::msg)?;
+    let channel = endpoint.initial_stream_window_size(bytes).connect_with_connector(once).await?;
+    Ok((channel, link))
+}
+
 impl Puppet {
     /// Opens a stream. Nothing is said on it.
     pub async fn call(network: &Network, from: &str, to: &str) -> anyhow::Result<Puppet> {
-        let (channel, link) = channel(network, from, to).await?;
+        Puppet::over(channel(network, from, to).await?).await
+    }
+
+    /// Opens a stream on a channel.
+    pub async fn over((channel, link): (Channel, Link)) -> anyhow::Result<Puppet> {
         let (requests, waiting) = mpsc::channel(WAITING_MAX);
         let called = WorkServiceClient::new(channel).stream_work(ReceiverStream::new(waiting)).await?;
         Ok(Puppet { link, requests, replies: called.into_inner() })

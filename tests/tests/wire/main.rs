@@ -14,9 +14,11 @@ use tonic_types::StatusExt;
 mod drains;
 mod expiry;
 mod farewells;
+mod hostile;
 mod incarnations;
 mod reconnects;
 mod standby;
+mod transport;
 
 const NAMESPACE: &str = "default";
 
