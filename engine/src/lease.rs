@@ -31,6 +31,8 @@ pub(crate) struct Session {
     pub(crate) window: u32,
     pub(crate) last_heard: Time,
     pub(crate) draining: bool,
+    /// The API server did not accept its credentials when it last tried.
+    pub(crate) unauthenticated: bool,
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Leases that were given to others because their time was over, and of which nothing was heard since. To the executor they may
     /// still be under way, so they keep their place in the window.
@@ -137,6 +139,7 @@ impl Leases {
             window: hello.window,
             last_heard: now,
             draining: false,
+            unauthenticated: false,
             leases: BTreeSet::new(),
             overdue: BTreeSet::new(),
         };

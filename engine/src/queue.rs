@@ -252,6 +252,15 @@ impl Queue {
         }
     }
 
+    /// Back from somebody who did not try: at once for the next one. The probe of a blocker goes on being that.
+    pub(crate) fn give_back(&mut self, uid: &Uid) {
+        if self.blockers.values().any(|blocked| blocked.probe.as_ref() == Some(uid)) {
+            self.leave_place(uid);
+            return self.enter_place(uid, Place::Ready);
+        }
+        self.make_ready(uid);
+    }
+
     fn leave_place(&mut self, uid: &Uid) {
         let Some(item) = self.items.get(uid) else { return };
         match &item.place {

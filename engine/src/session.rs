@@ -27,7 +27,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
+use credentials::Unaccepted;
 
+mod credentials;
 mod leases;
 mod stream;
 #[cfg(test)]
@@ -76,6 +78,8 @@ pub enum Input {
     },
     /// An attempt started by [`Output::Start`] has ended. `report.term`, `report.attempt` and `report.item` are those of the lease.
     Finished(WorkReport),
+    /// The check asked for by [`Output::CheckCredentials`] has ended: the API server knows who asks, or why it could not be told so.
+    CredentialsChecked(Result<(), String>),
     /// Asked to stop: hand back what was not started, finish the rest, then [`Output::Exit`].
     Drain { reason: String, deadline: Duration },
 }
@@ -98,6 +102,8 @@ pub enum Output {
     Cancel(LeaseId),
     /// No write may leave at or after this instant. Sent whenever it moves; before the first, none may leave.
     WritesEnd(Time),
+    /// One cheap read at the API server, to learn whether it accepts the credentials again. Answered by [`Input::CredentialsChecked`].
+    CheckCredentials,
     /// The session is over.
     Exit(Exit),
     Event(Event),
@@ -132,6 +138,10 @@ pub enum Event {
     Lapsed,
     /// A grant of a deposed leader was handed back.
     StaleTerm { lease: LeaseId, term: Term },
+    /// The API server does not accept this executor's credentials: it takes no work until a check, the next after `check_in`, succeeds.
+    CredentialsRefused { why: String, check_in: Duration },
+    /// It accepts them again.
+    CredentialsAccepted { refused_for: Duration },
     /// A message that makes no sense here was ignored.
     Rejected { why: String },
 }
@@ -162,6 +172,8 @@ pub struct Status {
     /// Reports that the leader has not acknowledged.
     pub unacknowledged: usize,
     pub draining: bool,
+    /// Since when the API server has not accepted this executor's credentials; no work is taken meanwhile.
+    pub credentials_refused: Option<Time>,
 }
 
 /// One executor's session with whoever leads.
@@ -186,6 +198,7 @@ pub struct Session {
     unsent: VecDeque<LeaseId>,
     flush_at: Option<Time>,
     drain: Option<Drain>,
+    unaccepted: Option<Unaccepted>,
 }
 
 #[derive(Debug)]
@@ -271,6 +284,7 @@ impl Session {
             unsent: VecDeque::new(),
             flush_at: None,
             drain: None,
+            unaccepted: None,
         }
     }
 
@@ -286,7 +300,8 @@ impl Session {
             Input::Disconnected { leader_endpoint, refusal, why } => {
                 self.disconnected(now, leader_endpoint, refusal, why)
             }
-            Input::Finished(report) => self.finished(report),
+            Input::Finished(report) => self.finished(now, report),
+            Input::CredentialsChecked(result) => self.credentials_checked(now, result),
             Input::Drain { reason, deadline } => self.drain(now, reason, deadline),
         }
         self.advance_link(now);
@@ -297,6 +312,9 @@ impl Session {
     pub fn tick(&mut self, now: Time) {
         self.expire(now);
         self.advance_link(now);
+        if !matches!(self.link, Link::Over) {
+            self.check_credentials(now);
+        }
         self.settle(now);
     }
 
@@ -310,7 +328,8 @@ impl Session {
             Link::Over => return None,
         };
         let drain = self.drain.as_ref().map(|drain| drain.deadline);
-        [link, drain, self.writes_end, self.flush_at].into_iter().flatten().min()
+        let check = self.unaccepted.as_ref().and_then(|unaccepted| unaccepted.check_at);
+        [link, drain, self.writes_end, self.flush_at, check].into_iter().flatten().min()
     }
 
     /// The next effect; to be drained to `None` after every `handle` and `tick`, and once after `new`.
@@ -334,6 +353,7 @@ impl Session {
             buffered: self.buffered.len(),
             unacknowledged: self.reports.len(),
             draining: self.drain.is_some(),
+            credentials_refused: self.unaccepted.as_ref().map(|unaccepted| unaccepted.since),
         }
     }
 

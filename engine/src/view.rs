@@ -119,6 +119,8 @@ pub struct ExecutorView {
     pub overdue: usize,
     pub last_heard: Time,
     pub draining: bool,
+    /// It takes no work, because the API server does not accept its credentials.
+    pub unauthenticated: bool,
     pub connected: bool,
 }
 

@@ -194,7 +194,7 @@ pub enum Outcome {
     OwnerExists,
     /// See the findings.
     Verified,
-    /// 401, or 403 by authorization.
+    /// 403 by authorization.
     Forbidden,
     /// Refused by a webhook or an admission policy.
     AdmissionDenied,
@@ -212,11 +212,13 @@ pub enum Outcome {
     Ambiguous,
     /// Lease or session ran out before the write was sent.
     Abandoned,
+    /// 401, or no credentials could be got: nothing was done, and nothing is said of the target. Another executor may fare better.
+    Unauthenticated,
 }
 
 impl Outcome {
     /// All outcomes, in the order of the wire.
-    pub const ALL: [Outcome; 16] = [
+    pub const ALL: [Outcome; 17] = [
         Outcome::Done,
         Outcome::Unchanged,
         Outcome::Gone,
@@ -233,6 +235,7 @@ impl Outcome {
         Outcome::Transient,
         Outcome::Ambiguous,
         Outcome::Abandoned,
+        Outcome::Unauthenticated,
     ];
 
     /// The word for logs and labels.
@@ -254,6 +257,7 @@ impl Outcome {
             Outcome::Transient => "transient",
             Outcome::Ambiguous => "ambiguous",
             Outcome::Abandoned => "abandoned",
+            Outcome::Unauthenticated => "unauthenticated",
         }
     }
 }

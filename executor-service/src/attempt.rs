@@ -112,6 +112,11 @@ impl Bench {
         self.writes_end.store(nanos, Ordering::Release);
     }
 
+    /// Whether the API server accepts this executor's credentials; the error says why not.
+    pub(crate) async fn accepts_credentials(&self) -> Result<(), String> {
+        self.server.accepts_credentials().await
+    }
+
     fn writes_end(&self) -> Time {
         Time::from_origin(Duration::from_nanos(self.writes_end.load(Ordering::Acquire)))
     }

@@ -63,6 +63,7 @@ pub(crate) fn excerpt(answer: &Answer) -> String {
 fn read_failure(question: Question, failure: &CallError) -> Reading {
     let outcome = match (failure, question) {
         // A read that may have been answered has changed nothing: asking again is free.
+        (CallError::NoCredentials { .. }, Question::Read | Question::Write) => Outcome::Unauthenticated,
         (CallError::NotSent { .. }, Question::Read | Question::Write)
         | (CallError::Ambiguous { .. } | CallError::TooLarge { .. }, Question::Read) => Outcome::Transient,
         (CallError::Ambiguous { .. } | CallError::TooLarge { .. }, Question::Write) => Outcome::Ambiguous,
@@ -109,7 +110,8 @@ fn read_answer(object: &ObjectRef, answer: &Answer) -> Reading {
 
 fn by_code(code: u16, not_found: Option<NotFound>) -> Outcome {
     match code {
-        401 | 403 => Outcome::Forbidden,
+        401 => Outcome::Unauthenticated,
+        403 => Outcome::Forbidden,
         404 if not_found == Some(NotFound::ThisObject) => Outcome::Gone,
         // 415 belongs here: the caller has another form for a patch, and where it has none, nobody supports the request.
         405 | 415 => Outcome::Unsupported,

@@ -24,6 +24,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(5);
 const STREAMS_MAX: usize = 16;
 /// A failure that goes on is logged as a warning this often, and in between for those who want to know everything.
 const WARN_EVERY: Duration = Duration::from_secs(30);
+const STRANGER: &str = "the API server does not accept this executor's credentials";
 /// Failures told apart for that.
 const WARNINGS_MAX: usize = 32;
 
@@ -39,6 +40,8 @@ pub(crate) struct Driver {
     /// Raised with every stream: the end of an older one is nobody's business any more.
     stream_number: u64,
     streams: Jobs<u64, End>,
+    /// The check of the credentials, at most one.
+    checks: Jobs<(), Result<(), String>>,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     /// What was warned of since the last session, and when last.
@@ -89,6 +92,7 @@ impl Driver {
             stream: None,
             stream_number: 0,
             streams: Jobs::new(STREAMS_MAX),
+            checks: Jobs::new(1),
             health,
             metrics,
             warned: BTreeMap::new(),
@@ -118,6 +122,7 @@ impl Driver {
                 (number, end) = self.streams.next() => self.stream_ended(number, end),
                 inbound = next(&mut self.stream) => self.received(inbound),
                 (lease, end) = self.attempts.next() => self.attempt_ended(&lease, end),
+                ((), end) = self.checks.next() => self.check_ended(end),
                 () = tokio::time::sleep_until(self.clock.instant(wake)) => {}
             }
         }
@@ -137,6 +142,10 @@ impl Driver {
                     }
                 }
                 Output::WritesEnd(end) => self.bench.set_writes_end(end),
+                Output::CheckCredentials => {
+                    let bench = Arc::clone(&self.bench);
+                    self.checks.spawn((), async move { bench.accepts_credentials().await });
+                }
                 Output::Exit(exit) => return Some(exit),
                 Output::Event(event) => self.render(event),
             }
@@ -211,6 +220,18 @@ impl Driver {
         self.session.handle(self.clock.now(), Input::Finished(report));
     }
 
+    fn check_ended(&mut self, end: JobEnd<Result<(), String>>) {
+        let result = match end {
+            JobEnd::Done(result) => result,
+            JobEnd::Aborted => Err("the check was aborted".to_owned()),
+            JobEnd::Panicked(why) => {
+                tracing::error!(why, "the check of the credentials panicked");
+                Err(format!("the check panicked: {why}"))
+            }
+        };
+        self.session.handle(self.clock.now(), Input::CredentialsChecked(result));
+    }
+
     fn received(&mut self, inbound: Inbound) {
         let now = self.clock.now();
         match inbound {
@@ -261,6 +282,18 @@ impl Driver {
         self.session.handle(self.clock.now(), Input::Disconnected { leader_endpoint, refusal, why });
     }
 
+    /// Whether a failure was not warned of just now.
+    fn is_news(&mut self, now: Time, why: String) -> bool {
+        if self.warned.get(&why).is_some_and(|&at| now.since(at) < WARN_EVERY) {
+            return false;
+        }
+        if self.warned.len() >= WARNINGS_MAX {
+            self.warned.clear();
+        }
+        self.warned.insert(why, now);
+        true
+    }
+
     /// The one place that puts the session's events into the log, the metrics and the readiness.
     fn render(&mut self, event: Event) {
         let now = self.clock.now();
@@ -272,15 +305,25 @@ impl Driver {
             Event::Lost { why, retry_in } => {
                 self.health.failed(now, &why);
                 let retry_in_ms = retry_in.as_millis();
-                if self.warned.get(&why).is_some_and(|&at| now.since(at) < WARN_EVERY) {
-                    tracing::debug!(why, retry_in_ms, "no stream to the graph service");
-                } else {
+                if self.is_news(now, why.clone()) {
                     tracing::warn!(why, retry_in_ms, "no stream to the graph service");
-                    if self.warned.len() >= WARNINGS_MAX {
-                        self.warned.clear();
-                    }
-                    self.warned.insert(why, now);
+                } else {
+                    tracing::debug!(why, retry_in_ms, "no stream to the graph service");
                 }
+            }
+            Event::CredentialsRefused { why, check_in } => {
+                self.metrics.credentials_refused.inc();
+                self.health.credentials(Some(why.clone()));
+                let check_in_ms = check_in.as_millis();
+                if self.is_news(now, STRANGER.to_owned()) {
+                    tracing::warn!(why, check_in_ms, "{STRANGER}; this executor takes no work until it does");
+                } else {
+                    tracing::debug!(why, check_in_ms, "{STRANGER}");
+                }
+            }
+            Event::CredentialsAccepted { refused_for } => {
+                self.health.credentials(None);
+                tracing::info!(refused_for_s = refused_for.as_secs(), "the API server accepts the credentials again");
             }
             Event::SentAway { cause } => tracing::info!(?cause, "the graph service asks this executor to reconnect"),
             Event::Lapsed => {

@@ -30,6 +30,8 @@ struct State {
     session: Option<Status>,
     cluster_uid: String,
     peer: String,
+    /// Why the API server does not accept the credentials, while it does not.
+    stranger: Option<String>,
     last_error: Option<(Time, String)>,
 }
 
@@ -41,6 +43,7 @@ impl Health {
             session: None,
             cluster_uid: String::new(),
             peer: String::new(),
+            stranger: None,
             last_error: None,
         };
         Arc::new(Health { clock, metrics, state: Mutex::new(state) })
@@ -66,6 +69,7 @@ impl Health {
     pub(crate) fn turned(&self, now: Time, session: Status) {
         let up = matches!(session.phase, Phase::Active { .. });
         self.metrics.session_up.set(i64::from(up));
+        self.metrics.credentials_accepted.set(i64::from(session.credentials_refused.is_none()));
         self.metrics.in_flight.set(i64::try_from(session.started).unwrap_or(i64::MAX));
         self.with(|state| {
             state.last_turn = now;
@@ -75,6 +79,11 @@ impl Health {
 
     pub(crate) fn connecting(&self, address: &str) {
         self.with(|state| address.clone_into(&mut state.peer));
+    }
+
+    /// Why the API server does not accept the credentials; `None` once it does again.
+    pub(crate) fn credentials(&self, refused: Option<String>) {
+        self.with(|state| state.stranger = refused);
     }
 
     pub(crate) fn failed(&self, now: Time, why: &str) {
@@ -105,7 +114,15 @@ impl Probe for Health {
             let mut lines = vec![format!("cluster: {}", state.cluster_uid)];
             let mut ready = false;
             if let Some(session) = &state.session {
-                ready = matches!(session.phase, Phase::Active { .. }) && !session.draining;
+                let stranger = session.credentials_refused;
+                ready = matches!(session.phase, Phase::Active { .. }) && !session.draining && stranger.is_none();
+                lines.extend(stranger.map(|since| {
+                    let why = state.stranger.as_deref().unwrap_or_default();
+                    format!(
+                        "credentials: not accepted by the API server for {} s, no work is taken: {why}",
+                        now.since(since).as_secs()
+                    )
+                }));
                 lines.push(format!("session: {}", session_words(session, &state.peer, now)));
                 lines.extend(
                     session.term.as_ref().map(|term| format!("term: {} of election {}", term.number, term.election)),

@@ -22,6 +22,8 @@ pub(crate) struct Metrics {
     pub(crate) start_failures: Counter,
     pub(crate) connect_failures: Counter,
     pub(crate) lapses: Counter,
+    pub(crate) credentials_refused: Counter,
+    pub(crate) credentials_accepted: Gauge,
     pub(crate) stale_terms: Counter,
     pub(crate) rejected_messages: Counter,
 }
@@ -79,6 +81,18 @@ impl Default for Metrics {
         );
         let lapses = Counter::default();
         registry.register("session_lapses", "Sessions whose heartbeats were not acknowledged in time", lapses.clone());
+        let credentials_refused = Counter::default();
+        registry.register(
+            "credentials_refused",
+            "Attempts and checks that the API server answered with 401, or for which no credentials could be got",
+            credentials_refused.clone(),
+        );
+        let credentials_accepted = Gauge::default();
+        registry.register(
+            "credentials_accepted",
+            "0 while the API server does not accept the credentials and no work is taken",
+            credentials_accepted.clone(),
+        );
         let stale_terms = Counter::default();
         registry.register("stale_terms", "Grants of a deposed leader handed back", stale_terms.clone());
         let rejected_messages = Counter::default();
@@ -93,6 +107,8 @@ impl Default for Metrics {
             start_failures,
             connect_failures,
             lapses,
+            credentials_refused,
+            credentials_accepted,
             stale_terms,
             rejected_messages,
         }

@@ -1,8 +1,9 @@
 //! The API server as the attempts see it: one call at a time, bounded, timed and counted.
 
 use crate::metrics::Metrics;
-use http::Request;
-use runtime::kubernetes::{Answer, CallError, call};
+use http::header::ACCEPT;
+use http::{HeaderValue, Request, StatusCode, Uri};
+use runtime::kubernetes::{Answer, CallError, call, parse_status};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -11,6 +12,9 @@ use tokio::time::Instant;
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Metadata alone; a server that ignores the Accept header sends the whole object, which etcd bounds at 1.5 MiB.
 const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// The cheapest question whose answer shows whether the API server knows who asks. Whether it may be asked does not matter.
+const WHO_AM_I: &str = "/api/v1/namespaces/kube-system";
 
 /// What a call does, as RBAC names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,5 +61,25 @@ impl Server {
         let answer = call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
         self.metrics.called(verb, answer.as_ref().map(|answer| answer.status.as_u16()), sent.elapsed());
         answer
+    }
+
+    /// Whether the API server accepts the credentials; the error says why not, or why that could not be found out.
+    pub(crate) async fn accepts_credentials(&self) -> Result<(), String> {
+        let mut request = Request::new(Vec::new());
+        *request.uri_mut() = Uri::from_static(WHO_AM_I);
+        let accept =
+            HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
+        request.headers_mut().insert(ACCEPT, accept);
+        match self.call(Verb::Get, request).await {
+            Ok(answer) if answer.status == StatusCode::UNAUTHORIZED => {
+                let said = parse_status(&answer).map(|status| status.message).unwrap_or_default();
+                Err(format!("the API server answers 401 {said:?}"))
+            }
+            Ok(answer) if answer.status.is_server_error() => {
+                Err(format!("the API server answers {}", answer.status.as_u16()))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }

@@ -180,8 +180,10 @@ fn executor_line(executor: &ExecutorView) -> String {
     let connection = if executor.connected { "connected" } else { "not connected" };
     let draining = if executor.draining { ", draining" } else { "" };
     let overdue = if executor.overdue > 0 { format!(", {} overdue", executor.overdue) } else { String::new() };
+    let stranger =
+        if executor.unauthenticated { ", takes no work: the API server does not accept its credentials" } else { "" };
     format!(
-        "executor: {} {connection}{draining}, window {}, {} started, {} buffered{overdue}",
+        "executor: {} {connection}{draining}{stranger}, window {}, {} started, {} buffered{overdue}",
         executor.executor, executor.window, executor.started, executor.buffered
     )
 }

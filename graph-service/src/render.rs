@@ -4,7 +4,7 @@ use crate::metrics::Metrics;
 use crate::warnings::Warning;
 use engine::coverage::State;
 use engine::leader::{Cause, Event};
-use engine::object::{GroupResource, ObjectRef};
+use engine::object::{GroupResource, Name, ObjectRef};
 use engine::work::{ActionKind, Outcome};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,6 +16,8 @@ const ROUND_SLOW: Duration = Duration::from_millis(250);
 
 /// What the API server goes on refusing is worth a line so often.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
+/// Executors remembered for that; beyond them, each such report is a line.
+const EXECUTORS_REMEMBERED_MAX: usize = 1024;
 
 /// Receives every event of the engine, in order. It is called by the collector's one task, so it must be quick.
 pub type Observer = Box<dyn FnMut(&Event) + Send>;
@@ -29,11 +31,20 @@ pub(crate) struct Render {
     lost: BTreeMap<GroupResource, String>,
     /// What the API server refused, with when that was last reported: thousands of items may meet one missing rule.
     refused: BTreeMap<(GroupResource, ActionKind, Outcome), Instant>,
+    /// Executors whose credentials were not accepted, with when that was last reported.
+    unauthenticated: BTreeMap<Name, Instant>,
 }
 
 impl Render {
     pub(crate) fn new(metrics: Metrics, observer: Option<Observer>, warnings: mpsc::Sender<Warning>) -> Render {
-        Render { metrics, observer, warnings, lost: BTreeMap::new(), refused: BTreeMap::new() }
+        Render {
+            metrics,
+            observer,
+            warnings,
+            lost: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            unauthenticated: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn round(&self, inputs: usize, facts: usize, took: Duration) {
@@ -55,7 +66,7 @@ impl Render {
             }
             Event::Attempted { item, target, action, outcome, executor, http_status, message, api_calls, age } => {
                 self.metrics.attempted(*action, *outcome);
-                self.attempted(target, *action, *outcome, message);
+                self.attempted(target, *action, *outcome, executor, message);
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
                 tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, message, api_calls, age_ms, "attempt ended");
             }
@@ -107,7 +118,7 @@ impl Render {
     }
 
     /// A refusal does not pass by itself: it takes a rule, a credential or a webhook that somebody mends.
-    fn attempted(&mut self, target: &ObjectRef, action: ActionKind, outcome: Outcome, message: &str) {
+    fn attempted(&mut self, target: &ObjectRef, action: ActionKind, outcome: Outcome, executor: &Name, message: &str) {
         match outcome {
             Outcome::Forbidden
             | Outcome::AdmissionDenied
@@ -125,6 +136,7 @@ impl Render {
             | Outcome::Transient
             | Outcome::Ambiguous
             | Outcome::Abandoned => return,
+            Outcome::Unauthenticated => return self.unauthenticated(executor, message),
         }
         let collection = target.group_resource();
         let now = Instant::now();
@@ -134,6 +146,19 @@ impl Render {
             tracing::warn!(%collection, action = action_word, outcome = outcome_word, %target, message, "the API server refuses work; it is tried again");
             self.refused.retain(|_, at| now.duration_since(*at) < REFUSED_AGAIN);
             self.refused.insert((collection, action, outcome), now);
+        }
+    }
+
+    /// What an executor's credentials cannot do is no matter of the object: one line for each executor.
+    fn unauthenticated(&mut self, executor: &Name, message: &str) {
+        let now = Instant::now();
+        let reported = self.unauthenticated.get(executor);
+        if reported.is_none_or(|&at| now.duration_since(at) >= REFUSED_AGAIN) {
+            tracing::warn!(%executor, message, "the API server does not accept an executor's credentials; it takes no work until it does");
+            self.unauthenticated.retain(|_, at| now.duration_since(*at) < REFUSED_AGAIN);
+            if self.unauthenticated.len() < EXECUTORS_REMEMBERED_MAX {
+                self.unauthenticated.insert(executor.clone(), now);
+            }
         }
     }
 

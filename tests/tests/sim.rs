@@ -10,7 +10,7 @@ const START_SEED: u64 = 1;
 /// Worlds that a slow and busy machine gets done as well.
 const WORLDS_MIN: u64 = 20;
 /// Outcomes that a run of any use meets.
-const OUTCOMES: [Outcome; 9] = [
+const OUTCOMES: [Outcome; 10] = [
     Outcome::Done,
     Outcome::Unchanged,
     Outcome::Gone,
@@ -20,6 +20,7 @@ const OUTCOMES: [Outcome; 9] = [
     Outcome::AdmissionDenied,
     Outcome::Throttled,
     Outcome::Transient,
+    Outcome::Unauthenticated,
 ];
 
 fn told(result: Result<Tally, Box<sim::Failure>>) -> Tally {

@@ -110,6 +110,7 @@ impl Leader {
                     overdue: session.overdue.len(),
                     last_heard: session.last_heard,
                     draining: session.draining,
+                    unauthenticated: session.unauthenticated && session.window == 0,
                     connected: session.stream.is_some(),
                 }
             })

@@ -27,6 +27,8 @@ const CONFLICT_MAX: Duration = Duration::from_millis(250);
 const TRANSIENT_MIN: Duration = Duration::from_millis(100);
 /// Short enough that everything is done within ten seconds of a server's recovery.
 const TRANSIENT_MAX: Duration = Duration::from_secs(5);
+/// An item that no other executor has room for waits so long.
+const UNAUTHENTICATED: Duration = Duration::from_secs(1);
 /// How long the API server is left alone where it does not say.
 const THROTTLED: Duration = Duration::from_secs(1);
 /// The longest it is left alone, whatever it says.
@@ -40,6 +42,8 @@ enum Next {
     AwaitRemoval,
     Backoff(Duration),
     Behind(Blocker, Duration),
+    /// It was not carried out, and is for somebody else at once.
+    GiveBack,
 }
 
 impl Leader {
@@ -81,21 +85,29 @@ impl Leader {
             api_calls: report.api_calls,
             age: self.now.since(item.decided),
         });
-        self.conclude(&target, &report);
+        self.note_credentials(lease.session, report.outcome);
+        self.conclude(session, &target, &report);
         ReportResult::Accepted
     }
 
-    fn conclude(&mut self, target: &ObjectRef, report: &WorkReport) {
+    fn note_credentials(&mut self, session: SessionId, outcome: Outcome) {
+        if let Some(session) = self.leases.session_mut(session) {
+            session.unauthenticated = outcome == Outcome::Unauthenticated;
+        }
+    }
+
+    fn conclude(&mut self, session: Option<SessionId>, target: &ObjectRef, report: &WorkReport) {
         let uid = &target.uid;
         if let Some(sighting) = &report.observed {
             self.sighted(target, sighting);
         }
-        let next = self.next(target, report);
+        let next = self.next(session, target, report);
         let met = match &next {
             Next::Behind(blocker, _) => Some(blocker.clone()),
-            Next::Close | Next::AwaitRemoval | Next::Backoff(_) => None,
+            Next::Close | Next::AwaitRemoval | Next::Backoff(_) | Next::GiveBack => None,
         };
-        if report.outcome != Outcome::Abandoned {
+        // Whoever did not try has got past nothing.
+        if !matches!(report.outcome, Outcome::Abandoned | Outcome::Unauthenticated) {
             self.queue.passed(uid, met.as_ref());
         }
         match next {
@@ -110,6 +122,7 @@ impl Leader {
                 }
             }
             Next::Backoff(wait) => self.backoff(uid, wait),
+            Next::GiveBack => self.queue.give_back(uid),
             Next::Behind(blocker, wait) => {
                 let due = self.now + wait;
                 if self.queue.block(uid, blocker.clone(), due) {
@@ -133,7 +146,7 @@ impl Leader {
         }
     }
 
-    fn next(&mut self, target: &ObjectRef, report: &WorkReport) -> Next {
+    fn next(&mut self, session: Option<SessionId>, target: &ObjectRef, report: &WorkReport) -> Next {
         let collection = target.group_resource();
         let again = |wait: Duration| report.retry_after.unwrap_or(wait).min(THROTTLED_MAX);
         match report.outcome {
@@ -175,6 +188,14 @@ impl Leader {
                 Next::Backoff(TRANSIENT_MIN)
             }
             Outcome::Abandoned => Next::Backoff(Duration::ZERO),
+            Outcome::Unauthenticated => {
+                if let Some(item) = self.queue.get_mut(&target.uid) {
+                    item.attempts = item.attempts.saturating_sub(1);
+                }
+                // Whoever reported this has closed its window; one that has not must not be given the item over and over.
+                let taker = self.leases.sessions().any(|(id, other)| Some(id) != session && other.room() > 0);
+                if taker { Next::GiveBack } else { Next::Backoff(UNAUTHENTICATED) }
+            }
         }
     }
 

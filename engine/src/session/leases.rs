@@ -3,7 +3,7 @@
 use super::{Event, Link, Output, REPORTS_MAX, Returned, Session, Started, Stream};
 use crate::time::Time;
 use crate::work::{
-    BATCH_MAX_ENTRIES, LeaseId, ReportResult, ReturnCause, RevokeMode, Term, ToLeader, WorkLease, WorkReport,
+    BATCH_MAX_ENTRIES, LeaseId, Outcome, ReportResult, ReturnCause, RevokeMode, Term, ToLeader, WorkLease, WorkReport,
     WorkReturn,
 };
 use alloc::collections::BTreeSet;
@@ -65,10 +65,13 @@ impl Session {
         }
     }
 
-    pub(super) fn finished(&mut self, report: WorkReport) {
+    pub(super) fn finished(&mut self, now: Time, report: WorkReport) {
         if self.started.remove(&report.lease).is_none() {
             self.reject(format!("an attempt for lease {} ended that was not under way", report.lease));
             return;
+        }
+        if report.outcome == Outcome::Unauthenticated {
+            self.credentials_refused(now, report.message.clone());
         }
         if matches!(self.link, Link::Active(_)) {
             self.unsent.push_back(report.lease);
@@ -156,7 +159,7 @@ impl Session {
 
     pub(super) fn start_what_fits(&mut self, now: Time) {
         let Link::Active(Stream { leaving: None, .. }) = self.link else { return };
-        if self.drain.is_some() || self.writes_end.is_none_or(|end| now >= end) {
+        if self.drain.is_some() || self.unaccepted.is_some() || self.writes_end.is_none_or(|end| now >= end) {
             return;
         }
         loop {
@@ -228,7 +231,7 @@ impl Session {
         if !self.config.kinds.contains(&lease.item.action.kind()) {
             return Some(ReturnCause::KindUnsupported);
         }
-        self.drain.is_some().then_some(ReturnCause::NotStarted)
+        (self.drain.is_some() || self.unaccepted.is_some()).then_some(ReturnCause::NotStarted)
     }
 
     /// The election of the lease that is held under this id.

@@ -65,7 +65,7 @@ impl Session {
             min_protocol: PROTOCOL,
             max_protocol: PROTOCOL,
             kinds: self.config.kinds.clone(),
-            window: u32::try_from(self.window()).unwrap_or(u32::MAX),
+            window: self.offered_window(),
             held: self.held(),
             known_term: self.term.clone(),
             version: self.config.version.clone(),
@@ -376,7 +376,7 @@ impl Session {
         }
     }
 
-    fn window(&self) -> usize {
+    pub(super) fn window(&self) -> usize {
         self.concurrency().saturating_mul(2)
     }
 

@@ -38,6 +38,7 @@ fn starts_what_fits_and_reports_what_ended() {
             buffered: 0,
             unacknowledged: 2,
             draining: false,
+            credentials_refused: None,
         }
     );
 }
@@ -243,6 +244,31 @@ fn goes_where_it_is_sent_once_its_reports_have_arrived() {
         5134 | away superseded - 0 0 | sent away, writes end 5134, disconnect, exit Superseded
         "#,
     );
+}
+
+#[test]
+fn a_stranger_to_the_api_server_takes_no_work_until_it_is_let_in_again() {
+    let session = check_open(
+        r#"
+        20   | grant 1-1 1-2 1-3 1-4 | started [1-1 1-2], start 1-1, start 1-2
+        30   | stranger 1-1          | window 0, credentials refused
+        31   | stranger 1-2          | reports [1-1 1-2] returns [1-3 1-4]
+        32   | grant 1-5             | reports [] returns [1-5]
+        33   | checked ok            | rejected a check of the credentials ended that was not under way
+        1030 | tick                  | check credentials
+        1040 | checked 401           | credentials refused
+        1045 | ack 1-1 1-2           |
+        2000 | tick                  |
+        3045 | tick                  | check credentials
+        3050 | lost                  | lost
+        3400 | tick                  | connect
+        3401 | connected             | hello L/1 window 0 []
+        3402 | welcome L/1           | welcomed L/1, writes end 18401
+        3403 | checked ok            | credentials accepted, window 4
+        3404 | grant 1-6             | started [1-6], start 1-6
+        "#,
+    );
+    assert_eq!(session.status().credentials_refused, None);
 }
 
 #[test]

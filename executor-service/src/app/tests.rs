@@ -222,6 +222,38 @@ async fn a_lease_is_started_carried_out_reported_and_the_executor_drained() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn credentials_that_expire_close_the_window_and_are_tried_until_they_are_let_in() {
+    let unauthorized = || {
+        reply(
+            401,
+            json!({"kind": "Status", "apiVersion": "v1", "reason": "Unauthorized", "message": "who?", "code": 401}),
+        )
+    };
+    let known = reply(403, json!({"kind": "Status", "apiVersion": "v1", "reason": "Forbidden", "code": 403}));
+    let mut world = World::start([unauthorized(), unauthorized().after(500), unauthorized(), known, deleted()]);
+    let mut call = world.call().await;
+    call.hello().await;
+    call.welcome().await;
+    call.say(ToExecutor::Grant { leases: (1..=4).map(lease).collect() }).await;
+    assert!(matches!(call.hear().await, ToLeader::Started { .. }));
+    assert_eq!(call.hear().await, ToLeader::Window { max_outstanding: 0 }, "before anything is reported");
+    let (mut ended, mut back) = (Vec::new(), Vec::new());
+    while ended.len() < 2 || back.len() < 2 {
+        let (reports, returns) = call.reports().await;
+        ended.extend(reports.into_iter().map(|report| report.outcome));
+        back.extend(returns.into_iter().map(|returned| returned.cause));
+    }
+    assert_eq!(ended, [Outcome::Unauthenticated; 2]);
+    assert_eq!(back, [ReturnCause::NotStarted; 2]);
+    // One check is refused, the next is answered by somebody who knows who asks.
+    assert_eq!(call.hear().await, ToLeader::Window { max_outstanding: 4 });
+    assert_eq!(world.asked().len(), 2, "no item was tried meanwhile");
+    call.say(ToExecutor::Grant { leases: vec![lease(5)] }).await;
+    let (reports, _) = call.reports().await;
+    assert_eq!(reports[0].outcome, Outcome::Done);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_hands_back_what_was_not_started() {
     let mut world = World::start([deleted().after(2_000), deleted().after(2_000)]);
     let mut call = world.call().await;

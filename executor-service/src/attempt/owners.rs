@@ -124,7 +124,8 @@ fn judge(states: Vec<(&ObjectRef, OwnerState)>) -> Option<Ending> {
         return Some(Ending { findings, ..Ending::because(Outcome::Conflict, message) });
     }
     unreadable.map(|reading| {
-        let outcome = if reading.outcome == Outcome::Forbidden { Outcome::Forbidden } else { Outcome::Transient };
+        let about_us = matches!(reading.outcome, Outcome::Forbidden | Outcome::Unauthenticated);
+        let outcome = if about_us { reading.outcome } else { Outcome::Transient };
         let message = format!("an owner that must wait could not be read: {}", reading.message);
         Ending { outcome, message: clip(&message, MESSAGE_MAX_BYTES), ..Ending::from(reading) }
     })

@@ -40,6 +40,10 @@ impl Attempt<'_> {
         self.may_go_on()?;
         self.api_calls.fetch_add(1, Ordering::Relaxed);
         let (result, unsettled) = self.bench.check(&check).await;
+        // Says nothing of the object, and would say the same of all others.
+        if let Some(reading) = unsettled.as_ref().filter(|reading| reading.outcome == Outcome::Unauthenticated) {
+            return Err(Box::new(Ending::from(reading.clone())));
+        }
         Ok((Finding { check, result }, unsettled))
     }
 }

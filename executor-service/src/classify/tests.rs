@@ -81,7 +81,7 @@ fn every_answer_has_its_outcome() {
             Outcome::Conflict,
             Some("w.example.com"),
         ),
-        (status(401, "Unauthorized", "Unauthorized", NOTHING), Outcome::Forbidden, None),
+        (status(401, "Unauthorized", "Unauthorized", NOTHING), Outcome::Unauthenticated, None),
         (
             status(
                 403,
@@ -181,7 +181,9 @@ fn only_an_answer_that_may_have_been_a_write_is_ambiguous() {
     let not_sent = CallError::NotSent { cause: "connection refused".to_owned() };
     let broken = CallError::Ambiguous { cause: "reset".to_owned() };
     let large = CallError::TooLarge { limit_bytes: 1 };
+    let nobody = CallError::NoCredentials { cause: "exec plugin failed".to_owned() };
     for (failure, question, outcome) in [
+        (&nobody, Question::Write, Outcome::Unauthenticated),
         (&not_sent, Question::Write, Outcome::Transient),
         (&not_sent, Question::Read, Outcome::Transient),
         (&broken, Question::Write, Outcome::Ambiguous),

@@ -4,7 +4,16 @@ use engine::work::Term;
 
 fn status(phase: Phase, draining: bool) -> Status {
     let term = Some(Term { election: Name::from("election"), number: 3 });
-    Status { phase, term, writes_end: None, started: 2, buffered: 1, unacknowledged: 4, draining }
+    Status {
+        phase,
+        term,
+        writes_end: None,
+        started: 2,
+        buffered: 1,
+        unacknowledged: 4,
+        draining,
+        credentials_refused: None,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,6 +45,28 @@ async fn readiness_is_an_open_session_and_says_what_is_missing() {
     assert!(health.metrics().contains("ownergraph_executor_session_up 1\n"));
     health.turned(clock.now(), status(Phase::Active { since: Time::ZERO }, true));
     assert!(!health.readyz().ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_executor_that_the_api_server_does_not_know_is_not_ready_and_says_why() {
+    let clock = Clock::start();
+    let health = Health::new(clock, Arc::new(Metrics::default()));
+    health.started("cluster");
+    health.credentials(Some("401 \"Unauthorized\"".to_owned()));
+    tokio::time::advance(Duration::from_secs(7)).await;
+    let open = status(Phase::Active { since: Time::ZERO }, false);
+    health.turned(clock.now(), Status { credentials_refused: Some(Time::ZERO), ..open.clone() });
+    let refused = health.readyz();
+    assert!(!refused.ready);
+    assert!(
+        refused.lines.contains(
+            &"credentials: not accepted by the API server for 7 s, no work is taken: 401 \"Unauthorized\"".to_owned()
+        ),
+        "{refused:?}"
+    );
+    assert!(health.metrics().contains("ownergraph_executor_credentials_accepted 0\n"));
+    health.turned(clock.now(), open);
+    assert!(health.readyz().ready);
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,6 +59,7 @@ fn lines_name_what_stands_where() {
         overdue: 0,
         last_heard: Time::ZERO,
         draining: true,
+        unauthenticated: false,
         connected: false,
     };
     assert_eq!(executor_line(&executor), "executor: a not connected, draining, window 4, 1 started, 2 buffered");

@@ -74,6 +74,7 @@ impl From<Outcome> for wire::Outcome {
             Outcome::Transient => wire::Outcome::Transient,
             Outcome::Ambiguous => wire::Outcome::Ambiguous,
             Outcome::Abandoned => wire::Outcome::Abandoned,
+            Outcome::Unauthenticated => wire::Outcome::Unauthenticated,
         }
     }
 }
@@ -97,6 +98,7 @@ fn outcome(value: i32) -> Outcome {
         wire::Outcome::Invalid => Outcome::Invalid,
         wire::Outcome::Ambiguous => Outcome::Ambiguous,
         wire::Outcome::Abandoned => Outcome::Abandoned,
+        wire::Outcome::Unauthenticated => Outcome::Unauthenticated,
     }
 }
 

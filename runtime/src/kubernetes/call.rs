@@ -37,6 +37,9 @@ pub enum CallError {
     /// Nothing of the request has left this process: it has had no effect.
     #[error("the API server cannot be reached: {cause}")]
     NotSent { cause: String },
+    /// The credentials themselves could not be got, so nothing was sent: an exec plugin failed, or a token file cannot be read.
+    #[error("no credentials for the API server: {cause}")]
+    NoCredentials { cause: String },
     /// It may have been carried out.
     #[error("no complete answer from the API server: {cause}")]
     Ambiguous { cause: String },
@@ -102,6 +105,7 @@ impl Stream for BodyStream {
 
 async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<Response<Body>, CallError> {
     client.send(request.map(Body::from)).await.map_err(|error| match was_not_sent(&error) {
+        _ if lacks_credentials(&error) => CallError::NoCredentials { cause: cause(&error) },
         true => CallError::NotSent { cause: cause(&error) },
         false => CallError::Ambiguous { cause: cause(&error) },
     })
@@ -130,8 +134,13 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// True only where it is certain: the connection was never made, the credentials could not be got, or hyper dropped the
-/// request before it began to write it. Everything unknown counts as sent.
+/// The request never reached the client beneath: what adds the credentials had none.
+fn lacks_credentials(error: &kube::Error) -> bool {
+    chain(error).any(|link| link.is::<kube::client::AuthError>())
+}
+
+/// True only where it is certain: the connection was never made, or hyper dropped the request before it began to write it.
+/// Everything unknown counts as sent.
 fn was_not_sent(error: &kube::Error) -> bool {
     chain(error).any(|link| {
         if let Some(error) = link.downcast_ref::<hyper_util::client::legacy::Error>() {
@@ -139,7 +148,7 @@ fn was_not_sent(error: &kube::Error) -> bool {
         } else if let Some(error) = link.downcast_ref::<hyper::Error>() {
             error.is_canceled()
         } else {
-            link.is::<kube::client::AuthError>()
+            false
         }
     })
 }

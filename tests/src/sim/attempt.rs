@@ -134,7 +134,8 @@ fn refusal(refused: Refused) -> Box<Ending> {
     let outcome = match (refused.code, &refused.webhook) {
         (_, Some(_)) if refused.webhook_broken => Outcome::AdmissionFailed,
         (_, Some(_)) => Outcome::AdmissionDenied,
-        (401 | 403, None) => Outcome::Forbidden,
+        (401, None) => Outcome::Unauthenticated,
+        (403, None) => Outcome::Forbidden,
         (404, None) if refused.names_object => Outcome::Gone,
         (405, None) => Outcome::Unsupported,
         (409, None) => Outcome::Conflict,
@@ -339,8 +340,9 @@ impl Run {
                 return Err(Box::new(Ending { findings, ..*end(outcome) }));
             }
             if let Some(refused) = unreadable {
-                let forbidden = refusal(refused.clone()).outcome == Outcome::Forbidden;
-                let outcome = if forbidden { Outcome::Forbidden } else { Outcome::Transient };
+                let outcome = refusal(refused.clone()).outcome;
+                let about_us = matches!(outcome, Outcome::Forbidden | Outcome::Unauthenticated);
+                let outcome = if about_us { outcome } else { Outcome::Transient };
                 return Err(Box::new(Ending { refused, ..*end(outcome) }));
             }
             if owners.is_empty() || self.port.borrow().now < sent + Duration::from_secs(1) {
@@ -494,16 +496,16 @@ impl Run {
         for check in checks {
             self.may_go_on()?;
             let result = match check.by {
-                CheckBy::List => self.by_list(&check.object).await,
-                CheckBy::Read => self.by_read(&check.object).await,
+                CheckBy::List => self.by_list(&check.object).await?,
+                CheckBy::Read => self.by_read(&check.object).await?,
             };
             ending.findings.push(Finding { check: check.clone(), result });
         }
         Ok(ending)
     }
 
-    async fn by_list(&self, object: &ObjectRef) -> FindingResult {
-        match self.call(Request::ListName(object.clone())).await {
+    async fn by_list(&self, object: &ObjectRef) -> Step<FindingResult> {
+        Ok(match self.call(Request::ListName(object.clone())).await {
             Answer::List { version, items } => match items.into_iter().next() {
                 None => FindingResult::Absent(Some(version)),
                 Some(item) if item.uid == object.uid => FindingResult::Exists(sighting(item)),
@@ -511,19 +513,21 @@ impl Run {
             },
             Answer::Refused(refused) if refused.code == 404 => FindingResult::KindUnresolved,
             Answer::Refused(refused) if refused.code == 403 => FindingResult::Forbidden,
+            Answer::Refused(refused) if refused.code == 401 => return Err(refusal(refused)),
             Answer::Refused(_) | Answer::Nothing | Answer::Object(_) | Answer::Accepted(_) => FindingResult::Failed,
-        }
+        })
     }
 
-    async fn by_read(&self, object: &ObjectRef) -> FindingResult {
-        match self.call(Request::Get(object.clone())).await {
+    async fn by_read(&self, object: &ObjectRef) -> Step<FindingResult> {
+        Ok(match self.call(Request::Get(object.clone())).await {
             Answer::Object(found) if found.uid == object.uid => FindingResult::Exists(sighting(found)),
             Answer::Object(_) => FindingResult::OtherUid(None),
             Answer::Refused(refused) if refused.code == 404 && refused.names_object => FindingResult::Absent(None),
             Answer::Refused(refused) if refused.code == 404 => FindingResult::KindUnresolved,
             Answer::Refused(refused) if refused.code == 403 => FindingResult::Forbidden,
+            Answer::Refused(refused) if refused.code == 401 => return Err(refusal(refused)),
             Answer::Refused(_) | Answer::Nothing | Answer::Accepted(_) | Answer::List { .. } => FindingResult::Failed,
-        }
+        })
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Executor {
     writes_end: Time,
     attempts: BTreeMap<LeaseId, (Attempt, u64)>,
     requests: u64,
+    /// Until then the API server does not accept its credentials.
+    stranger_until: u64,
     /// Reports on their way to the session.
     finished: BTreeMap<LeaseId, WorkReport>,
 }
@@ -40,6 +42,7 @@ impl Executor {
             writes_end: Time::ZERO,
             attempts: BTreeMap::new(),
             requests: 0,
+            stranger_until: 0,
             finished: BTreeMap::new(),
         }
     }
@@ -156,6 +159,11 @@ impl World {
                 for (attempt, _) in executor.attempts.values() {
                     attempt.port.borrow_mut().writes_end = end;
                 }
+            }
+            Output::CheckCredentials => {
+                let incarnation = self.executors[at].incarnation;
+                let delay = self.api.delay(self.options.api_ms);
+                self.after(delay, Happening::CredentialsChecked { executor: at, incarnation });
             }
             Output::Exit(exit) => self.exit(at, &exit),
             Output::Event(event) => self.note(|| format!("executor {at} event {event:?}")),
@@ -357,7 +365,7 @@ impl World {
     ) {
         let faults = self.options.faults.clone();
         let is_write = matches!(request, Request::Delete { .. } | Request::Patch { .. });
-        let answer = match self.refused(request, is_write) {
+        let answer = match self.refused(at, request, is_write) {
             Some(refused) => Answer::Refused(refused),
             None => {
                 let Some(shown) = self.grants.get(&lease) else { return };
@@ -378,9 +386,15 @@ impl World {
     }
 
     /// What stands between a request and the server's own answer.
-    fn refused(&mut self, request: &Request, is_write: bool) -> Option<Refused> {
+    fn refused(&mut self, at: usize, request: &Request, is_write: bool) -> Option<Refused> {
         let faults = self.options.faults.clone();
         let plain = |code: u16| Refused { code, ..Refused::default() };
+        if self.strikes("credentials expired", faults.strangers) {
+            self.executors[at].stranger_until = self.now + self.chaos.between(S / 10, 20 * S);
+        }
+        if self.now < self.executors[at].stranger_until {
+            return Some(plain(401));
+        }
         if self.strikes("server error", faults.server_errors) {
             return Some(plain(500));
         }
@@ -402,6 +416,14 @@ impl World {
             return Some(Refused { names_object, ..plain(404) });
         }
         None
+    }
+
+    pub(super) fn credentials_checked(&mut self, at: usize, incarnation: u64) {
+        if self.is_incarnation(at, incarnation) {
+            let stranger = self.now < self.executors[at].stranger_until;
+            let result = if stranger { Err(String::from("401")) } else { Ok(()) };
+            self.tell_session(at, Input::CredentialsChecked(result));
+        }
     }
 
     pub(super) fn answered(&mut self, at: usize, incarnation: u64, lease: LeaseId, number: u64, answer: Answer) {

@@ -47,6 +47,7 @@ pub struct Faults {
     pub pauses: u64,
     pub hidden_kinds: u64,
     pub relists: u64,
+    pub strangers: u64,
 }
 
 /// What users do beyond creating and deleting; percent.
@@ -93,6 +94,7 @@ impl Options {
             pauses: maybe(25),
             hidden_kinds: maybe(40),
             relists: maybe(40),
+            strangers: maybe(30),
         };
         let mut share = |most: u64| if random.percent(60) { random.between(1, most) } else { 0 };
         let users = Users {
@@ -160,7 +162,7 @@ impl Options {
 }
 
 impl Faults {
-    const COUNT: usize = 19;
+    const COUNT: usize = 20;
 
     fn at(&mut self, at: usize) -> &mut u64 {
         match at {
@@ -182,7 +184,8 @@ impl Faults {
             15 => &mut self.leader_crashes,
             16 => &mut self.pauses,
             17 => &mut self.hidden_kinds,
-            _ => &mut self.relists,
+            18 => &mut self.relists,
+            _ => &mut self.strangers,
         }
     }
 }

@@ -8,6 +8,7 @@ use engine::coverage::State;
 use engine::leader::{Config, Event, Input, Leader, Mode, Output, Policy, Probe, ProbeAnswer, ProbeId, StreamId};
 use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
 use engine::time::Time;
+use engine::view::ExecutorView;
 use engine::view::PresenceView;
 use engine::work::{Refusal, Term, ToExecutor, ToLeader};
 use sandbox::model::ListQuery;
@@ -143,7 +144,12 @@ impl World {
         let replica = &mut self.replicas[at];
         let Some(leader) = &replica.leader else { return };
         let status = leader.status();
-        let windows: usize = leader.executors().iter().map(|executor| executor.window as usize).sum();
+        // A lowered window revokes nothing: what was out before may stay out.
+        let room = |executor: &ExecutorView| match executor.window {
+            0 => executor.started + executor.buffered,
+            window => window as usize,
+        };
+        let windows: usize = leader.executors().iter().map(room).sum();
         let next = leader.next_deadline();
         if status.leased > windows {
             self.violate(format!("replica {at} has {} leases out in windows of {windows}", status.leased));

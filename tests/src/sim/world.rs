@@ -41,6 +41,7 @@ pub(super) enum Happening {
     TermTold { replica: usize, epoch: u64, term: Option<Term> },
     ExecutorStart { executor: usize },
     ExecutorTick { executor: usize, incarnation: u64 },
+    CredentialsChecked { executor: usize, incarnation: u64 },
     Dialled { executor: usize, incarnation: u64, dial: u64, replica: usize },
     ToLeader { stream: u64, message: ToLeader },
     ToExecutor { stream: u64, message: ToExecutor },
@@ -209,6 +210,7 @@ impl World {
             Happening::TermTold { replica, epoch, term } => self.term_told(replica, epoch, term),
             Happening::ExecutorStart { executor } => self.executor_start(executor),
             Happening::ExecutorTick { executor, incarnation } => self.executor_tick(executor, incarnation),
+            Happening::CredentialsChecked { executor, incarnation } => self.credentials_checked(executor, incarnation),
             Happening::Dialled { executor, incarnation, dial, replica } => {
                 self.dialled(executor, incarnation, dial, replica);
             }
@@ -278,6 +280,7 @@ impl World {
             | Happening::ProbeAnswered { replica: at, .. }
             | Happening::TermTold { replica: at, .. } => replica(*at),
             Happening::ExecutorTick { executor: at, .. }
+            | Happening::CredentialsChecked { executor: at, .. }
             | Happening::Answered { executor: at, .. }
             | Happening::Dialled { executor: at, .. } => executor(*at),
             Happening::ToLeader { stream, .. } | Happening::LeaderSideEnds { stream } => {

@@ -224,6 +224,48 @@ fn failures_wait_each_in_their_own_way() {
 }
 
 #[test]
+fn credentials_that_expired_are_the_executors_matter_alone() {
+    let mut bench = with_work();
+    let lease = bench.take("a");
+    let other = StreamId(2);
+    bench.hello(other, hello("e2", "i2"));
+    bench.message(STREAM, ToLeader::Window { max_outstanding: 0 });
+    bench.report(&lease, Outcome::Unauthenticated);
+    let again = bench.take("a");
+    assert_eq!((again.attempt, again.previous_attempt_ambiguous), (1, false), "it does not count");
+    assert!(matches!(bench.sent.last(), Some((stream, ToExecutor::Grant { .. })) if *stream == other));
+    assert_eq!(bench.leader.status().backing_off, 0, "and blocks nobody");
+    let strangers: Vec<_> =
+        bench.leader.executors().into_iter().map(|executor| (executor.executor, executor.unauthenticated)).collect();
+    assert_eq!(strangers, [("e1".into(), true), ("e2".into(), false)]);
+    bench.message(STREAM, ToLeader::Window { max_outstanding: 4 });
+    assert!(!bench.leader.executors()[0].unauthenticated);
+}
+
+#[test]
+fn a_lone_executor_whose_credentials_expired_is_not_given_the_item_over_and_over() {
+    let mut bench = with_work();
+    let lease = bench.take("a");
+    bench.report(&lease, Outcome::Unauthenticated);
+    bench.pass(Duration::from_millis(999));
+    assert_eq!(bench.grants(), NOTHING);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn the_probe_of_a_blocker_that_nobody_tried_goes_on_as_the_probe() {
+    let mut bench = with_work();
+    let lease = bench.take("a");
+    bench.report(&lease, Outcome::Forbidden);
+    bench.pass(Duration::from_secs(5));
+    let probe = bench.take("a");
+    bench.hello(StreamId(2), hello("e2", "i2"));
+    bench.report(&probe, Outcome::Unauthenticated);
+    assert_eq!(bench.take("a").attempt, 2);
+}
+
+#[test]
 fn invalid_twice_is_parked_for_ten_minutes() {
     let mut bench = with_work();
     let lease = bench.take("a");

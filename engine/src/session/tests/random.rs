@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::script::{config, delete, input, lease, report, term};
-use crate::work::{Action, PROTOCOL, ReportResult, RevokeMode, Welcome};
+use crate::work::{Action, Outcome, PROTOCOL, ReportResult, RevokeMode, Welcome};
 use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 
@@ -18,6 +18,8 @@ enum Happening {
     /// To the session, on this stream.
     Input(u64, Input),
     Finish(LeaseId),
+    /// The end of a check of the credentials.
+    Checked,
     /// To the leader, on this stream.
     Message(u64, ToLeader),
     LeaderActs,
@@ -52,6 +54,8 @@ struct World {
     /// The end of the session as this world counts it: from the sends below.
     valid_until: Time,
     lapses: bool,
+    /// The API server does not accept the credentials.
+    stranger: bool,
     hello_sent: Time,
     heartbeats: BTreeMap<u64, Time>,
     newest_term: u64,
@@ -96,6 +100,7 @@ impl World {
             writes_end: Time::ZERO,
             valid_until: Time::ZERO,
             lapses: false,
+            stranger: false,
             hello_sent: Time::ZERO,
             heartbeats: BTreeMap::new(),
             newest_term: 0,
@@ -175,9 +180,11 @@ impl World {
                 return;
             }
             Happening::LeaderActs => return self.leader_acts(),
-            for_session @ (Happening::Tick | Happening::Input(..) | Happening::Finish(_) | Happening::Drain) => {
-                for_session
-            }
+            for_session @ (Happening::Tick
+            | Happening::Input(..)
+            | Happening::Finish(_)
+            | Happening::Checked
+            | Happening::Drain) => for_session,
         };
         if self.now < self.frozen_until {
             return self.later(self.frozen_until - self.now, for_session);
@@ -192,7 +199,12 @@ impl World {
             Happening::Input(_, input) => Some(input),
             Happening::Finish(id) if self.running.remove(&id) => {
                 self.fates.insert(id, Fate::Finished);
-                Some(Input::Finished(report(id, term(id.term))))
+                let outcome = if self.chance(20) { Outcome::Unauthenticated } else { Outcome::Done };
+                Some(Input::Finished(WorkReport { outcome, ..report(id, term(id.term)) }))
+            }
+            Happening::Checked => {
+                let why = self.chance(500).then(|| "401".to_string());
+                Some(Input::CredentialsChecked(why.map_or(Ok(()), Err)))
             }
             Happening::Finish(_) | Happening::Message(..) | Happening::LeaderActs => return,
             Happening::Drain => Some(Input::Drain { reason: "end".to_string(), deadline: Duration::from_secs(60) }),
@@ -238,7 +250,11 @@ impl World {
                 }
             }
             Input::Disconnected { .. } => self.open = false,
-            Input::Connected | Input::Message(_) | Input::Finished(_) | Input::Drain { .. } => {}
+            Input::Connected
+            | Input::Message(_)
+            | Input::Finished(_)
+            | Input::CredentialsChecked(_)
+            | Input::Drain { .. } => {}
         }
     }
 
@@ -269,7 +285,14 @@ impl World {
                     assert!(end_known, "seed {}: writes end {end}, not {}", self.seed, self.valid_until);
                     self.writes_end = end;
                 }
+                Output::CheckCredentials => {
+                    assert!(self.stranger, "seed {}: a check without a reason", self.seed);
+                    let wait = self.random.next() % 100_000;
+                    self.later(wait, Happening::Checked);
+                }
                 Output::Exit(exit) => self.exit = Some(exit),
+                Output::Event(Event::CredentialsRefused { .. }) => self.stranger = true,
+                Output::Event(Event::CredentialsAccepted { .. }) => self.stranger = false,
                 Output::Event(Event::Lost { .. }) => self.ended_on_stream = false,
                 Output::Event(Event::Lapsed) => {
                     assert!(self.lapses, "seed {}: lapsed too early", self.seed);
@@ -305,6 +328,7 @@ impl World {
 
     fn start(&mut self, lease: &WorkLease) {
         let seed = self.seed;
+        assert!(!self.stranger, "seed {seed}: {} starts as a stranger", lease.id);
         assert!(self.time() < self.writes_end, "seed {seed}: {} starts after the session's end", lease.id);
         assert_eq!(lease.term.number, self.newest_term, "seed {seed}: {} starts in an old term", lease.id);
         assert!(self.startable.remove(&lease.id), "seed {seed}: {} starts though it is void", lease.id);
@@ -482,7 +506,11 @@ impl World {
             _ => input("welcome L/1")
                 .and_then(|input| match input {
                     Input::Message(message) => Some(message),
-                    Input::Connected | Input::Disconnected { .. } | Input::Finished(_) | Input::Drain { .. } => None,
+                    Input::Connected
+                    | Input::Disconnected { .. }
+                    | Input::Finished(_)
+                    | Input::CredentialsChecked(_)
+                    | Input::Drain { .. } => None,
                 })
                 .expect("a message"),
         };

@@ -151,6 +151,13 @@ pub(super) fn input(text: &str) -> Option<Input> {
         "connected" => return Some(Input::Connected),
         "lost" => return Some(lost((!rest.is_empty()).then(|| rest.to_string()), None)),
         "refused" => return Some(lost(None, Some(refused(rest)))),
+        "stranger" => {
+            let report = report(id(rest), term(id(rest).term));
+            return Some(Input::Finished(WorkReport { outcome: Outcome::Unauthenticated, ..report }));
+        }
+        "checked" => {
+            return Some(Input::CredentialsChecked(if rest == "ok" { Ok(()) } else { Err(rest.to_string()) }));
+        }
         "finish" => return Some(Input::Finished(report(id(rest), term(id(rest).term)))),
         "drain" => {
             let deadline = Duration::from_secs(rest.parse().expect("seconds"));
@@ -220,12 +227,15 @@ fn render(output: &Output) -> String {
         Output::Start(lease) => format!("start {}", lease.id),
         Output::Cancel(id) => format!("cancel {id}"),
         Output::WritesEnd(end) => format!("writes end {}", end.since_origin().as_millis()),
+        Output::CheckCredentials => "check credentials".to_string(),
         Output::Exit(exit) => format!("exit {exit:?}"),
         Output::Event(Event::Welcomed { term, .. }) => format!("welcomed {}/{}", term.election, term.number),
         Output::Event(Event::Lost { .. }) => "lost".to_string(),
         Output::Event(Event::SentAway { .. }) => "sent away".to_string(),
         Output::Event(Event::Lapsed) => "lapsed".to_string(),
         Output::Event(Event::StaleTerm { lease, .. }) => format!("stale {lease}"),
+        Output::Event(Event::CredentialsRefused { .. }) => "credentials refused".to_string(),
+        Output::Event(Event::CredentialsAccepted { .. }) => "credentials accepted".to_string(),
         Output::Event(Event::Rejected { why }) => format!("rejected {why}"),
     }
 }

@@ -65,7 +65,6 @@ async fn no_failure_of_a_list_is_an_absence() {
     for (answer, expected) in [
         (status(404, "NotFound", json!({})), FindingResult::KindUnresolved),
         (status(404, "NotFound", names_it), FindingResult::KindUnresolved),
-        (status(401, "Unauthorized", json!({})), FindingResult::Forbidden),
         (status(403, "Forbidden", json!({})), FindingResult::Forbidden),
         (status(429, "TooManyRequests", json!({})), FindingResult::Failed),
         (status(503, "ServiceUnavailable", json!({})), FindingResult::Failed),
@@ -74,6 +73,12 @@ async fn no_failure_of_a_list_is_an_absence() {
     ] {
         assert_eq!(check(CheckBy::List, answer).await, expected);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_was_answered_as_to_a_stranger_finds_nothing() {
+    let (report, _) = play([status(401, "Unauthorized", json!({}))], verify(CheckBy::List)).await;
+    assert_eq!((report.outcome, report.findings.len()), (Outcome::Unauthenticated, 0));
 }
 
 #[tokio::test(start_paused = true)]
