@@ -74,11 +74,12 @@ impl Leader {
     ) {
         match answer {
             Ok(answer) if answer.resource_version.is_before(position) => {
-                self.clear_suspect();
+                // Grants stay stopped, now for another reason.
                 self.rewind(
                     kind,
                     format!("the store stands at {}, after {position} was seen", answer.resource_version),
                 );
+                self.clear_suspect();
             }
             Ok(answer) if answer.resource_version.reached(position) => self.clear_suspect(),
             // No answer, or none that compares: ask another.

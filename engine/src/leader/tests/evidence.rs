@@ -236,6 +236,8 @@ fn a_store_that_stands_before_what_was_seen_is_a_rewind() {
     bench.input(Input::WatchLost { collection: collection("nodes"), transport: true, error: "reset".to_string() });
     bench.answer_probes(99, &[]);
     assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })));
+    let resumed = bench.events.iter().any(|event| matches!(event, Event::GrantsResumed));
+    assert!(!resumed, "grants go from one reason to be stopped to the next");
 }
 
 #[test]
