@@ -11,12 +11,14 @@ use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyDataStream, BodyExt};
 use kube::Client;
-use kube::client::Body;
+use kube::client::{AuthError, Body};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// The most an answer other than 200 to [`open_stream`] may hold.
 const REFUSAL_MAX: usize = 1024 * 1024;
+/// How much of what a credential plugin complains about is passed on.
+const EXEC_WORDS_MAX: usize = 300;
 
 /// A complete answer, whatever its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +107,7 @@ impl Stream for BodyStream {
 
 async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<Response<Body>, CallError> {
     client.send(request.map(Body::from)).await.map_err(|error| match was_not_sent(&error) {
-        _ if lacks_credentials(&error) => CallError::NoCredentials { cause: cause(&error) },
+        _ if let Some(cause) = lacks_credentials(&error) => CallError::NoCredentials { cause },
         true => CallError::NotSent { cause: cause(&error) },
         false => CallError::Ambiguous { cause: cause(&error) },
     })
@@ -134,9 +136,15 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// The request never reached the client beneath: what adds the credentials had none.
-fn lacks_credentials(error: &kube::Error) -> bool {
-    chain(error).any(|link| link.is::<kube::client::AuthError>())
+/// Why what adds the credentials had none, where that is what failed: the request never reached the client beneath.
+pub(super) fn lacks_credentials(error: &kube::Error) -> Option<String> {
+    let error = chain(error).find_map(|link| link.downcast_ref::<AuthError>())?;
+    let AuthError::AuthExecRun { out, .. } = error else { return Some(cause(error)) };
+    // What it was started with and what it wrote to stdout may be secret.
+    let said = String::from_utf8_lossy(&out.stderr);
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("nothing on stderr");
+    let last: String = last.chars().take(EXEC_WORDS_MAX).collect();
+    Some(format!("the kubeconfig's credential plugin ended with {}: {last}", out.status))
 }
 
 /// True only where it is certain: the connection was never made, or hyper dropped the request before it began to write it.

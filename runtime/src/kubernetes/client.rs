@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tower::{BoxError, ServiceBuilder};
 
 use super::access::{self, Access, AccessError, Places};
-use super::call::{CallError, call};
+use super::call::{CallError, call, lacks_credentials};
 use super::status::parse_status;
 
 /// The name requests carry unless a service gives its own.
@@ -177,7 +177,8 @@ fn build_client(config: &Config) -> Result<Client, kube::Error> {
 }
 
 fn unusable(origin: &str, error: &kube::Error) -> AccessError {
-    let cause = if let kube::Error::InferKubeconfig(inner) = error { inner.to_string() } else { error.to_string() };
+    let inferred = if let kube::Error::InferKubeconfig(inner) = error { Some(inner.to_string()) } else { None };
+    let cause = inferred.or_else(|| lacks_credentials(error)).unwrap_or_else(|| error.to_string());
     AccessError::Unusable { origin: origin.to_owned(), cause }
 }
 

@@ -68,6 +68,29 @@ async fn a_refused_connection_is_not_sent() {
 }
 
 #[tokio::test]
+async fn credentials_that_cannot_be_got_are_named_and_nothing_is_sent() {
+    // Gives a token that has expired, until it fails.
+    const PLUGIN: &str = r#"if [ -e "$1" ]; then echo token; echo >&2; echo 'the device is not registered' >&2; exit 3; fi
+        echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t","expirationTimestamp":"2020-01-01T00:00:00Z"}}'"#;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+    let marker = directory.path().join("broken");
+    let arguments = ["-c", PLUGIN, "plugin", marker.to_str().unwrap()].map(str::to_owned).to_vec();
+    config.auth_info.exec = serde_json::from_value(serde_json::json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": arguments, "interactiveMode": "Never",
+    }))
+    .unwrap();
+    let cluster = Cluster::build(config, "test".to_owned(), "a test".to_owned(), "test").unwrap();
+    std::fs::write(&marker, "").unwrap();
+    let error = call(&cluster.client, request(), LIMIT, LONG).await.unwrap_err();
+    let CallError::NoCredentials { cause } = &error else { panic!("{error:?}") };
+    assert_eq!(cause, "the kubeconfig's credential plugin ended with exit status: 3: the device is not registered");
+    let nobody = tokio::time::timeout(Duration::from_millis(20), listener.accept()).await;
+    assert!(nobody.is_err(), "nothing was sent");
+}
+
+#[tokio::test]
 async fn what_happens_after_sending_is_ambiguous() {
     let short = Duration::from_millis(50);
     for (answer, then_close, within, part) in [
