@@ -7,7 +7,7 @@ use crate::graph::{Graph, NodeId};
 use crate::jitter::Jitter;
 use crate::lease::{Leases, SessionId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
-use crate::queue::{Blocker, Queue};
+use crate::queue::{Queue, Row};
 use crate::time::Time;
 use crate::timers::Timers;
 use crate::tombstones::Tombstones;
@@ -18,6 +18,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+mod blocking;
 mod contract;
 mod granting;
 mod history;
@@ -43,8 +44,8 @@ const JUDGE_BATCH: usize = 1000;
 enum Timer {
     /// The end of an item's backoff.
     Item(Uid),
-    /// A blocker's next probe.
-    Blocker(Blocker),
+    /// The next probe of a row of blockers.
+    Row(Row),
     /// A session's expiry, if nothing was heard of it.
     Session(SessionId),
     /// A grant that was not started is recalled.
@@ -95,7 +96,7 @@ enum Purpose {
 ///
 /// * `intake` takes what discovery and watches say.
 /// * `judging` turns verdicts into items of the queue.
-/// * `granting` speaks with executors; `reporting` takes what their attempts came to.
+/// * `granting` speaks with executors; `reporting` takes what their attempts came to, `blocking` what many of them met.
 /// * `probing` asks the API server where doubt or a barrier demands it; `history` is the doubt.
 /// * `reading` serves readers.
 #[derive(Debug)]
@@ -228,7 +229,7 @@ impl Leader {
         while let Some(timer) = self.timers.due(self.now) {
             match timer {
                 Timer::Item(uid) => self.item_due(&uid),
-                Timer::Blocker(blocker) => self.blocker_due(blocker),
+                Timer::Row(row) => self.row_due(row),
                 Timer::Session(session) => self.session_due(session),
                 Timer::Recall(lease) => self.recall_due(lease),
                 Timer::Regrant(lease) => self.regrant_due(lease),

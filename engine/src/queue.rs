@@ -1,31 +1,16 @@
 //! What is decided and not yet done: one item per target uid, in fair order, each failure with its own way of waiting.
 
-use crate::object::{GroupResource, Name, ObjectRef, Uid};
+use crate::object::{Name, ObjectRef, Uid};
 use crate::time::Time;
 use crate::work::{Action, ActionKind, LeaseId, Preconditions};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::time::Duration;
+use blocked::Blockers;
 
+mod blocked;
 #[cfg(test)]
 mod tests;
 
-/// Between two probes of a blocker.
-pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(5);
-
-/// What stands in the way of many items at once. They share one probe, whose success wakes them all.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Blocker {
-    /// The executor may not do this in this namespace.
-    Forbidden { collection: GroupResource, namespace: Name, action: ActionKind },
-    /// A webhook or policy refuses or fails.
-    Webhook { name: String },
-    /// The API server pushes back.
-    Throttled { collection: GroupResource },
-    /// Questions about objects of this collection fail.
-    Unreadable { collection: GroupResource },
-}
+pub(crate) use blocked::{Blocker, Obstacle, PROBE_EVERY, Row};
 
 /// Where an item is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,19 +54,15 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// The blocker that this item would meet, if there is one of these names.
-    fn blockers(&self) -> [Blocker; 3] {
+    /// The blockers that this item would meet, if there are any of these names.
+    fn blockers(&self) -> impl Iterator<Item = Blocker> {
         let target = &self.draft.target;
-        let collection = target.group_resource();
-        [
-            Blocker::Forbidden {
-                collection: collection.clone(),
-                namespace: target.namespace.clone(),
-                action: self.draft.action.kind(),
-            },
-            Blocker::Throttled { collection: collection.clone() },
-            Blocker::Unreadable { collection },
-        ]
+        let (collection, namespace, action) =
+            (target.group_resource(), target.namespace.clone(), self.draft.action.kind());
+        let asks = action == ActionKind::Verify;
+        let forbidden = Blocker::Forbidden { collection: collection.clone(), namespace, action };
+        let unreadable = asks.then(|| Blocker::Unreadable { collection: collection.clone() });
+        [forbidden, Blocker::Throttled { collection }].into_iter().chain(unreadable)
     }
 
     fn lane(&self) -> Name {
@@ -98,17 +79,10 @@ pub(crate) enum Put {
     Replaced,
     /// Nothing new, or only a newer version of the same facts.
     Same,
+    /// Only a newer version of the same facts, but what refuses this object may see it differently now.
+    Moved,
     /// An older decision is being carried out under this lease.
     Leased(LeaseId),
-}
-
-#[derive(Debug)]
-struct Blocked {
-    members: BTreeSet<Uid>,
-    /// The member that is trying.
-    probe: Option<Uid>,
-    /// When the next probe is due: of all timers that fire, only the one that was set for it counts.
-    due: Time,
 }
 
 /// The queue.
@@ -120,7 +94,7 @@ pub(crate) struct Queue {
     lanes: BTreeMap<Name, VecDeque<Uid>>,
     /// Lanes with anything in them, in the order of their turns.
     turns: VecDeque<Name>,
-    blockers: BTreeMap<Blocker, Blocked>,
+    blockers: Blockers,
     by_decision: BTreeSet<(Time, u64)>,
     last_id: u64,
     leased: usize,
@@ -191,14 +165,16 @@ impl Queue {
         }
         let digest = |draft: &Draft| draft.preconditions.as_ref().map(|preconditions| preconditions.facts_digest);
         let same = item.draft.action == draft.action && digest(&item.draft) == digest(&draft);
+        let moved = item.draft.preconditions != draft.preconditions;
         item.draft = draft;
         if same {
-            return Put::Same;
+            let refused = matches!(item.place, Place::Behind(Blocker::Webhook { .. }));
+            return if moved && refused { Put::Moved } else { Put::Same };
         }
         item.generation += 1;
         item.failures = 0;
         item.invalid = 0;
-        if matches!(item.place, Place::Backoff { .. }) {
+        if matches!(item.place, Place::Backoff { .. } | Place::Behind(Blocker::Webhook { .. })) {
             self.make_ready(&uid);
         }
         Put::Replaced
@@ -221,6 +197,7 @@ impl Queue {
     /// Drops an item wherever it is.
     pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Item> {
         self.leave_place(uid);
+        self.blockers.is_no_probe(uid);
         let item = self.items.remove(uid)?;
         self.by_id.remove(&item.id);
         self.by_decision.remove(&(item.decided, item.id));
@@ -244,7 +221,7 @@ impl Queue {
     /// Ready, unless a blocker that this item would meet is known.
     pub(crate) fn make_ready(&mut self, uid: &Uid) {
         let Some(item) = self.items.get(uid) else { return };
-        let known = item.blockers().into_iter().find(|blocker| self.blockers.contains_key(blocker));
+        let known = item.blockers().find(|blocker| self.blockers.knows(blocker));
         self.leave_place(uid);
         match known {
             Some(blocker) => self.enter_place(uid, Place::Behind(blocker)),
@@ -254,7 +231,7 @@ impl Queue {
 
     /// Back from somebody who did not try: at once for the next one. The probe of a blocker goes on being that.
     pub(crate) fn give_back(&mut self, uid: &Uid) {
-        if self.blockers.values().any(|blocked| blocked.probe.as_ref() == Some(uid)) {
+        if self.blockers.is_probe(uid) {
             self.leave_place(uid);
             return self.enter_place(uid, Place::Ready);
         }
@@ -270,9 +247,7 @@ impl Queue {
             Place::Leased(_) => self.leased -= 1,
             Place::Behind(blocker) => {
                 self.waiting -= 1;
-                if let Some(blocked) = self.blockers.get_mut(blocker) {
-                    blocked.members.remove(uid);
-                }
+                self.blockers.leave(blocker, uid);
             }
         }
     }
@@ -294,8 +269,7 @@ impl Queue {
             Place::Leased(_) => self.leased += 1,
             Place::Behind(blocker) => {
                 self.waiting += 1;
-                let new = || Blocked { members: BTreeSet::new(), probe: None, due: Time::ZERO };
-                self.blockers.entry(blocker).or_insert_with(new).members.insert(uid.clone());
+                self.blockers.enter(&blocker, lane, uid.clone());
             }
         }
     }
@@ -328,71 +302,13 @@ impl Queue {
         !self.turns.is_empty()
     }
 
-    /// Puts an item behind a blocker after it met it. True if the blocker is new: its first probe has to be timed, for `due`.
-    pub(crate) fn block(&mut self, uid: &Uid, blocker: Blocker, due: Time) -> bool {
-        let new = !self.blockers.contains_key(&blocker);
-        self.place(uid, Place::Behind(blocker.clone()));
-        let Some(blocked) = self.blockers.get_mut(&blocker) else { return false };
-        if new {
-            blocked.due = due;
+    /// Ready after what it stood behind has gone with all its notes.
+    fn wake(&mut self, uid: &Uid) {
+        self.waiting -= 1;
+        if let Some(item) = self.items.get_mut(uid) {
+            item.place = Place::Observed;
         }
-        if blocked.probe.as_ref() == Some(uid) {
-            blocked.probe = None;
-        }
-        new
-    }
-
-    /// Whether the time of a blocker's probe has come.
-    pub(crate) fn is_due(&self, blocker: &Blocker, now: Time) -> bool {
-        self.blockers.get(blocker).is_some_and(|blocked| blocked.due <= now)
-    }
-
-    /// The time of a blocker's probe has come: one member tries, unless one is at it. True if the next probe has to be timed, for
-    /// `next`; false once nothing stands behind the blocker any more.
-    pub(crate) fn probe(&mut self, blocker: &Blocker, next: Time) -> bool {
-        let Some(blocked) = self.blockers.get_mut(blocker) else { return false };
-        blocked.due = next;
-        // A probe whose attempt came to nothing stands with the others again.
-        if let Some(probe) = &blocked.probe
-            && !blocked.members.contains(probe)
-            && self.items.contains_key(probe)
-        {
-            return true;
-        }
-        let Some(uid) = blocked.members.first().cloned() else {
-            self.blockers.remove(blocker);
-            return false;
-        };
-        blocked.probe = Some(uid.clone());
-        self.leave_place(&uid);
-        self.enter_place(&uid, Place::Ready);
-        true
-    }
-
-    /// An attempt of this item got past every blocker but `met`: whatever it was the probe of is gone, and wakes all its members.
-    pub(crate) fn passed(&mut self, uid: &Uid, met: Option<&Blocker>) {
-        let gone: Vec<Blocker> = self
-            .blockers
-            .iter()
-            .filter(|(blocker, blocked)| Some(*blocker) != met && blocked.probe.as_ref() == Some(uid))
-            .map(|(blocker, _)| blocker.clone())
-            .collect();
-        for blocker in gone {
-            self.lift(&blocker);
-        }
-    }
-
-    /// Wakes everything behind a blocker.
-    pub(crate) fn lift(&mut self, blocker: &Blocker) {
-        let Some(blocked) = self.blockers.remove(blocker) else { return };
-        for uid in blocked.members {
-            self.waiting -= 1;
-            // It was taken out of the blocker's set with the blocker itself.
-            if let Some(item) = self.items.get_mut(&uid) {
-                item.place = Place::Observed;
-            }
-            self.make_ready(&uid);
-        }
+        self.make_ready(uid);
     }
 
     /// Every uid with an item, in order.

@@ -20,6 +20,8 @@ pub struct Status {
     pub queued: usize,
     /// Of these, waiting out a backoff or behind a blocker.
     pub backing_off: usize,
+    /// Of these, behind a blocker, by what blocks: `forbidden`, `webhook`, `throttled` or `unreadable`.
+    pub blocked: Vec<(&'static str, usize)>,
     pub leased: usize,
     pub oldest_queued: Option<Time>,
     /// Dependents without a verdict, by cause.
@@ -104,6 +106,20 @@ pub enum PresenceView {
     Virtual,
     /// Proven absent.
     Absent,
+}
+
+/// Something that stands in the way of many items at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockerView {
+    /// The rule, webhook or collection, in words that begin with `forbidden`, `webhook`, `throttled` or `unreadable`.
+    pub what: String,
+    /// Items that wait for it.
+    pub items: usize,
+    pub since: Time,
+    /// When one of these items, or of those behind a blocker of the same kind, tries next. `None` where all are let go at a pace.
+    pub next_probe: Option<Time>,
+    /// One of them is trying now.
+    pub probing: bool,
 }
 
 /// One executor with a session.

@@ -42,6 +42,7 @@ pub(crate) struct Metrics {
     oldest_queued: Gauge<f64, std::sync::atomic::AtomicU64>,
     leases: Gauge,
     undecided: Family<Labels<1>, Gauge>,
+    blocked: Family<Labels<1>, Gauge>,
     sessions: Gauge,
     leader: Gauge,
     term: Gauge,
@@ -82,6 +83,7 @@ impl Metrics {
             oldest_queued: Gauge::default(),
             leases: Gauge::default(),
             undecided: Family::default(),
+            blocked: Family::default(),
             sessions: Gauge::default(),
             leader: Gauge::default(),
             term: Gauge::default(),
@@ -111,6 +113,11 @@ impl Metrics {
         group.register("queue_oldest_seconds", "Age of the oldest decision that waits", m.oldest_queued);
         group.register("leases", "Work items granted and not yet reported", m.leases);
         group.register("undecided", "Dependents without a verdict, by cause", m.undecided);
+        group.register(
+            "blocked_items",
+            "Items behind something that stands in the way of many, by what that is",
+            m.blocked,
+        );
         group.register("sessions", "Executors with a session", m.sessions);
         group.register("leader", "1 while this replica leads", m.leader);
         group.register("term", "Term under which this replica leads, 0 while it does not", m.term);
@@ -148,6 +155,10 @@ impl Metrics {
         let ready = status.queued.saturating_sub(status.backing_off);
         self.queue_items.get_or_create(&[("state", "ready")]).set(count_of(ready));
         self.queue_items.get_or_create(&[("state", "backing_off")]).set(count_of(status.backing_off));
+        self.blocked.clear();
+        for (cause, items) in &status.blocked {
+            self.blocked.get_or_create(&[("cause", cause)]).set(count_of(*items));
+        }
         self.oldest_queued.set(status.oldest_queued.map_or(0.0, |since| clock.age(since).as_secs_f64()));
         self.leases.set(count_of(status.leased));
         self.undecided.clear();

@@ -9,7 +9,7 @@ use crate::metrics::{Metrics, Snapshot};
 use engine::coverage::State;
 use engine::leader::Leader;
 use engine::object::Uid;
-use engine::view::{CollectionStatus, ExecutorView, Status, UnresolvedKind};
+use engine::view::{BlockerView, CollectionStatus, ExecutorView, Status, UnresolvedKind};
 use prometheus_client::registry::Registry;
 use runtime::admin::{Probe, Readiness};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,6 +27,8 @@ const LISTING_GRACE: Duration = Duration::from_secs(30);
 const GRAPH_NODES_MAX: usize = 20_000;
 /// Most unresolved kinds that are listed.
 const UNRESOLVED_MAX: usize = 50;
+/// Most blockers that are listed.
+const BLOCKERS_MAX: usize = 50;
 
 /// How the service is. Handed to the admin server before anything else runs.
 pub(crate) struct Health {
@@ -54,6 +56,8 @@ struct Look {
     collections: Vec<CollectionStatus>,
     unresolved: Vec<UnresolvedKind>,
     executors: Vec<ExecutorView>,
+    /// And how many more there are.
+    blockers: (Vec<BlockerView>, usize),
 }
 
 impl Look {
@@ -63,6 +67,7 @@ impl Look {
             collections: leader.collections(),
             unresolved: leader.unresolved_kinds(UNRESOLVED_MAX),
             executors: leader.executors(),
+            blockers: leader.blockers(BLOCKERS_MAX),
         }
     }
 }
@@ -119,6 +124,11 @@ impl Probe for Health {
             look.status.undecided.iter().map(|(cause, count)| format!("undecided: {} {count}", cause.as_str())),
         );
         lines.extend(look.unresolved.iter().map(unresolved_line));
+        let (blockers, more) = &look.blockers;
+        lines.extend(blockers.iter().map(|blocker| blocker_line(blocker, self.clock)));
+        if *more > 0 {
+            lines.push(format!("blocked: and {more} more"));
+        }
         lines.extend(look.executors.iter().map(executor_line));
         lines.extend(look.collections.iter().map(collection_line));
         let settled = look.collections.iter().all(|collection| is_settled(collection, self.clock));
@@ -174,6 +184,16 @@ fn leadership_line(leadership: &Leadership) -> String {
 fn unresolved_line(kind: &UnresolvedKind) -> String {
     let dot = if kind.group.is_empty() { "" } else { "." };
     format!("unresolved: {}{dot}{} is not served, {} dependents wait for it", kind.kind, kind.group, kind.dependents)
+}
+
+fn blocker_line(blocker: &BlockerView, clock: Clock) -> String {
+    let items = if blocker.items == 1 { "item waits" } else { "items wait" };
+    let next = match blocker.next_probe {
+        _ if blocker.probing => "tried now".to_owned(),
+        Some(at) => format!("tried in {} s", at.since(clock.now()).as_secs_f64().ceil()),
+        None => "let go at a pace".to_owned(),
+    };
+    format!("blocked: {}, {} {items} for {} s, {next}", blocker.what, blocker.items, clock.age(blocker.since).as_secs())
 }
 
 fn executor_line(executor: &ExecutorView) -> String {

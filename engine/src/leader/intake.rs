@@ -153,6 +153,7 @@ impl Leader {
 
     pub(super) fn seen(&mut self, kind: KindId, object: Object) {
         if self.advance(kind, &object.resource_version) {
+            self.note_rule(kind, &object.namespace);
             self.take_in(kind, object, Source::Watch);
         }
     }

@@ -11,9 +11,12 @@ use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
 use crate::view::Undecided;
 use crate::work::{Action, CheckBy, ExistenceCheck, Preconditions, RevokeMode};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// References that are remembered as told of; beyond that no more are told in this term.
 const TOLD_MAX: usize = 10_000;
+/// An object that a webhook refused and that has changed since is tried again after this, however often it changes.
+const MOVED: Duration = Duration::from_secs(1);
 
 impl Leader {
     /// Judges a node that was marked.
@@ -249,6 +252,7 @@ impl Leader {
                 }
             }
             Put::Same => {}
+            Put::Moved => self.backoff(&target.uid, MOVED),
             Put::Leased(lease) => self.revoke(&[lease], RevokeMode::IfNotStarted, "a newer decision"),
         }
     }

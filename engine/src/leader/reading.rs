@@ -34,6 +34,7 @@ impl Leader {
             virtual_nodes: self.graph.unobserved_count(),
             queued: self.queue.len() - self.queue.leased(),
             backing_off: self.queue.waiting(),
+            blocked: self.blocked(),
             leased: self.queue.leased(),
             oldest_queued: self.queue.oldest(),
             undecided: undecided.into_iter().collect(),

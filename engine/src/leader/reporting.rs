@@ -106,10 +106,7 @@ impl Leader {
             Next::Behind(blocker, _) => Some(blocker.clone()),
             Next::Close | Next::AwaitRemoval | Next::Backoff(_) | Next::GiveBack => None,
         };
-        // Whoever did not try has got past nothing.
-        if !matches!(report.outcome, Outcome::Abandoned | Outcome::Unauthenticated) {
-            self.queue.passed(uid, met.as_ref());
-        }
+        self.passed(uid, report, met.as_ref());
         match next {
             Next::Close => {
                 self.queue.remove(uid);
@@ -123,12 +120,7 @@ impl Leader {
             }
             Next::Backoff(wait) => self.backoff(uid, wait),
             Next::GiveBack => self.queue.give_back(uid),
-            Next::Behind(blocker, wait) => {
-                let due = self.now + wait;
-                if self.queue.block(uid, blocker.clone(), due) {
-                    self.timers.set(due, Timer::Blocker(blocker));
-                }
-            }
+            Next::Behind(blocker, wait) => self.block(uid, blocker, wait),
         }
         if self.graph.by_uid(uid).is_empty() {
             // The target went while this was under way, and nobody is left to take the decision back.
@@ -217,20 +209,6 @@ impl Leader {
         let due = |place: &Place| matches!(place, Place::Backoff { until } if *until <= self.now);
         if self.queue.get(uid).is_some_and(|item| due(&item.place)) {
             self.queue.make_ready(uid);
-        }
-    }
-
-    pub(super) fn blocker_due(&mut self, blocker: Blocker) {
-        if !self.queue.is_due(&blocker, self.now) {
-            return;
-        }
-        // Nobody is left to ask a throttled server whether it still is: all may.
-        if matches!(blocker, Blocker::Throttled { .. }) {
-            return self.queue.lift(&blocker);
-        }
-        let next = self.now + PROBE_EVERY;
-        if self.queue.probe(&blocker, next) {
-            self.timers.set(next, Timer::Blocker(blocker));
         }
     }
 

@@ -11,6 +11,7 @@ use alloc::string::ToString;
 use alloc::vec;
 use core::time::Duration;
 
+mod blocking;
 mod cascades;
 mod evidence;
 mod races;
@@ -60,6 +61,7 @@ fn served(resource: &str) -> ServedKind {
         "configmaps" => ("", "ConfigMap", true),
         "nodes" => ("", "Node", false),
         "things" => ("example.com", "Thing", true),
+        "roles" => ("rbac.authorization.k8s.io", "Role", true),
         "remotes" => ("remote.example.com", "Remote", true),
         other => panic!("no kind for {other}"),
     };

@@ -1,5 +1,8 @@
 use super::*;
 use crate::work::PropagationPolicy;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 fn uid(text: &str) -> Uid {
     Uid::parse(text).unwrap()
@@ -63,30 +66,54 @@ fn one_item_per_target_and_a_newer_decision_replaces_it() {
     assert_eq!((queue.len(), queue.leased(), queue.oldest()), (0, 0, None));
 }
 
+fn webhook() -> (Blocker, Row) {
+    let blocker = Blocker::Webhook { name: "w".into() };
+    (blocker.clone(), Row::Alone(blocker))
+}
+
+fn forbidden(namespace: &str) -> Blocker {
+    Blocker::Forbidden {
+        collection: draft("a", "x").target.group_resource(),
+        namespace: namespace.into(),
+        action: ActionKind::Delete,
+    }
+}
+
+fn forbidden_row() -> Row {
+    Row::Forbidden { collection: draft("a", "x").target.group_resource(), action: ActionKind::Delete }
+}
+
+const WAIT: Duration = PROBE_EVERY;
+
 #[test]
 fn what_stands_behind_a_blocker_shares_one_probe() {
     let mut queue = Queue::default();
-    let blocker = Blocker::Webhook { name: "w".into() };
+    let (blocker, row) = webhook();
     for name in ["x", "y", "z"] {
         queue.put(at(0), draft("a", name), false);
         queue.pop();
     }
-    assert!(queue.block(&uid("x"), blocker.clone(), at(5)), "the first has its probe timed");
-    assert!(!queue.block(&uid("y"), blocker.clone(), at(5)));
-    assert!(!queue.block(&uid("z"), blocker.clone(), at(5)));
+    assert_eq!(
+        queue.block(at(0), &uid("x"), blocker.clone(), WAIT),
+        Some(row.clone()),
+        "the first has its probe timed"
+    );
+    assert_eq!(queue.block(at(0), &uid("y"), blocker.clone(), WAIT), None);
+    assert_eq!(queue.block(at(0), &uid("z"), blocker.clone(), WAIT), None);
     assert_eq!(queue.waiting(), 3);
-    assert!(queue.probe(&blocker, at(10)));
+    assert_eq!(queue.probe(&row, at(5)), Some(at(10)));
     assert_eq!(drain(&mut queue), ["x"]);
-    assert!(!queue.block(&uid("x"), blocker.clone(), at(11)), "the probe failed, and the next one is timed already");
-    assert!(!queue.is_due(&blocker, at(9)), "a timer of an earlier blocker of that name");
-    assert!(queue.is_due(&blocker, at(10)));
-    assert!(queue.probe(&blocker, at(10)));
+    let known = queue.block(at(6), &uid("x"), blocker.clone(), WAIT);
+    assert_eq!(known, None, "the probe failed, and the next one is timed already");
+    assert!(!queue.is_due(&row, at(9)), "a timer of an earlier blocker of that name");
+    assert!(queue.is_due(&row, at(10)));
+    assert_eq!(queue.probe(&row, at(10)), Some(at(15)));
     assert_eq!(drain(&mut queue), ["x"]);
+    assert_eq!(queue.passed(at(11), &uid("x"), None), None, "nobody else stands in the row");
     queue.remove(&uid("x"));
-    queue.passed(&uid("x"), None);
     assert_eq!(drain(&mut queue), ["y", "z"]);
     assert_eq!((queue.waiting(), queue.len()), (0, 2));
-    assert!(!queue.probe(&blocker, at(10)), "nothing is left of it");
+    assert_eq!(queue.probe(&row, at(15)), None, "nothing is left of it");
 }
 
 #[test]
@@ -95,7 +122,7 @@ fn items_that_would_meet_a_known_blocker_do_not_try() {
     queue.put(at(0), draft("a", "x"), false);
     queue.pop();
     let blocker = Blocker::Throttled { collection: draft("a", "x").target.group_resource() };
-    queue.block(&uid("x"), blocker.clone(), at(5));
+    queue.block(at(0), &uid("x"), blocker.clone(), WAIT);
     queue.put(at(0), draft("b", "y"), false);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     queue.lift(&blocker);
@@ -105,15 +132,15 @@ fn items_that_would_meet_a_known_blocker_do_not_try() {
 #[test]
 fn a_probe_that_was_dropped_makes_room_for_the_next() {
     let mut queue = Queue::default();
-    let blocker = Blocker::Webhook { name: "w".into() };
+    let (blocker, row) = webhook();
     for name in ["x", "y"] {
         queue.put(at(0), draft("a", name), false);
         queue.pop();
-        queue.block(&uid(name), blocker.clone(), at(5));
+        queue.block(at(0), &uid(name), blocker.clone(), WAIT);
     }
-    queue.probe(&blocker, at(10));
+    queue.probe(&row, at(5));
     queue.remove(&uid("x"));
-    assert!(queue.probe(&blocker, at(10)));
+    assert!(queue.probe(&row, at(10)).is_some());
     assert_eq!(drain(&mut queue), ["y"]);
 }
 
@@ -128,25 +155,129 @@ fn in_observe_nothing_is_ever_ready() {
 #[test]
 fn a_probe_that_came_to_nothing_is_not_waited_for() {
     let mut queue = Queue::default();
-    let blocker = Blocker::Forbidden {
-        collection: draft("a", "x").target.group_resource(),
-        namespace: "a".into(),
-        action: ActionKind::Delete,
-    };
+    let (blocker, row) = (forbidden("a"), forbidden_row());
     queue.put(at(0), draft("a", "x"), false);
     queue.pop();
-    queue.block(&uid("x"), blocker.clone(), at(5));
-    queue.probe(&blocker, at(10));
+    queue.block(at(0), &uid("x"), blocker, WAIT);
+    queue.probe(&row, at(5));
     assert_eq!(drain(&mut queue), ["x"]);
     // Its lease ended without a report that says anything about the blocker.
     queue.make_ready(&uid("x"));
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
-    assert!(queue.probe(&blocker, at(15)));
+    assert!(queue.probe(&row, at(10)).is_some());
     assert_eq!(drain(&mut queue), ["x"]);
     // The same where the item was dropped meanwhile and another decision about the same target took its place.
     queue.remove(&uid("x"));
     queue.put(at(12), draft("a", "x"), false);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
-    assert!(queue.probe(&blocker, at(20)));
+    assert!(queue.probe(&row, at(15)).is_some());
     assert_eq!(drain(&mut queue), ["x"]);
+}
+
+/// `count` namespaces with one item each, all refused.
+fn refused_everywhere(count: usize) -> Queue {
+    let mut queue = Queue::default();
+    for number in 0..count {
+        let namespace = alloc::format!("ns{number:04}");
+        queue.put(at(0), draft(&namespace, &alloc::format!("x{number:04}")), false);
+    }
+    while let Some(uid) = queue.pop() {
+        let namespace = queue.get(&uid).unwrap().draft.target.namespace.clone();
+        queue.block(at(0), &uid, forbidden(&namespace), WAIT);
+    }
+    queue
+}
+
+/// What tried, each answered with 403 again.
+fn try_in_vain(queue: &mut Queue, now: Time) -> Vec<String> {
+    let mut tried = Vec::new();
+    while let Some(uid) = queue.pop() {
+        let namespace = queue.get(&uid).unwrap().draft.target.namespace.clone();
+        queue.block(now, &uid, forbidden(&namespace), WAIT);
+        tried.push(alloc::format!("{uid}"));
+    }
+    tried
+}
+
+#[test]
+fn an_item_that_moved_while_it_was_blocked_leaves_nothing_behind() {
+    let mut queue = Queue::default();
+    let (blocker, _) = webhook();
+    queue.put(at(0), draft("a", "x"), false);
+    queue.pop();
+    queue.block(at(0), &uid("x"), blocker.clone(), WAIT);
+    // Another node of this uid, in another namespace, with a decision of the same kind.
+    queue.put(at(1), draft("b", "x"), false);
+    queue.place(&uid("x"), Place::Backoff { until: at(2) });
+    queue.lift(&blocker);
+    assert_eq!(queue.waiting(), 1);
+    queue.remove(&uid("x"));
+    assert_eq!(queue.waiting(), 0);
+}
+
+#[test]
+fn what_is_forbidden_everywhere_is_tried_in_one_namespace_after_the_other() {
+    let mut queue = refused_everywhere(3);
+    let mut tried = Vec::new();
+    let mut now = at(5);
+    for _ in 0..4 {
+        let next = queue.probe(&forbidden_row(), now).unwrap();
+        assert_eq!(queue.probe(&forbidden_row(), now), Some(next), "one at a time");
+        tried.extend(try_in_vain(&mut queue, now));
+        now = next;
+    }
+    assert_eq!(tried, ["x0000", "x0001", "x0002", "x0000"]);
+    assert_eq!(now.since(at(5)), 4 * (PROBE_EVERY / 3), "each namespace as often as if it were alone");
+    // However many there are, at most one a second.
+    let mut queue = refused_everywhere(2000);
+    assert_eq!(queue.probe(&forbidden_row(), at(5)), Some(at(6)));
+    assert_eq!(try_in_vain(&mut queue, at(5)).len(), 1);
+}
+
+#[test]
+fn a_rule_that_comes_back_for_all_is_found_in_a_few_steps() {
+    let mut queue = refused_everywhere(1000);
+    queue.probe(&forbidden_row(), at(5));
+    let mut rounds = 0;
+    while queue.waiting() > 0 || queue.has_ready() {
+        let tried: Vec<Uid> = core::iter::from_fn(|| queue.pop()).collect();
+        assert!(!tried.is_empty(), "{} wait for a timer", queue.waiting());
+        for uid in tried {
+            if let Some(row) = queue.passed(at(5), &uid, None) {
+                queue.probe(&row, at(5));
+            }
+            queue.remove(&uid);
+        }
+        rounds += 1;
+    }
+    assert!(rounds < 30, "{rounds} round trips");
+}
+
+#[test]
+fn a_success_says_nothing_of_the_other_namespaces() {
+    let mut queue = refused_everywhere(3);
+    queue.put(at(0), draft("ns0000", "y"), false);
+    queue.probe(&forbidden_row(), at(5));
+    let probe = queue.pop().unwrap();
+    let row = queue.passed(at(5), &probe, None).unwrap();
+    queue.remove(&probe);
+    queue.probe(&row, at(5));
+    assert_eq!(drain(&mut queue), ["y", "x0001", "x0002"], "its own namespace is free, the others have one try each");
+    queue.block(at(6), &uid("x0001"), forbidden("ns0001"), WAIT);
+    queue.block(at(6), &uid("x0002"), forbidden("ns0002"), WAIT);
+    queue.probe(&row, at(10));
+    assert_eq!(try_in_vain(&mut queue, at(10)).len(), 1, "a failure ends the hurry");
+}
+
+#[test]
+fn a_rule_that_changed_has_its_namespace_tried_first() {
+    let mut queue = refused_everywhere(100);
+    queue.probe(&forbidden_row(), at(5));
+    try_in_vain(&mut queue, at(5));
+    assert_eq!(queue.rules_changed(at(5), Some(&"ns0070".into())), [], "the next turn is as near as it can be");
+    queue.probe(&forbidden_row(), at(6));
+    assert_eq!(try_in_vain(&mut queue, at(6)), ["x0070"]);
+    let mut alone = refused_everywhere(1);
+    assert_eq!(alone.rules_changed(at(1), None), [(forbidden_row(), at(2))]);
+    assert_eq!(alone.rules_changed(at(1), Some(&"elsewhere".into())), []);
 }

@@ -1,10 +1,10 @@
-use super::{collection_line, executor_line, is_settled, leadership_line, unresolved_line};
+use super::{blocker_line, collection_line, executor_line, is_settled, leadership_line, unresolved_line};
 use crate::clock::Clock;
 use crate::election::Leadership;
 use engine::coverage::State;
 use engine::object::{Access, Backend, GroupResource, ResourceVersion, ServedKind};
 use engine::time::Time;
-use engine::view::{CollectionStatus, ExecutorView, UnresolvedKind};
+use engine::view::{BlockerView, CollectionStatus, ExecutorView, UnresolvedKind};
 use engine::work::Term;
 use std::time::Duration;
 
@@ -65,6 +65,24 @@ fn lines_name_what_stands_where() {
     assert_eq!(executor_line(&executor), "executor: a not connected, draining, window 4, 1 started, 2 buffered");
     let executor = ExecutorView { overdue: 3, draining: false, connected: true, ..executor };
     assert_eq!(executor_line(&executor), "executor: a connected, window 4, 1 started, 2 buffered, 3 overdue");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stands_in_the_way_is_named_with_what_waits_for_it() {
+    let clock = Clock::start();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    let at = |seconds| Time::from_origin(Duration::from_secs(seconds));
+    let blocker = BlockerView {
+        what: "forbidden: delete of pods in namespace a".to_owned(),
+        items: 12,
+        since: at(18),
+        next_probe: Some(at(63)),
+        probing: false,
+    };
+    let line = "blocked: forbidden: delete of pods in namespace a, 12 items wait for 42 s, tried in 3 s";
+    assert_eq!(blocker_line(&blocker, clock), line);
+    let probing = BlockerView { items: 1, probing: true, ..blocker };
+    assert!(blocker_line(&probing, clock).ends_with(", 1 item waits for 42 s, tried now"));
 }
 
 #[test]

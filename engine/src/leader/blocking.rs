@@ -1,0 +1,102 @@
+//! What stands in the way of many items at once: who waits behind it, who tries next, and what an attempt shows about it.
+
+use super::{Leader, Timer};
+use crate::coverage::KindId;
+use crate::object::{Name, Uid};
+use crate::queue::{Blocker, Row};
+use crate::view::BlockerView;
+use crate::work::{Outcome, WorkReport};
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Whose objects say what is allowed.
+const RULES_GROUP: &str = "rbac.authorization.k8s.io";
+
+impl Leader {
+    pub(super) fn block(&mut self, uid: &Uid, blocker: Blocker, wait: Duration) {
+        if let Some(row) = self.queue.block(self.now, uid, blocker, wait) {
+            self.timers.set(self.now + wait, Timer::Row(row));
+        }
+    }
+
+    pub(super) fn row_due(&mut self, row: Row) {
+        if !self.queue.is_due(&row, self.now) {
+            return;
+        }
+        // Nobody is left to ask a throttled server whether it still is: all may.
+        if let Row::Alone(blocker @ Blocker::Throttled { .. }) = &row {
+            return self.queue.lift(blocker);
+        }
+        if let Some(next) = self.queue.probe(&row, self.now) {
+            self.timers.set(next, Timer::Row(row));
+        }
+    }
+
+    /// What an attempt shows about whatever it was the probe of, if it met `met`.
+    pub(super) fn passed(&mut self, uid: &Uid, report: &WorkReport, met: Option<&Blocker>) {
+        if says_nothing(report) {
+            return;
+        }
+        if let Some(row) = self.queue.passed(self.now, uid, met) {
+            self.row_due(row);
+        }
+    }
+
+    /// An object of this kind has changed: it may be a rule that was missing.
+    pub(super) fn note_rule(&mut self, kind: KindId, namespace: &Name) {
+        if !self.queue.is_anything_forbidden() || &*self.coverage.kind(kind).group != RULES_GROUP {
+            return;
+        }
+        for (row, due) in self.queue.rules_changed(self.now, Some(namespace).filter(|name| !name.is_empty())) {
+            self.timers.set(due, Timer::Row(row));
+        }
+    }
+
+    /// How many items are blocked, by what blocks them.
+    pub(super) fn blocked(&self) -> Vec<(&'static str, usize)> {
+        let mut blocked: BTreeMap<&'static str, usize> = BTreeMap::new();
+        for obstacle in self.queue.obstacles() {
+            *blocked.entry(obstacle.blocker.word()).or_default() += obstacle.items;
+        }
+        blocked.into_iter().collect()
+    }
+
+    /// What stands in the way, those with the most items first, at most `max`; and how many more there are.
+    pub fn blockers(&self, max: usize) -> (Vec<BlockerView>, usize) {
+        let mut obstacles: Vec<_> =
+            self.queue.obstacles().filter(|obstacle| obstacle.items > 0 || obstacle.probing).collect();
+        obstacles.sort_by(|a, b| b.items.cmp(&a.items).then_with(|| a.blocker.cmp(b.blocker)));
+        let more = obstacles.len().saturating_sub(max);
+        let view = |obstacle: crate::queue::Obstacle<'_>| BlockerView {
+            what: obstacle.blocker.to_string(),
+            items: obstacle.items,
+            since: obstacle.since,
+            next_probe: obstacle.due,
+            probing: obstacle.probing,
+        };
+        (obstacles.into_iter().take(max).map(view).collect(), more)
+    }
+}
+
+/// Whether an attempt ended before anything that stands in the way could have shown: it was not sent, not answered, or turned away at
+/// the door.
+fn says_nothing(report: &WorkReport) -> bool {
+    match report.outcome {
+        Outcome::Abandoned | Outcome::Unauthenticated | Outcome::Throttled | Outcome::Ambiguous => true,
+        Outcome::Transient => report.http_status == 0,
+        Outcome::Done
+        | Outcome::Unchanged
+        | Outcome::Gone
+        | Outcome::Replaced
+        | Outcome::Conflict
+        | Outcome::OwnerExists
+        | Outcome::Verified
+        | Outcome::Forbidden
+        | Outcome::AdmissionDenied
+        | Outcome::AdmissionFailed
+        | Outcome::Unsupported
+        | Outcome::Invalid => false,
+    }
+}

@@ -1,0 +1,105 @@
+//! What stands in the way of many items at once.
+
+use super::*;
+
+/// Dependents of an owner that is gone, one in each of these namespaces, all granted.
+fn with_dependents_in(namespaces: &[&str]) -> Bench {
+    let mut bench = Bench::synced();
+    bench.serve("roles");
+    bench.list("roles", 100, vec![]);
+    bench.seen("nodes", object("nodes", "o", 101));
+    for (namespace, rv) in namespaces.iter().zip(102..) {
+        let dependent = object("configmaps", namespace, rv).owned_by("nodes", "o");
+        bench.seen("configmaps", Object { namespace: (*namespace).into(), ..dependent });
+    }
+    bench.deleted("nodes", "o", 150);
+    bench
+}
+
+fn blocked_with(namespaces: &[&str], outcome: Outcome) -> Bench {
+    let mut bench = with_dependents_in(namespaces);
+    for namespace in namespaces {
+        let lease = bench.take(namespace);
+        bench.report_with(&lease, |report| {
+            report.outcome = outcome;
+            report.http_status = 403;
+            report.webhook = Some("w".to_string());
+        });
+    }
+    bench
+}
+
+fn in_namespace(resource: &str, namespace: &str, name: &str, rv: u64) -> Object {
+    Object { namespace: namespace.into(), ..object(resource, name, rv) }
+}
+
+#[test]
+fn readers_see_what_stands_in_the_way() {
+    let mut bench = blocked_with(&["a", "b"], Outcome::Forbidden);
+    bench.seen("configmaps", in_namespace("configmaps", "b", "b2", 160).owned_by("nodes", "o"));
+    let (blockers, more) = bench.leader.blockers(10);
+    let seen: Vec<_> = blockers.iter().map(|blocker| (&*blocker.what, blocker.items, blocker.probing)).collect();
+    let expected = [
+        ("forbidden: delete of configmaps in namespace b", 2, false),
+        ("forbidden: delete of configmaps in namespace a", 1, false),
+    ];
+    assert_eq!((&*seen, more), (&expected[..], 0));
+    assert_eq!(blockers[0].next_probe, Some(Time::from_origin(Duration::from_secs(5))));
+    assert_eq!(bench.leader.blockers(1).1, 1, "a list that is cut says so");
+    bench.pass(Duration::from_secs(5));
+    assert!(bench.leader.blockers(10).0.iter().any(|blocker| blocker.probing));
+}
+
+#[test]
+fn a_rule_that_appears_is_noticed_before_its_namespace_would_have_its_turn() {
+    let namespaces: Vec<String> = (0..20).map(|number| format!("ns{number:02}")).collect();
+    let namespaces: Vec<&str> = namespaces.iter().map(String::as_str).collect();
+    let mut bench = blocked_with(&namespaces, Outcome::Forbidden);
+    bench.pass(Duration::from_secs(1));
+    bench.seen("roles", in_namespace("roles", "ns17", "r", 160));
+    bench.pass(Duration::from_secs(1));
+    let lease = bench.take("ns17");
+    bench.report(&lease, Outcome::Done);
+    // The others are asked too, in case the rule was for them as well.
+    assert_eq!(bench.grants().len(), 2);
+}
+
+#[test]
+fn a_probe_without_an_answer_wakes_nobody() {
+    let mut bench = blocked_with(&["a", "b", "c"], Outcome::AdmissionFailed);
+    bench.pass(Duration::from_secs(5));
+    let lease = bench.take("a");
+    bench.report_with(&lease, |report| {
+        report.outcome = Outcome::Transient;
+        report.http_status = 0;
+    });
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.leader.blockers(10).0.len(), 1);
+    bench.pass(Duration::from_secs(5));
+    let lease = bench.granted.remove(0);
+    bench.report(&lease, Outcome::Done);
+    assert_eq!(bench.grants().len(), 2, "one success wakes the others");
+}
+
+#[test]
+fn an_object_that_a_webhook_refused_is_tried_again_when_it_changes() {
+    let mut bench = blocked_with(&["a", "b"], Outcome::AdmissionDenied);
+    for rv in 160..170 {
+        bench.seen("configmaps", in_namespace("configmaps", "b", "b", rv).owned_by("nodes", "o"));
+    }
+    assert_eq!(bench.grants(), NOTHING);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.grants(), ["delete(Background) b"], "once, however often it changed");
+}
+
+#[test]
+fn questions_that_fail_hold_up_questions_alone() {
+    let mut bench = Bench::synced();
+    bench.seen("configmaps", object("configmaps", "a", 101).owned_by("configmaps", "gone"));
+    bench.pass(Duration::from_secs(1));
+    bench.found("gone", FindingResult::Failed);
+    bench.seen("things", object("things", "o", 102));
+    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "o"));
+    bench.deleted("things", "o", 104);
+    assert_eq!(bench.grants(), ["delete(Background) b"]);
+}

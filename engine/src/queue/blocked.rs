@@ -1,0 +1,325 @@
+//! What stands in the way of many items at once: who stands behind it, and who tries next.
+
+use super::{Place, Queue};
+use crate::object::{GroupResource, Name, Uid};
+use crate::time::Time;
+use crate::work::ActionKind;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+/// Between two probes of a blocker.
+pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// Between two probes of a row, however many blockers stand in it.
+const PROBE_ROW_EVERY: Duration = Duration::from_secs(1);
+/// Probes of a row under way at once while one after the other succeeds.
+const PROBES_MAX: usize = 64;
+/// How long after a change of the rules their effect is looked for: the API server watches them too.
+const RULES_SETTLE: Duration = Duration::from_secs(1);
+
+/// What stands in the way of many items at once. They share one probe, whose success wakes them all.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Blocker {
+    /// The executor may not do this in this namespace.
+    Forbidden { collection: GroupResource, namespace: Name, action: ActionKind },
+    /// A webhook or policy refuses or fails.
+    Webhook { name: String },
+    /// The API server pushes back. Nobody probes: what stands behind it is let go at a pace.
+    Throttled { collection: GroupResource },
+    /// Questions about objects of this collection fail.
+    Unreadable { collection: GroupResource },
+}
+
+/// Blockers that probably stand and fall together, so that their probes take turns: a rule that is missing is usually missing in every
+/// namespace, and thousands of namespaces must not mean thousands of probes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Row {
+    Forbidden { collection: GroupResource, action: ActionKind },
+    Alone(Blocker),
+}
+
+impl Blocker {
+    fn row(&self) -> Row {
+        match self {
+            Blocker::Forbidden { collection, action, .. } => {
+                Row::Forbidden { collection: collection.clone(), action: *action }
+            }
+            Blocker::Webhook { .. } | Blocker::Throttled { .. } | Blocker::Unreadable { .. } => {
+                Row::Alone(self.clone())
+            }
+        }
+    }
+
+    /// The word for labels.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Blocker::Forbidden { .. } => "forbidden",
+            Blocker::Webhook { .. } => "webhook",
+            Blocker::Throttled { .. } => "throttled",
+            Blocker::Unreadable { .. } => "unreadable",
+        }
+    }
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Blocker::Forbidden { collection, namespace, action } if namespace.is_empty() => {
+                write!(f, "forbidden: {} of {collection}", action.as_str())
+            }
+            Blocker::Forbidden { collection, namespace, action } => {
+                write!(f, "forbidden: {} of {collection} in namespace {namespace}", action.as_str())
+            }
+            Blocker::Webhook { name } => write!(f, "webhook: {name}"),
+            Blocker::Throttled { collection } => write!(f, "throttled: {collection}"),
+            Blocker::Unreadable { collection } => write!(f, "unreadable: {collection}"),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Blocked {
+    /// With the lane that each was in when it came: a newer decision may be about other coordinates of the same uid.
+    members: BTreeMap<Uid, Name>,
+    /// By lane, so that no namespace has to stand behind another one. No lane is empty.
+    lanes: BTreeMap<Name, BTreeSet<Uid>>,
+    since: Time,
+    /// Its place in its row.
+    turn: i64,
+}
+
+#[derive(Debug)]
+struct Turns {
+    /// All blockers of the row; whoever was probed last stands at the end.
+    order: BTreeMap<i64, Blocker>,
+    first_turn: i64,
+    last_turn: i64,
+    /// Those whose probe is under way.
+    probing: BTreeMap<Blocker, Uid>,
+    /// Doubled by each success, so that a rule that comes back for all is found quickly; one after a failure.
+    at_once: usize,
+    due: Time,
+}
+
+/// One blocker for readers.
+#[derive(Debug)]
+pub(crate) struct Obstacle<'a> {
+    pub(crate) blocker: &'a Blocker,
+    pub(crate) items: usize,
+    pub(crate) since: Time,
+    /// When its row tries next, and whether it is being tried now. `None` where nothing is probed.
+    pub(crate) due: Option<Time>,
+    pub(crate) probing: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Blockers {
+    blocked: BTreeMap<Blocker, Blocked>,
+    rows: BTreeMap<Row, Turns>,
+    /// Items that are trying, with what they are the probe of.
+    probes: BTreeMap<Uid, Blocker>,
+}
+
+impl Blockers {
+    pub(super) fn knows(&self, blocker: &Blocker) -> bool {
+        self.blocked.contains_key(blocker)
+    }
+
+    pub(super) fn leave(&mut self, blocker: &Blocker, uid: &Uid) {
+        if let Some(blocked) = self.blocked.get_mut(blocker)
+            && let Some(lane) = blocked.members.remove(uid)
+            && let Some(members) = blocked.lanes.get_mut(&lane)
+        {
+            members.remove(uid);
+            if members.is_empty() {
+                blocked.lanes.remove(&lane);
+            }
+        }
+    }
+
+    /// The blocker has to be known.
+    pub(super) fn enter(&mut self, blocker: &Blocker, lane: Name, uid: Uid) {
+        self.is_no_probe(&uid);
+        if let Some(blocked) = self.blocked.get_mut(blocker) {
+            blocked.members.insert(uid.clone(), lane.clone());
+            blocked.lanes.entry(lane).or_default().insert(uid);
+        }
+    }
+
+    pub(super) fn is_probe(&self, uid: &Uid) -> bool {
+        self.probes.contains_key(uid)
+    }
+
+    /// The item is trying no more; what it was the probe of.
+    pub(super) fn is_no_probe(&mut self, uid: &Uid) -> Option<Blocker> {
+        let blocker = self.probes.remove(uid)?;
+        if let Some(turns) = self.rows.get_mut(&blocker.row()) {
+            turns.probing.remove(&blocker);
+        }
+        Some(blocker)
+    }
+
+    fn forget(&mut self, blocker: &Blocker) -> Option<Blocked> {
+        let blocked = self.blocked.remove(blocker)?;
+        let row = blocker.row();
+        if let Some(turns) = self.rows.get_mut(&row) {
+            turns.order.remove(&blocked.turn);
+            if let Some(probe) = turns.probing.remove(blocker) {
+                self.probes.remove(&probe);
+            }
+            if turns.order.is_empty() {
+                self.rows.remove(&row);
+            }
+        }
+        Some(blocked)
+    }
+
+    /// Gives the blocker a place at the end of its row. True if the row is new.
+    fn line_up(&mut self, now: Time, blocker: Blocker, due: Time) -> bool {
+        let row = blocker.row();
+        let new = !self.rows.contains_key(&row);
+        let turns = self.rows.entry(row).or_insert_with(|| Turns {
+            order: BTreeMap::new(),
+            first_turn: 0,
+            last_turn: 0,
+            probing: BTreeMap::new(),
+            at_once: 1,
+            due,
+        });
+        turns.last_turn += 1;
+        let turn = turns.last_turn;
+        turns.order.insert(turn, blocker.clone());
+        let blocked = Blocked { members: BTreeMap::new(), lanes: BTreeMap::new(), since: now, turn };
+        self.blocked.insert(blocker, blocked);
+        new
+    }
+}
+
+impl Queue {
+    /// Puts an item behind a blocker after it met it. Gives a row whose first probe has to be timed, for `now + wait`.
+    pub(crate) fn block(&mut self, now: Time, uid: &Uid, blocker: Blocker, wait: Duration) -> Option<Row> {
+        if self.blockers.is_no_probe(uid).is_some_and(|tried| tried == blocker)
+            && let Some(turns) = self.blockers.rows.get_mut(&blocker.row())
+        {
+            turns.at_once = 1;
+        }
+        let row = blocker.row();
+        let new = !self.blockers.knows(&blocker) && self.blockers.line_up(now, blocker.clone(), now + wait);
+        self.place(uid, Place::Behind(blocker));
+        new.then_some(row)
+    }
+
+    /// Whether the time of a row's probe has come: of all timers that fire, only the one that was set for it counts.
+    pub(crate) fn is_due(&self, row: &Row, now: Time) -> bool {
+        self.blockers.rows.get(row).is_some_and(|turns| turns.due <= now)
+    }
+
+    /// The time of a row's probe has come: a member of each of the next blockers in turn tries, unless enough are at it. Gives the time
+    /// of the next probe, which has to be timed; nothing once nobody stands in the row any more.
+    pub(crate) fn probe(&mut self, row: &Row, now: Time) -> Option<Time> {
+        self.drop_empty(row);
+        loop {
+            let turns = self.blockers.rows.get_mut(row)?;
+            let free = turns.probing.len() < turns.at_once;
+            let next = turns.order.iter().find(|(_, blocker)| !turns.probing.contains_key(blocker));
+            let Some((turn, blocker)) = next.filter(|_| free).map(|(turn, blocker)| (*turn, blocker.clone())) else {
+                let apart = PROBE_EVERY / u32::try_from(turns.order.len()).unwrap_or(u32::MAX).max(1);
+                turns.due = now + apart.max(PROBE_ROW_EVERY);
+                return Some(turns.due);
+            };
+            turns.order.remove(&turn);
+            turns.last_turn += 1;
+            turns.order.insert(turns.last_turn, blocker.clone());
+            let last_turn = turns.last_turn;
+            let blocked = self.blockers.blocked.get_mut(&blocker)?;
+            blocked.turn = last_turn;
+            let uid = blocked.lanes.values().find_map(BTreeSet::first).cloned()?;
+            self.leave_place(&uid);
+            self.enter_place(&uid, Place::Ready);
+            if let Some(turns) = self.blockers.rows.get_mut(row) {
+                turns.probing.insert(blocker.clone(), uid.clone());
+            }
+            self.blockers.probes.insert(uid, blocker);
+        }
+    }
+
+    /// Blockers of a row that nobody stands behind, and nobody probes, are none.
+    fn drop_empty(&mut self, row: &Row) {
+        let Some(turns) = self.blockers.rows.get(row) else { return };
+        let empty = |blocker: &&Blocker| {
+            !turns.probing.contains_key(*blocker)
+                && self.blockers.blocked.get(*blocker).is_none_or(|blocked| blocked.members.is_empty())
+        };
+        let empty: Vec<Blocker> = turns.order.values().filter(empty).cloned().collect();
+        for blocker in empty {
+            self.blockers.forget(&blocker);
+        }
+    }
+
+    /// An attempt of this item got past every blocker but `met`: what it was the probe of is gone, and wakes all its members. Gives the
+    /// row if others stand in it, who are to try at once.
+    pub(crate) fn passed(&mut self, now: Time, uid: &Uid, met: Option<&Blocker>) -> Option<Row> {
+        let blocker = self.blockers.probes.get(uid).filter(|&tried| Some(tried) != met)?.clone();
+        self.lift(&blocker);
+        let row = blocker.row();
+        let turns = self.blockers.rows.get_mut(&row)?;
+        turns.at_once = turns.at_once.saturating_mul(2).min(PROBES_MAX);
+        turns.due = now;
+        Some(row)
+    }
+
+    /// Wakes everything behind a blocker.
+    pub(crate) fn lift(&mut self, blocker: &Blocker) {
+        let Some(blocked) = self.blockers.forget(blocker) else { return };
+        for uid in blocked.members.into_keys() {
+            self.wake(&uid);
+        }
+    }
+
+    /// The rules of a namespace (or, where `None`, of the cluster) have changed: what is forbidden there is tried in a moment, before it
+    /// is its turn. Gives the rows with the time for which their probe has to be timed.
+    pub(crate) fn rules_changed(&mut self, now: Time, namespace: Option<&Name>) -> Vec<(Row, Time)> {
+        let due = now + RULES_SETTLE;
+        let mut hurried = Vec::new();
+        for (row, turns) in &mut self.blockers.rows {
+            let Row::Forbidden { collection, action } = row else { continue };
+            if let Some(namespace) = namespace {
+                let (collection, namespace) = (collection.clone(), namespace.clone());
+                let blocker = Blocker::Forbidden { collection, namespace, action: *action };
+                let Some(blocked) = self.blockers.blocked.get_mut(&blocker) else { continue };
+                // To the front of the row.
+                turns.order.remove(&blocked.turn);
+                turns.first_turn -= 1;
+                blocked.turn = turns.first_turn;
+                turns.order.insert(blocked.turn, blocker);
+            }
+            if turns.due > due {
+                turns.due = due;
+                hurried.push((row.clone(), due));
+            }
+        }
+        hurried
+    }
+
+    /// Whether anything is known to be forbidden.
+    pub(crate) fn is_anything_forbidden(&self) -> bool {
+        // Forbidden rows come first in their order.
+        matches!(self.blockers.rows.first_key_value(), Some((Row::Forbidden { .. }, _)))
+    }
+
+    /// What stands in the way, in no order that means anything.
+    pub(crate) fn obstacles(&self) -> impl Iterator<Item = Obstacle<'_>> {
+        self.blockers.blocked.iter().map(|(blocker, blocked)| {
+            let turns = self.blockers.rows.get(&blocker.row());
+            Obstacle {
+                blocker,
+                items: blocked.members.len(),
+                since: blocked.since,
+                due: turns.map(|turns| turns.due).filter(|_| !matches!(blocker, Blocker::Throttled { .. })),
+                probing: turns.is_some_and(|turns| turns.probing.contains_key(blocker)),
+            }
+        })
+    }
+}
