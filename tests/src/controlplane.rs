@@ -13,6 +13,8 @@ mod credentials;
 mod requests;
 mod upstream;
 
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -161,6 +163,19 @@ impl ControlPlane {
     pub fn kubeconfig_of(&self, user: &str) -> anyhow::Result<PathBuf> {
         ensure!(self.credentials.token(user).is_some(), "no user {user:?}: name it in the options at the start");
         Ok(self.credentials.kubeconfig_file(user))
+    }
+
+    /// Where the API server listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Writes the kubeconfig of `admin` for whoever is to reach the API server by another loopback address, such as a proxy's.
+    pub fn kubeconfig_by(&self, address: SocketAddr, file: &Path) -> anyhow::Result<()> {
+        let text = fs::read_to_string(&self.kubeconfig).context("reading the kubeconfig")?;
+        ensure!(text.contains(&self.url), "the kubeconfig does not name {}", self.url);
+        let text = text.replace(&self.url, &format!("https://{address}"));
+        fs::write(file, text).with_context(|| format!("writing {}", file.display()))
     }
 
     /// A directory for the test's own files, removed with the control plane.

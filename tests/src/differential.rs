@@ -6,7 +6,6 @@
 //! must leave nothing to do by the rules themselves.
 
 mod differences;
-mod draw;
 mod end;
 mod execute;
 mod generate;

@@ -1,12 +1,16 @@
 //! The tests that need more than one crate, and what they share.
 
+pub mod chaos;
 pub mod conformance;
 pub mod controlplane;
 pub mod differential;
+mod draw;
 pub mod embedded;
+pub mod link;
 pub mod load;
 pub mod process;
 pub mod proxy;
+pub mod replicas;
 pub mod service;
 pub mod sim;
 pub mod wire;

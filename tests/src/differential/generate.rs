@@ -1,7 +1,7 @@
 //! Draws a world and a program from a seed.
 
-use super::draw::Draw;
 use super::world::{Flaw, Kind, Object, Operation, Policy, Program, Reference, Slot, Step};
+use crate::draw::Draw;
 
 /// Phases of every program, so that all seeds of a run can keep step.
 pub(super) const PHASES: usize = 6;

@@ -1,12 +1,12 @@
 //! Randomness from a seed (SplitMix64).
 
 #[derive(Clone, Debug)]
-pub(super) struct Draw {
+pub(crate) struct Draw {
     state: u64,
 }
 
 impl Draw {
-    pub(super) fn new(seed: u64) -> Draw {
+    pub(crate) fn new(seed: u64) -> Draw {
         let mut draw = Draw { state: seed };
         draw.next();
         draw
@@ -21,25 +21,25 @@ impl Draw {
     }
 
     /// An index below `len`, which is not 0.
-    pub(super) fn index(&mut self, len: usize) -> usize {
+    pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.next() % (len.max(1) as u64)).unwrap_or(0)
     }
 
     /// In `low..=high`.
-    pub(super) fn between(&mut self, low: usize, high: usize) -> usize {
+    pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.index(high - low + 1)
     }
 
-    pub(super) fn percent(&mut self, chance: usize) -> bool {
+    pub(crate) fn percent(&mut self, chance: usize) -> bool {
         self.index(100) < chance
     }
 
-    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
         if from.is_empty() { None } else { from.get(self.index(from.len())).copied() }
     }
 
     /// One of the values, as often as its weight says.
-    pub(super) fn weighted<T: Copy>(&mut self, from: &[(usize, T)]) -> T {
+    pub(crate) fn weighted<T: Copy>(&mut self, from: &[(usize, T)]) -> T {
         let mut left = self.index(from.iter().map(|(weight, _)| weight).sum());
         for (weight, value) in from {
             if left < *weight {

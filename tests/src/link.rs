@@ -1,0 +1,179 @@
+//! A wire between two processes that can be held or cut: a TCP proxy on loopback.
+//!
+//! A held wire is a partition as TCP sees it: nothing arrives, nothing breaks, and what was under way arrives when the partition ends.
+//! A cut one breaks every connection and refuses new ones.
+
+use anyhow::Context;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+const CHUNK_BYTES: usize = 64 * 1024;
+/// How much a client may send before it has said who it is.
+const INTRODUCTION_MAX_BYTES: usize = 16 * 1024;
+const CONNECTIONS_MAX: usize = 256;
+
+/// What becomes of what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    Open,
+    Held,
+    Cut,
+}
+
+/// A listening address, and the wires that lead from there to one server.
+#[derive(Debug)]
+pub struct Link {
+    address: SocketAddr,
+    wires: Arc<Wires>,
+    _task: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Wires {
+    target: SocketAddr,
+    /// Each with the words by which its client is recognized; none at all where one wire is everybody's.
+    wires: Vec<(String, watch::Sender<Wire>)>,
+    /// Pieces on their way to the server that a held wire keeps.
+    kept: AtomicUsize,
+}
+
+impl Link {
+    /// One wire for whoever connects.
+    pub async fn to(target: SocketAddr) -> anyhow::Result<Link> {
+        Link::start(target, vec![String::new()]).await
+    }
+
+    /// A wire for each client: whoever sends one of these words first has its wire. Each client must send one before it hears anything.
+    pub async fn for_each(target: SocketAddr, words: &[String]) -> anyhow::Result<Link> {
+        Link::start(target, words.to_vec()).await
+    }
+
+    async fn start(target: SocketAddr, words: Vec<String>) -> anyhow::Result<Link> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("a free port on loopback")?;
+        let address = listener.local_addr()?;
+        let wires = words.into_iter().map(|word| (word, watch::Sender::new(Wire::Open))).collect();
+        let wires = Arc::new(Wires { target, wires, kept: AtomicUsize::new(0) });
+        let mut task = JoinSet::new();
+        task.spawn(accept(listener, Arc::clone(&wires)));
+        Ok(Link { address, wires, _task: task })
+    }
+
+    /// Where to connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Changes one wire, or with an empty word all.
+    pub fn set(&self, word: &str, wire: Wire) {
+        for (_, sender) in self.wires.wires.iter().filter(|(known, _)| word.is_empty() || known == word) {
+            sender.send_replace(wire);
+        }
+    }
+
+    /// Pieces on their way to the server that a held wire keeps.
+    pub fn kept(&self) -> usize {
+        self.wires.kept.load(Ordering::Relaxed)
+    }
+}
+
+async fn accept(listener: TcpListener, wires: Arc<Wires>) {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        if connections.len() >= CONNECTIONS_MAX {
+            connections.join_next().await;
+        }
+        // Out of file descriptors, for one: the client sees a connection that nobody answers, and tries again.
+        let Ok((client, _)) = listener.accept().await else { continue };
+        connections.spawn(connection(client, Arc::clone(&wires)));
+    }
+}
+
+/// Ends when either side has ended; what breaks shows to both as a closed connection.
+async fn connection(mut client: TcpStream, wires: Arc<Wires>) {
+    let Some((introduction, wire)) = introduced(&mut client, &wires).await else { return };
+    let mut cut = wire.clone();
+    let carried = async {
+        let mut server = TcpStream::connect(wires.target).await?;
+        server.set_nodelay(true)?;
+        client.set_nodelay(true)?;
+        let (from_client, to_client) = client.split();
+        let (from_server, mut to_server) = server.split();
+        let up = async {
+            pass(&mut wire.clone(), Some(&wires.kept)).await;
+            to_server.write_all(&introduction).await?;
+            carry(from_client, to_server, wire.clone(), Some(&wires.kept)).await
+        };
+        let down = carry(from_server, to_client, wire.clone(), None);
+        tokio::try_join!(up, down).map(drop)
+    };
+    tokio::select! {
+        _broken = carried => {}
+        _cut = cut.wait_for(|wire| *wire == Wire::Cut) => {}
+    }
+}
+
+/// What the client has sent until it was known, and its wire. `None` where it has gone before, or has no wire.
+async fn introduced(client: &mut TcpStream, wires: &Wires) -> Option<(Vec<u8>, watch::Receiver<Wire>)> {
+    let mut said = Vec::new();
+    loop {
+        let known = wires
+            .wires
+            .iter()
+            .find(|(word, _)| word.is_empty() || said.windows(word.len()).any(|window| window == word.as_bytes()));
+        if let Some((_, wire)) = known {
+            return Some((said, wire.subscribe()));
+        }
+        if said.len() >= INTRODUCTION_MAX_BYTES || client.read_buf(&mut said).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+/// Waits while the wire is held.
+async fn pass(wire: &mut watch::Receiver<Wire>, kept: Option<&AtomicUsize>) {
+    if *wire.borrow_and_update() != Wire::Held {
+        return;
+    }
+    let _one_more = kept.map(Kept::one_more);
+    // An error means that the link is being dropped, and this task with it.
+    let _dropped = wire.wait_for(|wire| *wire != Wire::Held).await;
+}
+
+/// Counts while it lives, however that ends.
+struct Kept<'a>(&'a AtomicUsize);
+
+impl Kept<'_> {
+    fn one_more(count: &AtomicUsize) -> Kept<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Kept(count)
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn carry(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut wire: watch::Receiver<Wire>,
+    kept: Option<&AtomicUsize>,
+) -> std::io::Result<()> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let read = from.read(&mut chunk).await?;
+        pass(&mut wire, kept).await;
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&chunk[..read]).await?;
+    }
+}

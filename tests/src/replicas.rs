@@ -1,0 +1,191 @@
+//! Several graph services and executors as processes of their own, each of which can be killed, paused and started again.
+
+use crate::controlplane::ControlPlane;
+use crate::link::Link;
+use crate::load::get;
+use crate::process::{Directory, free_port};
+use crate::service::{Programs, Service};
+use anyhow::{Context, ensure};
+use kube::Client;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The election Lease that the graph services take part in.
+pub const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ownergraph";
+/// Executors are told apart by one figure of their name.
+const EXECUTORS_MAX: usize = 10;
+
+/// Who leads, by the Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Index of the graph service, where one of ours holds the Lease.
+    pub holder: Option<usize>,
+    /// The number of acquisitions so far.
+    pub term: u64,
+}
+
+/// One program, started as often as it was killed.
+#[derive(Debug)]
+pub struct Member {
+    name: String,
+    program: &'static str,
+    arguments: Vec<String>,
+    directory: PathBuf,
+    programs: Programs,
+    starts: usize,
+    service: Option<Service>,
+}
+
+impl Member {
+    /// Starts it, or starts it anew where it has ended. `renamed` gives an executor another name, as a Deployment does.
+    pub fn start(&mut self, renamed: bool) -> anyhow::Result<()> {
+        self.service = None;
+        let mut arguments = self.arguments.clone();
+        if let Some(name) = arguments.last_mut().filter(|_| renamed) {
+            *name = format!("{name}-{}", self.starts);
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let log = format!("{}-start-{}", self.name, self.starts);
+        self.starts += 1;
+        self.service = Some(Service::start(&self.programs, self.program, &log, &self.directory, &arguments)?);
+        Ok(())
+    }
+
+    /// The process, unless it was never started.
+    pub fn service(&self) -> anyhow::Result<&Service> {
+        self.service.as_ref().with_context(|| format!("{} was not started", self.name))
+    }
+
+    pub fn service_mut(&mut self) -> anyhow::Result<&mut Service> {
+        self.service.as_mut().with_context(|| format!("{} was not started", self.name))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A gauge or counter now; 0 where it was never counted.
+    pub async fn metric(&self, prefix: &str) -> anyhow::Result<f64> {
+        Ok(self.service()?.metric(prefix).await?.unwrap_or(0.0))
+    }
+}
+
+/// Graph services and executors; executors reach each graph service by a wire of their own.
+#[derive(Debug)]
+pub struct Replicas {
+    pub graphs: Vec<Member>,
+    pub executors: Vec<Member>,
+    /// In front of each graph service.
+    pub gates: Vec<Link>,
+    grpc: Vec<String>,
+    programs: Programs,
+    // Dropped last: the processes write into it.
+    directory: Directory,
+}
+
+impl Replicas {
+    /// Nobody yet, but places for so many graph services.
+    pub async fn new(programs: &Programs, graphs: usize) -> anyhow::Result<Replicas> {
+        let words: Vec<String> = (0..EXECUTORS_MAX).map(executor_name).collect();
+        let (mut grpc, mut gates) = (Vec::new(), Vec::new());
+        for _ in 0..graphs {
+            let address = format!("127.0.0.1:{}", free_port()?);
+            gates.push(Link::for_each(address.parse()?, &words).await?);
+            grpc.push(address);
+        }
+        let directory = Directory::create()?;
+        Ok(Replicas { graphs: Vec::new(), executors: Vec::new(), gates, grpc, programs: programs.clone(), directory })
+    }
+
+    /// Starts one more graph service.
+    pub fn add_graph(&mut self, kubeconfig: &Path, flags: &[&str]) -> anyhow::Result<()> {
+        let index = self.graphs.len();
+        let (grpc, gate) = (self.grpc.get(index).context("no place for one more graph service")?, &self.gates[index]);
+        let (kubeconfig, gate) = (kubeconfig.display().to_string(), gate.address().to_string());
+        let name = format!("graph-{index}");
+        let own = ["--kubeconfig", &kubeconfig, "--listen", grpc, "--advertise", &gate, "--replica-name", &name];
+        let member = self.member(name.clone(), "graph-service", &[flags, &own].concat())?;
+        self.graphs.push(member);
+        Ok(())
+    }
+
+    /// Starts one more executor, which asks the graph services in an order of its own.
+    pub fn add_executor(&mut self, kubeconfig: &Path, flags: &[&str]) -> anyhow::Result<()> {
+        let index = self.executors.len();
+        ensure!(index < EXECUTORS_MAX, "no place for one more executor");
+        let mut gates: Vec<String> = self.gates.iter().map(|gate| gate.address().to_string()).collect();
+        let places = gates.len();
+        gates.rotate_left(index % places);
+        let (kubeconfig, gates, name) = (kubeconfig.display().to_string(), gates.join(","), executor_name(index));
+        // The name comes last: see `Member::start`.
+        let own = ["--kubeconfig", &kubeconfig, "--graph", &gates, "--name", &name];
+        let member = self.member(name.clone(), "executor-service", &[flags, &own].concat())?;
+        self.executors.push(member);
+        Ok(())
+    }
+
+    fn member(&self, name: String, program: &'static str, arguments: &[&str]) -> anyhow::Result<Member> {
+        let mut member = Member {
+            name,
+            program,
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            directory: self.directory.path().to_owned(),
+            programs: self.programs.clone(),
+            starts: 0,
+            service: None,
+        };
+        member.start(false)?;
+        Ok(member)
+    }
+
+    /// Waits until all are ready.
+    pub async fn ready(&mut self) -> anyhow::Result<()> {
+        for member in self.graphs.iter_mut().chain(&mut self.executors) {
+            let name = member.name.clone();
+            member.service_mut()?.ready().await.with_context(|| format!("waiting for {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Lines of any process that nobody should ever see: errors and panics.
+    pub fn alarms(&self) -> anyhow::Result<Vec<String>> {
+        let mut alarms = Vec::new();
+        for entry in fs::read_dir(self.directory.path())? {
+            let path = entry?.path();
+            if path.extension().is_none_or(|extension| extension != "log") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let alarming = text.lines().filter(|line| line.contains(" ERROR ") || line.contains("panicked at"));
+            alarms.extend(alarming.map(|line| format!("{name}: {line}")));
+        }
+        Ok(alarms)
+    }
+
+    /// For kubeconfigs and the like; removed with the replicas.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// A wire to the API server for one process, and the kubeconfig that leads over it.
+pub async fn wire_to(plane: &ControlPlane, directory: &Path, name: &str) -> anyhow::Result<(Link, PathBuf)> {
+    let link = Link::to(plane.address()).await?;
+    let kubeconfig = directory.join(format!("{name}.kubeconfig"));
+    plane.kubeconfig_by(link.address(), &kubeconfig)?;
+    Ok((link, kubeconfig))
+}
+
+/// The word by which the wires know an executor.
+pub fn executor_name(index: usize) -> String {
+    format!("executor-{index}")
+}
+
+/// Who leads, by the Lease.
+pub async fn held(client: &Client) -> anyhow::Result<Held> {
+    let lease = get(client, LEASE).await?.context("the election Lease is there")?;
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    let holder = holder.strip_prefix("graph-").and_then(|rest| rest.split('_').next()?.parse().ok());
+    Ok(Held { holder, term: lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0) })
+}
