@@ -21,8 +21,10 @@ const REGRANT_AFTER: Duration = Duration::from_secs(5);
 const LIMIT_GRACE: Duration = Duration::from_secs(5);
 /// How long reports are still taken on a stream that was sent away.
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
-/// Executors that are sent away come back spread over this span.
-const RECONNECT_SPREAD: Duration = Duration::from_secs(2);
+/// Executors that are sent away come back spread over this span for each of them,
+const RECONNECT_SPREAD_EACH: Duration = Duration::from_millis(10);
+/// and over no more than this: few need not wait for one another.
+const RECONNECT_SPREAD_MAX: Duration = Duration::from_secs(2);
 /// What rests on an aggregated collection waits for it to say where it stands.
 const DOUBTFUL: Duration = Duration::from_millis(500);
 /// An item that an executor cannot do waits for another one.
@@ -52,8 +54,10 @@ impl Leader {
 
     fn send_all_away(&mut self, cause: GoAwayCause) {
         let sessions: Vec<SessionId> = self.leases.sessions().map(|(id, _)| id).collect();
+        let each = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
+        let spread = RECONNECT_SPREAD_EACH.saturating_mul(each).min(RECONNECT_SPREAD_MAX);
         for id in sessions {
-            self.end_session(id, "sent away", Some(cause));
+            self.end_session(id, "sent away", Some((cause, spread)));
         }
     }
 
@@ -270,7 +274,7 @@ impl Leader {
             let (executor, incarnation) = (session.executor.clone(), session.incarnation.clone());
             self.leases.retire(executor, incarnation, Retired::Superseded);
         }
-        self.end_session(old, "superseded", Some(GoAwayCause::Superseded));
+        self.end_session(old, "superseded", Some((GoAwayCause::Superseded, Duration::ZERO)));
     }
 
     /// Sorts what an executor still holds into what stays valid and what does not. Leases it does not know of never arrived.
@@ -315,17 +319,18 @@ impl Leader {
         self.end_session(id, "no heartbeat", None);
     }
 
-    fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<GoAwayCause>) {
+    /// `send_away`: why, and over which span of time those who share that fate come back.
+    fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<(GoAwayCause, Duration)>) {
         let Some((session, leases)) = self.leases.close(id) else { return };
         for (_, lease) in &leases {
             self.requeue(lease);
         }
         if let Some(stream) = session.stream {
-            if let Some(cause) = send_away {
+            if let Some((cause, spread)) = send_away {
                 let message = ToExecutor::GoAway {
                     cause,
                     leader_endpoint: self.leader_endpoint.clone(),
-                    reconnect_after: self.jitter.between(Duration::ZERO, RECONNECT_SPREAD),
+                    reconnect_after: self.jitter.between(Duration::ZERO, spread),
                     close_after: CLOSE_AFTER,
                 };
                 self.send(stream, message);

@@ -292,6 +292,34 @@ fn a_delete_whose_event_never_comes_is_looked_into() {
 }
 
 #[test]
+fn those_sent_away_come_back_spread_by_their_number() {
+    for (executors, at_most) in [(2, Duration::from_millis(20)), (300, Duration::from_secs(2))] {
+        let mut bench = Bench::without_executor();
+        for number in 0..executors {
+            bench.hello(StreamId(100 + number), hello(&number.to_string(), "i"));
+        }
+        bench.sent.clear();
+        bench.input(Input::Stop);
+        let waits: Vec<Duration> = bench
+            .sent
+            .iter()
+            .filter_map(|(_, message)| match message {
+                ToExecutor::GoAway { reconnect_after, .. } => Some(*reconnect_after),
+                ToExecutor::Welcome(_)
+                | ToExecutor::HeartbeatAck { .. }
+                | ToExecutor::Grant { .. }
+                | ToExecutor::ReportAck { .. }
+                | ToExecutor::Revoke { .. }
+                | ToExecutor::DrainAck { .. } => None,
+            })
+            .collect();
+        assert_eq!(waits.len() as u64, executors);
+        assert!(waits.iter().all(|wait| *wait <= at_most), "{waits:?}");
+        assert!(waits.iter().any(|wait| *wait > at_most / 4), "{waits:?}");
+    }
+}
+
+#[test]
 fn a_deposed_leader_grants_nothing() {
     let mut bench = with_work();
     bench.take("a");
