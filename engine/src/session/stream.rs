@@ -125,10 +125,9 @@ impl Session {
                     drain.refused = true;
                 }
             }
-            Some(
-                Refusal::NotLeader | Refusal::TermStale { .. } | Refusal::OutOfTurn | Refusal::TooManySessions { .. },
-            )
-            | None => {}
+            // The graph service is there and about to have a leader: no time for long waits, however long nobody led.
+            Some(Refusal::NotLeader) => self.retries = self.retries.min(1),
+            Some(Refusal::TermStale { .. } | Refusal::OutOfTurn | Refusal::TooManySessions { .. }) | None => {}
         }
         match &mut self.link {
             Link::Active(Stream { leaving: Some(leaving), .. }) => {

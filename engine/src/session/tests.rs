@@ -199,6 +199,23 @@ fn a_stream_that_does_not_open_is_tried_again_ever_more_slowly() {
 }
 
 #[test]
+fn a_graph_service_that_does_not_lead_is_asked_again_soon() {
+    let mut session = Session::new(config(), 3);
+    let mut now = Time::ZERO;
+    let refusals = [None, None, None, None, None, Some(Refusal::NotLeader), Some(Refusal::NotLeader)];
+    let mut wait = Duration::ZERO;
+    for refusal in refusals {
+        while session.poll().is_some() {}
+        session.handle(now, Input::Disconnected { leader_endpoint: None, refusal, why: "refused".to_string() });
+        let retry_at = session.next_deadline().expect("a retry");
+        wait = retry_at.since(now);
+        now = retry_at;
+        session.tick(now);
+    }
+    assert!(wait <= config().reconnect_min * 4, "however many could not be reached before: {wait:?}");
+}
+
+#[test]
 fn follows_three_hints_in_a_row() {
     check(
         r#"
