@@ -251,7 +251,12 @@ impl Session {
     fn hand_back_where(&mut self, cause: impl Fn(&WorkLease) -> Option<ReturnCause>) {
         for lease in mem::take(&mut self.buffered) {
             match cause(&lease) {
-                Some(cause) => self.hand_back(&lease, cause),
+                Some(cause) => {
+                    if cause == ReturnCause::TermStale {
+                        self.emit(Event::StaleTerm { lease: lease.id, term: lease.term.clone() });
+                    }
+                    self.hand_back(&lease, cause);
+                }
                 None => self.buffered.push_back(lease),
             }
         }

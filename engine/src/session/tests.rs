@@ -69,7 +69,7 @@ fn a_newer_term_voids_what_an_older_one_granted() {
         r#"
         20   | grant 1-1 1-2 1-3 | started [1-1 1-2], start 1-1, start 1-2
         5010 | tick              | beat 1 2+1
-        5020 | beat-ack 1 2      | writes end 20010
+        5020 | beat-ack 1 2      | stale 1-3, writes end 20010
         5030 | tick              | reports [] returns [1-3:term]
         5031 | grant 1-4 2-1     | stale 1-4
         5041 | tick              | reports [] returns [1-4:term]
@@ -133,7 +133,7 @@ fn what_a_new_leader_does_not_adopt_is_handed_back_or_reported_late() {
         22  | lost                  | lost
         400 | tick                  | connect
         401 | connected             | hello L/1 window 4 [1-3 1-4 1-1* 1-2*]
-        402 | welcome L/2 1-3       | welcomed L/2, writes end 15401, reports [] returns [1-3:term 1-4:term]
+        402 | welcome L/2 1-3       | welcomed L/2, stale 1-3, stale 1-4, writes end 15401, reports [] returns [1-3:term 1-4:term]
         403 | finish 1-1            |
         413 | tick                  | reports [1-1] returns []
         "#,
@@ -245,7 +245,7 @@ fn goes_where_it_is_sent_once_its_reports_have_arrived() {
         1031 | ack 1-1               | disconnect, lost
         1131 | tick                  | connect b:1
         1132 | connected             | hello L/1 window 4 [1-3 1-2*]
-        1133 | welcome L/2           | welcomed L/2, writes end 16132, reports [] returns [1-3:term]
+        1133 | welcome L/2           | welcomed L/2, stale 1-3, writes end 16132, reports [] returns [1-3:term]
         "#,
     );
     check_open(
