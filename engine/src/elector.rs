@@ -7,7 +7,7 @@
 //! why a [`Term`] carries it.
 //!
 //! ```text
-//! Following  reads every retry period; creates the Lease, or takes it when released or unchanged for its duration  -> Leading
+//! Following  reads every retry period, and when told of a change; creates the Lease, or takes it when released or unchanged for its duration  -> Leading
 //! Leading    writes every retry period; refused: reads. Another holder, another Lease, or the deadline             -> Following
 //! Releasing  asked to stop: gives back what it holds                                                               -> Over
 //! ```
@@ -107,6 +107,8 @@ pub enum Input {
     Got { call: CallId, answer: Result<Option<LeaseRecord>, String> },
     /// Answer to [`Output::Put`], with the record as it was written.
     Put { call: CallId, answer: Result<LeaseRecord, PutError> },
+    /// Somebody seems to have written the Lease. A hint, of no consequence but that a follower looks at once.
+    Changed,
     /// Stop leading and hand the Lease over at once.
     Release,
 }
@@ -152,6 +154,8 @@ pub struct Elector {
     calls_made: u64,
     /// When the next call is due. Not looked at while one is under way.
     next_call: Time,
+    /// A change came while a call was under way, which may have been answered before it.
+    look_again: bool,
     /// The record as last read or written, and since when this version is known.
     observed: Option<Observed>,
     /// An acquisition whose outcome is not known.
@@ -226,6 +230,7 @@ impl Elector {
             call: None,
             calls_made: 0,
             next_call: Time::ZERO,
+            look_again: false,
             observed: None,
             unsure: None,
             follows: None,
@@ -246,7 +251,11 @@ impl Elector {
                     self.written(now, &call, answer);
                 }
             }
+            Input::Changed => self.look_again = true,
             Input::Release => self.release(now),
+        }
+        if self.call.is_none() && mem::take(&mut self.look_again) && matches!(self.state, State::Following) {
+            self.next_call = now;
         }
         self.advance(now);
     }

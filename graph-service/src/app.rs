@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues};
-use crate::election::{Election as Elections, Leadership, LeaseOptions};
+use crate::election::{Election as Elections, Leadership, LeaseOptions, follow_changes};
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::ingest::{self, Ingest};
 use crate::metrics::Metrics;
@@ -21,7 +21,7 @@ use runtime::tasks::{TaskError, Tasks};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// How long a session lives without a heartbeat.
 const SESSION_TTL: Duration = Duration::from_secs(15);
@@ -241,16 +241,20 @@ impl Candidate<'_> {
                 control.send(Control::Input(Input::TermGained(term))).await.context("the driver has ended at once")
             }
             Election::Lease(options) => {
+                let changes = Arc::new(Notify::new());
+                let following = follow_changes(another(self.cluster)?, options.clone(), Arc::clone(&changes), seed()?);
+                tasks.spawn_until_end("changes of the election Lease", following);
                 let candidate = crate::election::Candidate {
                     // Lists and watches must not stand before a renewal.
                     client: another(self.cluster)?,
                     identity,
                     endpoint: self.config.advertise.clone(),
                     options,
+                    changes,
                 };
-                let elections =
-                    Elections::new(candidate, control.clone(), leadership, self.metrics.clone(), self.clock, seed()?)
-                        .map_err(anyhow::Error::msg)?;
+                let (control, metrics) = (control.clone(), self.metrics.clone());
+                let elections = Elections::new(candidate, control, leadership, metrics, self.clock, seed()?)
+                    .map_err(anyhow::Error::msg)?;
                 tasks.spawn("election", elections.run(release));
                 Ok(())
             }

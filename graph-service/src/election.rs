@@ -9,9 +9,13 @@ use engine::work::Term;
 use kube::Client;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
+pub(crate) use changes::follow as follow_changes;
+
+mod changes;
 mod lease;
 #[cfg(test)]
 mod tests;
@@ -70,6 +74,8 @@ pub(crate) struct Candidate {
     pub(crate) identity: String,
     /// Written beside the identity, for hints to clients.
     pub(crate) endpoint: String,
+    /// Notified when somebody seems to have written the Lease.
+    pub(crate) changes: Arc<Notify>,
 }
 
 /// Takes part in the election until the Lease was handed over.
@@ -79,6 +85,7 @@ pub(crate) struct Election {
     calls: Jobs<CallId, lease::Answered>,
     control: mpsc::Sender<Control>,
     leadership: watch::Sender<Leadership>,
+    changes: Arc<Notify>,
     metrics: Metrics,
     clock: Clock,
     identity: String,
@@ -96,7 +103,7 @@ impl Election {
         clock: Clock,
         seed: u64,
     ) -> Result<Election, String> {
-        let Candidate { client, options, identity, endpoint } = candidate;
+        let Candidate { client, options, identity, endpoint, changes } = candidate;
         let config = Config {
             identity: identity.clone(),
             lease_duration: options.lease_duration,
@@ -112,6 +119,7 @@ impl Election {
             calls: Jobs::new(CALLS_MAX),
             control,
             leadership,
+            changes,
             metrics,
             clock,
             identity,
@@ -139,6 +147,7 @@ impl Election {
                     self.elector.handle(self.clock.now(), Input::Release);
                 }
                 (call, end) = self.calls.next() => self.answered(call, end),
+                () = self.changes.notified() => self.elector.handle(self.clock.now(), Input::Changed),
                 () = sleep_until(wake) => self.elector.tick(self.clock.now()),
             }
         }
@@ -212,10 +221,21 @@ impl Election {
                     self.leadership.send_modify(|known| known.problem = None);
                 }
                 self.elector.handle(self.clock.now(), input);
+                self.forget_who_has_gone();
             }
             // The elector waits for the answer no longer than for any other.
             JobEnd::Aborted => {}
             JobEnd::Panicked(message) => tracing::error!(message, "a call to the election Lease panicked"),
+        }
+    }
+
+    /// Nobody is sent to a replica that has given the Lease back.
+    fn forget_who_has_gone(&self) {
+        if self.elector.holder().is_none() && self.leadership.borrow().holder.is_some() {
+            self.leadership.send_modify(|known| {
+                known.holder = None;
+                known.endpoint = String::new();
+            });
         }
     }
 
@@ -240,7 +260,7 @@ fn succeeded(input: &Input) -> bool {
     match input {
         Input::Got { answer, .. } => answer.is_ok(),
         Input::Put { answer, .. } => answer.is_ok(),
-        Input::Release => false,
+        Input::Changed | Input::Release => false,
     }
 }
 

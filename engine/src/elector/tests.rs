@@ -49,6 +49,7 @@ fn input(text: &str, call: CallId) -> Option<Input> {
     match text.split_once(' ').unwrap_or((text, "")) {
         ("tick", _) => None,
         ("release", _) => Some(Input::Release),
+        ("changed", _) => Some(Input::Changed),
         ("got", "none") => Some(Input::Got { call, answer: Ok(None) }),
         ("got", "error") => Some(Input::Got { call, answer: Err("503".to_string()) }),
         ("got", text) => Some(Input::Got { call, answer: Ok(Some(record(text))) }),
@@ -137,6 +138,45 @@ fn takes_a_lease_that_stood_still_for_its_duration_on_our_clock() {
         14999 | tick          |
         15000 | tick          | get
         15000 | got L 9 you 3 |
+        "#,
+    );
+}
+
+#[test]
+fn a_follower_that_is_told_of_a_change_looks_at_once() {
+    check(
+        r#"
+        0   | tick          | get
+        5   | got L 7 you 3 | follows you L/3
+        100 | changed       | get
+        105 | got L 8 - 3   | put on 8 "me" 4 15s acquire
+        109 | put L 9 me 4  | gained L/4
+        "#,
+    );
+    // One that comes while a call is under way may be newer than its answer.
+    check(
+        r#"
+        0   | tick          | get
+        1   | changed       |
+        5   | got L 7 you 3 | follows you L/3, get
+        6   | got L 8 - 3   | put on 8 "me" 4 15s acquire
+        7   | changed       |
+        8   | put conflict  | get
+        9   | got L 9 her 4 | follows her L/4
+        10  | tick          |
+        "#,
+    );
+    // Its own writes are changes too: a leader has its own pace, and whoever goes needs none.
+    check_leader(
+        r#"
+        2001 | put L 9 me 1 |
+        2002 | changed      |
+        4000 | tick         | put on 9 "me" 1 15s
+        4001 | changed      |
+        4002 | put L 10 me 1 |
+        4003 | release      | lost released, put on 10 "" 1 1s
+        4004 | changed      |
+        4005 | put L 11 - 1 | released
         "#,
     );
 }

@@ -183,6 +183,12 @@ impl World {
                     lease.resource_version = ResourceVersion::parse(&self.version.to_string());
                 }
             }
+            // A watch tells of changes, late and twice, and of some that were none.
+            80..1_000 => {
+                let local = self.candidates[slot].local(self.now);
+                self.candidates[slot].elector.handle(local, Input::Changed);
+                self.drain(slot);
+            }
             _ if self.candidates[slot].released => self.restart(slot),
             _ => {}
         }
