@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues};
-use crate::election::{Election as Elections, Leadership, LeaseOptions, follow_changes};
+use crate::election::{Election as Elections, Leadership, LeaseOptions, Validity, follow_changes};
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::ingest::{self, Ingest};
 use crate::metrics::Metrics;
@@ -118,6 +118,10 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let host = config.replica.clone();
     tasks.spawn_until_end("warnings", crate::warnings::post(edges.cluster.client.clone(), waiting_warnings, host));
 
+    let validity = match &edges.election {
+        Election::Lease(_) => Validity::default(),
+        Election::Fixed(_) => Validity::endless(),
+    };
     let driver = Driver::new(
         Leader::new(engine_config(&config, &cluster_uid), seed()?),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
@@ -125,6 +129,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         Render::new(metrics.clone(), edges.observer, warnings),
         clock,
         heartbeat,
+        validity.clone(),
     );
     let reader = driver.reader();
     let (leadership, known_leadership) = watch::channel(Leadership::default());
@@ -138,7 +143,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
 
     let released = Shutdown::new();
     let candidate = Candidate { config: &config, cluster: &edges.cluster, metrics: &metrics, clock };
-    candidate.stand(edges.election, &control, leadership, released.clone(), &mut tasks).await?;
+    candidate.stand(edges.election, &control, (leadership, validity), released.clone(), &mut tasks).await?;
     let shared = Shared {
         reader,
         sessions,
@@ -223,7 +228,7 @@ impl Candidate<'_> {
         &self,
         election: Election,
         control: &mpsc::Sender<Control>,
-        leadership: watch::Sender<Leadership>,
+        (leadership, validity): (watch::Sender<Leadership>, Validity),
         release: Shutdown,
         tasks: &mut Tasks,
     ) -> anyhow::Result<()> {
@@ -253,7 +258,7 @@ impl Candidate<'_> {
                     changes,
                 };
                 let (control, metrics) = (control.clone(), self.metrics.clone());
-                let elections = Elections::new(candidate, control, leadership, metrics, self.clock, seed()?)
+                let elections = Elections::new(candidate, control, leadership, validity, metrics, self.clock, seed()?)
                     .map_err(anyhow::Error::msg)?;
                 tasks.spawn("election", elections.run(release));
                 Ok(())

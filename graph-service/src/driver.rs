@@ -5,6 +5,7 @@
 //! which come in thousands. Each has a bound per round, so that none starves another.
 
 use crate::clock::Clock;
+use crate::election::Validity;
 use crate::render::Render;
 use engine::leader::{Input, Leader, Output, Probe, StreamId};
 use engine::object::GroupResource;
@@ -149,6 +150,7 @@ pub(crate) struct Driver {
     render: Render,
     clock: Clock,
     heartbeat: Heartbeat,
+    validity: Validity,
 }
 
 impl Driver {
@@ -159,6 +161,7 @@ impl Driver {
         render: Render,
         clock: Clock,
         heartbeat: Heartbeat,
+        validity: Validity,
     ) -> Driver {
         Driver {
             leader: Arc::new(RwLock::new(leader)),
@@ -171,6 +174,7 @@ impl Driver {
             render,
             clock,
             heartbeat,
+            validity,
         }
     }
 
@@ -243,6 +247,10 @@ impl Driver {
                     stopped.push(done);
                 }
             }
+        }
+        // The word that the term is over may still be on its way.
+        if self.validity.is_over(self.clock) {
+            apply(&mut leader, Input::TermLost { leader_endpoint: String::new() });
         }
         for stream in self.overflowed.drain(..) {
             apply(&mut leader, Input::StreamClosed { stream });

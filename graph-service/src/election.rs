@@ -14,11 +14,13 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 
 pub(crate) use changes::follow as follow_changes;
+pub(crate) use validity::Validity;
 
 mod changes;
 mod lease;
 #[cfg(test)]
 mod tests;
+mod validity;
 
 /// Calls under way at once: the elector makes one, and gives up one that hangs.
 const CALLS_MAX: usize = 4;
@@ -85,6 +87,7 @@ pub(crate) struct Election {
     calls: Jobs<CallId, lease::Answered>,
     control: mpsc::Sender<Control>,
     leadership: watch::Sender<Leadership>,
+    validity: Validity,
     changes: Arc<Notify>,
     metrics: Metrics,
     clock: Clock,
@@ -99,6 +102,7 @@ impl Election {
         candidate: Candidate,
         control: mpsc::Sender<Control>,
         leadership: watch::Sender<Leadership>,
+        validity: Validity,
         metrics: Metrics,
         clock: Clock,
         seed: u64,
@@ -119,6 +123,7 @@ impl Election {
             calls: Jobs::new(CALLS_MAX),
             control,
             leadership,
+            validity,
             changes,
             metrics,
             clock,
@@ -154,6 +159,8 @@ impl Election {
     }
 
     async fn carry_out(&mut self) {
+        // Before a term is announced, and where none is left before anybody hears of it.
+        self.validity.set(self.elector.valid_until());
         while let Some(output) = self.elector.poll() {
             match output {
                 Output::Get { call } => self.call(call, None),

@@ -1,5 +1,6 @@
 use super::{Control, Driver, Ending, Heartbeat, OUTBOX_MAX, Outbox, Queues, SessionInput};
 use crate::clock::Clock;
+use crate::election::Validity;
 use crate::metrics::Metrics;
 use crate::render::Render;
 use engine::leader::{Config, Input, Leader, Mode, Policy, StreamId};
@@ -13,6 +14,7 @@ struct Harness {
     control: mpsc::Sender<Control>,
     sessions: mpsc::Sender<SessionInput>,
     events: Arc<Mutex<Vec<String>>>,
+    validity: Validity,
     driver: Option<Driver>,
 }
 
@@ -34,6 +36,7 @@ impl Harness {
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&events);
         let observer = Box::new(move |event: &engine::leader::Event| seen.lock().unwrap().push(format!("{event:?}")));
+        let validity = Validity::endless();
         let driver = Driver::new(
             Leader::new(config, 1),
             Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
@@ -41,8 +44,9 @@ impl Harness {
             Render::new(Metrics::register(&mut Registry::default()), Some(observer), mpsc::channel(1).0),
             Clock::start(),
             Heartbeat::default(),
+            validity.clone(),
         );
-        Harness { control, sessions, events, driver: Some(driver) }
+        Harness { control, sessions, events, validity, driver: Some(driver) }
     }
 
     fn open(&self, stream: u64, capacity: usize) -> (mpsc::Receiver<ToExecutor>, Arc<OnceLock<Ending>>) {
@@ -108,6 +112,17 @@ async fn a_hello_is_welcomed_and_a_stop_sends_away() {
     assert_eq!(ending.get(), None);
     let events = harness.events.lock().unwrap();
     assert!(events.iter().any(|event| event.contains("SessionOpened")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_that_is_over_counts_no_longer_although_nobody_has_said_so() {
+    let mut harness = Harness::new();
+    harness.lead();
+    harness.validity.set(Some(engine::time::Time::ZERO));
+    let (mut receiver, ending) = harness.open(1, OUTBOX_MAX);
+    harness.say(1, hello("a"));
+    let nothing = harness.run(async { receiver.recv().await }).await;
+    assert_eq!((nothing, ending.get()), (None, Some(&Ending::Refused(Refusal::NotLeader))));
 }
 
 #[tokio::test(start_paused = true)]

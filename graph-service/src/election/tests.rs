@@ -1,4 +1,4 @@
-use super::{Candidate, Election, Leadership, LeaseOptions};
+use super::{Candidate, Election, Leadership, LeaseOptions, Validity};
 use crate::clock::Clock;
 use crate::driver::Control;
 use crate::metrics::Metrics;
@@ -102,7 +102,7 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
         changes,
     };
     let metrics = Metrics::register(&mut Registry::default());
-    let election = Election::new(candidate, control, known, metrics, Clock::start(), 1).unwrap();
+    let election = Election::new(candidate, control, known, Validity::default(), metrics, Clock::start(), 1).unwrap();
     Replica { orders, leadership, release: Shutdown::new(), election }
 }
 
