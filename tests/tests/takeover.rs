@@ -1,0 +1,172 @@
+//! What happens when the leader goes, in whichever way: who leads next and how soon, and what the one that went can still do.
+//!
+//! One test at a time: each starts a control plane of its own, and the machine may be small.
+
+use anyhow::{Context, ensure};
+use kube::Client;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tests::controlplane::{ControlPlane, require};
+use tests::load::{self, configmaps, count, delete, families, until};
+use tests::proxy::Proxy;
+use tests::replicas::{Replicas, held};
+use tests::service::Programs;
+use tokio::sync::Mutex as Turns;
+use tokio::time::{Instant, interval};
+
+static ONE_AT_A_TIME: Turns<()> = Turns::const_new(());
+
+const SOON: Duration = Duration::from_secs(30);
+const CASCADE_WITHIN: Duration = Duration::from_secs(180);
+/// Lease duration and two seconds.
+const TAKEOVER_WITHIN: Duration = Duration::from_secs(17);
+/// Owners and dependents of one cascade.
+const OWNERS: usize = 20;
+const DEPENDENTS: usize = 150;
+
+/// Every list of a replica that stood by, by what kind of list it was.
+#[derive(Clone, Debug, Default)]
+struct Lists(Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>);
+
+impl Lists {
+    /// Notes lists that go through a proxy; single reads, watches and writes are none.
+    fn note(&self, method: &http::Method, path: &str, query: &str) {
+        let is_resource = path.starts_with("/api/v1/") || path.starts_with("/apis/");
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let after_version = if parts.first() == Some(&"api") { 2 } else { 3 };
+        let rest = &parts[after_version.min(parts.len())..];
+        // `COLLECTION` or `namespaces/NAME/COLLECTION`; a fourth part would be an object's name.
+        let is_collection = rest.len() == 1 || (rest.len() == 3 && rest[0] == "namespaces");
+        if *method != http::Method::GET || !is_resource || !is_collection || query.contains("watch=") {
+            return;
+        }
+        let kind = if query.contains("fieldSelector=metadata.name") {
+            "of one name"
+        } else if query.split('&').any(|part| part == "limit=1") {
+            "of limit=1"
+        } else {
+            "of a collection"
+        };
+        let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.entry(kind).or_default().push(format!("{path}?{query}"));
+    }
+
+    fn take(&self) -> BTreeMap<&'static str, Vec<String>> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+struct World {
+    plane: ControlPlane,
+    client: Client,
+    replicas: Replicas,
+    /// Dropped last: the processes talk through them.
+    proxies: Vec<(Proxy, Lists)>,
+}
+
+impl World {
+    /// Three graph services, each behind a proxy that notes its lists, and two executors. Graph service 0 leads.
+    async fn start() -> anyhow::Result<Option<World>> {
+        let Some(binaries) = require() else { return Ok(None) };
+        let programs = Programs::build()?;
+        let plane = ControlPlane::start(&binaries).await?;
+        let client = plane.client().await?;
+        let mut replicas = Replicas::new(&programs, 3).await?;
+        let mut proxies = Vec::new();
+        for graph in 0..3 {
+            let directory = replicas.directory().join(format!("proxy-{graph}"));
+            std::fs::create_dir(&directory)?;
+            let proxy = Proxy::start(plane.client().await?, &directory).await?;
+            let lists = Lists::default();
+            let noting = lists.clone();
+            proxy.lie(move |parts| {
+                noting.note(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
+                None
+            });
+            replicas.add_graph(proxy.kubeconfig(), &[])?;
+            proxies.push((proxy, lists));
+            if graph == 0 {
+                replicas.ready().await?;
+                until("the first leads", SOON, || held(&client), |held| held.holder == Some(0)).await?;
+            }
+        }
+        let kubeconfig: PathBuf = plane.kubeconfig().to_owned();
+        for _ in 0..2 {
+            replicas.add_executor(&kubeconfig, &[])?;
+        }
+        replicas.ready().await?;
+        Ok(Some(World { plane, client, replicas, proxies }))
+    }
+
+    /// A cascade in a namespace of its own, of which half is gone when this returns.
+    async fn half_a_cascade(&self, space: &str) -> anyhow::Result<String> {
+        load::namespace(&self.client, space).await?;
+        let maps = configmaps(space);
+        for owner in families(&self.client, space, "o", OWNERS, DEPENDENTS).await? {
+            delete(&self.client, &format!("{maps}/{owner}"), "Background").await?;
+        }
+        let half = OWNERS * DEPENDENTS / 2;
+        until("half of it is gone", CASCADE_WITHIN, || count(&self.client, &maps), |left| *left <= half).await?;
+        Ok(maps)
+    }
+
+    /// How long until another graph service has granted something, and which.
+    async fn first_grant_after(&self, gone: usize, begun: Instant) -> anyhow::Result<(usize, Duration)> {
+        let mut looks = interval(Duration::from_millis(10));
+        while begun.elapsed() < SOON {
+            looks.tick().await;
+            for (number, graph) in self.replicas.graphs.iter().enumerate().filter(|(number, _)| *number != gone) {
+                let leases = graph.metric("ownergraph_leases ").await?;
+                if leases > 0.0 || graph.metric("ownergraph_attempts_total").await? > 0.0 {
+                    return Ok((number, begun.elapsed()));
+                }
+            }
+        }
+        anyhow::bail!("nobody granted anything in {SOON:?}")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_warm_standby_goes_on_at_once_and_lists_nothing_again() -> anyhow::Result<()> {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let Some(mut world) = World::start().await? else { return Ok(()) };
+    for (number, how) in ["SIGTERM", "SIGKILL"].into_iter().enumerate() {
+        let maps = world.half_a_cascade(&how.to_lowercase()).await?;
+        let leader = held(&world.client).await?.holder.context("one of ours leads")?;
+        for (_, lists) in &world.proxies {
+            lists.take();
+        }
+        let before = world.plane.server_metrics().await?;
+        let process = &world.replicas.graphs[leader].service()?.process;
+        let begun = Instant::now();
+        if how == "SIGTERM" {
+            process.terminate()?
+        } else {
+            process.kill()?
+        }
+        let (next, took) = world.first_grant_after(leader, begun).await?;
+        let left = count(&world.client, &maps).await?;
+        until("the cascade ends", CASCADE_WITHIN, || count(&world.client, &maps), |left| *left == 0).await?;
+        let ended = begun.elapsed();
+        let lists = world.proxies[next].1.take();
+        let counts: BTreeMap<_, _> = lists.iter().map(|(kind, lists)| (*kind, lists.len())).collect();
+        let server = world.plane.server_metrics().await?.since(&before);
+        eprintln!(
+            "{how}: graph-{next} granted {took:.2?} later, with {left} objects left; all gone after {ended:.1?}; lists: {counts:?}; \
+             the API server counted {} lists in all, the test's own among them",
+            server.total(|request| request.verb == "LIST"),
+        );
+        ensure!(!lists.contains_key("of a collection"), "listed again on takeover: {:?}", lists["of a collection"]);
+        ensure!(left > 0, "there was nothing left to take over");
+        ensure!(took < TAKEOVER_WITHIN, "{how}: the first grant came {took:?} later");
+        ensure!(held(&world.client).await?.term == number as u64 + 2, "one term each");
+        if how == "SIGTERM" {
+            ensure!(took < Duration::from_secs(5), "a clean hand-over took {took:?}");
+            world.replicas.graphs[leader].start(false)?;
+            world.replicas.ready().await?;
+        }
+    }
+    Ok(())
+}
