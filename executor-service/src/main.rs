@@ -42,13 +42,14 @@ fn run(options: Options) -> anyhow::Result<Exit> {
     let threads =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the threads")?;
     threads.block_on(async {
+        let shutdown = Shutdown::new();
+        let signals = shutdown.clone().on_signals();
         options.check().map_err(StartError::from)?;
         telemetry::init(options.log_format, options.log_level.as_deref()).map_err(StartError::from)?;
         let edges = Edges::open(&options).await?;
-        let shutdown = Shutdown::new();
         tokio::select! {
-            exit = serve(options.config(), edges, shutdown.clone()) => exit,
-            Err(error) = shutdown.on_signals() => Err(error),
+            exit = serve(options.config(), edges, shutdown) => exit,
+            Err(error) = signals => Err(error),
         }
     })
 }

@@ -32,6 +32,8 @@ enum Failure {
 }
 
 async fn run(options: &Options) -> Result<(), Failure> {
+    let shutdown = Shutdown::new();
+    let signals = shutdown.clone().on_signals();
     let bad = |error: anyhow::Error| Failure::Bad(error);
     options.check().map_err(|error| bad(error.into()))?;
     telemetry::init(options.log_format, options.log_level.as_deref()).map_err(|error| bad(error.into()))?;
@@ -49,7 +51,6 @@ async fn run(options: &Options) -> Result<(), Failure> {
     }
     tracing::info!(grpc = %listening, admin = %admin_listening, "listening");
 
-    let shutdown = Shutdown::new();
     let edges = Edges {
         grpc: accept(grpc),
         admin: Some(admin),
@@ -58,8 +59,8 @@ async fn run(options: &Options) -> Result<(), Failure> {
         observer: None,
     };
     let ended = tokio::select! {
-        ended = serve(options.config(listening), edges, shutdown.clone()) => ended,
-        Err(error) = shutdown.on_signals() => Err(error),
+        ended = serve(options.config(listening), edges, shutdown) => ended,
+        Err(error) = signals => Err(error),
     };
     ended.map_err(other)
 }

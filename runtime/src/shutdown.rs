@@ -27,17 +27,22 @@ impl Shutdown {
         self.token.is_cancelled()
     }
 
-    /// A task that turns the first SIGTERM or SIGINT into a request and the second into the end of the process, with
-    /// the exit status a shell would show for that signal (143 or 130). It never returns: spawn it with
-    /// [`crate::tasks::Tasks::spawn_until_end`]. Fails where the signals cannot be listened for.
-    pub async fn on_signals(self) -> anyhow::Result<()> {
-        let mut signals = Signals::listen()?;
-        let first = signals.next().await;
-        tracing::info!(signal = first.name, "finishing what is under way; a second signal aborts");
-        self.request();
-        let second = signals.next().await;
-        tracing::warn!(signal = second.name, "aborting");
-        abort(second.exit_code)
+    /// Turns the first SIGTERM or SIGINT into a request and the second into the end of the process, with the exit status a shell would
+    /// show for that signal (143 or 130). The future never returns; it fails where the signals cannot be listened for.
+    ///
+    /// They are listened for from the call on: one that comes before the future runs is not lost. Call it first of all, because until
+    /// then a signal kills the process, or as the first process of a container is not even noticed.
+    pub fn on_signals(self) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
+        let listening = Signals::listen();
+        async move {
+            let mut signals = listening?;
+            let first = signals.next().await;
+            tracing::info!(signal = first.name, "finishing what is under way; a second signal aborts");
+            self.request();
+            let second = signals.next().await;
+            tracing::warn!(signal = second.name, "aborting");
+            abort(second.exit_code)
+        }
     }
 }
 
@@ -101,6 +106,20 @@ fn abort(exit_code: i32) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_signal_before_anybody_waits_for_it_is_not_lost() {
+        let shutdown = Shutdown::new();
+        let signals = shutdown.clone().on_signals();
+        let own = std::process::id().to_string();
+        let sent = std::process::Command::new("sh").args(["-c", "kill -TERM $0", &own]).status().unwrap();
+        assert!(sent.success());
+        tokio::select! {
+            () = shutdown.requested() => {}
+            ended = signals => panic!("{ended:?}"),
+        }
+    }
 
     #[tokio::test]
     async fn a_request_reaches_every_clone_and_stays() {

@@ -2,6 +2,7 @@
 
 use super::schedule::{Fault, Kind, Place, Victim};
 use crate::link::{Link, Wire};
+use crate::load::until;
 use crate::replicas::{Member, Replicas, executor_name, held};
 use anyhow::ensure;
 use kube::Client;
@@ -57,7 +58,7 @@ pub(super) async fn carry_out(deployment: &mut Deployment, faults: &[Fault], don
         }
         match found(deployment, fault.victim).await? {
             Some(place) if faulty.insert(place) => {
-                break_it(deployment, fault.kind, place)?;
+                break_it(deployment, fault.kind, place).await?;
                 places.insert(number, place);
                 *done.by_kind.entry(fault.kind).or_default() += 1;
                 done.journal.push(note("broken", place));
@@ -82,11 +83,17 @@ async fn found(deployment: &Deployment, victim: Victim) -> anyhow::Result<Option
     }))
 }
 
-fn break_it(deployment: &Deployment, kind: Kind, place: Place) -> anyhow::Result<()> {
+async fn break_it(deployment: &Deployment, kind: Kind, place: Place) -> anyhow::Result<()> {
     match kind {
         Kind::Kill => deployment.process(place)?.service()?.process.kill(),
         Kind::Pause => deployment.process(place)?.service()?.process.pause(),
-        Kind::Terminate => deployment.process(place)?.service()?.process.terminate(),
+        Kind::Terminate => {
+            // Until it has said something, it may not listen for signals yet.
+            let process = &deployment.process(place)?.service()?.process;
+            let output = || async { Ok(process.output()) };
+            until("it runs", STOPS_WITHIN, output, |output| !output.is_empty()).await?;
+            process.terminate()
+        }
         Kind::Hold => deployment.set(place, Wire::Held),
         Kind::Cut => deployment.set(place, Wire::Cut),
     }
