@@ -11,6 +11,7 @@ pub mod load;
 pub mod process;
 pub mod proxy;
 pub mod replicas;
+pub mod scaling;
 pub mod service;
 pub mod sim;
 pub mod wire;

@@ -1,4 +1,4 @@
-//! A proxy on loopback in front of an API server, that can answer in its place.
+//! A proxy on loopback in front of an API server, that can answer in its place, and slow writes down.
 
 use anyhow::Context;
 use axum::Router;
@@ -6,12 +6,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::request::Parts;
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use kube::Client;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -37,6 +39,32 @@ type Choice = Box<dyn FnMut(&Parts) -> Option<Lie> + Send>;
 struct Shared {
     upstream: Client,
     choice: Mutex<Option<Choice>>,
+    slow: Mutex<Duration>,
+    writes: Writes,
+}
+
+/// Writes under way, and the most there were at a time.
+#[derive(Debug, Default)]
+struct Writes {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// One write, while it lives.
+struct Write<'a>(&'a Writes);
+
+impl Writes {
+    fn begin(&self) -> Write<'_> {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        Write(self)
+    }
+}
+
+impl Drop for Write<'_> {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// The proxy, while this value lives. It speaks plain HTTP and adds the credentials of its own client.
@@ -59,7 +87,12 @@ impl Proxy {
         let address: SocketAddr = listener.local_addr()?;
         let kubeconfig = directory.join("proxy.kubeconfig");
         sandbox::write_kubeconfig(&kubeconfig, address)?;
-        let shared = Arc::new(Shared { upstream, choice: Mutex::new(None) });
+        let shared = Arc::new(Shared {
+            upstream,
+            choice: Mutex::new(None),
+            slow: Mutex::new(Duration::ZERO),
+            writes: Writes::default(),
+        });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -77,6 +110,17 @@ impl Proxy {
     /// Lies from now on wherever `choice` says so.
     pub fn lie(&self, choice: impl FnMut(&Parts) -> Option<Lie> + Send + 'static) {
         *self.shared.choice.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(choice));
+    }
+
+    /// Lets every write take so much longer from now on.
+    pub fn slow_writes(&self, by: Duration) {
+        *self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner) = by;
+    }
+
+    /// The most writes that were under way at a time since this was last asked.
+    pub fn most_writes(&self) -> usize {
+        let now = self.shared.writes.now.load(Ordering::SeqCst);
+        self.shared.writes.most.swap(now, Ordering::SeqCst)
     }
 
     /// Behaves from now on.
@@ -98,6 +142,11 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let Ok(body) = axum::body::to_bytes(body, BODY_MAX_BYTES).await else {
         return tell(Lie::Answer { status: 413, content_type: "text/plain", retry_after: None, body: String::new() });
     };
+    let write = (parts.method != Method::GET).then(|| shared.writes.begin());
+    let slow = *shared.slow.lock().unwrap_or_else(PoisonError::into_inner);
+    if write.is_some() && !slow.is_zero() {
+        tokio::time::sleep(slow).await;
+    }
     let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
     match shared.upstream.send(request).await {
         Ok(response) => response.map(Body::new),

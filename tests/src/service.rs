@@ -102,6 +102,14 @@ impl Service {
         bail!("not ready in a minute: {last}; {}", self.process.log_tail())
     }
 
+    /// The sum of a metric over all its labels.
+    pub async fn total(&self, name: &str) -> anyhow::Result<f64> {
+        let (_, body) = self.get("/metrics").await?;
+        let lines =
+            body.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
+        lines.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>().context("a metric's value")).sum()
+    }
+
     /// The value of a metric's first line that starts with `prefix`, labels included.
     pub async fn metric(&self, prefix: &str) -> anyhow::Result<Option<f64>> {
         let (_, body) = self.get("/metrics").await?;
