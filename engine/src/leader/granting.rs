@@ -352,6 +352,7 @@ impl Leader {
             self.queue.make_ready(&lease.target);
         }
         self.mark_uid(&lease.target);
+        self.mark_deleting_owners(&lease.target);
     }
 
     fn heartbeat(&mut self, stream: StreamId, id: SessionId, sequence: u64) {

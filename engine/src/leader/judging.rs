@@ -4,7 +4,7 @@ use super::{Cause, Event, Leader, Mode, Timer};
 use crate::evidence::Inquiry;
 use crate::graph::{NodeId, Presence};
 use crate::object::{
-    Access, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, pick, shares_uid,
+    Access, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, Uid, pick, shares_uid,
 };
 use crate::queue::{Draft, Place, Put};
 use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
@@ -155,24 +155,34 @@ impl Leader {
     /// finalizer is, an owner that something else still holds would keep it. One that is refused or fails is not waited for.
     fn is_being_left(&mut self, id: NodeId) -> bool {
         let owner = self.graph.node(id);
-        let under_way = |dependent: NodeId| {
+        // It is judged first. One in deletion has nothing to wait for, and two such owners would wait for each other's turn.
+        let is_to_be_judged = |dependent: NodeId| {
             let node = self.graph.node(dependent);
-            self.queue.get(&node.uid).is_some_and(|item| {
+            node.dirty && node.observed().is_some_and(|observed| !observed.facts.terminating)
+        };
+        let is_under_way = |dependent: NodeId| {
+            self.queue.get(&self.graph.node(dependent).uid).is_some_and(|item| {
                 let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner.uid);
                 matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
                     && matches!(item.place, Place::Ready | Place::Leased(_))
             })
         };
-        // They are judged first. One in deletion has nothing to wait for, and two such owners would wait for each other's turn.
-        let to_be_judged = |dependent: NodeId| {
-            let node = self.graph.node(dependent);
-            node.dirty && node.observed().is_some_and(|observed| !observed.facts.terminating)
-        };
-        if owner.dependents().any(to_be_judged) {
+        // The first is enough: all of very many dependents are looked at only when there is none.
+        let first = owner.dependents().find(|&dependent| is_to_be_judged(dependent) || is_under_way(dependent));
+        if first.is_some_and(is_to_be_judged) {
             self.mark(id);
-            return true;
         }
-        owner.dependents().any(under_way)
+        first.is_some()
+    }
+
+    /// Has the owners of this uid's object judged that are in deletion: they may have waited for what was decided about it.
+    pub(super) fn mark_deleting_owners(&mut self, uid: &Uid) {
+        let Some(id) = self.graph.primary(uid) else { return };
+        for owner in self.graph.node(id).owners().collect::<Vec<_>>() {
+            if self.deletions.contains_key(&owner) {
+                self.mark(owner);
+            }
+        }
     }
 
     /// A collection that cannot be seen, unless an administrator says that it does not matter.
@@ -276,6 +286,7 @@ impl Leader {
                 self.event(Event::Withdrawn { item: item.id, target: item.draft.target, action });
                 // What another node of this uid asked for may have given way to it.
                 self.mark_uid(&uid);
+                self.mark_deleting_owners(&uid);
             }
         }
     }

@@ -129,13 +129,7 @@ impl Leader {
         // Whatever was decided meanwhile, and the other nodes of this uid, have their turn now; and an owner in foreground deletion does
         // not wait for an attempt that is over.
         self.mark_uid(uid);
-        if let Some(id) = self.graph.primary(uid) {
-            for owner in self.graph.node(id).owners().collect::<Vec<_>>() {
-                if self.deletions.contains_key(&owner) {
-                    self.mark(owner);
-                }
-            }
-        }
+        self.mark_deleting_owners(uid);
     }
 
     fn next(&mut self, session: Option<SessionId>, target: &ObjectRef, report: &WorkReport) -> Next {

@@ -83,6 +83,34 @@ fn a_dependent_that_does_not_block_goes_before_the_finalizer_does() {
 }
 
 #[test]
+fn a_deletion_that_is_taken_back_does_not_keep_its_waiting_owner_waiting() {
+    for leased in [false, true] {
+        let mut bench = if leased { Bench::synced() } else { Bench::without_executor() };
+        if !leased {
+            for resource in ["configmaps", "things"] {
+                bench.serve(resource);
+                bench.list(resource, 100, vec![]);
+            }
+        }
+        bench.seen("things", object("things", "root", 101));
+        bench.seen("configmaps", object("configmaps", "free", 102).owned_by("things", "root"));
+        bench.seen("things", object("things", "root", 103).terminating("foregroundDeletion"));
+        let mut held = object("configmaps", "free", 104).owned_by("things", "root");
+        held.facts.hold = true;
+        bench.seen("configmaps", held);
+        if leased {
+            let lease = bench.take("free");
+            assert_eq!(bench.grants(), NOTHING, "it may be sent any moment");
+            let returned = WorkReturn { lease: lease.id, cause: ReturnCause::NotStarted };
+            bench.message(STREAM, ToLeader::Reports { reports: vec![], returns: vec![returned] });
+        } else {
+            bench.hello(STREAM, hello("e1", "i1"));
+        }
+        assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of root"], "leased: {leased}");
+    }
+}
+
+#[test]
 fn the_foreground_finalizer_goes_when_nothing_blocks() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "root", 101));
