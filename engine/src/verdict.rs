@@ -171,24 +171,7 @@ fn collection(graph: &Graph, id: NodeId, facts: &Facts, waiting: Vec<usize>) -> 
 /// `owner` up along blocking references leads to `of`, and the last of these references is that of a node that is itself in
 /// foreground deletion. Before it is, nothing stands still: the deletion goes round the cycle and comes there.
 fn closes_cycle(graph: &Graph, owner: NodeId, of: NodeId) -> bool {
-    let mut seen = BTreeSet::from([owner]);
-    let mut open = alloc::vec![owner];
-    while let Some(id) = open.pop() {
-        let node = graph.node(id);
-        let Some(facts) = node.facts() else { continue };
-        for (reference, next) in facts.owners.iter().zip(node.owners()) {
-            if !OwnerReference::blocks(reference) {
-                continue;
-            }
-            if next == of && facts.deletes_dependents() {
-                return true;
-            }
-            if seen.insert(next) {
-                open.push(next);
-            }
-        }
-    }
-    false
+    leads_back(graph, owner, of, |_| true)
 }
 
 /// In a cycle whose members are all in foreground deletion, each waits for the next for ever. Places of the blocking references of
@@ -201,26 +184,36 @@ fn deadlocked(graph: &Graph, id: NodeId, facts: &Facts) -> Vec<usize> {
         facts.owners[slot].blocks()
             && node.uid <= owner.uid
             && owner.facts().is_some_and(Facts::deletes_dependents)
-            && (owners[slot] == id || leads_back(graph, owners[slot], id))
+            && (owners[slot] == id || leads_back(graph, owners[slot], id, Facts::deletes_dependents))
     };
     (0..owners.len()).filter(stands_still).collect()
 }
 
-/// Whether `of` is reached from `from` along blocking references of nodes in foreground deletion alone.
-fn leads_back(graph: &Graph, from: NodeId, of: NodeId) -> bool {
+/// Whether `of` is reached from `from` along blocking references of nodes that `passes` lets through, the last one a node in foreground
+/// deletion. That one is a dependent of `of`: where none is, there is nothing to be gone through. Both are looked at in turn, so that
+/// neither a long way up nor many dependents cost anything.
+fn leads_back(graph: &Graph, from: NodeId, of: NodeId, passes: impl Fn(&Facts) -> bool) -> bool {
+    let waits = |id: NodeId| graph.node(id).facts().is_some_and(Facts::deletes_dependents);
+    let mut below = graph.node(of).dependents();
+    let mut any_waits = false;
     let mut seen = BTreeSet::from([from]);
     let mut open = alloc::vec![from];
     while let Some(id) = open.pop() {
+        if !any_waits {
+            let Some(dependent) = below.next() else { return false };
+            any_waits = waits(dependent);
+        }
         let node = graph.node(id);
-        let Some(facts) = node.facts().filter(|facts| facts.deletes_dependents()) else { continue };
+        let Some(facts) = node.facts().filter(|facts| passes(facts)) else { continue };
         for (reference, next) in facts.owners.iter().zip(node.owners()) {
-            if OwnerReference::blocks(reference) {
-                if next == of {
-                    return true;
-                }
-                if seen.insert(next) {
-                    open.push(next);
-                }
+            if !OwnerReference::blocks(reference) {
+                continue;
+            }
+            if next == of && facts.deletes_dependents() {
+                return true;
+            }
+            if seen.insert(next) {
+                open.push(next);
             }
         }
     }

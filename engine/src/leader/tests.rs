@@ -16,6 +16,7 @@ mod cascades;
 mod evidence;
 mod races;
 mod readings;
+mod scale;
 mod sessions;
 
 /// A leader, one executor with a large window, and a clock.
