@@ -37,6 +37,10 @@ const WATCH_FOR_S: u64 = 300;
 /// The same where no bookmark has been seen yet: a quiet watch must end before it is taken for dead.
 const WATCH_FOR_UNMARKED_S: u64 = 70;
 const _: () = assert!(2 * WATCH_FOR_UNMARKED_S < SILENCE_MAX.as_secs());
+/// A watch-list whose time was up before its end is given twice as much, so many times: the last one has hours.
+const LONGER_LISTS_MAX: u32 = 5;
+/// A page that fails is asked for so often, before everything that came before it is thrown away.
+const PAGE_TRIES_MAX: u32 = 5;
 /// So many watches in a row that bring nothing but failures lead to a new list.
 const FRUITLESS_WATCHES_MAX: u32 = 3;
 /// A list that takes longer no longer keeps others waiting.
@@ -93,7 +97,8 @@ pub(crate) struct Source {
 /// Follows the source until nobody takes the steps any more.
 pub(crate) async fn follow<S: Sink>(source: Source, sink: &mut S) {
     let backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX, source.seed);
-    let mut follower = Follower { random: source.seed, source, backoff, announced: Announced::No, bookmarked: false };
+    let mut follower =
+        Follower { random: source.seed, source, backoff, announced: Announced::No, bookmarked: false, cut_short: 0 };
     // Its only end is that nobody listens.
     let Err(Closed) = follower.run(sink).await;
 }
@@ -104,6 +109,8 @@ struct Follower {
     announced: Announced,
     /// A bookmark has been seen.
     bookmarked: bool,
+    /// Watch-lists in a row that were ended before they were complete.
+    cut_short: u32,
     random: u64,
 }
 
@@ -237,7 +244,7 @@ impl Follower {
     /// `None`: the server does not do this.
     async fn watch_list<S: Sink>(&mut self, sink: &mut S) -> Result<Option<Start>, End> {
         let query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-        let seconds = self.watch_for_s();
+        let seconds = self.watch_for_s() << self.cut_short;
         let uri = format!("{}?{query}&timeoutSeconds={seconds}", self.source.path);
         let what = format!("list {}", self.source.name);
         let mut lines = request::stream(&self.source.clients, &what, &uri, self.source.accept_watch).await?;
@@ -246,12 +253,16 @@ impl Follower {
             let line = match timeout(INITIAL_SILENCE_MAX, lines.next()).await {
                 Err(_) => return Ok(None),
                 Ok(Ok(Some(line))) => line,
-                Ok(Ok(None)) => return Err(End::Quiet),
+                Ok(Ok(None)) => {
+                    self.cut_short = (self.cut_short + 1).min(LONGER_LISTS_MAX);
+                    return Err(End::Quiet);
+                }
                 Ok(Err(error)) => return Err(End::Failed(Failure::transport(&what, &error))),
             };
             match event(&what, &line)? {
                 Event::Bookmark { resource_version, ends_list } => {
                     self.bookmarked = true;
+                    self.cut_short = 0;
                     // A server that knows of watch-lists sends no other bookmark before this one.
                     if !ends_list {
                         return Ok(None);
@@ -282,7 +293,7 @@ impl Follower {
             if let Some(token) = &token {
                 uri.push_str(&format!("&continue={}", query_value(token)));
             }
-            let body = request::get(&self.source.clients, &what, &uri, self.source.accept_list).await?;
+            let body = self.page(&what, &uri, token.is_some()).await?;
             let page = decode::page(&body).map_err(|why| senseless(&what, &why))?;
             if position.is_none() {
                 self.begin(sink).await?;
@@ -306,6 +317,23 @@ impl Follower {
             }
         }
         Err(senseless(&what, "never ends"))
+    }
+
+    /// One page. A later one is worth asking for again: its token is good for minutes, and much may have come before it.
+    async fn page(&mut self, what: &str, uri: &str, later: bool) -> Result<Bytes, Failure> {
+        let mut tries = 1;
+        loop {
+            let failure = match request::get(&self.source.clients, what, uri, self.source.accept_list).await {
+                Ok(body) => return Ok(body),
+                Err(failure) => failure,
+            };
+            let may_pass = failure.status.is_none_or(|status| status == 429 || status >= 500);
+            if !later || !may_pass || tries == PAGE_TRIES_MAX {
+                return Err(failure);
+            }
+            tries += 1;
+            self.pause(&failure, RESUME_BACKOFF_MAX).await;
+        }
     }
 
     /// Watches until a new list is needed; says why, and whether anything came before.

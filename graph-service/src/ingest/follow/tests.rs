@@ -117,6 +117,32 @@ async fn an_expired_token_leads_to_one_list_without_pages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_that_fails_is_asked_for_again_and_what_came_before_it_is_kept() {
+    let first = [refuse(422, "Invalid"), ok(&[&page(10, "t", &[object("a", 5)])], Then::End)];
+    let failures = [refuse(500, "InternalError"), Reply::Unreachable, refuse(429, "TooManyRequests")];
+    let last = [ok(&[&page(10, "", &[object("b", 6)])], Then::End)];
+    let (words, asked) = play([&first[..], &failures, &last].concat()).await;
+    assert_eq!(words[..4], ["begun", "listed a 5", "listed b 6", "ended 10"]);
+    assert!(asked[2..6].iter().all(|uri| uri == "/api/v1/things?limit=2&continue=t"), "{asked:?}");
+    let hopeless = [refuse(403, "Forbidden"), ok(&[&page(10, "", &[])], Then::End)];
+    let (words, asked) = play([&first[..], &hopeless].concat()).await;
+    assert!(words[2].starts_with("failed: "), "{words:?}");
+    assert_eq!(asked[3], "/api/v1/things?limit=2", "from the beginning");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_the_server_cuts_short_is_given_more_time() {
+    let cut = || ok(&[&event("ADDED", &object("a", 5))], Then::End);
+    let (words, asked) = play(vec![cut(), cut(), cut(), listed(&[], Then::Hang)]).await;
+    assert!(words.contains(&"ended 10".to_owned()), "{words:?}");
+    let seconds = |uri: &String| -> u64 { uri.rsplit('=').next().unwrap().parse().unwrap() };
+    for (number, uri) in asked[..4].iter().enumerate() {
+        let most = 2 * WATCH_FOR_UNMARKED_S << number;
+        assert!((most / 2..most).contains(&seconds(uri)), "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_the_server_ends_goes_on_without_a_word() {
     let first = listed(&[event("ADDED", &object("b", 11))], Then::End);
     let second = ok(&[&event("ADDED", &object("c", 12)), &bookmark(15, false)], Then::End);
