@@ -261,6 +261,16 @@ impl Coverage {
         Advance::Moved
     }
 
+    /// Notes something about a collection that is watched without a fault. True if that is news.
+    pub(crate) fn note(&mut self, id: KindId, note: String) -> bool {
+        let kind = self.kind_mut(id);
+        let news = kind.state == State::Synced && kind.lost.is_none() && kind.error != note;
+        if news {
+            kind.error = note;
+        }
+        news
+    }
+
     pub(crate) fn watch_lost(&mut self, now: Time, id: KindId, error: String) {
         let kind = self.kind_mut(id);
         kind.error = error;

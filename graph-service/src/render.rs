@@ -171,6 +171,10 @@ impl Render {
                     tracing::warn!(%collection, state = word, error, "collection cannot be followed");
                 }
             }
+            State::Synced if !error.is_empty() => {
+                self.lost.insert(collection.clone(), error.to_owned());
+                tracing::warn!(%collection, state = word, error, "collection will be missing after a restart");
+            }
             State::Synced | State::Ignored if self.lost.remove(collection).is_some() => {
                 tracing::info!(%collection, state = word, "collection is followed again");
             }

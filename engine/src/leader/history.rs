@@ -23,6 +23,8 @@ const GONE_MAX: usize = 65_536;
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// Before a difference is believed.
 const AUDIT_AGAIN: Duration = Duration::from_secs(10);
+/// The same where the list failed: until it works again.
+const AUDIT_FAILED_AGAIN: Duration = Duration::from_secs(300);
 
 impl Leader {
     /// A connection to the API server broke: what comes next may be another server, or another history.
@@ -279,11 +281,16 @@ impl Leader {
     }
 
     pub(super) fn audit_answered(&mut self, kind: KindId, again: bool, answer: Result<ProbeAnswer, String>) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(why) => return self.audit_failed(kind, &why),
+        };
+        if self.coverage.note(kind, String::new()) {
+            self.tell_collection(kind);
+        }
         let entry = self.coverage.kind(kind);
-        let counted = answer.ok().and_then(|answer| {
-            let rest = if answer.complete { Some(0) } else { answer.remaining }?;
-            Some(answer.objects.len() as u64 + rest)
-        });
+        let rest = if answer.complete { Some(0) } else { answer.remaining };
+        let counted = rest.map(|rest| answer.objects.len() as u64 + rest);
         let known = (entry.observed + entry.unusable) as u64;
         match counted {
             Some(counted) if counted != known && again => {
@@ -297,5 +304,13 @@ impl Leader {
             Some(_) | None => {}
         }
         self.timers.set(self.now + AUDIT_EVERY, Timer::Audit(kind));
+    }
+
+    /// The watch may go on for days where a list is forbidden by now, and a restart would find that out. So it is said before.
+    fn audit_failed(&mut self, kind: KindId, why: &str) {
+        if self.coverage.note(kind, format!("it is still watched, but could not be listed anew: {why}")) {
+            self.tell_collection(kind);
+        }
+        self.timers.set(self.now + AUDIT_FAILED_AGAIN, Timer::Audit(kind));
     }
 }

@@ -395,7 +395,7 @@ impl Leader {
         }
     }
 
-    fn tell_collection(&mut self, kind: KindId) {
+    pub(super) fn tell_collection(&mut self, kind: KindId) {
         let entry = self.coverage.kind(kind);
         let Some(served) = &entry.served else { return };
         let event = Event::Collection {

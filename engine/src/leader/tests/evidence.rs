@@ -290,6 +290,39 @@ fn a_count_that_differs_twice_lists_the_collection_anew() {
 }
 
 #[test]
+fn a_list_that_fails_although_the_watch_goes_on_is_told_of_before_a_restart_meets_it() {
+    let mut bench = Bench::synced();
+    let told = |bench: &Bench, word: &str| {
+        let about = |event: &&Event| {
+            matches!(event, Event::Collection { collection: of, error, state: crate::coverage::State::Synced }
+                if *of == collection("things") && error.contains(word))
+        };
+        bench.events.iter().filter(about).count()
+    };
+    let mut answers = |forbidden: bool, span: u64| {
+        for _ in 0..span / 10 {
+            bench.pass(Duration::from_secs(10));
+            for probe in core::mem::take(&mut bench.probes) {
+                let complete =
+                    ProbeAnswer { resource_version: version(100), objects: vec![], complete: true, remaining: None };
+                let of_things = forbidden && probe.collection == collection("things");
+                let answer = if of_things { Err("403 Forbidden".to_string()) } else { Ok(complete) };
+                bench.input(Input::Probed { probe: probe.id, answer });
+            }
+        }
+    };
+    answers(true, 3 * 3600);
+    answers(false, 3600);
+    assert_eq!(told(&bench, "403"), 1, "once, not every time");
+    let things = bench.leader.collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
+    assert_eq!(things.map(|of| of.error), Some(String::new()), "and no longer than it is so");
+    bench.seen("things", object("things", "o", 200));
+    bench.seen("configmaps", object("configmaps", "a", 201).owned_by("things", "o"));
+    bench.deleted("things", "o", 202);
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
 fn a_reference_into_another_namespace_is_told_of_once_and_held_by_request() {
     for hold in [false, true] {
         let mut bench = Bench::synced();
