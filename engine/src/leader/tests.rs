@@ -14,10 +14,12 @@ use core::time::Duration;
 mod blocking;
 mod cascades;
 mod evidence;
+mod pressure;
 mod races;
 mod readings;
 mod scale;
 mod sessions;
+mod stories;
 
 /// A leader, one executor with a large window, and a clock.
 struct Bench {
