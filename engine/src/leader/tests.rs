@@ -14,6 +14,7 @@ use core::time::Duration;
 mod blocking;
 mod cascades;
 mod evidence;
+mod interleavings;
 mod pressure;
 mod races;
 mod readings;

@@ -29,7 +29,7 @@ pub(super) fn ended(lease: &WorkLease, outcome: Outcome) -> WorkReport {
 }
 
 /// Every order of `0..n`.
-fn orders(n: usize) -> Vec<Vec<usize>> {
+pub(super) fn orders(n: usize) -> Vec<Vec<usize>> {
     if n == 0 {
         return vec![vec![]];
     }
