@@ -106,20 +106,12 @@ impl Puppet {
     /// Says hello and gives the welcome.
     pub async fn greet(&mut self, hello: Hello) -> anyhow::Result<Welcome> {
         self.say(ToLeader::Hello(hello)).await;
-        self.await_that(|message| match message {
-            ToExecutor::Welcome(welcome) => Some(welcome),
-            _ => None,
-        })
-        .await
+        self.await_that(|message| if let ToExecutor::Welcome(welcome) = message { Some(welcome) } else { None }).await
     }
 
     /// The next leases.
     pub async fn leases(&mut self) -> anyhow::Result<Vec<WorkLease>> {
-        self.await_that(|message| match message {
-            ToExecutor::Grant { leases } => Some(leases),
-            _ => None,
-        })
-        .await
+        self.await_that(|message| if let ToExecutor::Grant { leases } = message { Some(leases) } else { None }).await
     }
 
     /// Sends heartbeats and takes whatever comes, until the stream ends.

@@ -137,7 +137,7 @@ async fn a_list_that_the_server_cuts_short_is_given_more_time() {
     assert!(words.contains(&"ended 10".to_owned()), "{words:?}");
     let seconds = |uri: &String| -> u64 { uri.rsplit('=').next().unwrap().parse().unwrap() };
     for (number, uri) in asked[..4].iter().enumerate() {
-        let most = 2 * WATCH_FOR_UNMARKED_S << number;
+        let most = (2 * WATCH_FOR_UNMARKED_S) << number;
         assert!((most / 2..most).contains(&seconds(uri)), "{asked:?}");
     }
 }
