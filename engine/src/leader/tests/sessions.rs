@@ -88,9 +88,8 @@ fn an_executor_that_sits_on_its_leases_is_passed_over_while_there_is_another() {
     let given = |bench: &mut Bench, to: StreamId| {
         bench.grants();
         let sent = core::mem::take(&mut bench.sent).into_iter();
-        let leases = sent.filter_map(|(stream, message)| match message {
-            ToExecutor::Grant { leases } if stream == to => Some(leases.len()),
-            _ => None,
+        let leases = sent.filter_map(|(stream, message)| {
+            if let (ToExecutor::Grant { leases }, true) = (message, stream == to) { Some(leases.len()) } else { None }
         });
         leases.sum::<usize>()
     };
