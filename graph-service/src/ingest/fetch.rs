@@ -4,6 +4,11 @@ use super::Clients;
 use super::discovery::{self, Answer, Document, Group, Version};
 use super::request::{self, is_path_segment};
 use futures::future;
+use std::time::Duration;
+use tokio::time::timeout;
+
+#[cfg(test)]
+mod tests;
 
 /// Aggregated discovery in both its versions; a server without it sends the plain documents.
 const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -11,6 +16,11 @@ const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=A
 
 /// Versions of all groups of a server without aggregated discovery, at most.
 const VERSIONS_MAX: usize = 2_000;
+
+/// Stale versions that are asked for one by one, at most,
+const STALE_MAX: usize = 64;
+/// and for how long, all at once: one dead backend must not hold up what the others serve.
+const STALE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The core group and all others as one document. The error says which request failed, and how.
 pub(crate) async fn document(clients: &Clients) -> Result<Document, String> {
@@ -39,7 +49,27 @@ pub(crate) async fn document(clients: &Clients) -> Result<Document, String> {
             document.groups.push(group(clients, path, name, served).await);
         }
     }
+    freshen(clients, &mut document).await;
     Ok(document)
+}
+
+/// Asks for what the aggregated document calls stale: after an outage it says so for minutes, while the group has long been back.
+async fn freshen(clients: &Clients, document: &mut Document) {
+    let stale = document.groups.iter_mut().flat_map(|group| {
+        let Group { name, versions, .. } = group;
+        let name = name.as_str();
+        versions.iter_mut().filter(|version| !version.fresh).map(move |version| (name, version))
+    });
+    let asked = stale.take(STALE_MAX).map(|(group, version)| async move {
+        let path =
+            if group.is_empty() { format!("/api/{}", version.name) } else { format!("/apis/{group}/{}", version.name) };
+        // One that does not answer stays stale.
+        if let Ok(Ok(resources)) = timeout(STALE_WITHIN, resources(clients, &path, group, &version.name)).await {
+            version.resources = resources;
+            version.fresh = true;
+        }
+    });
+    future::join_all(asked).await;
 }
 
 async fn answer(clients: &Clients, path: &str) -> Result<Answer, String> {
