@@ -37,6 +37,30 @@ fn check(graph: &Graph, seed: u64, step: usize) {
     }
 }
 
+/// After every step the graph holds what a list of objects holds: these observed, and besides only what they refer to.
+fn compare(graph: &Graph, naive: &BTreeMap<Uid, Object>, kind: KindId, seed: u64, step: usize) {
+    let mut expected: BTreeMap<(Uid, Name), (bool, Vec<Name>)> = BTreeMap::new();
+    for object in naive.values() {
+        let own = expected.entry((object.uid.clone(), object.name.clone())).or_default();
+        own.0 = true;
+        for owner in object.facts.owners.iter() {
+            let to = expected.entry((owner.uid.clone(), owner.name.clone())).or_default();
+            to.1.push(object.name.clone());
+        }
+    }
+    assert_eq!(graph.len(), expected.len(), "seed {seed} step {step}");
+    assert_eq!(graph.unobserved_count(), expected.len() - naive.len(), "seed {seed} step {step}");
+    for ((uid, name), (observed, mut dependents)) in expected {
+        let at = Coordinates { kind, namespace: "ns".into(), name };
+        let id = graph.find(&uid, &at).unwrap_or_else(|| panic!("seed {seed} step {step}: no {at:?}"));
+        assert_eq!(graph.node(id).observed().is_some(), observed, "seed {seed} step {step}");
+        let mut known: Vec<Name> = graph.node(id).dependents().map(|of| graph.node(of).at.name.clone()).collect();
+        known.sort();
+        dependents.sort();
+        assert_eq!(known, dependents, "seed {seed} step {step}");
+    }
+}
+
 #[test]
 fn edges_are_the_same_from_both_ends_after_any_history() {
     for seed in 0..200 {
@@ -54,6 +78,7 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
             },
         );
         let mut graph = Graph::default();
+        let mut naive = BTreeMap::new();
         let name = |number: u64| Name::from(format!("n{number}"));
         for step in 0..100 {
             let which = random.next() % 8;
@@ -62,6 +87,7 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
             if random.next().is_multiple_of(3) {
                 if let Some(id) = graph.find(&uid, &at).filter(|&id| graph.node(id).observed().is_some()) {
                     graph.remove(id, None);
+                    naive.remove(&uid);
                 }
             } else {
                 let owners = (0..random.next() % 4).map(|_| {
@@ -80,9 +106,11 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                 let facts = Facts { owners: owners.collect(), ..Facts::default() };
                 let resource_version = ResourceVersion::parse("1");
                 let object = Object { uid, namespace: "ns".into(), name: name(which), resource_version, facts };
+                naive.insert(object.uid.clone(), object.clone());
                 graph.upsert(&mut coverage, kind, 1, object);
             }
             check(&graph, seed, step);
+            compare(&graph, &naive, kind, seed, step);
             graph.take_dropped();
         }
     }

@@ -135,6 +135,25 @@ fn a_bookmark_says_whether_it_ends_the_list() {
     event(br#"{"type":"BOOKMARK","object":{"metadata":{}}}"#).unwrap_err();
 }
 
+/// What was read is what the text says, not almost.
+fn agrees_with_a_naive_reader(object: &Object, item: &RawValue) {
+    let value: serde_json::Value = serde_json::from_str(item.get()).unwrap();
+    let metadata = &value["metadata"];
+    assert_eq!((&metadata["name"], &metadata["namespace"]), (&(*object.name).into(), &(*object.namespace).into()));
+    assert_eq!(metadata["uid"], object.uid.to_string());
+    assert_eq!(metadata["resourceVersion"], object.resource_version.to_string());
+    let length = |value: &serde_json::Value| value.as_array().map_or(0, Vec::len);
+    assert_eq!(length(&metadata["ownerReferences"]), object.facts.owners.len());
+    assert_eq!(length(&metadata["finalizers"]), object.facts.finalizers.len());
+    for (at, owner) in object.facts.owners.iter().enumerate() {
+        let said = &metadata["ownerReferences"][at];
+        assert_eq!((&said["kind"], &said["name"]), (&(*owner.kind).into(), &(*owner.name).into()));
+        assert_eq!((&said["uid"], &said["apiVersion"]), (&owner.uid.to_string().into(), &(*owner.api_version).into()));
+        assert_eq!(said["controller"].as_bool(), owner.controller);
+        assert_eq!(said["blockOwnerDeletion"].as_bool(), owner.block_owner_deletion);
+    }
+}
+
 /// Bytes that are nearly right, from a good line by a few changes drawn from the seed.
 #[test]
 fn arbitrary_bytes_never_panic() {
@@ -168,6 +187,7 @@ fn arbitrary_bytes_never_panic() {
                 resource_version(item);
                 if let Ok(object) = decoder.object(item) {
                     assert!(!object.name.is_empty() && !object.namespace.is_empty());
+                    agrees_with_a_naive_reader(&object, item);
                 }
             }
         }));

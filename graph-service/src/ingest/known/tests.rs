@@ -136,3 +136,18 @@ async fn a_definition_created_anew_begins_anew() {
     let changes = known.absorb(&shown, &defined("crd-2"), now);
     assert_eq!(words(&changes), ["served a.x.io v1", "restart a.x.io v1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn four_hundred_kinds_that_come_back_as_none_and_as_fewer_are_still_four_hundred() {
+    let names: Vec<String> = (0..400).map(|number| format!("r{number}")).collect();
+    let shown = |number: usize| -> View {
+        view(&names[..number].iter().map(|name| (name.as_str(), "v1", W)).collect::<Vec<_>>())
+    };
+    let (mut known, now) = knows(&shown(400));
+    let at = |seconds: u64| now + Duration::from_secs(seconds);
+    // A server that has just begun shows nothing, and says so; then not everything.
+    let nothing = View { incomplete: Some("/apis is empty".to_owned()), ..View::default() };
+    for (seconds, view) in [(30, &nothing), (60, &nothing), (90, &shown(390)), (120, &shown(400))] {
+        assert!(known.absorb(view, &Declared::default(), at(seconds)).is_empty(), "after {seconds} s");
+    }
+}

@@ -87,3 +87,39 @@ fn a_status_is_read_with_all_that_counts() {
     let deep = "[".repeat(100_000);
     assert_eq!(parse_status(&answer(500, "application/json", &deep)), None);
 }
+
+/// Answers that are nearly the one that names this object, from it by a few changes drawn from the seed.
+#[test]
+fn no_damaged_answer_panics_or_names_an_object_that_it_does_not_name() {
+    let good = status_body("NotFound", 404, r#"{"name":"web","group":"apps","kind":"deployments"}"#);
+    let seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let mut state = seed;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    for round in 0..20_000 {
+        let mut bytes = good.as_bytes().to_vec();
+        for _ in 0..=draw(4) {
+            let at = draw(bytes.len());
+            match draw(4) {
+                0 => bytes[at] = u8::try_from(draw(256)).unwrap(),
+                1 if bytes.len() > 1 => drop(bytes.remove(at)),
+                1 | 2 => bytes.insert(at, b"{}[]\",:\\0n"[draw(10)]),
+                _ => bytes.truncate(at + 1),
+            }
+        }
+        let answer = Answer { body: Bytes::from(bytes.clone()), ..answer(404, "application/json", "") };
+        parse_status(&answer);
+        if classify_not_found(&answer, "apps", "deployments", "web") == Some(NotFound::ThisObject) {
+            let said: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+            let details = &said["details"];
+            let names = (&details["name"], &details["group"], &details["kind"]);
+            let shown = || format!("SEED={seed}, round {round}: {}", String::from_utf8_lossy(&bytes));
+            assert_eq!(names, (&"web".into(), &"apps".into(), &"deployments".into()), "{}", shown());
+            assert_eq!(said["reason"], "NotFound", "{}", shown());
+            // The answer's own status is 404; the body may leave it out, and may not say otherwise.
+            assert!(said["code"].is_null() || said["code"] == 0 || said["code"] == 404, "{}", shown());
+        }
+    }
+}
