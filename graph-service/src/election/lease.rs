@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use std::future::Future;
 use std::time::Duration;
 
+#[cfg(test)]
+mod tests;
+
 const GROUP: &str = "coordination.k8s.io";
 const RESOURCE: &str = "leases";
 /// Largest Lease that is read; one of ours has under 1 KiB.
