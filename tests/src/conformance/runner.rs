@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 /// Cases under way at once. Each asks for its objects several times a second.
@@ -22,8 +22,6 @@ const WITHIN: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_millis(1500);
 /// Of the collector's log, in a failure.
 const LOG_LINES_MAX: usize = 30;
-/// Faster than any controller that does its work.
-const CHURN_EVERY: Duration = Duration::from_millis(10);
 /// One whole case; the sum of its waits is bounded anyway.
 const CASE_WITHIN: Duration = Duration::from_secs(150);
 
@@ -69,7 +67,7 @@ pub async fn run(world: &Arc<World>, cases: Vec<Case>) -> anyhow::Result<Outcome
             Err(error) => outcome.failed.push((name, format!("{error:#}"))),
         }
     }
-    let collector = Arc::new(world.collect("collector").await?);
+    let collector = Arc::new(world.collect("collector", &[]).await?);
     let places = Arc::new(Semaphore::new(CASES_AT_ONCE));
     let mut under_way = JoinSet::new();
     for (name, mut run, steps) in early {
@@ -105,7 +103,7 @@ pub async fn run(world: &Arc<World>, cases: Vec<Case>) -> anyhow::Result<Outcome
 async fn run_alone(world: &Arc<World>, case: &Case) -> anyhow::Result<()> {
     let mut run = Run::new(world, case.name);
     run.setup(case).await?;
-    run.collector = Some(Arc::new(world.collect(case.name).await?));
+    run.collector = Some(Arc::new(world.collect(case.name, case.flags).await?));
     run.finish(case.steps.clone()).await
 }
 
@@ -255,14 +253,11 @@ impl Run {
         self.world.send(Method::DELETE, path, Some(&policy.options())).await.map(|_| ())
     }
 
-    /// Writes a label, [`CHURN_EVERY`], until the answer is that the object is gone.
+    /// Writes a label as fast as the server answers, until the answer is that the object is gone.
     async fn churn(&self, local: &str) -> anyhow::Result<()> {
         let path = &self.known(local)?.path;
         let deadline = Instant::now() + WITHIN;
-        let mut beat = interval(CHURN_EVERY);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for number in 0_u64.. {
-            beat.tick().await;
             let patch = json!({ "metadata": { "labels": { "churn": number.to_string() } } });
             let answer = self.world.ask(Method::PATCH, path, "application/merge-patch+json", Some(&patch)).await?;
             if answer.status == StatusCode::NOT_FOUND {

@@ -303,6 +303,8 @@ pub struct Case {
     /// Lower-case words joined by dashes, at most 40 characters: part of the namespaces' names.
     pub name: &'static str,
     pub runs: Runs,
+    /// More flags for the collector; only for a case that has one of its own.
+    pub flags: &'static [&'static str],
     /// What is there before the collector has a say in it.
     pub setup: Vec<Step>,
     pub steps: Vec<Step>,
@@ -316,13 +318,20 @@ pub fn case(
     steps: impl IntoIterator<Item = Step>,
 ) -> Case {
     let setup = setup.into_iter().map(Step::Create).collect();
-    Case { ids, name, runs: Runs::Twice, setup, steps: steps.into_iter().collect() }
+    Case { ids, name, runs: Runs::Twice, flags: &[], setup, steps: steps.into_iter().collect() }
 }
 
 impl Case {
     /// For cases in which the collector must have seen the setup.
     pub fn live(mut self) -> Case {
         self.runs = Runs::Live;
+        self
+    }
+
+    /// For cases about what an administrator decides: a collector of its own, started with these flags when the setup is there.
+    pub fn alone(mut self, flags: &'static [&'static str]) -> Case {
+        self.runs = Runs::Alone;
+        self.flags = flags;
         self
     }
 }

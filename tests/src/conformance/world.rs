@@ -82,6 +82,11 @@ impl World {
         Ok(Some(world))
     }
 
+    /// The API server of a control plane that the test has to itself; ours runs beside whatever else collects there.
+    pub async fn on(plane: &ControlPlane) -> anyhow::Result<World> {
+        World::open("kube-apiserver", plane.kubeconfig().to_owned(), None, Directory::create()?).await
+    }
+
     async fn open(
         name: &'static str,
         kubeconfig: PathBuf,
@@ -98,14 +103,14 @@ impl World {
         Ok(world)
     }
 
-    /// Starts a collector and waits until it is ready.
-    pub async fn collect(&self, name: &str) -> anyhow::Result<Collector> {
+    /// Starts a collector, with `flags` if it is ours, and waits until it is ready.
+    pub async fn collect(&self, name: &str, flags: &[&str]) -> anyhow::Result<Collector> {
         if let Some(plane) = self.upstream {
             let options = CollectorOptions { requests_per_second: Some(1000), ..CollectorOptions::default() };
             return plane.start_upstream_collector(&options).await.map(Collector::Upstream);
         }
         let kubeconfig = self.kubeconfig.display().to_string();
-        let arguments = ["collect", "--kubeconfig", &kubeconfig, "--log-level", "debug"];
+        let arguments = [&["collect", "--kubeconfig", &kubeconfig, "--log-level", "debug"], flags].concat();
         let mut service = Service::start(&self.programs, "ownergraph", name, self.directory.path(), &arguments)?;
         service.ready().await?;
         Ok(Collector::Ours(service))

@@ -1,16 +1,21 @@
 //! What upstream's tests leave out, and its rules or ours ask for.
 
-use crate::conformance::step::Expect::{Absent, Alive, Finalizers, Owners, Present, Terminating};
-use crate::conformance::step::Step::{Create, Delete, Now, Patch, Stays, Until};
+use crate::conformance::step::Expect::{Absent, Alive, Event, Finalizers, Owners, Present, Readiness, Terminating};
+use crate::conformance::step::Step::{Break, Create, Define, Delete, Mend, Now, Patch, Stays, Until};
 use crate::conformance::step::{
-    CLUSTER_WIDGET, CONFIGMAP, Case, EVENT, POD, Policy, RC, SECRET, WIDGET, case, missing, object, to,
+    CLUSTER_WIDGET, CONFIGMAP, Case, EVENT, Kind, POD, Policy, RC, SECRET, WIDGET, case, missing, object, own_kind, to,
 };
 use serde_json::{Value, json};
 
 const HOLD: &str = "example.com/hold";
+/// Its definition breaks.
+const SHAKY: Kind = own_kind("Shaky", "shakies");
 
 pub(super) fn cases() -> Vec<Case> {
-    [successors(), terminating(), orphans(), custom(), odd_kinds()].into_iter().flatten().collect()
+    [successors(), terminating(), orphans(), custom(), odd_kinds(), decided_by_an_administrator()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn released() -> Value {
@@ -197,4 +202,48 @@ fn odd_kinds() -> Vec<Case> {
         ],
         [Until(vec![Absent("map")]), Stays(vec![Alive("event")])],
     )]
+}
+
+fn decided_by_an_administrator() -> Vec<Case> {
+    let copied = case(
+        &[],
+        "copied-reference-is-held",
+        [
+            object(CONFIGMAP, "owner"),
+            object(SECRET, "original").owned(to("owner")),
+            object(SECRET, "copy").in_b().owned(to("owner")),
+            object(SECRET, "dangling").in_b().owned(missing(CONFIGMAP, "nobody")),
+        ],
+        [
+            Until(vec![Absent("dangling"), Event("copy", "OwnerRefInvalidNamespace")]),
+            Stays(vec![Alive("copy"), Alive("original"), Owners("copy", vec!["owner"])]),
+            Delete("owner", Policy::Background),
+            // Nobody has that uid any more.
+            Until(vec![Absent("original"), Absent("copy")]),
+        ],
+    );
+    let unseen = case(
+        &[],
+        "unseen-collection-is-assumed-empty",
+        [],
+        [
+            Delete("owner", Policy::Foreground),
+            Until(vec![Absent("owner"), Readiness("shakies")]),
+            Stays(vec![Alive("of-hidden")]),
+            Mend(SHAKY),
+            // It was there after all, and goes as upstream lets it go that never saw it: in background, without its owner.
+            Until(vec![Absent("hidden"), Absent("of-hidden")]),
+        ],
+    );
+    let setup = vec![
+        Define(SHAKY),
+        Create(object(CONFIGMAP, "owner")),
+        Create(object(SHAKY, "hidden").owned(to("owner").blocking())),
+        Create(object(CONFIGMAP, "of-hidden").owned(to("hidden"))),
+        Break(SHAKY),
+    ];
+    vec![
+        copied.alone(&["--invalid-references", "hold"]),
+        Case { setup, ..unseen.alone(&["--assume-no-dependents", "conformance.example.com/shakies"]) },
+    ]
 }

@@ -5,7 +5,7 @@ use crate::conformance::step::Expect::{
 };
 use crate::conformance::step::Step::{Break, Create, Define, Delete, Mend, Now, Patch, Stays, Undefine, Until};
 use crate::conformance::step::{
-    CONFIGMAP, Case, Kind, POD, Policy, RC, Runs, SECRET, VOLUME, WIDGET, case, missing, object, own_kind, to,
+    CONFIGMAP, Case, Kind, POD, Policy, RC, SECRET, VOLUME, WIDGET, case, missing, object, own_kind, to,
 };
 use serde_json::json;
 
@@ -289,5 +289,5 @@ fn broken_kind() -> Case {
         Now(vec![Absent("hidden")]),
         Until(vec![Absent("of-hidden")]),
     ];
-    Case { ids: &["I14"], name: "broken-kind", runs: Runs::Alone, setup, steps }
+    Case { setup, ..case(&["I14"], "broken-kind", [], steps).alone(&[]) }
 }
