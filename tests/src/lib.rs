@@ -12,6 +12,7 @@ pub mod process;
 pub mod proxy;
 pub mod replicas;
 pub mod scaling;
+pub mod scenarios;
 pub mod service;
 pub mod sim;
 pub mod wire;

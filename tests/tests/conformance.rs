@@ -4,21 +4,12 @@ use anyhow::ensure;
 use http::Method;
 use serde_json::json;
 use std::io::{Write as _, stdout};
-use std::path::Path;
 use std::sync::Arc;
 use tests::conformance::requests::{Ask, Row, ask, delete};
 use tests::conformance::step::{CONFIGMAP, Expect, Step, case, object, to};
 use tests::conformance::world::World;
-use tests::conformance::{cases, catalogue, requests, runner};
+use tests::conformance::{cases, requests, runner};
 use tokio::time::Instant;
-
-#[test]
-fn every_test_of_upstream_is_covered_or_cannot_apply() -> anyhow::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in a workspace");
-    catalogue::check(root)?;
-    writeln!(stdout(), "{}", catalogue::summary())?;
-    Ok(())
-}
 
 /// Requests first, while no collector takes part; then the cases.
 async fn run(world: World) -> anyhow::Result<()> {

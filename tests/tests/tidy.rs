@@ -3,8 +3,11 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tests::conformance::catalogue;
+use tests::scenarios;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is below the root").to_owned()
@@ -88,6 +91,46 @@ fn nothing_unfinished_and_nothing_of_one_machine_is_in_the_tree() {
             for word in &banned {
                 assert!(!line.contains(word.as_str()), "{}:{}: {word}", path.display(), number + 1);
             }
+        }
+    }
+}
+
+#[test]
+fn every_test_of_upstream_is_covered_or_cannot_apply() -> anyhow::Result<()> {
+    catalogue::check(&root())?;
+    writeln!(stdout(), "{}", catalogue::summary())?;
+    Ok(())
+}
+
+#[test]
+fn every_scenario_is_shown_by_a_test() -> anyhow::Result<()> {
+    scenarios::check(&root())
+}
+
+/// Clocks jump. Deadlines and decisions rest on a clock that only goes forward; what is written down for people may have the date.
+const TIME_OF_DAY: [&str; 3] = [
+    // When the Lease was renewed, for whoever reads it.
+    "graph-service/src/election/lease.rs",
+    // Dates of Events.
+    "graph-service/src/warnings.rs",
+    // Ages as dates, in answers.
+    "graph-service/src/grpc",
+];
+
+#[test]
+fn the_time_of_day_is_only_ever_written_down() {
+    let mut found = Vec::new();
+    for of in ["engine", "graph-service/src", "executor-service/src", "runtime/src"] {
+        files(&root().join(of), &mut found);
+    }
+    for path in found {
+        let name = path.strip_prefix(root()).expect("the walk began at the root").display().to_string();
+        if name.contains("tests") || TIME_OF_DAY.iter().any(|may| name.starts_with(may)) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for word in ["SystemTime", "Timestamp::now", "UNIX_EPOCH"] {
+            assert!(!text.contains(word), "{name}: {word}");
         }
     }
 }
