@@ -13,6 +13,8 @@ use core::time::Duration;
 const HINTS_MAX: u32 = 3;
 /// No two attempts to connect are closer than this, whatever is configured.
 const RECONNECT_FLOOR: Duration = Duration::from_millis(1);
+/// So many times the shortest wait is the least that waits are spread over: a leader that dies is missed by all its executors at once.
+const SPREAD_MIN: u32 = 5;
 /// Unacknowledged heartbeats remembered. The session lapses long before.
 const HEARTBEATS_MAX: usize = 64;
 /// What a leader may ask for; what lies outside is brought inside.
@@ -338,7 +340,7 @@ impl Session {
             if endpoint.take().is_some() {
                 self.hints_followed = 0;
             }
-            let ceiling = shortest.saturating_mul(1 << self.retries.min(20)).saturating_mul(2);
+            let ceiling = shortest.saturating_mul((2 << self.retries.min(20)).max(SPREAD_MIN));
             self.retries = self.retries.saturating_add(1);
             self.jitter.between(shortest, ceiling.min(self.config.reconnect_max))
         };
