@@ -80,7 +80,7 @@ async fn stop_at(case: &Case, world: &World, relay: &Relay) -> anyhow::Result<()
         order
     });
     let come = || async { Ok(relay.lines().iter().any(|line| line.executor == "e1" && when(&line.said))) };
-    tokio::try_join!(garbage(world, OBJECTS), async {
+    tokio::try_join!(garbage(world, "a", OBJECTS), async {
         until("the moment to stop", Duration::from_secs(20), come, |come| *come).await?;
         world.ask_to_stop("e1");
         Ok(())
@@ -95,7 +95,7 @@ fn ensure_counted_down(lines: &[Line]) -> anyhow::Result<Vec<u32>> {
         match &line.said {
             Said::Down(ToExecutor::DrainAck { outstanding }) => counted.push(*outstanding),
             said @ (Said::Up(_) | Said::Down(_) | Said::Refused(_)) => {
-                ensure!(counted.is_empty() || !is_grant(said), "a grant after the drain was acknowledged")
+                ensure!(counted.is_empty() || !is_grant(said), "a grant after the drain was acknowledged");
             }
         }
     }

@@ -30,7 +30,7 @@ async fn done_by_others(how: Failing, window: u32) -> anyhow::Result<Duration> {
     let mut world = led_by_a().await?;
     let mut failing = Puppet::call(&world.network, "failing", &address("a")).await?;
     failing.greet(hello("failing", "1", &world.cluster_uid, window)).await?;
-    garbage(&world, OBJECTS).await?;
+    garbage(&world, "a", OBJECTS).await?;
     let mut leases = failing.leases().await?;
     while leases.len() < OBJECTS {
         leases.extend(failing.leases().await?);

@@ -77,7 +77,7 @@ async fn ensure_work_goes_on(world: &World, what: &str) -> anyhow::Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_stops_sends_its_executors_to_the_next_one() -> anyhow::Result<()> {
     let (mut world, a, _b) = two_replicas().await?;
-    garbage(&world, OBJECTS).await?;
+    garbage(&world, "a", OBJECTS).await?;
     let stopped = Instant::now();
     world.stop_replica("a").await?;
     world.until_role("b", ReplicaRole::Leader).await?;
@@ -89,7 +89,7 @@ async fn a_leader_that_stops_sends_its_executors_to_the_next_one() -> anyhow::Re
     eprintln!(
         "stop: the next leads after {led:.2?}, {EXECUTORS} sessions after {sessions:.2?}, spread over {spread:.2?}"
     );
-    ensure!(sessions < Duration::from_secs(5), "{sessions:?}");
+    ensure!(sessions < led + Duration::from_secs(10), "{sessions:?}");
     ensure!(spread > A_MOMENT_EACH * u32::try_from(EXECUTORS)?, "{after:?}");
     ensure_work_goes_on(&world, "after a stop").await
 }
@@ -114,7 +114,7 @@ async fn a_leader_that_cannot_renew_steps_down_and_its_executors_find_the_next_o
     ensure!(sessions < led + Duration::from_secs(10), "{sessions:?}");
     world.network.set_road("a", API, Road::Open);
     world.until_role("a", ReplicaRole::Standby).await?;
-    garbage(&world, OBJECTS).await?;
+    garbage(&world, "b", OBJECTS).await?;
     ensure_work_goes_on(&world, "after a partition").await
 }
 
@@ -149,6 +149,6 @@ async fn a_stream_is_renewed_after_an_hour_and_its_session_goes_on() -> anyhow::
     });
     let [(_, first), (at, again)] = hellos.as_slice() else { anyhow::bail!("{hellos:?}") };
     ensure!(first == again && *at - farewell.at < Duration::from_secs(1), "{hellos:?} {farewell:?}");
-    garbage(&world, OBJECTS).await?;
+    garbage(&world, "a", OBJECTS).await?;
     ensure_work_goes_on(&world, "on a renewed stream").await
 }

@@ -29,7 +29,7 @@ const TO_EXECUTOR_MAX: &str = "1024";
 async fn ensure_unaffected(world: &mut World, meanwhile: &str) -> anyhow::Result<()> {
     let began = Instant::now();
     world.executor("good", 4, &["a"]);
-    garbage(world, OBJECTS).await?;
+    garbage(world, "a", OBJECTS).await?;
     until_gone(world, Duration::from_secs(60)).await?;
     let took = began.elapsed();
     ensure!(took < Duration::from_secs(3), "{meanwhile}: {took:?}");

@@ -15,7 +15,7 @@ async fn supersede(road: Road) -> anyhow::Result<World> {
     slow_deletes(&world.api, Duration::from_millis(500));
     world.named_executor("older", "e", 4, &["a"]);
     world.until_sessions("a", 1).await?;
-    garbage(&world, OBJECTS).await?;
+    garbage(&world, "a", OBJECTS).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.network.set_road("older", "a", road);
     world.named_executor("newer", "e", 4, &["a"]);

@@ -14,6 +14,7 @@ use tonic_types::StatusExt;
 mod drains;
 mod expiry;
 mod farewells;
+mod fleet;
 mod hostile;
 mod incarnations;
 mod reconnects;
@@ -49,10 +50,10 @@ fn reason(status: &Status) -> String {
     status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
-/// `count` ConfigMaps whose owner has just been deleted. `a` knew all of them before.
-async fn garbage(world: &World, count: usize) -> anyhow::Result<()> {
+/// `count` ConfigMaps whose owner has just been deleted. The replica, the leader, knew all of them before.
+async fn garbage(world: &World, replica: &str, count: usize) -> anyhow::Result<()> {
     families(&world.client, NAMESPACE, "f", 1, count).await?;
-    let edges = || async { Ok(world.status("a").await?.edge_count) };
+    let edges = || async { Ok(world.status(replica).await?.edge_count) };
     until("all are in the graph", Duration::from_secs(10), edges, |edges| *edges == count as u64).await?;
     delete(&world.client, &format!("{}/f-0", configmaps(NAMESPACE)), "Background").await
 }

@@ -52,7 +52,7 @@ async fn collected(cut: Option<Cut>) -> anyhow::Result<(Duration, Relay)> {
         });
     }
     world.executor("e", 4, &["a"]);
-    garbage(&world, OBJECTS).await?;
+    garbage(&world, "a", OBJECTS).await?;
     let took = until_gone(&world, Duration::from_secs(60)).await?;
     ensure_deleted_once(&world.api, OBJECTS as u64)?;
     Ok((took, relay))
@@ -118,7 +118,7 @@ async fn a_stream_that_breaks_all_the_time_still_carries_work() -> anyhow::Resul
         }
     });
     world.executor("e", 4, &["a"]);
-    garbage(&world, OBJECTS).await?;
+    garbage(&world, "a", OBJECTS).await?;
     let took = until_gone(&world, Duration::from_secs(60)).await?;
     ensure_deleted_once(&world.api, OBJECTS as u64)?;
     let streams = relay.lines().iter().map(|line| line.stream).max().unwrap_or_default();

@@ -1,0 +1,135 @@
+//! Many executors lose their leader at once, and find the next one without a stampede.
+
+use super::{ensure_deleted_once, garbage, until_gone};
+use anyhow::ensure;
+use engine::work::ToExecutor;
+use proto::r#type::v1alpha1::ReplicaRole;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tests::load::until;
+use tests::wire::network::API;
+use tests::wire::relay::Said;
+use tests::wire::world::World;
+use tokio::time::Instant;
+
+const OBJECTS: usize = 400;
+/// Attempts to connect are counted by spans of this length.
+const SPAN: Duration = Duration::from_millis(100);
+
+/// What it took a fleet to find its next leader.
+#[derive(Debug)]
+struct Figures {
+    executors: usize,
+    /// From the loss of the old leader.
+    led_after: Duration,
+    /// From the moment the new one led.
+    sessions_after: Duration,
+    /// Connections of the whole fleet to the replica that is left, while nobody led and after; and the most in one span.
+    dials: usize,
+    dials_peak: usize,
+    /// Streams and messages in both directions at the new leader, once it led.
+    streams: usize,
+    messages: usize,
+    api_requests: u64,
+}
+
+fn api_requests(world: &World) -> u64 {
+    world.api.requests().values().sum()
+}
+
+/// Executors whose session the new leader has welcomed.
+fn welcomed(lines: &[tests::wire::relay::Line]) -> usize {
+    let welcome = |said: &Said| matches!(said, Said::Down(ToExecutor::Welcome(_)));
+    let executors = lines.iter().filter(|line| welcome(&line.said)).map(|line| line.executor.as_str());
+    executors.collect::<std::collections::BTreeSet<_>>().len()
+}
+
+async fn leader_is_gone(executors: usize, kill: bool) -> anyhow::Result<Figures> {
+    let mut world = World::new().await?;
+    world.replica("a");
+    world.until_role("a", ReplicaRole::Leader).await?;
+    let relay = world.replica_behind_relay("b");
+    world.until_role("b", ReplicaRole::Standby).await?;
+    for number in 1..=executors {
+        world.executor(&format!("e{number}"), 2, &["a", "b"]);
+    }
+    world.until_sessions("a", u32::try_from(executors)?).await?;
+    tokio::time::sleep(Duration::from_secs(7)).await;
+
+    let (gone, asked) = (Instant::now(), api_requests(&world));
+    if kill {
+        world.kill_replica("a");
+    } else {
+        world.stop_replica("a").await?;
+    }
+    let first = || async {
+        let lines = relay.lines();
+        Ok(lines.iter().find(|line| matches!(line.said, Said::Down(ToExecutor::Welcome(_)))).map(|line| line.at))
+    };
+    let led = until("somebody is welcomed", Duration::from_secs(60), first, Option::is_some).await?.unwrap_or(gone);
+    let count = || async { Ok(welcomed(&relay.lines())) };
+    until("all are welcomed", Duration::from_secs(60), count, |count| *count == executors).await?;
+    let (lines, done) = (relay.lines(), Instant::now());
+    let asked = api_requests(&world) - asked;
+
+    let mut by_span = BTreeMap::<u128, usize>::new();
+    for dial in world.network.dials().iter().filter(|dial| dial.from.starts_with('e') && dial.to != API) {
+        if dial.at >= gone && dial.reached {
+            *by_span.entry((dial.at - gone).as_millis() / SPAN.as_millis()).or_default() += 1;
+        }
+    }
+    let since: Vec<_> = lines.iter().filter(|line| line.at >= led).collect();
+    let figures = Figures {
+        executors,
+        led_after: led - gone,
+        sessions_after: done - led,
+        dials: by_span.values().sum(),
+        dials_peak: by_span.values().copied().max().unwrap_or_default(),
+        streams: since.iter().map(|line| line.stream).collect::<std::collections::BTreeSet<_>>().len(),
+        messages: since.len(),
+        api_requests: asked,
+    };
+    garbage_at_b(&world).await?;
+    Ok(figures)
+}
+
+/// The fleet is worth its name under the new leader.
+async fn garbage_at_b(world: &World) -> anyhow::Result<()> {
+    garbage(world, "b", OBJECTS).await?;
+    let took = until_gone(world, Duration::from_secs(60)).await?;
+    ensure!(took < Duration::from_secs(5), "{took:?}");
+    ensure_deleted_once(&world.api, OBJECTS as u64)
+}
+
+fn ensure_calm(small: &Figures, large: &Figures) -> anyhow::Result<()> {
+    for figures in [small, large] {
+        ensure!(figures.sessions_after <= Duration::from_secs(10), "{figures:?}");
+        // A hello, a welcome, perhaps a heartbeat and its answer; and one vain attempt.
+        ensure!(figures.messages <= 6 * figures.executors, "{figures:?}");
+        ensure!(figures.led_after <= Duration::from_secs(18), "{figures:?}");
+        // Two attempts a second each, until one is welcome.
+        let seconds = (figures.led_after + figures.sessions_after).as_secs_f64();
+        let patient = figures.executors as f64 * (4.0 + 2.0 * seconds);
+        ensure!(figures.dials as f64 <= patient, "{figures:?}");
+        ensure!(figures.streams <= 2 * figures.executors, "{figures:?}");
+    }
+    // The API server does not see how many there are.
+    ensure!(large.api_requests <= small.api_requests + 10, "{small:?} {large:?}");
+    // Without jitter it would be all of them.
+    ensure!(large.dials_peak <= large.executors * 3 / 4, "{large:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_executors_find_the_next_leader_after_a_kill() -> anyhow::Result<()> {
+    let (small, large) = (leader_is_gone(20, true).await?, leader_is_gone(200, true).await?);
+    eprintln!("killed: {small:?}\nkilled: {large:?}");
+    ensure_calm(&small, &large)
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_executors_find_the_next_leader_after_a_stop() -> anyhow::Result<()> {
+    let (small, large) = (leader_is_gone(20, false).await?, leader_is_gone(200, false).await?);
+    eprintln!("stopped: {small:?}\nstopped: {large:?}");
+    ensure_calm(&small, &large)
+}
