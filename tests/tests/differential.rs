@@ -1,8 +1,8 @@
 //! The same worlds under our collector and under upstream's, on real API servers.
 //!
-//! `SEED=n` runs one seed, `SEEDS=n` as many, in batches, `FIRST_SEED=n` from there on.
+//! `SEED=n` (or `n,n,…`) runs these seeds and explains them, `SEEDS=n` as many, in batches, `FIRST_SEED=n` from there on.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use std::io::{self, Write as _};
 use tests::controlplane::require;
 use tests::differential::compare;
@@ -16,15 +16,19 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
+fn named_seeds() -> anyhow::Result<Option<Vec<u64>>> {
+    let Ok(text) = std::env::var("SEED") else { return Ok(None) };
+    let seeds = text.split(',').map(|seed| seed.trim().parse::<u64>());
+    Ok(Some(seeds.collect::<Result<_, _>>().with_context(|| format!("SEED={text}"))?))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_object_ends_as_under_upstream() -> anyhow::Result<()> {
     let Some(binaries) = require() else { return Ok(()) };
     let programs = Programs::build()?;
-    let (first, count) = match number("SEED") {
-        Some(seed) => (seed, 1),
-        None => (number("FIRST_SEED").unwrap_or(0), number("SEEDS").unwrap_or(SEEDS)),
-    };
-    let all: Vec<u64> = (first..first + count).collect();
+    let named = named_seeds()?;
+    let first = number("FIRST_SEED").unwrap_or(0);
+    let all = named.clone().unwrap_or_else(|| (first..first + number("SEEDS").unwrap_or(SEEDS)).collect());
     let mut failed = Vec::new();
     let begun = tokio::time::Instant::now();
     for batch in all.chunks(usize::try_from(BATCH)?) {
@@ -35,7 +39,7 @@ async fn every_object_ends_as_under_upstream() -> anyhow::Result<()> {
             writeln!(out, "\nFAILED {}", outcome.explain())?;
             failed.push(outcome.program.seed);
         }
-        if number("SEED").is_some() {
+        if named.is_some() {
             for outcome in &report.outcomes {
                 writeln!(out, "{}", outcome.explain())?;
             }

@@ -2,7 +2,7 @@
 
 use super::end::{End, Held, Owner, State};
 use super::judge::{Standing, owner_at, standing};
-use super::world::{Flaw, Operation, Policy, Program, Slot};
+use super::world::{Flaw, Program, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One object whose ends differ.
@@ -60,12 +60,19 @@ pub const DIFFERENCES: &[Difference] = &[
         applies: beside_an_unverifiable,
     },
     Difference {
-        name: "a late dependent of an owner in foreground deletion is judged at once",
-        reason: "Upstream does not look at a reference that names an owner already in foreground deletion until something else \
-                 makes it look at that owner. If the owner keeps a foreign finalizer and stops waiting meanwhile, the reference \
-                 stays; ours has dropped it, beside another owner, while the owner waited.",
-        paragraph: "3.4.1",
-        applies: judged_at_once,
+        name: "a cycle of foreground deletions comes to an end",
+        reason: "Objects in foreground deletion that block each other, or one that blocks itself, wait for ever under upstream: it \
+                 unblocks a cycle only from a member that is not in deletion yet. Ours unblocks the reference that closes it.",
+        paragraph: "4.6",
+        applies: cycle_ends,
+    },
+    Difference {
+        name: "only a real cycle is unblocked",
+        reason: "Upstream takes every dependent in foreground deletion for a cycle and rewrites the flags of all references, so that \
+                 no other owner waits for the object any more. Its own write then makes its deletion fail, and when it tries again \
+                 the owner may be gone: what was to go in foreground goes in background. Ours follows the references.",
+        paragraph: "4.2 D9",
+        applies: unblocked_in_vain,
     },
     Difference {
         name: "follows from another",
@@ -105,20 +112,18 @@ fn leads_to(reference: &Held, slot: Slot) -> bool {
 }
 
 fn shares_a_uid(case: &Case<'_>) -> bool {
-    let lost =
-        case.owners().filter(|&owner| names_twice(case.program, case.slot, owner)).any(|owner| match case.both() {
-            Some((ours, upstream)) if ours.terminating == upstream.terminating => {
-                same_but_for(ours, upstream, |reference| leads_to(reference, owner))
-            }
-            Some(_) | None => {
-                !is_alive(case.ours, case.slot)
-                    && case
-                        .upstream
-                        .get(&case.slot)
-                        .is_some_and(|state| state.references.iter().all(|reference| !leads_to(reference, owner)))
-            }
-        });
-    lost || outlived(case)
+    case.owners().filter(|&owner| names_twice(case.program, case.slot, owner)).any(|owner| match case.both() {
+        Some((ours, upstream)) if ours.terminating == upstream.terminating => {
+            same_but_for(ours, upstream, |reference| leads_to(reference, owner))
+        }
+        // The owner is gone since.
+        Some(_) | None => {
+            let has_lost = |state: &State| state.references.iter().all(|reference| !leads_to(reference, owner));
+            !is_alive(case.ours, case.slot)
+                && !is_alive(case.ours, owner)
+                && case.upstream.get(&case.slot).is_some_and(has_lost)
+        }
+    })
 }
 
 /// Whether the program gives the object a good and a bad reference with this owner's uid.
@@ -129,27 +134,6 @@ fn names_twice(program: &Program, slot: Slot, owner: Slot) -> bool {
         .map(|reference| reference.flaw)
         .collect();
     flaws.contains(&Flaw::None) && flaws.into_iter().any(|flaw| matches!(flaw, Flaw::WrongName | Flaw::WrongKind(_)))
-}
-
-/// Gone with ours and there with upstream, because an owner further up lived longer under upstream for having lost its own owner. The
-/// program may have deleted that owner since, so that the ends no longer show it.
-fn outlived(case: &Case<'_>) -> bool {
-    if case.ours.contains_key(&case.slot) {
-        return false;
-    }
-    let mut above = BTreeSet::from([case.slot]);
-    let mut open = vec![case.slot];
-    while let Some(slot) = open.pop() {
-        for reference in case.program.references_of(slot) {
-            if slot != case.slot && names_twice(case.program, slot, reference.owner) {
-                return true;
-            }
-            if above.insert(reference.owner) {
-                open.push(reference.owner);
-            }
-        }
-    }
-    false
 }
 
 fn leads_elsewhere(case: &Case<'_>) -> bool {
@@ -176,9 +160,7 @@ fn leads_elsewhere(case: &Case<'_>) -> bool {
     {
         return true;
     }
-    let held = |end: &End| {
-        end.get(&case.slot).is_some_and(|state| state.terminating && state.has_finalizer("foregroundDeletion"))
-    };
+    let held = |end: &End| end.get(&case.slot).is_some_and(State::waits);
     held(case.upstream)
         && !held(case.ours)
         && case.upstream.iter().any(|(&dependent, state)| {
@@ -209,31 +191,53 @@ fn beside_an_unverifiable(case: &Case<'_>) -> bool {
         && same_but_for(ours, upstream, should_go)
 }
 
-fn judged_at_once(case: &Case<'_>) -> bool {
-    let named_late = |reference: &Held| {
-        let Owner::Slot(owner, _) = reference.owner else { return false };
-        let foreground = |operation: &&Operation| matches!(operation, Operation::Delete { slot, policy: Some(Policy::Foreground) } if *slot == owner);
-        let mut after = case.program.operations().skip_while(|operation| !foreground(operation));
-        // It is on its way out in both ends, and waits for nobody.
-        [case.ours, case.upstream].into_iter().all(|end| {
-            end.get(&owner).is_none_or(|state| state.terminating && !state.has_finalizer("foregroundDeletion"))
-        }) && after.any(|operation| {
-            operation.slot() == case.slot && operation.references().iter().any(|reference| reference.owner == owner)
-        })
+fn cycle_ends(case: &Case<'_>) -> bool {
+    if case.ours.get(&case.slot).is_some_and(State::waits) {
+        return false;
+    }
+    // Up along blocking references, from one that waits to the next, and back.
+    let mut seen = BTreeSet::new();
+    let mut open = vec![case.slot];
+    while let Some(slot) = open.pop() {
+        let Some(state) = case.upstream.get(&slot).filter(|state| state.waits()) else { continue };
+        for reference in state.references.iter().filter(|reference| reference.blocking == Some(true)) {
+            let Some((owner, _)) = owner_at(case.program, case.upstream, slot, reference) else { continue };
+            if owner == case.slot {
+                return true;
+            }
+            if seen.insert(owner) {
+                open.push(owner);
+            }
+        }
+    }
+    false
+}
+
+fn unblocked_in_vain(case: &Case<'_>) -> bool {
+    let Some((ours, upstream)) = case.both() else { return false };
+    let unflagged = |reference: &Held| Held { blocking: None, ..reference.clone() };
+    let rewritten = |reference: &Held| {
+        let flag = |ours: &&Held| unflagged(ours) == unflagged(reference) && ours.blocking != Some(false);
+        reference.blocking == Some(false) && ours.references.iter().any(|ours| flag(&ours))
     };
-    is_alive(case.ours, case.slot)
-        && case.both().is_some_and(|(ours, upstream)| {
-            same_but_for(ours, upstream, |reference| !ours.references.contains(reference) && named_late(reference))
-        })
+    ours.terminating == upstream.terminating && upstream.references.iter().any(rewritten)
 }
 
 fn follows(case: &Case<'_>) -> bool {
     let on_purpose = |slot: Slot| case.on_purpose.contains_key(&slot);
     let (ours, upstream) = (is_alive(case.ours, case.slot), is_alive(case.upstream, case.slot));
     if ours != upstream {
-        // It fares as its owner does, in both.
-        return case.owners().any(|owner| {
-            on_purpose(owner) && is_alive(case.ours, owner) == ours && is_alive(case.upstream, owner) == upstream
+        // It rests on an owner that waits in one of them.
+        let is_left = |end: &End, owner: Slot| !is_alive(end, case.slot) && end.get(&owner).is_some_and(State::waits);
+        let waits_in_one = |owner: Slot| is_left(case.ours, owner) != is_left(case.upstream, owner);
+        if case.owners().any(|owner| on_purpose(owner) && waits_in_one(owner)) {
+            return true;
+        }
+        // It fares as its owner does, in both; one that is on its way out and held holds it, too.
+        return case.owners().filter(|&owner| on_purpose(owner)).any(|owner| {
+            let is_there = |end: &End| end.contains_key(&owner);
+            (is_alive(case.ours, owner), is_alive(case.upstream, owner)) == (ours, upstream)
+                || (is_there(case.ours), is_there(case.upstream)) == (ours, upstream)
         });
     }
     if ours {
@@ -242,7 +246,7 @@ fn follows(case: &Case<'_>) -> bool {
     }
     // On its way out in both, or gone: one of them waits for a dependent that the other does not wait for.
     [case.ours, case.upstream].into_iter().any(|end| {
-        end.get(&case.slot).is_some_and(|state| state.has_finalizer("foregroundDeletion"))
+        end.get(&case.slot).is_some_and(State::waits)
             && end.iter().any(|(&dependent, state)| {
                 on_purpose(dependent) && state.references.iter().any(|reference| leads_to(reference, case.slot))
             })

@@ -1,12 +1,10 @@
-//! How a world ends: each object's existence, references, finalizers and deletion mark, with names in the place of uids.
+//! How a world goes and ends: each object's existence, references, finalizers and deletion mark, with slots in the place of uids.
 
+use super::record::Event;
 use super::user::User;
-use super::world::{Kind, Program, Slot, flag};
-use anyhow::Context;
-use http::Request;
-use kube::Client;
+use super::world::{Object, Slot, flag};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Whose uid a reference carries.
@@ -27,13 +25,6 @@ pub struct Held {
     pub blocking: Option<bool>,
 }
 
-impl Held {
-    /// The same without the flag.
-    pub fn unflagged(&self) -> Held {
-        Held { blocking: None, ..self.clone() }
-    }
-}
-
 /// An object that is there in the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
@@ -46,7 +37,17 @@ pub struct State {
 }
 
 impl State {
-    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+    /// In foreground deletion: it waits for dependents that block it.
+    pub fn waits(&self) -> bool {
+        self.terminating && self.has_finalizer("foregroundDeletion")
+    }
+
+    /// In deletion, and its dependents are to lose it and stay.
+    pub fn orphans(&self) -> bool {
+        self.terminating && self.has_finalizer("orphan")
+    }
+
+    fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|present| present == finalizer)
     }
 }
@@ -78,84 +79,65 @@ impl fmt::Display for State {
     }
 }
 
-/// All objects of the kinds that take part, as the server lists them now: metadata only.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Snapshot {
-    objects: BTreeMap<(Kind, Option<String>, String), Value>,
+/// What one write made of an object; `None`: it is gone.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub revision: u64,
+    pub slot: Slot,
+    pub state: Option<State>,
 }
 
-impl Snapshot {
-    pub(super) async fn take(client: &Client) -> anyhow::Result<Snapshot> {
-        let lists = Kind::ALL.map(|kind| async move { anyhow::Ok((kind, list(client, kind).await?)) });
-        let mut objects = BTreeMap::new();
-        for (kind, items) in futures::future::try_join_all(lists).await? {
-            for item in items {
-                let metadata = item["metadata"].clone();
-                let namespace = metadata["namespace"].as_str().map(str::to_owned);
-                let name = metadata["name"].as_str().unwrap_or_default().to_owned();
-                objects.insert((kind, namespace, name), metadata);
-            }
-        }
-        Ok(Snapshot { objects })
+/// What happened to the objects of one user's program, in order.
+pub(super) fn changes(user: &User<'_>, events: &[Event]) -> anyhow::Result<Vec<Change>> {
+    let program = user.program;
+    let mut changes = Vec::new();
+    for event in events {
+        let field = |name: &str| event.metadata[name].as_str();
+        let is_at = |object: &Object| {
+            (object.kind, object.namespace.as_deref(), Some(object.name.as_str()))
+                == (event.kind, field("namespace"), field("name"))
+        };
+        let Some(slot) = program.objects.iter().position(is_at) else { continue };
+        let uid = field("uid").unwrap_or_default();
+        let Owner::Slot(of, incarnation) = user.whose(uid) else {
+            anyhow::bail!("seed {}: [{slot}] has a uid that its user does not know", program.seed);
+        };
+        anyhow::ensure!(of == slot, "seed {}: [{slot}] has the uid of [{of}]", program.seed);
+        let state = (!event.gone).then(|| state(user, incarnation, &event.metadata));
+        changes.push(Change { revision: event.revision, slot, state });
     }
+    Ok(changes)
+}
 
-    /// Changes with every write of any object, by whomever.
-    pub(super) fn versions(&self) -> BTreeSet<(String, String)> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        self.objects.values().map(|metadata| (text(&metadata["uid"]), text(&metadata["resourceVersion"]))).collect()
-    }
-
-    pub(super) fn end_of(&self, user: &User<'_>) -> anyhow::Result<End> {
-        let program: &Program = user.program;
-        let mut end = End::new();
-        for (slot, object) in program.objects.iter().enumerate() {
-            let key = (object.kind, object.namespace.clone(), object.name.clone());
-            let Some(metadata) = self.objects.get(&key) else { continue };
-            let whose = |uid: &str| whose(user, uid);
-            let uid = metadata["uid"].as_str().unwrap_or_default();
-            let Owner::Slot(of, incarnation) = whose(uid) else {
-                anyhow::bail!("seed {}: {object} has a uid that its user does not know", program.seed);
-            };
-            anyhow::ensure!(of == slot, "seed {}: {object} has the uid of [{of}]", program.seed);
-            let array = |field: &str| metadata[field].as_array().cloned().unwrap_or_default();
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let mut references: Vec<Held> = array("ownerReferences")
-                .iter()
-                .map(|entry| Held {
-                    owner: whose(entry["uid"].as_str().unwrap_or_default()),
-                    api_version: text(&entry["apiVersion"]),
-                    kind: text(&entry["kind"]),
-                    name: text(&entry["name"]),
-                    blocking: entry["blockOwnerDeletion"].as_bool(),
-                })
-                .collect();
-            references.sort();
-            let state = State {
-                incarnation,
-                terminating: !metadata["deletionTimestamp"].is_null(),
-                finalizers: array("finalizers").iter().map(text).collect(),
-                references,
-            };
-            end.insert(slot, state);
-        }
-        Ok(end)
+fn state(user: &User<'_>, incarnation: usize, metadata: &Value) -> State {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |field: &str| metadata[field].as_array().into_iter().flatten();
+    let mut references: Vec<Held> = list("ownerReferences")
+        .map(|entry| Held {
+            owner: user.whose(entry["uid"].as_str().unwrap_or_default()),
+            api_version: text(&entry["apiVersion"]),
+            kind: text(&entry["kind"]),
+            name: text(&entry["name"]),
+            blocking: entry["blockOwnerDeletion"].as_bool(),
+        })
+        .collect();
+    references.sort();
+    State {
+        incarnation,
+        terminating: !metadata["deletionTimestamp"].is_null(),
+        finalizers: list("finalizers").map(text).collect(),
+        references,
     }
 }
 
-fn whose(user: &User<'_>, uid: &str) -> Owner {
-    user.uids
-        .iter()
-        .find_map(|(slot, uids)| uids.iter().position(|known| known == uid).map(|at| Owner::Slot(*slot, at)))
-        .unwrap_or_else(|| Owner::Nobody(uid.to_owned()))
-}
-
-async fn list(client: &Client, kind: Kind) -> anyhow::Result<Vec<Value>> {
-    let path = kind.collection(None);
-    let request = Request::get(&path)
-        .header("accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
-        .body(Vec::new())?;
-    let answer: Value = client.request(request).await.with_context(|| format!("GET {path}"))?;
-    anyhow::ensure!(answer["kind"] == "PartialObjectMetadataList", "GET {path} is no list of metadata: {answer}");
-    // An empty list is written as null.
-    Ok(answer["items"].as_array().cloned().unwrap_or_default())
+/// What is there when everything up to this revision has been written.
+pub(super) fn end_at(changes: &[Change], revision: u64) -> End {
+    let mut end = End::new();
+    for change in changes.iter().take_while(|change| change.revision <= revision) {
+        match &change.state {
+            Some(state) => end.insert(change.slot, state.clone()),
+            None => end.remove(&change.slot),
+        };
+    }
+    end
 }

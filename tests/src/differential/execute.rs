@@ -1,9 +1,10 @@
 //! Carries out many programs side by side on one fresh control plane, with one collector at work.
 
-use super::end::{End, Snapshot};
+use super::end::{Change, End, changes, end_at};
 use super::generate::PHASES;
+use super::record::Record;
 use super::user::User;
-use super::world::{Program, Step};
+use super::world::{Program, Slot, Step};
 use crate::controlplane::{Binaries, CollectorOptions, ControlPlane, UpstreamCollector};
 use crate::load::{create, get, until};
 use crate::process::Directory;
@@ -12,7 +13,7 @@ use anyhow::{Context, ensure};
 use futures::future::try_join_all;
 use kube::Client;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, interval};
 
@@ -24,7 +25,7 @@ const QUIET_AT_THE_END: Duration = Duration::from_millis(6_500);
 const QUIET_AFTER_RESTART: Duration = Duration::from_secs(3);
 /// A collector that writes for longer without anybody else doing so is at war with itself.
 const QUIET_WITHIN: Duration = Duration::from_secs(90);
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(15);
 
 /// Upstream's client limits, lifted.
@@ -42,24 +43,69 @@ pub enum Collector<'a> {
 pub enum Pace {
     /// As fast as it can.
     Free,
+    /// It does one thing after another.
+    OneWorker,
     /// It stands still while users write, and judges what they leave: a collector on a slow machine.
     UsersFirst,
+    /// The same, and then one thing after another.
+    UsersFirstOneWorker,
     /// Users wait after each operation, so that it comes to an end in between: a collector on a fast machine.
     CollectorFirst,
+}
+
+impl Pace {
+    fn lets_users_go_first(self) -> bool {
+        matches!(self, Pace::UsersFirst | Pace::UsersFirstOneWorker)
+    }
+
+    fn workers(self) -> Option<u32> {
+        matches!(self, Pace::OneWorker | Pace::UsersFirstOneWorker).then_some(1)
+    }
 }
 
 /// How long users wait for a collector that goes first.
 const USERS_WAIT: Duration = Duration::from_millis(600);
 
 /// How one seed went.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Course {
-    pub end: End,
+    /// What was there each time that it was quiet; the end is the last of them.
+    pub ends: Vec<End>,
+    pub changes: Vec<Change>,
+    pub by_user: Writes,
     /// What each operation came to.
     pub outcomes: Vec<String>,
     /// Upstream only: the end before its restart, if it was another. Upstream judges an object again on few occasions; a restart
     /// makes it judge all that it has put off.
     pub before_restart: Option<End>,
+}
+
+/// One incarnation of a slot.
+pub(super) type Incarnation = (Slot, usize);
+
+/// What the user of a program has written.
+#[derive(Clone, Debug, Default)]
+pub struct Writes {
+    pub(super) revisions: BTreeSet<u64>,
+    /// Everything that the user has deleted.
+    pub(super) deleted: BTreeSet<Incarnation>,
+    /// What was gone at once: such an answer names no revision.
+    pub(super) removed: BTreeSet<Incarnation>,
+}
+
+impl Writes {
+    /// Whether it was the user who made this change to an object.
+    pub(super) fn contain(&self, change: &Change, incarnation: usize) -> bool {
+        // A Pod is marked before it goes.
+        let is_removal = change.state.as_ref().is_none_or(|state| state.terminating && state.finalizers.is_empty());
+        self.revisions.contains(&change.revision) || is_removal && self.removed.contains(&(change.slot, incarnation))
+    }
+}
+
+impl Course {
+    pub fn end(&self) -> &End {
+        self.ends.last().expect("it was quiet at the end")
+    }
 }
 
 /// Carries out the programs; how each went, by seed.
@@ -74,12 +120,14 @@ pub(super) async fn execute(
     crd(&client, "realms", "Realm", "Cluster").await?;
     let wait = match collector {
         Collector::Upstream(Pace::CollectorFirst) => USERS_WAIT,
-        Collector::Upstream(Pace::Free | Pace::UsersFirst) | Collector::Ours(_) => Duration::ZERO,
+        Collector::Upstream(_) | Collector::Ours(_) => Duration::ZERO,
     };
+    let mut record = Record::begin(&client).await?;
     let mut users: Vec<User<'_>> = programs.iter().map(|program| User::new(program, client.clone(), wait)).collect();
     try_join_all(users.iter().map(User::make_namespaces)).await?;
     perform(&mut users, |program| if program.early { &program.build } else { &[] }).await?;
     let running = Running::start(&plane, collector).await?;
+    let mut revisions = Vec::new();
     for round in 0..PHASES + 2 {
         running.stand_still()?;
         perform(&mut users, |program| match round {
@@ -90,25 +138,24 @@ pub(super) async fn execute(
         })
         .await?;
         running.go_on()?;
-        quiet(&client, QUIET_BETWEEN).await?;
+        revisions.push(quiet(&mut record, QUIET_BETWEEN).await?);
     }
-    let settled = quiet(&client, QUIET_AT_THE_END).await?;
-    let restarted = match collector {
-        Collector::Ours(_) => None,
-        Collector::Upstream(_) => {
-            drop(running);
-            let _second = Running::start(&plane, collector).await?;
-            Some(quiet(&client, QUIET_AFTER_RESTART).await?)
-        }
-    };
+    let settled = quiet(&mut record, QUIET_AT_THE_END).await?;
+    if let Collector::Upstream(_) = collector {
+        drop(running);
+        let _second = Running::start(&plane, collector).await?;
+        revisions.push(quiet(&mut record, QUIET_AFTER_RESTART).await?);
+    } else {
+        revisions.push(settled);
+    }
+    record.ensure_whole(&client).await?;
+    let events = record.events();
     let course = |user: User<'_>| -> anyhow::Result<(u64, Course)> {
-        let before = settled.end_of(&user)?;
-        let after = restarted.as_ref().map(|snapshot| snapshot.end_of(&user)).transpose()?;
-        let (end, before_restart) = match after {
-            Some(after) if after != before => (after, Some(before)),
-            Some(_) | None => (before, None),
-        };
-        Ok((user.program.seed, Course { end, outcomes: user.outcomes, before_restart }))
+        let changes = changes(&user, &events)?;
+        let ends: Vec<End> = revisions.iter().map(|&revision| end_at(&changes, revision)).collect();
+        let before_restart = Some(end_at(&changes, settled)).filter(|before| ends.last() != Some(before));
+        let course = Course { ends, changes, by_user: user.writes, outcomes: user.outcomes, before_restart };
+        Ok((user.program.seed, course))
     };
     users.into_iter().map(course).collect()
 }
@@ -123,8 +170,8 @@ impl Running {
     async fn start(plane: &ControlPlane, collector: Collector<'_>) -> anyhow::Result<Running> {
         match collector {
             Collector::Upstream(pace) => {
-                let options =
-                    CollectorOptions { requests_per_second: Some(REQUESTS_PER_SECOND), ..CollectorOptions::default() };
+                let (requests_per_second, workers) = (Some(REQUESTS_PER_SECOND), pace.workers());
+                let options = CollectorOptions { requests_per_second, workers, ..CollectorOptions::default() };
                 Ok(Running::Upstream { collector: plane.start_upstream_collector(&options).await?, pace })
             }
             Collector::Ours(programs) => {
@@ -141,8 +188,8 @@ impl Running {
     /// The collector, if it is one that lets the users go first.
     fn patient(&self) -> Option<&UpstreamCollector> {
         match self {
-            Running::Upstream { collector, pace: Pace::UsersFirst } => Some(collector),
-            Running::Upstream { pace: Pace::Free | Pace::CollectorFirst, .. } | Running::Ours { .. } => None,
+            Running::Upstream { collector, pace } => pace.lets_users_go_first().then_some(collector),
+            Running::Ours { .. } => None,
         }
     }
 
@@ -164,22 +211,15 @@ async fn perform<'a>(users: &mut [User<'a>], steps: impl Fn(&'a Program) -> &'a 
     try_join_all(all).await.map(|_| ())
 }
 
-/// Waits until nothing has been written for so long; what is there then.
-async fn quiet(client: &Client, wanted: Duration) -> anyhow::Result<Snapshot> {
+/// Waits until nothing has been written for so long; the revision of the last write.
+async fn quiet(record: &mut Record, wanted: Duration) -> anyhow::Result<u64> {
     let begun = Instant::now();
-    let mut last = Snapshot::take(client).await?;
-    let mut since = Instant::now();
     let mut ticks = interval(LOOK_EVERY);
-    while since.elapsed() < wanted {
+    while begun.elapsed() < wanted || record.quiet_for()? < wanted {
         ticks.tick().await;
-        let now = Snapshot::take(client).await?;
-        if now.versions() != last.versions() {
-            since = Instant::now();
-        }
-        last = now;
         ensure!(begun.elapsed() < QUIET_WITHIN, "something is written again and again, for {QUIET_WITHIN:?}");
     }
-    Ok(last)
+    Ok(record.events().last().map_or(0, |event| event.revision))
 }
 
 async fn crd(client: &Client, plural: &str, kind: &str, scope: &str) -> anyhow::Result<()> {

@@ -1,14 +1,16 @@
-//! Compares ends, and says whether an end leaves anything to do.
+//! Compares ends, and says whether an end leaves anything to do and whether all on the way to it was right.
 
 use super::differences::{Case, DIFFERENCES};
 use super::end::{End, Held, Owner, State};
+use super::execute::Course;
+use super::law;
 use super::world::{Kind, Program, Slot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// What the comparison of one seed came to.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    pub seed: u64,
     /// Upstream's own runs disagree.
     pub racy: bool,
     pub objects: usize,
@@ -16,48 +18,128 @@ pub struct Judgement {
     pub on_purpose: BTreeMap<Slot, &'static str>,
     /// Objects that end otherwise than in any of upstream's runs, and not on purpose.
     pub different: Vec<Slot>,
+    /// The same where upstream's runs raced, and every step of our collector was by the rules: they have more ends than were seen.
+    pub raced: Vec<Slot>,
     /// Objects of our end that a collector had something left to do about, and what.
     pub unfinished: BTreeMap<Slot, &'static str>,
+    /// Objects to which our collector did what no rule asks for, and what that was.
+    pub breaches: BTreeMap<Slot, &'static str>,
+    /// How many such objects there are in all of upstream's runs.
+    pub breaches_upstream: usize,
 }
 
 impl Judgement {
     pub fn is_good(&self) -> bool {
-        self.different.is_empty() && self.unfinished.is_empty()
+        self.different.is_empty() && self.unfinished.is_empty() && self.breaches.is_empty()
     }
 }
 
 /// Compares our end with all of upstream's. Each object must end as in one of upstream's runs, so it may be gone only if it was
 /// gone in one of them, and where upstream's runs agree there is one end that is right.
-pub(super) fn judge(program: &Program, ours: &End, upstream: &[&End]) -> Judgement {
+pub(super) fn judge(program: &Program, ours: &Course, upstream: &[Course]) -> Judgement {
     let slots = 0..program.objects.len();
-    let mut different: Vec<Slot> = slots.filter(|slot| !is_permitted(*slot, ours, upstream)).collect();
-    let mut on_purpose: BTreeMap<Slot, &'static str> = BTreeMap::new();
-    // One difference may follow from another, so this ends when nothing new is explained.
-    loop {
-        let explained: Vec<(Slot, &'static str)> = different
-            .iter()
-            .filter_map(|&slot| {
-                let explains = |end: &End| {
-                    let case = Case { program, slot, ours, upstream: end, on_purpose: &on_purpose };
-                    DIFFERENCES.iter().find(|difference| (difference.applies)(&case))
-                };
-                upstream.iter().find_map(|end| explains(end)).map(|difference| (slot, difference.name))
-            })
-            .collect();
-        if explained.is_empty() {
-            break;
-        }
-        on_purpose.extend(explained);
-        different.retain(|slot| !on_purpose.contains_key(slot));
-    }
+    let ends: Vec<&End> = upstream.iter().map(Course::end).collect();
+    let different: Vec<Slot> = slots.filter(|slot| !is_permitted(*slot, ours.end(), &ends)).collect();
+    let mut on_purpose = explain(program, ours, upstream);
+    on_purpose.retain(|slot, _| different.contains(slot));
+    let breaches = law::breaches(program, ours);
+    let races = races(program, upstream);
+    let (raced, different) = different
+        .into_iter()
+        .filter(|slot| !on_purpose.contains_key(slot))
+        .partition(|slot| breaches.is_empty() && races.contains(slot));
     Judgement {
-        seed: program.seed,
-        racy: upstream.windows(2).any(|pair| pair[0] != pair[1]),
+        racy: ends.windows(2).any(|pair| pair[0] != pair[1]),
         objects: program.objects.len(),
-        on_purpose,
         different,
-        unfinished: unfinished(program, ours),
+        raced,
+        on_purpose,
+        unfinished: unfinished(program, ours.end()),
+        breaches,
+        breaches_upstream: upstream.iter().map(|course| law::breaches(program, course).len()).sum(),
     }
+}
+
+/// Objects whose way is a matter of speed under upstream: its runs dealt with them in different ways, whatever they came to; or two
+/// owners went at once, and which of them is left when the object is looked at decides. And all that depends on these, or waits for
+/// them.
+fn races(program: &Program, upstream: &[Course]) -> BTreeSet<Slot> {
+    let way = |course: &Course, slot: Slot| -> Vec<Option<State>> {
+        course.changes.iter().filter(|change| change.slot == slot).map(|change| change.state.clone()).collect()
+    };
+    let differs = |slot: Slot| upstream.windows(2).any(|pair| way(&pair[0], slot) != way(&pair[1], slot));
+    let loses_two = |slot: Slot| upstream.iter().any(|course| loses_owners_at_once(course, slot));
+    let slots = 0..program.objects.len();
+    let mut races: BTreeSet<Slot> = slots.clone().filter(|&slot| differs(slot) || loses_two(slot)).collect();
+    // Down to dependents, and from all these up along what blocks.
+    spread(&mut races, slots.clone(), |slot, races| {
+        program.references_of(slot).any(|reference| races.contains(&reference.owner))
+    });
+    spread(&mut races, slots, |slot, races| {
+        let blocks = |dependent: Slot| {
+            program
+                .references_of(dependent)
+                .any(|reference| reference.owner == slot && reference.blocking == Some(true))
+        };
+        races.iter().any(|&dependent| blocks(dependent))
+    });
+    races
+}
+
+/// Adds what belongs to the set until nothing is new.
+fn spread(set: &mut BTreeSet<Slot>, slots: Range<Slot>, belongs: impl Fn(Slot, &BTreeSet<Slot>) -> bool) {
+    loop {
+        let more: Vec<Slot> = slots.clone().filter(|&slot| !set.contains(&slot) && belongs(slot, set)).collect();
+        if more.is_empty() {
+            return;
+        }
+        set.extend(more);
+    }
+}
+
+/// Whether more than one owner of the object began to go, or went, between two quiet moments.
+fn loses_owners_at_once(course: &Course, slot: Slot) -> bool {
+    let is_alive = |end: &End, owner: Slot| end.get(&owner).is_some_and(|state| !state.terminating);
+    course.ends.windows(2).any(|pair| {
+        let Some(before) = pair[0].get(&slot) else { return false };
+        let owners: BTreeSet<Slot> = before
+            .references
+            .iter()
+            .filter_map(|reference| match reference.owner {
+                Owner::Slot(owner, _) => Some(owner),
+                Owner::Nobody(_) => None,
+            })
+            .filter(|&owner| is_alive(&pair[0], owner) && !is_alive(&pair[1], owner))
+            .collect();
+        owners.len() > 1
+    })
+}
+
+/// Objects that went another way on purpose. What began it shows when it happens; in the end a user may have deleted it since. So
+/// each quiet moment is looked at in turn.
+fn explain(program: &Program, ours: &Course, upstream: &[Course]) -> BTreeMap<Slot, &'static str> {
+    let mut on_purpose: BTreeMap<Slot, &'static str> = BTreeMap::new();
+    for (moment, ours) in ours.ends.iter().enumerate() {
+        let upstream: Vec<&End> = upstream.iter().filter_map(|course| course.ends.get(moment)).collect();
+        // One difference may follow from another, so this ends when nothing new is explained.
+        loop {
+            let explained: Vec<(Slot, &'static str)> = (0..program.objects.len())
+                .filter(|slot| !on_purpose.contains_key(slot) && !is_permitted(*slot, ours, &upstream))
+                .filter_map(|slot| {
+                    let explains = |end: &&End| {
+                        let case = Case { program, slot, ours, upstream: end, on_purpose: &on_purpose };
+                        DIFFERENCES.iter().find(|difference| (difference.applies)(&case))
+                    };
+                    upstream.iter().find_map(explains).map(|difference| (slot, difference.name))
+                })
+                .collect();
+            if explained.is_empty() {
+                break;
+            }
+            on_purpose.extend(explained);
+        }
+    }
+    on_purpose
 }
 
 /// Whether the object ended as in one of upstream's runs. One that waits for a foreign finalizer keeps what references it had when it
@@ -103,8 +185,8 @@ pub(super) fn standing(program: &Program, end: &End, slot: Slot, reference: &Hel
     match owner_at(program, end, slot, reference) {
         None => Standing::Dangling,
         Some((_, owner)) if !owner.terminating => Standing::Solid,
-        Some((_, owner)) if owner.has_finalizer("foregroundDeletion") => Standing::Waiting,
-        Some((_, owner)) if owner.has_finalizer("orphan") => Standing::Orphaning,
+        Some((_, owner)) if owner.waits() => Standing::Waiting,
+        Some((_, owner)) if owner.orphans() => Standing::Orphaning,
         Some(_) => Standing::Solid,
     }
 }
@@ -128,10 +210,10 @@ fn unfinished(program: &Program, end: &End) -> BTreeMap<Slot, &'static str> {
 }
 
 fn left_to_do(program: &Program, end: &End, slot: Slot, state: &State) -> Option<&'static str> {
-    if state.has_finalizer("orphan") && state.terminating {
+    if state.orphans() {
         return Some("its dependents are not orphaned yet");
     }
-    if state.has_finalizer("foregroundDeletion") && state.terminating {
+    if state.waits() {
         let blocked = end.iter().any(|(&dependent, held)| {
             held.references.iter().any(|reference| {
                 reference.blocking == Some(true)

@@ -1,5 +1,7 @@
 //! The user of one seed: carries out its program on an API server and remembers which uid was whose.
 
+use super::end::Owner;
+use super::execute::Writes;
 use super::world::{Flaw, Kind, Operation, Policy, Program, Reference, Slot, Step};
 use crate::load;
 use http::Method;
@@ -19,7 +21,8 @@ pub(super) struct User<'a> {
     client: Client,
     wait: Duration,
     /// Uids of each slot's incarnations, in order.
-    pub(super) uids: BTreeMap<Slot, Vec<String>>,
+    uids: BTreeMap<Slot, Vec<String>>,
+    pub(super) writes: Writes,
     /// What each operation came to, in order.
     pub(super) outcomes: Vec<String>,
 }
@@ -33,7 +36,7 @@ enum Answer {
 impl<'a> User<'a> {
     /// A user who waits for so long after each operation, beside what the program says.
     pub(super) fn new(program: &'a Program, client: Client, wait: Duration) -> User<'a> {
-        User { program, client, wait, uids: BTreeMap::new(), outcomes: Vec::new() }
+        User { program, client, wait, uids: BTreeMap::new(), writes: Writes::default(), outcomes: Vec::new() }
     }
 
     pub(super) async fn make_namespaces(&self) -> anyhow::Result<()> {
@@ -109,12 +112,22 @@ impl<'a> User<'a> {
         let collection = object.kind.collection(object.namespace.as_deref());
         match self.request(Method::POST, &collection, Some(&body)).await? {
             Answer::Done(created) => {
+                self.writes.revisions.extend(revision(&created));
                 let uid = created["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                 self.uids.entry(slot).or_default().push(uid);
                 Ok("done".to_owned())
             }
             Answer::Refused(code) => Ok(code.to_string()),
         }
+    }
+
+    /// The incarnation that this uid belongs to.
+    pub(super) fn whose(&self, uid: &str) -> Owner {
+        let incarnation = |uids: &Vec<String>| uids.iter().position(|known| known == uid);
+        self.uids
+            .iter()
+            .find_map(|(slot, uids)| incarnation(uids).map(|at| Owner::Slot(*slot, at)))
+            .unwrap_or_else(|| Owner::Nobody(uid.to_owned()))
     }
 
     async fn delete(&mut self, slot: Slot, policy: Option<Policy>) -> anyhow::Result<String> {
@@ -124,13 +137,22 @@ impl<'a> User<'a> {
         }
         let path = self.program.objects[slot].path();
         Ok(match self.request(Method::DELETE, &path, Some(&options)).await? {
-            Answer::Done(_) => "done".to_owned(),
+            Answer::Done(left) => {
+                let at = (slot, self.uids.get(&slot).map_or(0, Vec::len).saturating_sub(1));
+                self.writes.deleted.insert(at);
+                if left["metadata"]["finalizers"].is_array() {
+                    self.writes.revisions.extend(revision(&left));
+                } else {
+                    self.writes.removed.insert(at);
+                }
+                "done".to_owned()
+            }
             Answer::Refused(code) => code.to_string(),
         })
     }
 
     /// Reads a list of the metadata, changes it, and writes it unless it is as it was or somebody else has written.
-    async fn change(&self, slot: Slot, field: &str, edit: impl Fn(&mut Vec<Value>)) -> anyhow::Result<String> {
+    async fn change(&mut self, slot: Slot, field: &str, edit: impl Fn(&mut Vec<Value>)) -> anyhow::Result<String> {
         let path = self.program.objects[slot].path();
         for _ in 0..WRITE_TRIES_MAX {
             let object = match self.request(Method::GET, &path, None).await? {
@@ -147,7 +169,10 @@ impl<'a> User<'a> {
             metadata.insert("resourceVersion".to_owned(), object["metadata"]["resourceVersion"].clone());
             metadata.insert(field.to_owned(), if after.is_empty() { Value::Null } else { json!(after) });
             match self.request(Method::PATCH, &path, Some(&json!({ "metadata": metadata }))).await? {
-                Answer::Done(_) => return Ok("done".to_owned()),
+                Answer::Done(changed) => {
+                    self.writes.revisions.extend(revision(&changed));
+                    return Ok("done".to_owned());
+                }
                 Answer::Refused(409) => {}
                 Answer::Refused(code) => return Ok(code.to_string()),
             }
@@ -190,6 +215,10 @@ impl<'a> User<'a> {
         set_blocking(&mut entry, reference.blocking);
         entry
     }
+}
+
+fn revision(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
 fn set_blocking(entry: &mut Value, blocking: Option<bool>) {

@@ -74,7 +74,7 @@ impl Kind {
 }
 
 /// Place of an object in its program.
-pub(super) type Slot = usize;
+pub type Slot = usize;
 
 /// An object's place in the cluster. It may be created again after it is gone: then it has another uid.
 #[derive(Clone, Debug, PartialEq, Eq)]

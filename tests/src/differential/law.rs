@@ -1,0 +1,180 @@
+//! Every write of a collector, held against the rules as the world stood when it was made.
+//!
+//! A collector sees a world that is a moment old. What it may have seen is allowed; what never was, is not.
+
+use super::end::{Change, End, Held, Owner, State};
+use super::execute::{Course, Incarnation};
+use super::judge::{Standing, owner_at, standing};
+use super::world::{Program, Slot};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Objects to which the collector did what no rule asks for, and what that was.
+pub(super) fn breaches(program: &Program, course: &Course) -> BTreeMap<Slot, &'static str> {
+    let mut law = Law {
+        program,
+        course,
+        now: End::new(),
+        waited: BTreeSet::new(),
+        orphaned: BTreeSet::new(),
+        freed: Vec::new(),
+        left: Vec::new(),
+    };
+    let mut breaches = BTreeMap::new();
+    for change in &course.changes {
+        let before = law.now.get(&change.slot).cloned();
+        if let Some(before) = before.as_ref().filter(|before| !course.by_user.contain(change, before.incarnation)) {
+            breaches.extend(law.breach(change, before).map(|what| (change.slot, what)));
+        }
+        law.note(change, before.as_ref());
+    }
+    breaches
+}
+
+/// A dependent and its owner.
+type Pair = (Incarnation, Incarnation);
+
+struct Law<'a> {
+    program: &'a Program,
+    course: &'a Course,
+    now: End,
+    /// Owners that have been in foreground deletion.
+    waited: BTreeSet<Incarnation>,
+    /// Owners that have been in orphaning deletion.
+    orphaned: BTreeSet<Incarnation>,
+    /// Dependents that had a reference when their owner began to orphan: it has to go before the owner.
+    freed: Vec<Pair>,
+    /// Dependents that blocked their owner when its foreground deletion began: they go first.
+    left: Vec<Pair>,
+}
+
+impl Law<'_> {
+    fn breach(&self, change: &Change, before: &State) -> Option<&'static str> {
+        let at = (change.slot, before.incarnation);
+        let after = change.state.as_ref();
+        if !before.terminating && after.is_none_or(|after| after.terminating) {
+            return self.deletion(at, before, after);
+        }
+        if before.waits() && !after.is_some_and(State::waits) && self.is_there(&self.left, at, true) {
+            return Some("it ceased to wait, and was blocked");
+        }
+        if before.orphans() && !after.is_some_and(State::orphans) && self.is_there(&self.freed, at, false) {
+            return Some("it ceased to orphan, and had dependents");
+        }
+        let after = after?;
+        if after.finalizers.iter().any(|finalizer| !before.finalizers.contains(finalizer)) {
+            return Some("it was given a finalizer");
+        }
+        self.references(at, before, after)
+    }
+
+    fn deletion(&self, at: Incarnation, before: &State, after: Option<&State>) -> Option<&'static str> {
+        if before.references.is_empty() {
+            return Some("it was deleted, and had no owner");
+        }
+        if after.is_some_and(State::waits) && !before.references.iter().any(|reference| self.has_waited(reference)) {
+            return Some("it was deleted in foreground, and no owner waited");
+        }
+        before.references.iter().find_map(|reference| match standing(self.program, &self.now, at.0, reference) {
+            // A user who changes a foreground deletion into another may be overtaken.
+            Standing::Solid | Standing::Orphaning if self.has_waited(reference) && self.is_deleted(reference) => None,
+            Standing::Solid => Some("it was deleted, and an owner that is there held it"),
+            Standing::Orphaning => Some("it was deleted, and an owner was orphaning it"),
+            Standing::Unverified => Some("it was deleted, and an owner could not be verified"),
+            Standing::InvalidScope => Some("it was deleted, and has an owner of the wrong scope"),
+            Standing::Dangling if self.is_orphaned(at, reference) => Some("it was deleted, and its owner orphaned it"),
+            Standing::Dangling | Standing::Waiting => None,
+        })
+    }
+
+    /// What became of the references.
+    fn references(&self, at: Incarnation, before: &State, after: &State) -> Option<&'static str> {
+        let is_same = |one: &Held, other: &Held| Held { blocking: other.blocking, ..one.clone() } == *other;
+        if after.references.iter().any(|new| !before.references.iter().any(|old| is_same(old, new))) {
+            return Some("it was given an owner");
+        }
+        let mut orphaned = false;
+        for old in &before.references {
+            match after.references.iter().find(|new| is_same(old, new)) {
+                Some(new) if new.blocking == old.blocking => {}
+                Some(new) if old.blocking == Some(true) && new.blocking == Some(false) && self.has_waited(old) => {}
+                Some(_) => return Some("the flag of a reference was changed"),
+                None => {
+                    orphaned |= self.has_orphaned(old);
+                    let held = match standing(self.program, &self.now, at.0, old) {
+                        Standing::Dangling | Standing::Waiting | Standing::Orphaning => false,
+                        Standing::Solid => !self.has_waited(old) && !self.has_orphaned(old),
+                        Standing::Unverified | Standing::InvalidScope => true,
+                    };
+                    if held {
+                        return Some("it lost an owner that held it");
+                    }
+                }
+            }
+        }
+        let is_bereft = after.references.is_empty() && !before.references.is_empty() && !after.terminating;
+        (is_bereft && !orphaned).then_some("it lost its last owner, and is never collected")
+    }
+
+    fn note(&mut self, change: &Change, before: Option<&State>) {
+        let slot = change.slot;
+        match &change.state {
+            Some(state) => self.now.insert(slot, state.clone()),
+            None => self.now.remove(&slot),
+        };
+        let Some(after) = &change.state else { return };
+        let at = (slot, after.incarnation);
+        let still = |(dependent, owner): &Pair| {
+            *dependent != at || after.references.iter().any(|reference| incarnation(reference) == Some(*owner))
+        };
+        self.freed.retain(still);
+        self.left.retain(still);
+        if after.waits() && !before.is_some_and(State::waits) {
+            self.waited.insert(at);
+            self.left.extend(self.dependents(at, true));
+        }
+        if after.orphans() && !before.is_some_and(State::orphans) {
+            self.orphaned.insert(at);
+            self.freed.extend(self.dependents(at, false));
+        }
+    }
+
+    /// Those whose whole reference leads to the owner.
+    fn dependents(&self, owner: Incarnation, blocking: bool) -> Vec<Pair> {
+        let has = |slot: Slot, state: &State| {
+            state.references.iter().any(|reference| {
+                (!blocking || reference.blocking == Some(true))
+                    && owner_at(self.program, &self.now, slot, reference).is_some_and(|(at, _)| at == owner.0)
+            })
+        };
+        let dependents = self.now.iter().filter(|&(&slot, state)| has(slot, state));
+        dependents.map(|(&slot, state)| ((slot, state.incarnation), owner)).collect()
+    }
+
+    /// Whether one of the pairs with this owner still is one.
+    fn is_there(&self, pairs: &[Pair], owner: Incarnation, blocking: bool) -> bool {
+        self.dependents(owner, blocking).iter().any(|pair| pairs.contains(pair))
+    }
+
+    fn has_waited(&self, reference: &Held) -> bool {
+        incarnation(reference).is_some_and(|owner| self.waited.contains(&owner))
+    }
+
+    fn is_deleted(&self, reference: &Held) -> bool {
+        incarnation(reference).is_some_and(|owner| self.course.by_user.deleted.contains(&owner))
+    }
+
+    fn is_orphaned(&self, dependent: Incarnation, reference: &Held) -> bool {
+        incarnation(reference).is_some_and(|owner| self.freed.contains(&(dependent, owner)))
+    }
+
+    fn has_orphaned(&self, reference: &Held) -> bool {
+        incarnation(reference).is_some_and(|owner| self.orphaned.contains(&owner))
+    }
+}
+
+fn incarnation(reference: &Held) -> Option<Incarnation> {
+    match reference.owner {
+        Owner::Slot(slot, incarnation) => Some((slot, incarnation)),
+        Owner::Nobody(_) => None,
+    }
+}
