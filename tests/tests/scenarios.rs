@@ -278,8 +278,11 @@ async fn dependents_that_are_made_while_their_owner_orphans_them_all_live() -> a
     Ok(())
 }
 
+/// What each object has left, by name: references, finalizers, and whether it is marked for deletion.
+type End = BTreeMap<String, (usize, usize, bool)>;
+
 /// Names of everything in a namespace, with how many references and finalizers each has.
-async fn state(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<String, (usize, usize, bool)>> {
+async fn state(client: &Client, namespace: &str) -> anyhow::Result<End> {
     let length = |value: &Value| value.as_array().map_or(0, Vec::len);
     let items = list(client, configmaps(namespace)).await?;
     let entry = |item: &Value| {
@@ -292,11 +295,7 @@ async fn state(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<Stri
 }
 
 /// Deletes an owner with ten dependents, one of which has another owner; how it ends, and after how long.
-async fn one_cascade(
-    client: &Client,
-    namespace: &str,
-    policy: &str,
-) -> anyhow::Result<(BTreeMap<String, (usize, usize, bool)>, Duration)> {
+async fn one_cascade(client: &Client, namespace: &str, policy: &str) -> anyhow::Result<(End, Duration)> {
     load::namespace(client, namespace).await?;
     let maps = configmaps(namespace);
     families(client, namespace, "o", 1, 9).await?;
@@ -308,7 +307,7 @@ async fn one_cascade(
     let began = Instant::now();
     delete(client, &format!("{maps}/o-0"), policy).await?;
     let left = if policy == "Orphan" { 11 } else { 2 };
-    let ended = |state: &BTreeMap<String, (usize, usize, bool)>| {
+    let ended = |state: &End| {
         let references: usize = state.values().map(|(references, ..)| references).sum();
         state.len() == left && references == 1
     };
@@ -323,7 +322,7 @@ async fn an_api_server_and_its_store_are_enough_and_each_policy_ends_as_with_ups
     let plane = controlplane::shared(&binaries).await?;
     let client = plane.client().await?;
     let directory = Directory::create()?;
-    let mut ends: [Vec<BTreeMap<String, (usize, usize, bool)>>; 2] = [vec![], vec![]];
+    let mut ends: [Vec<End>; 2] = [vec![], vec![]];
     for (number, who) in ["ours", "upstream"].into_iter().enumerate() {
         let options = CollectorOptions { requests_per_second: Some(1_000), ..CollectorOptions::default() };
         let (_ours, _upstream) = match who {

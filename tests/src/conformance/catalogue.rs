@@ -457,7 +457,6 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
             ensure!(CATALOGUE.iter().any(|entry| entry.id == *id), "{} names {id}, which is no id", case.name);
         }
     }
-    let rows = requests::all();
     for entry in CATALOGUE {
         let By(tests) = entry.cover else { continue };
         ensure!(!tests.is_empty(), "{} is covered by nothing", entry.id);
