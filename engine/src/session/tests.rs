@@ -278,11 +278,11 @@ fn a_stranger_to_the_api_server_takes_no_work_until_it_is_let_in_again() {
         2000 | tick                  |
         3045 | tick                  | check credentials
         3050 | lost                  | lost
-        3400 | tick                  | connect
-        3401 | connected             | hello L/1 window 0 []
-        3402 | welcome L/1           | welcomed L/1, writes end 18401
-        3403 | checked ok            | credentials accepted, window 4
-        3404 | grant 1-6             | started [1-6], start 1-6
+        3550 | tick                  | connect
+        3551 | connected             | hello L/1 window 0 []
+        3552 | welcome L/1           | welcomed L/1, writes end 18551
+        3553 | checked ok            | credentials accepted, window 4
+        3554 | grant 1-6             | started [1-6], start 1-6
         "#,
     );
     assert_eq!(session.status().credentials_refused, None);
