@@ -4,11 +4,11 @@ use super::{ensure_deleted_once, garbage, until_gone};
 use anyhow::ensure;
 use engine::work::ToExecutor;
 use proto::r#type::v1alpha1::ReplicaRole;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tests::load::until;
 use tests::wire::network::API;
-use tests::wire::relay::Said;
+use tests::wire::relay::{Relay, Said};
 use tests::wire::world::World;
 use tokio::time::Instant;
 
@@ -37,11 +37,10 @@ fn api_requests(world: &World) -> u64 {
     world.api.requests().values().sum()
 }
 
-/// Executors whose session the new leader has welcomed.
-fn welcomed(lines: &[tests::wire::relay::Line]) -> usize {
-    let welcome = |said: &Said| matches!(said, Said::Down(ToExecutor::Welcome(_)));
-    let executors = lines.iter().filter(|line| welcome(&line.said)).map(|line| line.executor.as_str());
-    executors.collect::<std::collections::BTreeSet<_>>().len()
+/// Executors whose session the new leader has welcomed, and when, in order.
+fn welcomes(relay: &Relay) -> Vec<(String, Instant)> {
+    let is_welcome = |said: &Said| matches!(said, Said::Down(ToExecutor::Welcome(_)));
+    relay.said(|line| is_welcome(&line.said).then(|| (line.executor.clone(), line.at)))
 }
 
 async fn leader_is_gone(executors: usize, kill: bool) -> anyhow::Result<Figures> {
@@ -62,13 +61,12 @@ async fn leader_is_gone(executors: usize, kill: bool) -> anyhow::Result<Figures>
     } else {
         world.stop_replica("a").await?;
     }
-    let first = || async {
-        let lines = relay.lines();
-        Ok(lines.iter().find(|line| matches!(line.said, Said::Down(ToExecutor::Welcome(_)))).map(|line| line.at))
+    let welcomed = || async { Ok(welcomes(&relay)) };
+    let all = |welcomed: &Vec<(String, Instant)>| {
+        welcomed.iter().map(|(executor, _)| executor).collect::<BTreeSet<_>>().len() == executors
     };
-    let led = until("somebody is welcomed", Duration::from_secs(60), first, Option::is_some).await?.unwrap_or(gone);
-    let count = || async { Ok(welcomed(&relay.lines())) };
-    until("all are welcomed", Duration::from_secs(60), count, |count| *count == executors).await?;
+    let welcomed = until("all are welcomed", Duration::from_secs(60), welcomed, all).await?;
+    let led = welcomed.first().map_or(gone, |(_, at)| *at);
     let (lines, done) = (relay.lines(), Instant::now());
     let asked = api_requests(&world) - asked;
 
@@ -85,7 +83,7 @@ async fn leader_is_gone(executors: usize, kill: bool) -> anyhow::Result<Figures>
         sessions_after: done - led,
         dials: by_span.values().sum(),
         dials_peak: by_span.values().copied().max().unwrap_or_default(),
-        streams: since.iter().map(|line| line.stream).collect::<std::collections::BTreeSet<_>>().len(),
+        streams: since.iter().map(|line| line.stream).collect::<BTreeSet<_>>().len(),
         messages: since.len(),
         api_requests: asked,
     };
