@@ -10,6 +10,7 @@ use crate::object::{Facts, Name, Object, ObjectRef, OwnerReference, ResourceVers
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+mod invariants;
 #[cfg(test)]
 mod tests;
 

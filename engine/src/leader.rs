@@ -23,6 +23,7 @@ mod contract;
 mod granting;
 mod history;
 mod intake;
+mod invariants;
 mod judging;
 mod probing;
 mod reading;

@@ -227,6 +227,11 @@ impl Leases {
         }
     }
 
+    /// Every lease, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (LeaseId, &Lease)> {
+        self.leases.iter().map(|(&id, lease)| (id, lease))
+    }
+
     /// Every lease that was not started.
     pub(crate) fn unstarted(&self) -> Vec<LeaseId> {
         self.leases.iter().filter(|(_, lease)| lease.started.is_none()).map(|(&id, _)| id).collect()

@@ -7,10 +7,14 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use blocked::Blockers;
 
 mod blocked;
+mod invariants;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use blocked::{Blocker, Obstacle, PROBE_EVERY, Row};
+
+/// Entries of the lanes that may be out of date, beyond one per item.
+const LANES_SPARE: usize = 1024;
 
 /// Where an item is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +96,8 @@ pub(crate) struct Queue {
     by_id: BTreeMap<u64, Uid>,
     /// Ready uids by namespace, in order; may name items that are not ready any more.
     lanes: BTreeMap<Name, VecDeque<Uid>>,
+    /// Entries of all lanes.
+    in_lanes: usize,
     /// Lanes with anything in them, in the order of their turns.
     turns: VecDeque<Name>,
     blockers: Blockers,
@@ -264,6 +270,10 @@ impl Queue {
                     self.turns.push_back(lane);
                 }
                 ready.push_back(uid.clone());
+                self.in_lanes += 1;
+                if self.in_lanes > LANES_SPARE + 2 * self.items.len() {
+                    self.sweep();
+                }
             }
             Place::Backoff { .. } => self.waiting += 1,
             Place::Leased(_) => self.leased += 1,
@@ -274,12 +284,28 @@ impl Queue {
         }
     }
 
+    /// Takes out of the lanes what is not ready any more: where nothing is granted, no lane ever has its turn.
+    fn sweep(&mut self) {
+        let items = &self.items;
+        let mut seen = BTreeSet::new();
+        for ready in self.lanes.values_mut() {
+            ready.retain(|uid| {
+                items.get(uid).is_some_and(|item| item.place == Place::Ready) && seen.insert(uid.clone())
+            });
+        }
+        self.lanes.retain(|_, ready| !ready.is_empty());
+        let lanes = &self.lanes;
+        self.turns.retain(|lane| lanes.contains_key(lane));
+        self.in_lanes = seen.len();
+    }
+
     /// The next ready item, one namespace after the other. It stays ready until it is placed elsewhere, but is not given again.
     pub(crate) fn pop(&mut self) -> Option<Uid> {
         while let Some(lane) = self.turns.pop_front() {
             let Some(ready) = self.lanes.get_mut(&lane) else { continue };
             let mut next = None;
             while let Some(uid) = ready.pop_front() {
+                self.in_lanes -= 1;
                 if self.items.get(&uid).is_some_and(|item| item.place == Place::Ready) {
                     next = Some(uid);
                     break;

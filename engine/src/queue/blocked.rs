@@ -127,6 +127,11 @@ impl Blockers {
         self.blocked.contains_key(blocker)
     }
 
+    /// Items that stand behind any blocker.
+    pub(super) fn members(&self) -> usize {
+        self.blocked.values().map(|blocked| blocked.members.len()).sum()
+    }
+
     pub(super) fn leave(&mut self, blocker: &Blocker, uid: &Uid) {
         if let Some(blocked) = self.blocked.get_mut(blocker)
             && let Some(lane) = blocked.members.remove(uid)

@@ -47,6 +47,20 @@ fn namespaces_take_turns() {
 }
 
 #[test]
+fn decisions_that_come_and_go_leave_nothing_behind_where_nothing_is_granted() {
+    let mut queue = Queue::default();
+    for round in 0..10_000_u32 {
+        let name = alloc::format!("x{}", round % 7);
+        queue.put(at(0), draft(&alloc::format!("ns{}", round % 5), &name), false);
+        queue.withdraw(&uid(&name)).unwrap();
+    }
+    assert!(queue.in_lanes <= LANES_SPARE + 2, "{} entries for no item", queue.in_lanes);
+    assert_eq!(queue.inconsistency(), None);
+    queue.put(at(0), draft("a", "x"), false);
+    assert_eq!(drain(&mut queue), ["x"]);
+}
+
+#[test]
 fn one_item_per_target_and_a_newer_decision_replaces_it() {
     let mut queue = Queue::default();
     assert_eq!(queue.put(at(0), draft("a", "x"), false), Put::New);

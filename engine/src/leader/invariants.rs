@@ -1,0 +1,56 @@
+//! What must hold between any two calls, for simulators and tests.
+
+use super::Leader;
+use crate::queue::Place;
+use crate::work::LeaseId;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+
+impl Leader {
+    /// The first thing that does not fit together in this machine. Looks at everything it holds, so that no service can afford it.
+    pub fn inconsistency(&self) -> Option<String> {
+        let graph = self.graph.inconsistency().or_else(|| self.queue.inconsistency());
+        graph
+            .or_else(|| self.inconsistent_counts())
+            .or_else(|| self.inconsistent_leases())
+            .or_else(|| self.stray_notes())
+    }
+
+    fn inconsistent_counts(&self) -> Option<String> {
+        let counts = self.graph.observed_by_kind(|kind| self.coverage.kind(kind).list);
+        self.coverage.ids().find_map(|id| {
+            let kind = self.coverage.kind(id);
+            let (all, fresh) = counts.get(&id).copied().unwrap_or_default();
+            ((kind.observed, kind.fresh) != (all, fresh)).then(|| {
+                format!("{all} {} in the graph, {fresh} fresh; counted {} and {}", kind.kind, kind.observed, kind.fresh)
+            })
+        })
+    }
+
+    fn inconsistent_leases(&self) -> Option<String> {
+        let mut by_target: BTreeMap<_, LeaseId> = BTreeMap::new();
+        for (id, lease) in self.leases.iter() {
+            if let Some(other) = by_target.insert(&lease.target, id) {
+                return Some(format!("leases {other} and {id} for {}", lease.target));
+            }
+            if !self.leases.session(lease.session).is_some_and(|session| session.leases.contains(&id)) {
+                return Some(format!("lease {id} is not among its session's"));
+            }
+        }
+        for uid in self.queue.uids() {
+            let Some(Place::Leased(id)) = self.queue.get(uid).map(|item| &item.place) else { continue };
+            if by_target.get(uid) != Some(id) {
+                return Some(format!("the item of {uid} is under lease {id}, which there is not"));
+            }
+        }
+        let held: usize = self.leases.sessions().map(|(_, session)| session.leases.len()).sum();
+        (held != by_target.len()).then(|| format!("{held} leases in sessions, {} in all", by_target.len()))
+    }
+
+    fn stray_notes(&self) -> Option<String> {
+        let notes = self.undecided.keys().chain(self.inquiries.keys()).chain(self.deletions.keys());
+        let stray = notes.into_iter().any(|&id| self.graph.get(id).is_none());
+        stray.then(|| String::from("a note about a node that is gone"))
+    }
+}

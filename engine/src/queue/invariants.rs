@@ -1,0 +1,40 @@
+//! What must hold between any two calls.
+
+use super::{LANES_SPARE, Place, Queue};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+
+impl Queue {
+    /// What does not fit together here. Looks at everything.
+    pub(crate) fn inconsistency(&self) -> Option<String> {
+        let place = |wanted: fn(&Place) -> bool| self.items.values().filter(|item| wanted(&item.place)).count();
+        let leased = place(|place| matches!(place, Place::Leased(_)));
+        let waiting = place(|place| matches!(place, Place::Backoff { .. } | Place::Behind(_)));
+        let entries: usize = self.lanes.values().map(VecDeque::len).sum();
+        let behind = self.blockers.members();
+        if self.by_id.len() != self.items.len() || self.by_decision.len() != self.items.len() {
+            return Some(format!("{} items, but {} numbers", self.items.len(), self.by_id.len()));
+        }
+        if (leased, waiting) != (self.leased, self.waiting) {
+            return Some(format!(
+                "{leased} items leased and {waiting} waiting, but {} and {}",
+                self.leased, self.waiting
+            ));
+        }
+        if behind != place(|place| matches!(place, Place::Behind(_))) {
+            return Some(format!("{behind} items stand behind blockers, by their count"));
+        }
+        if entries != self.in_lanes || entries > LANES_SPARE + 2 * self.items.len() + 1 {
+            return Some(format!(
+                "{entries} entries in lanes, {} counted, for {} items",
+                self.in_lanes,
+                self.items.len()
+            ));
+        }
+        if self.turns.len() != self.lanes.len() {
+            return Some(format!("{} lanes, but {} turns", self.lanes.len(), self.turns.len()));
+        }
+        None
+    }
+}
