@@ -39,6 +39,9 @@ mod tests;
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 /// A hello that is not answered for this long was in vain.
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
+/// Without a session for so long, the known term counts no more: whoever led in an earlier one has given up by then, and the election's
+/// Lease may have been restored together with the store.
+const TERM_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
 /// Reports kept for the leader's acknowledgement. Only an executor that finds no leader for long comes near.
 const REPORTS_MAX: usize = 10_000;
 
@@ -188,6 +191,8 @@ pub struct Session {
     hints_followed: u32,
     term: Option<Term>,
     writes_end: Option<Time>,
+    /// When the last session ended without another one.
+    lapsed: Option<Time>,
     /// Granted, not started; at most the window.
     buffered: VecDeque<WorkLease>,
     started: BTreeMap<LeaseId, Started>,
@@ -277,6 +282,7 @@ impl Session {
             hints_followed: 0,
             term: None,
             writes_end: None,
+            lapsed: None,
             buffered: VecDeque::new(),
             started: BTreeMap::new(),
             returns: VecDeque::new(),

@@ -131,6 +131,7 @@ impl Session {
     /// The session has ended without a word from the leader.
     pub(super) fn lapse(&mut self, now: Time) {
         self.writes_end = None;
+        self.lapsed = Some(now);
         self.emit(Event::Lapsed);
         self.hand_back_where(|_| Some(ReturnCause::SessionLapsed));
         self.cancel_started();

@@ -1,6 +1,8 @@
 //! The stream to the leader: opening, greeting, heartbeats, going elsewhere, the end.
 
-use super::{CONNECT_LIMIT, Drain, Event, Exit, Leaving, Link, Output, Session, Stream, WELCOME_LIMIT};
+use super::{
+    CONNECT_LIMIT, Drain, Event, Exit, Leaving, Link, Output, Session, Stream, TERM_FORGOTTEN_AFTER, WELCOME_LIMIT,
+};
 use crate::time::Time;
 use crate::work::{GoAwayCause, HeldLease, Hello, PROTOCOL, Refusal, Term, ToExecutor, ToLeader, Welcome};
 use alloc::collections::VecDeque;
@@ -61,6 +63,9 @@ impl Session {
             return;
         }
         self.link = Link::Greeting { hello_sent: now };
+        if self.lapsed.is_some_and(|lapsed| now.since(lapsed) >= TERM_FORGOTTEN_AFTER) {
+            self.term = None;
+        }
         let hello = Hello {
             executor: self.config.executor.clone(),
             incarnation: self.config.incarnation.clone(),
@@ -247,6 +252,7 @@ impl Session {
         self.emit(Event::Welcomed { term: term.clone(), adopted: adopted.len(), dropped: dropped.len() });
         self.reclaim(&term, adopted);
         self.term = Some(term);
+        self.lapsed = None;
         self.set_writes_end(hello_sent + session_ttl);
         self.send_drain(now);
         self.flush_at = Some(now);

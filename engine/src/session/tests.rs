@@ -84,6 +84,26 @@ fn a_newer_term_voids_what_an_older_one_granted() {
 }
 
 #[test]
+fn long_after_a_session_its_term_counts_no_more() {
+    // The store was restored, and the election's Lease with it: whoever leads now begins again with a low number.
+    for (minute, end) in [(59_999, "L/3"), (60_000, "-")] {
+        check(&format!(
+            r#"
+            0     | connected   | hello - window 4 []
+            10    | welcome L/3 | welcomed L/3, writes end 15000
+            15000 | tick        | lapsed, disconnect, lost
+            15200 | tick        | connect
+            15201 | lost        | lost
+            {}    | tick        | connect
+            {}    | connected   | hello {end} window 4 []
+            "#,
+            15_000 + minute - 1,
+            15_000 + minute,
+        ));
+    }
+}
+
+#[test]
 fn is_valid_from_the_send_of_the_last_acknowledged_heartbeat() {
     check_open(
         r#"
