@@ -6,6 +6,11 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// What `etcdutl --bump-revision` is told to add is a thousand million, by its manual; no cluster writes as much in a moment,
+const LEAP_MIN: u128 = 100_000_000;
+/// or faster than this for long.
+const WRITES_PER_SECOND_MAX: u128 = 50_000;
+
 /// How much of a collection the graph knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
@@ -61,11 +66,17 @@ pub(crate) struct Kind {
     pub(crate) progress: Option<Time>,
     /// The watch is lost since then.
     pub(crate) lost: Option<Time>,
-    /// The store went back: until the next list is complete, lower versions are expected.
-    pub(crate) rewound: bool,
+    /// The store went back while the list of this number was the last that had begun: until a later one is complete, lower versions
+    /// are expected.
+    pub(crate) rewound: Option<u32>,
+    /// The highest version that its store was ever seen at, by whatever question, and when.
+    pub(crate) high: Option<(ResourceVersion, Time)>,
+    /// Of the objects that the list under way shows at an earlier version than is known, the lowest version known: a list that ends
+    /// past it should have shown that.
+    pub(crate) outrun: Option<ResourceVersion>,
     /// The definition that said last, and when, that its instances are gone.
     pub(crate) emptied: Option<(Uid, Time)>,
-    /// Its connection broke, and it has not said yet where it stands. Only of aggregated collections.
+    /// Its connection broke, and it has not said yet where it stands.
     pub(crate) doubtful: bool,
     /// Objects of the last list that cannot be used, and so are not in the graph.
     pub(crate) unusable: usize,
@@ -90,6 +101,22 @@ impl Kind {
     /// Served by a server with a store of its own.
     pub(crate) fn is_aggregated(&self) -> bool {
         self.served.as_ref().is_some_and(|served| served.backend == Backend::Aggregated)
+    }
+
+    /// Whether this version lies too far ahead for the time that has passed: a store that is restored from a backup is told to go on
+    /// behind every version there ever was.
+    pub(crate) fn leaps(&self, now: Time, version: &ResourceVersion) -> bool {
+        let leaps = |(high, at): &(ResourceVersion, Time)| {
+            version.leaps(high, LEAP_MIN + WRITES_PER_SECOND_MAX * u128::from(now.since(*at).as_secs()))
+        };
+        self.high.as_ref().is_some_and(leaps)
+    }
+
+    /// Takes in that its store was seen at this version.
+    pub(crate) fn raise(&mut self, now: Time, version: &ResourceVersion) {
+        if !self.high.as_ref().is_some_and(|(high, _)| version.is_before(high)) && !self.leaps(now, version) {
+            self.high = Some((version.clone(), now));
+        }
     }
 
     fn enter(&mut self, now: Time, state: State) -> bool {
@@ -140,7 +167,9 @@ impl Coverage {
             since: Time::ZERO,
             progress: None,
             lost: None,
-            rewound: false,
+            rewound: None,
+            high: None,
+            outrun: None,
             emptied: None,
             doubtful: false,
             unusable: 0,
@@ -211,7 +240,6 @@ impl Coverage {
         kind.position = None;
         kind.progress = None;
         kind.lost = None;
-        kind.rewound = false;
         kind.doubtful = false;
         kind.error.clear();
         kind.enter(now, State::Ignored);
@@ -224,6 +252,7 @@ impl Coverage {
         kind.list = kind.list.wrapping_add(1);
         kind.fresh = 0;
         kind.unusable = 0;
+        kind.outrun = None;
         kind.lost = None;
         // A collection that fails stays failed for its readers until a list has worked.
         kind.state != State::Failed && kind.enter(now, State::Listing)
@@ -233,9 +262,16 @@ impl Coverage {
     pub(crate) fn list_ended(&mut self, now: Time, id: KindId, version: ResourceVersion) -> Advance {
         let kind = self.kind_mut(id);
         let back = kind.position.as_ref().is_some_and(|position| version.is_before(position));
-        let rewind = back && !kind.rewound;
+        let skipped = kind.outrun.take().is_some_and(|known| version.reached(&known));
+        let rewind = (back || skipped || kind.leaps(now, &version)) && kind.rewound.is_none();
+        if kind.rewound.is_some_and(|list| list != kind.list) {
+            kind.rewound = None;
+        }
+        if rewind {
+            kind.high = None;
+        }
+        kind.raise(now, &version);
         kind.position = Some(version);
-        kind.rewound = false;
         kind.doubtful = false;
         kind.error.clear();
         kind.progress = Some(now);
@@ -253,9 +289,11 @@ impl Coverage {
     /// An event or bookmark of the watch carries `version`.
     pub(crate) fn advance(&mut self, now: Time, id: KindId, version: &ResourceVersion) -> Advance {
         let kind = self.kind_mut(id);
-        if kind.position.as_ref().is_some_and(|position| version.is_before(position)) && !kind.rewound {
+        let back = kind.position.as_ref().is_some_and(|position| version.is_before(position));
+        if (back || kind.leaps(now, version)) && kind.rewound.is_none() {
             return Advance::Rewind;
         }
+        kind.raise(now, version);
         kind.position = Some(version.clone());
         kind.progress = Some(now);
         Advance::Moved

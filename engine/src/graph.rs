@@ -326,6 +326,9 @@ impl Graph {
         let at = Coordinates { kind, namespace, name };
         if facts.orphans_dependents() {
             self.orphaned.entry(uid.clone()).or_insert_with(|| Orphaned { at: at.clone(), round: None });
+        } else if !facts.terminating {
+            // Nobody is called back from deletion: whatever was seen was of a history that the store no longer has.
+            self.orphaned.remove(&uid);
         }
         let id = match self.find(&uid, &at) {
             Some(id) => id,

@@ -91,6 +91,8 @@ enum Purpose {
     },
     BarrierPosition(KindId),
     BarrierNamespace(KindId, Name),
+    /// For nothing any more: it was asked of a history, or for a round, that is over.
+    Void,
 }
 
 /// The graph service's machine.
@@ -125,8 +127,8 @@ pub struct Leader {
 
     probes: BTreeMap<ProbeId, Purpose>,
     last_probe: u64,
-    /// A connection broke: nothing is granted until the store is known to stand where it did.
-    suspect: Option<KindId>,
+    /// A connection broke: nothing is granted until the store is known to stand where it did. So many questions have been asked.
+    suspect: Option<u32>,
     /// The store went back: nothing is granted until these are listed again,
     rewound: BTreeSet<KindId>,
     /// and so many reads in a row have fitted together.

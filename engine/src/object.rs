@@ -131,6 +131,14 @@ impl ResourceVersion {
         matches!(self.compare(other), Some(Ordering::Equal | Ordering::Greater))
     }
 
+    /// Whether this version is known to lie more than `by` past `other`.
+    pub fn leaps(&self, other: &ResourceVersion, by: u128) -> bool {
+        match (&self.0, &other.0) {
+            (Version::Ordered(this), Version::Ordered(other)) => this.saturating_sub(*other) > by,
+            (Version::Opaque(_) | Version::Ordered(_), _) => false,
+        }
+    }
+
     /// Whether this version is known to lie before `other`.
     pub fn is_before(&self, other: &ResourceVersion) -> bool {
         self.compare(other) == Some(Ordering::Less)

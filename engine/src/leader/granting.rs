@@ -25,7 +25,7 @@ const CLOSE_AFTER: Duration = Duration::from_secs(5);
 const RECONNECT_SPREAD_EACH: Duration = Duration::from_millis(10);
 /// and over no more than this: few need not wait for one another.
 const RECONNECT_SPREAD_MAX: Duration = Duration::from_secs(2);
-/// What rests on an aggregated collection waits for it to say where it stands.
+/// What rests on a collection in doubt waits for it to say where it stands.
 const DOUBTFUL: Duration = Duration::from_millis(500);
 /// An item that an executor cannot do waits for another one.
 const NO_TAKER: Duration = Duration::from_secs(5);
@@ -42,7 +42,6 @@ impl Leader {
         self.leader_endpoint = leader_endpoint;
         if self.term.take().is_some() {
             self.send_all_away(GoAwayCause::LeaderChanged);
-            self.suspect = None;
             self.event(Event::TermLost);
         }
     }
@@ -107,7 +106,7 @@ impl Leader {
         }
         let item = self.queue.get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
-        if kind != ActionKind::Verify && self.graph.primary(uid).is_some_and(|id| self.rests_on_doubt(id)) {
+        if kind != ActionKind::Verify && self.graph.primary(uid).is_some_and(|id| self.rests_on_doubt(id, kind)) {
             self.backoff(uid, DOUBTFUL);
             return None;
         }

@@ -5,7 +5,7 @@ use crate::coverage::{KindId, State};
 use crate::graph::{NodeId, Presence};
 use crate::object::{ResourceVersion, Uid};
 use crate::queue::Place;
-use crate::work::RevokeMode;
+use crate::work::{ActionKind, RevokeMode};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,6 +13,8 @@ use core::time::Duration;
 
 /// Between two questions where the store stands while nothing is granted.
 const SUSPECT_AGAIN: Duration = Duration::from_millis(500);
+/// Questions to one collection before another one is asked.
+const ASK_EACH: u32 = 3;
 /// After a store went back: between two reads,
 const SETTLE_EVERY: Duration = Duration::from_secs(5);
 /// of which so many in a row have to fit together: a minute.
@@ -28,11 +30,11 @@ const AUDIT_FAILED_AGAIN: Duration = Duration::from_secs(300);
 
 impl Leader {
     /// A connection to the API server broke: what comes next may be another server, or another history.
-    pub(super) fn suspect(&mut self, kind: KindId) {
-        if self.suspect.is_some() || self.term.is_none() {
+    pub(super) fn suspect(&mut self) {
+        if self.suspect.is_some() {
             return;
         }
-        self.suspect = Some(kind);
+        self.suspect = Some(0);
         self.event(Event::GrantsStopped {
             why: String::from("a watch connection broke; asking where the store stands"),
         });
@@ -40,34 +42,39 @@ impl Leader {
         self.ask_suspect();
     }
 
-    /// Asks a collection whose position is known where the store stands.
+    /// Asks where the store stands: the collection that was seen furthest, since all that a store has lost lies behind what it has
+    /// kept; in turn another one, so that one broken collection does not hold up everything.
     pub(super) fn ask_suspect(&mut self) {
-        let Some(last) = self.suspect else { return };
+        let Some(asked) = self.suspect else { return };
         let candidates = self.witnesses();
-        // Another one each time, so that one broken collection does not hold up everything.
-        let next = candidates.iter().copied().find(|&id| id > last).or(candidates.first().copied());
-        match next.and_then(|kind| Some((kind, self.coverage.kind(kind).position.clone()?))) {
-            Some((kind, position)) => {
-                self.suspect = Some(kind);
-                self.probe(kind, None, Some(1), Purpose::Suspect(kind, position));
+        let next = (asked / ASK_EACH) as usize;
+        match next.checked_rem(candidates.len()).map(|at| candidates[at].clone()) {
+            Some((kind, high)) => {
+                self.suspect = Some(asked.saturating_add(1));
+                self.probe(kind, None, Some(1), Purpose::Suspect(kind, high));
             }
             // Nothing is known of the store that it could contradict.
             None => self.clear_suspect(),
         }
     }
 
-    /// Collections of the main store that can say where it stands.
-    fn witnesses(&self) -> Vec<KindId> {
+    /// Collections of the main store that can say where it stands, with how far each was seen, the furthest first.
+    fn witnesses(&self) -> Vec<(KindId, ResourceVersion)> {
         let usable = |kind: &crate::coverage::Kind| {
             kind.is_watched() && !kind.is_aggregated() && kind.position.is_some() && kind.state != State::Failed
         };
-        let mut witnesses: Vec<KindId> =
-            self.coverage.served().filter(|(_, kind)| usable(kind)).map(|(id, _)| id).collect();
-        witnesses.sort();
+        let known = |(id, kind): (KindId, &crate::coverage::Kind)| {
+            let (high, _) = kind.high.as_ref().filter(|_| usable(kind))?;
+            Some((id, high.clone()))
+        };
+        let mut witnesses: Vec<(KindId, ResourceVersion)> = self.coverage.served().filter_map(known).collect();
+        witnesses.sort_by(|(one, high), (other, lower)| {
+            lower.compare(high).unwrap_or(core::cmp::Ordering::Equal).then(one.cmp(other))
+        });
         witnesses
     }
 
-    /// `position` is the collection's as of the question: while the answer was on its way, the watch may have gone past it.
+    /// `position` is how far the collection had been seen at the question: while the answer was on its way, its watch may have gone past.
     pub(super) fn suspect_answered(
         &mut self,
         kind: KindId,
@@ -75,18 +82,47 @@ impl Leader {
         answer: Result<ProbeAnswer, String>,
     ) {
         match answer {
-            Ok(answer) if answer.resource_version.is_before(position) => {
-                // Grants stay stopped, now for another reason.
+            Ok(answer) if self.contradicts(kind, position, &answer.resource_version) => {
                 self.rewind(
                     kind,
                     format!("the store stands at {}, after {position} was seen", answer.resource_version),
                 );
+                // The kind may have ceased to be served since it was asked.
+                if self.suspect.is_some() {
+                    self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect);
+                }
+            }
+            Ok(answer) if answer.resource_version.reached(position) => {
+                // Those seen further have not answered: what rests on them waits until they do.
+                for (other, high) in self.witnesses() {
+                    if other != kind && position.is_before(&high) {
+                        self.doubt(other);
+                    }
+                }
                 self.clear_suspect();
             }
-            Ok(answer) if answer.resource_version.reached(position) => self.clear_suspect(),
             // No answer, or none that compares: ask another.
             Ok(_) | Err(_) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect),
         }
+    }
+
+    /// Whether a store that has been at `seen` cannot stand at `version` now.
+    pub(super) fn contradicts(&self, kind: KindId, seen: &ResourceVersion, version: &ResourceVersion) -> bool {
+        version.is_before(seen) || self.coverage.kind(kind).leaps(self.now, version)
+    }
+
+    /// Takes in that an answer shows a store at this version. True if it lies so far ahead that the store was restored, and told to go
+    /// on behind all that it had ever been at.
+    pub(super) fn leapt(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
+        let now = self.now;
+        let entry = self.coverage.kind_mut(kind);
+        let leapt = entry.leaps(now, version) && entry.rewound.is_none();
+        if leapt {
+            self.rewind(kind, format!("the store stands at {version}, far past all that was seen"));
+        } else {
+            entry.raise(now, version);
+        }
+        leapt
     }
 
     fn clear_suspect(&mut self) {
@@ -108,10 +144,31 @@ impl Leader {
             .map(|(id, _)| id)
             .collect();
         for &id in &touched {
-            self.coverage.kind_mut(id).rewound = true;
             self.relist(id, "the store's history changed");
         }
+        // What is not served now may be again: it is of the other history too.
+        for id in self.coverage.ids() {
+            let entry = self.coverage.kind_mut(id);
+            if id == kind || (everything && !entry.is_aggregated()) {
+                entry.rewound = Some(entry.list);
+                entry.high = None;
+                entry.doubtful = false;
+            }
+        }
+        for purpose in self.probes.values_mut() {
+            let concerned = match purpose {
+                Purpose::Suspect(of, _)
+                | Purpose::Doubt(of, _)
+                | Purpose::Settle(of, _)
+                | Purpose::Audit { kind: of, .. } => touched.contains(of),
+                Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..) | Purpose::Void => false,
+            };
+            if concerned {
+                *purpose = Purpose::Void;
+            }
+        }
         if everything {
+            self.suspect = None;
             self.rewound.extend(touched.iter().copied());
             self.settling = None;
             self.event(Event::GrantsStopped { why: String::from("the store's history changed") });
@@ -172,8 +229,8 @@ impl Leader {
         let Some(fitted) = self.settling else { return };
         let candidates = self.witnesses();
         let at = usize::try_from(fitted).unwrap_or(0).checked_rem(candidates.len());
-        match at.map(|at| candidates[at]).and_then(|kind| Some((kind, self.coverage.kind(kind).position.clone()?))) {
-            Some((kind, position)) => self.probe(kind, None, Some(1), Purpose::Settle(kind, position)),
+        match at.map(|at| candidates[at].clone()) {
+            Some((kind, high)) => self.probe(kind, None, Some(1), Purpose::Settle(kind, high)),
             None => self.timers.set(self.now + SETTLE_EVERY, Timer::Settle),
         }
     }
@@ -186,7 +243,7 @@ impl Leader {
     ) {
         let Some(fitted) = self.settling else { return };
         let fitted = match answer {
-            Ok(answer) if answer.resource_version.is_before(position) => {
+            Ok(answer) if self.contradicts(kind, position, &answer.resource_version) => {
                 return self.rewind(kind, format!("the store stands at {} again", answer.resource_version));
             }
             Ok(_) => fitted + 1,
@@ -220,9 +277,9 @@ impl Leader {
         self.gone.get(uid) == Some(&kind)
     }
 
-    /// The connection to an aggregated collection broke: only what rests on it waits.
+    /// The connection to a collection broke: what rests on it waits.
     pub(super) fn doubt(&mut self, kind: KindId) {
-        if self.term.is_some() && !self.coverage.kind(kind).doubtful {
+        if !self.coverage.kind(kind).doubtful {
             self.coverage.kind_mut(kind).doubtful = true;
             self.ask_doubt(kind);
         }
@@ -230,8 +287,8 @@ impl Leader {
 
     pub(super) fn ask_doubt(&mut self, kind: KindId) {
         let entry = self.coverage.kind(kind);
-        match entry.position.clone().filter(|_| entry.doubtful && entry.is_watched()) {
-            Some(position) => self.probe(kind, None, Some(1), Purpose::Doubt(kind, position)),
+        match entry.high.clone().filter(|_| entry.doubtful && entry.is_watched()) {
+            Some((high, _)) => self.probe(kind, None, Some(1), Purpose::Doubt(kind, high)),
             None => self.coverage.kind_mut(kind).doubtful = false,
         }
     }
@@ -243,7 +300,7 @@ impl Leader {
         answer: Result<ProbeAnswer, String>,
     ) {
         match answer {
-            Ok(answer) if answer.resource_version.is_before(position) => {
+            Ok(answer) if self.contradicts(kind, position, &answer.resource_version) => {
                 self.rewind(kind, format!("it stands at {}, after {position} was seen", answer.resource_version));
             }
             // Where versions do not compare, an answer is all there is to be had.
@@ -253,13 +310,15 @@ impl Leader {
     }
 
     /// Whether a decision about this node rests on a collection that has to say first where it stands.
-    pub(super) fn rests_on_doubt(&self, id: NodeId) -> bool {
+    pub(super) fn rests_on_doubt(&self, id: NodeId, action: ActionKind) -> bool {
         let node = self.graph.node(id);
-        let doubtful = |kind: KindId| {
-            let kind = self.coverage.kind(kind);
-            kind.is_aggregated() && (kind.doubtful || kind.rewound)
-        };
-        doubtful(node.at.kind) || node.owners().any(|owner| doubtful(self.graph.node(owner).at.kind))
+        let is_doubtful =
+            |kind: &crate::coverage::Kind| kind.doubtful || (kind.is_aggregated() && kind.rewound.is_some());
+        let doubtful = |kind: KindId| is_doubtful(self.coverage.kind(kind));
+        // That an owner has no dependents left rests on all collections.
+        let everywhere =
+            action == ActionKind::RemoveFinalizer && self.coverage.served().any(|(_, kind)| is_doubtful(kind));
+        everywhere || doubtful(node.at.kind) || node.owners().any(|owner| doubtful(self.graph.node(owner).at.kind))
     }
 
     /// The collection is listed: its next audit is an hour away, spread over some minutes.

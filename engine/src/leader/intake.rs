@@ -131,11 +131,12 @@ impl Leader {
         self.audit_later(kind);
         self.tell_collection(kind);
         if advance == Advance::Rewind {
-            self.rewind(kind, String::from("a new list ends before the last known position"));
-            // This list is of the new history already.
-            self.coverage.kind_mut(kind).rewound = false;
+            self.rewind(kind, format!("a new list ends at {version}, which does not follow on what was seen before"));
         }
-        self.relisted(kind);
+        // Of the list that shows another history, part may have been taken for the known one: only the next counts.
+        if self.coverage.kind(kind).rewound.is_none() {
+            self.relisted(kind);
+        }
         self.mark_unobserved(kind);
         self.mark_dependents_of_unobserved(kind);
         self.mark_deletions();
@@ -191,7 +192,10 @@ impl Leader {
                 true
             }
             Advance::Rewind => {
-                self.rewind(kind, format!("the watch went back to {version}"));
+                self.rewind(
+                    kind,
+                    format!("the watch goes on at {version}, which does not follow on what was seen before"),
+                );
                 false
             }
         }
@@ -200,10 +204,11 @@ impl Leader {
     pub(super) fn watch_lost(&mut self, kind: KindId, transport: bool, error: String) {
         self.coverage.watch_lost(self.now, kind, error);
         self.timers.set(self.now + self.config.stale_after, Timer::Stale(kind));
-        match (transport, self.coverage.kind(kind).is_aggregated()) {
-            (true, false) => self.suspect(kind),
-            (true, true) => self.doubt(kind),
-            (false, _) => {}
+        if transport {
+            self.doubt(kind);
+            if !self.coverage.kind(kind).is_aggregated() {
+                self.suspect();
+            }
         }
     }
 
@@ -224,6 +229,9 @@ impl Leader {
     /// Takes an object of a list, a watch or a trustworthy read into the graph, if it is not older than what is known.
     pub(super) fn take_in(&mut self, kind: KindId, object: Object, source: Source) {
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
+        if source == Source::Ahead && self.leapt(kind, &object.resource_version) {
+            return;
+        }
         let entry = self.coverage.kind(kind);
         // Whether the list under way shows it, only that list and its watch can say.
         let shown = source != Source::Ahead || entry.state != State::Listing;
@@ -238,7 +246,13 @@ impl Leader {
                 list = current;
             }
             let ahead = entry.position.as_ref().is_none_or(|position| position.is_before(&observed.resource_version));
-            if older && !entry.rewound {
+            if older && entry.rewound.is_none() {
+                if source == Source::List && ahead {
+                    let known = observed.resource_version.clone();
+                    let entry = self.coverage.kind_mut(kind);
+                    let lowest = entry.outrun.take().filter(|lowest| lowest.is_before(&known));
+                    entry.outrun = Some(lowest.unwrap_or(known));
+                }
                 if source == Source::List && !ahead {
                     let why = format!("a list shows {} at a version before the known one", object.name);
                     self.rewind(kind, why);
@@ -252,7 +266,7 @@ impl Leader {
             }
             self.coverage.kind_mut(kind).fresh += usize::from(shown && !was_fresh);
         }
-        if known.is_none() && self.has_gone(&object.uid, kind) && !self.coverage.kind(kind).rewound {
+        if known.is_none() && self.has_gone(&object.uid, kind) && self.coverage.kind(kind).rewound.is_none() {
             self.rewind(kind, format!("{} is there again after its DELETED", object.name));
         }
         let (id, change) = self.graph.upsert(&mut self.coverage, kind, list, object);

@@ -25,6 +25,13 @@ impl Leader {
         let Some(purpose) = self.probes.remove(&probe) else {
             return self.event(Event::Rejected { why: format!("an answer to probe {}, which nobody asked", probe.0) });
         };
+        if let Ok(answer) = &answer
+            && let Purpose::Audit { kind, .. } | Purpose::BarrierPosition(kind) | Purpose::BarrierNamespace(kind, _) =
+                &purpose
+            && self.leapt(*kind, &answer.resource_version)
+        {
+            return;
+        }
         match purpose {
             Purpose::Suspect(kind, position) => self.suspect_answered(kind, &position, answer),
             Purpose::Doubt(kind, position) => self.doubt_answered(kind, &position, answer),
@@ -32,12 +39,19 @@ impl Leader {
             Purpose::Audit { kind, again } => self.audit_answered(kind, again, answer),
             Purpose::BarrierPosition(kind) => self.position_answered(kind, answer),
             Purpose::BarrierNamespace(kind, namespace) => self.namespace_answered(kind, &namespace, answer),
+            Purpose::Void => {}
         }
     }
 
     /// Rounds are not carried over: whoever waits for one asks again.
     pub(super) fn restart_barrier(&mut self) {
         self.barrier.reset(self.now);
+        // An answer to a question of an earlier round says nothing of what came after it was asked.
+        for purpose in self.probes.values_mut() {
+            if matches!(purpose, Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..)) {
+                *purpose = Purpose::Void;
+            }
+        }
         for round in self.deletions.values_mut() {
             *round = None;
         }

@@ -13,6 +13,7 @@ use crate::queue::{Blocker, PROBE_EVERY, Place};
 use crate::work::{
     ActionKind, CheckBy, Finding, FindingResult, Outcome, ReportResult, Sighting, ToExecutor, WorkReport,
 };
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -74,6 +75,7 @@ impl Leader {
             return ReportResult::Unknown;
         };
         let target = item.draft.target.clone();
+        let decided_at = item.draft.preconditions.as_ref().map(|wanted| wanted.resource_version.clone());
         self.event(Event::Attempted {
             item: lease.item,
             target: target.clone(),
@@ -86,7 +88,9 @@ impl Leader {
             age: self.now.since(item.decided),
         });
         self.note_credentials(lease.session, report.outcome);
-        self.conclude(session, &target, &report);
+        if !self.is_of_another_history(&target, decided_at, &report) {
+            self.conclude(session, &target, &report);
+        }
         ReportResult::Accepted
     }
 
@@ -94,6 +98,26 @@ impl Leader {
         if let Some(session) = self.leases.session_mut(session) {
             session.unauthenticated = outcome == Outcome::Unauthenticated;
         }
+    }
+
+    /// Whether an attempt that began after its target was known at a version found it at an earlier one: the store went back.
+    fn is_of_another_history(
+        &mut self,
+        target: &ObjectRef,
+        decided_at: Option<ResourceVersion>,
+        report: &WorkReport,
+    ) -> bool {
+        let Some((known, sighting)) = decided_at.zip(report.observed.as_ref()) else { return false };
+        if sighting.uid != target.uid || !sighting.resource_version.is_before(&known) {
+            return false;
+        }
+        let kind = self.coverage.kind_id(&target.group, &target.kind);
+        // Behind an APIService, a read may be answered by a server that lags.
+        if self.coverage.kind(kind).is_aggregated() || self.coverage.kind(kind).rewound.is_some() {
+            return false;
+        }
+        self.rewind(kind, format!("{} is at {}, after {known} was seen", target.name, sighting.resource_version));
+        true
     }
 
     fn conclude(&mut self, session: Option<SessionId>, target: &ObjectRef, report: &WorkReport) {
@@ -326,9 +350,12 @@ impl Leader {
     /// An object was not where it was looked for. Gives a wait if the answer cannot be used.
     fn not_found(&mut self, id: NodeId, by: CheckBy, version: Option<&ResourceVersion>) -> Option<Duration> {
         let kind_id = self.graph.node(id).at.kind;
-        let kind = self.coverage.kind(kind_id);
         if by == CheckBy::List {
             let version = version?;
+            if self.leapt(kind_id, version) {
+                return None;
+            }
+            let kind = self.coverage.kind(kind_id);
             if kind.position.as_ref().is_some_and(|position| version.is_before(position)) {
                 // An answer from before what the watch has already shown.
                 let uid = self.graph.node(id).uid.clone();
@@ -339,7 +366,7 @@ impl Leader {
             self.disagreement(id);
             return None;
         }
-        let served = kind.served.clone()?;
+        let served = self.coverage.kind(kind_id).served.clone()?;
         let inquiry = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now));
         if inquiry.next(&served).by != by {
             // The inquiry was begun anew while this was under way: it is no answer to what is asked now.

@@ -18,6 +18,7 @@ mod interleavings;
 mod pressure;
 mod races;
 mod readings;
+mod restores;
 mod scale;
 mod sessions;
 mod stories;

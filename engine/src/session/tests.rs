@@ -92,8 +92,8 @@ fn long_after_a_session_its_term_counts_no_more() {
             0     | connected   | hello - window 4 []
             10    | welcome L/3 | welcomed L/3, writes end 15000
             15000 | tick        | lapsed, disconnect, lost
-            15200 | tick        | connect
-            15201 | lost        | lost
+            15510 | tick        | connect
+            15511 | lost        | lost
             {}    | tick        | connect
             {}    | connected   | hello {end} window 4 []
             "#,

@@ -1,0 +1,197 @@
+//! A store that was restored from a backup, with its revisions set back or bumped past all that they had ever been.
+
+use super::*;
+
+const BUMPED: u64 = 1_000_000_110;
+
+fn rewinds(bench: &Bench) -> usize {
+    bench.events.iter().filter(|event| matches!(event, Event::Rewound { .. })).count()
+}
+
+fn breaks(bench: &mut Bench, resource: &str) {
+    bench.input(Input::WatchLost { collection: collection(resource), transport: true, error: "reset".to_string() });
+}
+
+/// `things/o`, deleted at 103, and `configmaps/a`, which it owned; nothing has been granted yet.
+fn owner_gone() -> Bench {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    breaks(&mut bench, "nodes");
+    bench.deleted("things", "o", 103);
+    assert_eq!(bench.grants(), NOTHING);
+    bench
+}
+
+#[test]
+fn a_store_that_leaps_ahead_was_restored_and_bumped() {
+    let mut bench = owner_gone();
+    bench.answer_probes(BUMPED, &[]);
+    assert_eq!(rewinds(&bench), 1);
+    bench.pass(Duration::from_secs(10));
+    assert_eq!(bench.grants(), NOTHING, "o may be back");
+    bench.list("nodes", BUMPED, vec![]);
+    bench.list("configmaps", BUMPED, vec![object("configmaps", "a", 80).owned_by("things", "o")]);
+    bench.list("things", BUMPED, vec![object("things", "o", 70)]);
+    for _ in 0..12 {
+        bench.pass(Duration::from_secs(5));
+        bench.answer_probes(BUMPED, &[]);
+    }
+    assert_eq!((bench.grants(), bench.leader.status().stopped), (vec![], None));
+    assert_eq!(rewinds(&bench), 1, "the new history is the known one now");
+}
+
+#[test]
+fn every_answer_may_be_the_one_that_shows_the_leap() {
+    let leaps: [fn(&mut Bench); 4] = [
+        |bench| bench.bookmark("nodes", BUMPED),
+        |bench| bench.list("nodes", BUMPED, vec![]),
+        |bench| {
+            bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "nobody"));
+            bench.pass(Duration::from_secs(1));
+            bench.found("nobody", FindingResult::Absent(Some(version(BUMPED))));
+        },
+        |bench| {
+            bench.seen("things", object("things", "x", 104).terminating("orphan"));
+            bench.pass(Duration::from_secs(1));
+            bench.answer_probes(BUMPED, &[]);
+        },
+    ];
+    for (at, leap) in leaps.into_iter().enumerate() {
+        let mut bench = Bench::synced();
+        leap(&mut bench);
+        assert_eq!(rewinds(&bench), 1, "case {at}");
+    }
+}
+
+#[test]
+fn a_day_of_writes_is_no_leap() {
+    let mut bench = Bench::synced();
+    bench.pass(Duration::from_secs(86_400));
+    bench.bookmark("nodes", 100 + 86_400 * 20_000);
+    assert_eq!(rewinds(&bench), 0);
+}
+
+#[test]
+fn the_collection_that_was_seen_furthest_says_where_the_store_stands() {
+    let mut bench = owner_gone();
+    let asked: Vec<GroupResource> = bench.probes.iter().map(|probe| probe.collection.clone()).collect();
+    assert!(asked.contains(&collection("configmaps")), "nodes were seen at 100 alone: {asked:?}");
+    // What a quiet collection has to say proves nothing of what the others have lost.
+    bench.answer_probes(101, &[]);
+    assert_eq!(rewinds(&bench), 1);
+}
+
+#[test]
+fn what_rests_on_a_collection_that_cannot_say_where_it_stands_waits_alone() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.seen("nodes", object("nodes", "n", 102));
+    bench.seen("nodes", object("nodes", "m", 103).owned_by("nodes", "n"));
+    breaks(&mut bench, "configmaps");
+    bench.deleted("nodes", "n", 104);
+    bench.deleted("things", "o", 105);
+    let answer = |bench: &mut Bench, ours: fn(&Probe) -> bool| {
+        for probe in core::mem::take(&mut bench.probes) {
+            let answer =
+                ProbeAnswer { resource_version: version(110), objects: Vec::new(), complete: true, remaining: None };
+            let answer = if ours(&probe) { Ok(answer) } else { Err("broken".to_string()) };
+            bench.input(Input::Probed { probe: probe.id, answer });
+        }
+    };
+    for _ in 0..20 {
+        answer(&mut bench, |probe| &*probe.collection.resource != "configmaps");
+        bench.pass(Duration::from_millis(500));
+    }
+    assert_eq!(bench.grants(), ["delete(Background) m"], "one broken collection does not hold up the others");
+    answer(&mut bench, |_| true);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn a_connection_that_broke_before_the_term_is_asked_about_all_the_same() {
+    let mut bench = Bench::synced();
+    bench.input(Input::TermLost { leader_endpoint: String::new() });
+    breaks(&mut bench, "things");
+    bench.input(Input::TermGained(term(2)));
+    assert!(bench.leader.status().stopped.is_some(), "nobody has said yet where the store stands");
+    bench.answer_probes(99, &[]);
+    assert_eq!(rewinds(&bench), 1);
+}
+
+#[test]
+fn a_list_that_ends_past_a_version_it_does_not_show_is_of_another_history() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    let lease = bench.take("a");
+    // The answer to our own write is ahead of the watch.
+    let known = object("configmaps", "a", 150).terminating("foregroundDeletion").owned_by("things", "o");
+    bench.report_with(&lease, |report| {
+        report.observed =
+            Some(Sighting { uid: known.uid, resource_version: known.resource_version, facts: known.facts });
+    });
+    let restored = || vec![object("configmaps", "a", 102).owned_by("things", "o")];
+    bench.list("configmaps", 149, restored());
+    assert_eq!(rewinds(&bench), 0, "this list may have been taken before the write");
+    bench.list("configmaps", 160, restored());
+    assert_eq!(rewinds(&bench), 1);
+    bench.list("configmaps", 161, restored());
+    assert!(
+        !bench.leader.nodes(&uid("a"))[0].facts.terminating,
+        "the list that found it out counted for the old history"
+    );
+}
+
+#[test]
+fn a_kind_that_is_not_served_while_the_store_goes_back_is_of_the_new_history_too() {
+    let mut bench = Bench::synced();
+    bench.seen("configmaps", object("configmaps", "a", 150));
+    bench.input(Input::KindUnserved(collection("configmaps")));
+    bench.bookmark("nodes", 90);
+    assert_eq!(rewinds(&bench), 1);
+    bench.serve("configmaps");
+    bench.list("configmaps", 95, vec![object("configmaps", "a", 80).owned_by("things", "o")]);
+    assert_eq!(bench.leader.nodes(&uid("a"))[0].resource_version, Some(version(80)));
+}
+
+#[test]
+fn a_target_found_before_the_version_it_was_known_at_shows_a_restored_store() {
+    let mut bench = owner_gone();
+    bench.answer_probes(105, &[]);
+    // Things were seen further than what was asked first, and are asked too.
+    bench.answer_probes(105, &[]);
+    bench.pass(Duration::from_secs(1));
+    let lease = bench.take("a");
+    let older = object("configmaps", "a", 60).owned_by("things", "o");
+    bench.report_with(&lease, |report| {
+        report.outcome = Outcome::Conflict;
+        report.observed =
+            Some(Sighting { uid: older.uid, resource_version: older.resource_version, facts: older.facts });
+    });
+    assert_eq!(rewinds(&bench), 1);
+    assert_eq!(bench.leader.inconsistency(), None);
+}
+
+#[test]
+fn an_owner_that_is_back_from_an_orphaning_deletion_has_orphaned_nobody() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("things", object("things", "o", 120).terminating("orphan"));
+    bench.bookmark("nodes", 90);
+    let child = || object("configmaps", "a", 80).owned_by("things", "o");
+    for (resource, objects) in
+        [("nodes", vec![]), ("things", vec![object("things", "o", 70)]), ("configmaps", vec![child()])]
+    {
+        bench.list(resource, 105, objects);
+    }
+    for _ in 0..12 {
+        bench.pass(Duration::from_secs(5));
+        bench.answer_probes(106, &[]);
+    }
+    bench.deleted("things", "o", 107);
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
