@@ -198,6 +198,11 @@ impl Model {
         self.aggregation_is_stale = true;
     }
 
+    /// Lets the revision go on, as writes to what this model does not hold do it.
+    pub fn skip_revisions(&mut self, by: u64) {
+        self.store.skip(by);
+    }
+
     /// What controllers inside the real API server and beside it do without being asked: finalizes namespaces and
     /// custom resource definitions in deletion and keeps one APIService for each served version.
     pub fn settle(&mut self, now: Now) {

@@ -129,6 +129,10 @@ impl Store {
         self.revision
     }
 
+    pub(crate) fn skip(&mut self, by: u64) {
+        self.revision += by;
+    }
+
     pub(crate) fn open(&mut self, resource: GroupResource) {
         let compacted = self.revision;
         self.closed.remove(&resource);
