@@ -7,9 +7,13 @@
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 mod attempt;
+mod clock;
+mod election;
 mod executor;
 mod ingest;
 mod kinds;
@@ -17,7 +21,9 @@ mod law;
 mod options;
 mod random;
 mod replica;
+mod rewind;
 mod server;
+mod stream;
 mod tally;
 mod truth;
 mod users;
@@ -56,6 +62,7 @@ fn attempt_run(seed: u64, options: &Options, trace: bool) -> Result<Tally, (Stri
     let why = match ended {
         Ok(Ok(())) => {
             world.tally.worlds = 1;
+            world.tally.late_writes(world.server.late_writes);
             return Ok(world.tally);
         }
         Ok(Err(why)) => why,
@@ -112,23 +119,48 @@ fn sort(why: &str) -> String {
     lower.take(12).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs seeds one after the other for so long, beginning with `start`.
-///
-/// # Errors
-/// The first failure.
-pub fn search(start: u64, time: Duration, shrink: bool) -> Result<Tally, Box<Failure>> {
+/// What to search, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// The first seed.
+    pub start: u64,
+    pub time: Duration,
+    /// So many worlds are run, however long they take.
+    pub worlds_min: u64,
+    pub threads: usize,
+    /// The search ends at so many failures.
+    pub failures_max: usize,
+    /// Failures are made smaller.
+    pub shrink: bool,
+}
+
+/// Runs one seed after the other; those that fail are examined.
+pub fn search(what: Search) -> (Tally, Vec<Failure>) {
     let began = Instant::now();
-    let mut tally = Tally::default();
-    let mut seed = start;
-    while began.elapsed() < time {
-        let options = Options::draw(seed);
-        match run(seed, &options) {
-            Ok(one) => tally.add(&one),
-            Err(_) => return examine(seed, shrink),
+    let next = AtomicU64::new(what.start);
+    let found = Mutex::new((Tally::default(), Vec::new()));
+    let lock = || found.lock().unwrap_or_else(PoisonError::into_inner);
+    let work = || {
+        let mut tally = Tally::default();
+        while lock().1.len() < what.failures_max {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if began.elapsed() >= what.time && seed - what.start >= what.worlds_min {
+                break;
+            }
+            if let Ok(one) = run(seed, &Options::draw(seed)) {
+                tally.add(&one);
+            } else if let Err(failure) = examine(seed, what.shrink) {
+                lock().1.push(*failure);
+            }
         }
-        seed += 1;
-    }
-    Ok(tally)
+        lock().0.add(&tally);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..what.threads {
+            scope.spawn(work);
+        }
+    });
+    found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Shortens what `Debug` writes of objects and leases to what a reader needs.

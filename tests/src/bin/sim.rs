@@ -1,32 +1,50 @@
-//! The simulator without an end: `sim [--seconds N] [--start-seed S]`, `SEED=n` replays one seed, `FULL=1` with its whole trace.
+//! The simulator without an end: `sim [--seconds N] [--start-seed S] [--threads N] [--failures N]`. It ends at the first failure, or lists
+//! so many of them in a line each; `SEED=n` replays one seed, `FULL=1` with its whole trace, `NOSHRINK=1` as it was drawn.
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
-use tests::sim;
+use tests::sim::{self, Search};
 
 fn main() -> anyhow::Result<ExitCode> {
     // A panic of the engine is a failure like any other, told with its trace.
     std::panic::set_hook(Box::new(|_| {}));
     let mut out = std::io::stdout().lock();
-    let result = match std::env::var("SEED") {
-        Ok(seed) => sim::examine(seed.parse()?, std::env::var_os("NOSHRINK").is_none()),
-        Err(_) => {
-            let start = option("--start-seed")?.unwrap_or(1);
-            let seconds = option("--seconds")?.unwrap_or(u64::MAX / 2);
-            sim::search(start, Duration::from_secs(seconds), true)
-        }
+    let shrink = std::env::var_os("NOSHRINK").is_none();
+    if let Ok(seed) = std::env::var("SEED") {
+        return match sim::examine(seed.parse()?, shrink) {
+            Ok(tally) => {
+                writeln!(out, "{tally}")?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(failure) => {
+                failure.tell(&mut out)?;
+                Ok(ExitCode::FAILURE)
+            }
+        };
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let number = |name: &str, default: usize| -> anyhow::Result<usize> {
+        Ok(option(name)?.map_or(default, |value| usize::try_from(value).unwrap_or(default)))
     };
-    match result {
-        Ok(tally) => {
-            writeln!(out, "{tally}")?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(failure) => {
+    let most = number("--failures", 1)?;
+    let (tally, failures) = sim::search(Search {
+        start: option("--start-seed")?.unwrap_or(1),
+        time: Duration::from_secs(option("--seconds")?.unwrap_or(u64::MAX / 2)),
+        worlds_min: 0,
+        threads: number("--threads", cores)?,
+        failures_max: most,
+        shrink: shrink && most == 1,
+    });
+    for failure in &failures {
+        if most == 1 {
             failure.tell(&mut out)?;
-            Ok(ExitCode::FAILURE)
+        } else {
+            writeln!(out, "SEED={}: {}", failure.seed, failure.why.lines().next().unwrap_or_default())?;
         }
     }
+    writeln!(out, "{tally}")?;
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn option(name: &str) -> anyhow::Result<Option<u64>> {

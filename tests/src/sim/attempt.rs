@@ -27,6 +27,19 @@ pub(super) enum Request {
     Patch { target: ObjectRef, form: Form, body: Value, what: What, decided_at: Option<ResourceVersion> },
 }
 
+impl Request {
+    /// For the counts of a run.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Request::Get(_) => "reads",
+            Request::ListName(_) => "lists",
+            Request::Delete { .. } => "deletions",
+            Request::Patch { what: What::References, .. } => "reference patches",
+            Request::Patch { what: What::Finalizer(_), .. } => "finalizer patches",
+        }
+    }
+}
+
 /// How a patch is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {

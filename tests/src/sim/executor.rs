@@ -1,57 +1,68 @@
 //! An executor: the engine's session, and a shell that carries out attempts and keeps a stream.
 
 use super::attempt::{Answer, Attempt, Refused, Request};
-use super::world::{Happening, MS, S, Stream, World};
+use super::clock::Clock;
+use super::law::Judge;
+use super::stream::is_behind;
+use super::world::{Happening, MS, S, World};
 use engine::object::Name;
 use engine::session::{Config, Exit, Input, Output, Session};
 use engine::time::Time;
-use engine::work::{ActionKind, LeaseId, Refusal, ToExecutor, ToLeader, WorkLease, WorkReport};
+use engine::work::{ActionKind, LeaseId, Term, WorkLease, WorkReport};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(super) struct Executor {
     session: Option<Session>,
     pub(super) incarnation: u64,
-    origin: u64,
+    clock: Clock,
+    /// It belongs to another cluster.
+    pub(super) stranger: bool,
     tick_at: Option<u64>,
     pub(super) paused_until: u64,
-    stream: Option<u64>,
+    pub(super) stream: Option<u64>,
+    /// The newest term that any leader told it of.
+    pub(super) newest: Option<Term>,
     /// Numbers attempts to connect; only the last one counts.
-    dial: u64,
-    next_replica: usize,
+    pub(super) dial: u64,
+    pub(super) next_replica: usize,
     writes_end: Time,
     attempts: BTreeMap<LeaseId, (Attempt, u64)>,
     requests: u64,
     /// Until then the API server does not accept its credentials.
-    stranger_until: u64,
+    refused_until: u64,
     /// Reports on their way to the session.
     finished: BTreeMap<LeaseId, WorkReport>,
 }
 
 impl Executor {
-    pub(super) fn new(origin: u64) -> Executor {
+    pub(super) fn new(clock: Clock, stranger: bool) -> Executor {
         Executor {
             session: None,
             incarnation: 0,
-            origin,
+            clock,
+            stranger,
             tick_at: None,
             paused_until: 0,
             stream: None,
+            newest: None,
             dial: 0,
             next_replica: 0,
             writes_end: Time::ZERO,
             attempts: BTreeMap::new(),
             requests: 0,
-            stranger_until: 0,
+            refused_until: 0,
             finished: BTreeMap::new(),
         }
     }
 
     fn local(&self, now: u64) -> Time {
-        Time::from_origin(Duration::from_nanos(now + self.origin))
+        self.clock.local(now)
     }
 }
 
+/// A session ends, and with it every lease, so long after the leader has recalled them in vain: its TTL, and what one message takes.
+const FORMER_LEASES_END: u64 = 70 * S;
 /// The client gives up on an answer.
 const REQUEST_LIMIT: u64 = 30 * S;
 
@@ -65,7 +76,7 @@ impl World {
             executor: Name::from(format!("executor-{at}")),
             incarnation: Name::from(format!("{at}-{}", executor.incarnation)),
             version: String::from("simulated"),
-            cluster_uid: Name::from("cluster"),
+            cluster_uid: Name::from(if executor.stranger { "another cluster" } else { "cluster" }),
             concurrency,
             kinds: ActionKind::ALL.to_vec(),
             reconnect_min: Duration::from_millis(100),
@@ -73,6 +84,7 @@ impl World {
         };
         executor.session = Some(Session::new(config, seed));
         executor.tick_at = None;
+        executor.newest = None;
         executor.stream = None;
         executor.writes_end = Time::ZERO;
         executor.attempts.clear();
@@ -94,11 +106,17 @@ impl World {
         self.after(back, Happening::ExecutorStart { executor: at });
     }
 
-    fn is_incarnation(&self, at: usize, incarnation: u64) -> bool {
+    /// The process is asked to stop, and does so in its own time.
+    pub(super) fn executor_drains(&mut self, at: usize) {
+        let deadline = Duration::from_secs(self.chaos.between(1, 30));
+        self.tell_session(at, Input::Drain { reason: String::from("asked to stop"), deadline });
+    }
+
+    pub(super) fn is_incarnation(&self, at: usize, incarnation: u64) -> bool {
         self.executors[at].incarnation == incarnation && self.executors[at].session.is_some()
     }
 
-    fn tell_session(&mut self, at: usize, input: Input) {
+    pub(super) fn tell_session(&mut self, at: usize, input: Input) {
         self.note(|| format!("executor {at} <- {input:?}"));
         let now = self.now;
         let executor = &mut self.executors[at];
@@ -129,8 +147,7 @@ impl World {
         }
         let executor = &mut self.executors[at];
         let Some(next) = executor.session.as_ref().and_then(|session| session.next_deadline()) else { return };
-        let origin = Duration::from_nanos(executor.origin);
-        let due = u64::try_from(next.since_origin().saturating_sub(origin).as_nanos()).unwrap_or(u64::MAX);
+        let due = executor.clock.world(next);
         if executor.tick_at.is_none_or(|known| due < known) {
             executor.tick_at = Some(due);
             let incarnation = executor.incarnation;
@@ -173,6 +190,10 @@ impl World {
     fn exit(&mut self, at: usize, exit: &Exit) {
         self.note(|| format!("executor {at} exits: {exit:?}"));
         match exit {
+            Exit::OtherCluster { .. } if self.executors[at].stranger => {
+                self.tally.happened("stranger refused");
+                self.executor_crash(at);
+            }
             Exit::OtherCluster { .. } | Exit::ProtocolUnsupported { .. } => {
                 self.violate(format!("executor {at} exits with {exit:?}"));
             }
@@ -180,134 +201,19 @@ impl World {
         }
     }
 
-    // The stream.
-
-    fn dial(&mut self, at: usize, endpoint: Option<String>) {
-        let replicas = self.replicas.len();
-        let executor = &mut self.executors[at];
-        executor.dial += 1;
-        executor.stream = None;
-        let replica = endpoint.and_then(|endpoint| endpoint.parse::<usize>().ok()).unwrap_or_else(|| {
-            executor.next_replica = (executor.next_replica + 1) % replicas;
-            executor.next_replica
-        });
-        let (incarnation, dial) = (executor.incarnation, executor.dial);
-        let delay = self.net.delay(self.options.net_ms);
-        self.after(delay, Happening::Dialled { executor: at, incarnation, dial, replica });
-    }
-
-    pub(super) fn dialled(&mut self, at: usize, incarnation: u64, dial: u64, replica: usize) {
-        if !self.is_incarnation(at, incarnation) || self.executors[at].dial != dial {
-            return;
-        }
-        if self.replicas[replica].leader.is_none() {
-            let why = String::from("connection refused");
-            return self.tell_session(at, Input::Disconnected { leader_endpoint: None, refusal: None, why });
-        }
-        self.last_stream += 1;
-        let stream = Stream {
-            replica,
-            epoch: self.replicas[replica].epoch,
-            executor: at,
-            incarnation,
-            open_at_leader: true,
-            open_at_executor: true,
-            to_leader_at: self.now,
-            to_executor_at: self.now,
-        };
-        self.streams.insert(self.last_stream, stream);
-        self.executors[at].stream = Some(self.last_stream);
-        self.tell_session(at, Input::Connected);
-    }
-
-    fn hang_up(&mut self, at: usize) {
-        self.executors[at].dial += 1;
-        let Some(id) = self.executors[at].stream.take() else { return };
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        stream.open_at_executor = false;
-        let last = stream.to_leader_at;
-        // A connection that broke is found dead by the other side alone.
-        let arrives = if last == u64::MAX { self.now + 20 * S } else { last + MS };
-        self.at(arrives, Happening::LeaderSideEnds { stream: id });
-    }
-
-    /// The connection is lost: each side learns of it in its own time, and what was on its way may or may not arrive.
-    pub(super) fn break_stream(&mut self, id: u64) {
-        self.note(|| format!("stream {id} breaks"));
-        let far = if self.chaos.once_in(4) { 30 * S } else { S };
-        let leader = self.chaos.between(0, far);
-        let executor = self.chaos.between(0, far);
-        let lost_at_leader = self.chaos.percent(50);
-        if let Some(stream) = self.streams.get_mut(&id)
-            && lost_at_leader
-        {
-            // Nothing sent from now on arrives.
-            stream.to_leader_at = u64::MAX;
-            stream.to_executor_at = u64::MAX;
-        }
-        self.after(leader, Happening::LeaderSideEnds { stream: id });
-        self.after(executor, Happening::ExecutorSideEnds { stream: id, refusal: None });
-    }
-
-    fn message_delay(&mut self) -> u64 {
-        let delay = self.net.delay(self.options.net_ms);
-        if self.strikes("message stall", self.options.faults.message_stalls) {
-            return delay + self.chaos.between(S, 40 * S);
-        }
-        delay
-    }
-
-    fn send_to_leader(&mut self, id: u64, message: ToLeader) {
-        self.note(|| format!("stream {id} -> leader {message:?}"));
-        let delay = self.message_delay();
-        let now = self.now;
-        let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.to_leader_at < u64::MAX) else { return };
-        stream.to_leader_at = stream.to_leader_at.max(now + delay);
-        let at = stream.to_leader_at;
-        self.at(at, Happening::ToLeader { stream: id, message });
-    }
-
-    pub(super) fn send_to_executor(&mut self, id: u64, message: ToExecutor) {
-        let delay = self.message_delay();
-        let now = self.now;
-        let open = |stream: &&mut Stream| stream.open_at_leader && stream.to_executor_at < u64::MAX;
-        let Some(stream) = self.streams.get_mut(&id).filter(open) else { return };
-        stream.to_executor_at = stream.to_executor_at.max(now + delay);
-        let at = stream.to_executor_at;
-        self.at(at, Happening::ToExecutor { stream: id, message });
-    }
-
-    fn stream_of(&self, id: u64) -> Option<usize> {
-        let stream = self.streams.get(&id).filter(|stream| stream.open_at_executor)?;
-        let at = stream.executor;
-        let same = self.is_incarnation(at, stream.incarnation) && self.executors[at].stream == Some(id);
-        same.then_some(at)
-    }
-
-    pub(super) fn executor_hears(&mut self, id: u64, message: ToExecutor) {
-        if let Some(at) = self.stream_of(id) {
-            self.tell_session(at, Input::Message(message));
-        }
-    }
-
-    pub(super) fn executor_side_ends(&mut self, id: u64, refusal: Option<Refusal>) {
-        let at = self.stream_of(id);
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.open_at_executor = false;
-        }
-        let Some(at) = at else { return };
-        self.executors[at].stream = None;
-        let hint = refusal.as_ref().and(self.holder).map(|holder| holder.to_string());
-        let why = String::from("the stream ended");
-        self.tell_session(at, Input::Disconnected { leader_endpoint: hint, refusal, why });
-    }
-
     // Attempts.
 
     fn start(&mut self, at: usize, lease: WorkLease) {
         let now = self.now;
         let executor = &mut self.executors[at];
+        if executor.newest.as_ref().is_some_and(|known| is_behind(&lease.term, known)) {
+            let (term, known) = (lease.term.number, executor.newest.clone());
+            return self.violate(format!("executor {at} starts a lease of term {term} after it heard of {known:?}"));
+        }
         let id = lease.id;
+        if executor.stranger {
+            return self.violate(format!("executor {at} of another cluster was given lease {id}"));
+        }
         let attempt = Attempt::new(lease, executor.local(now), executor.writes_end);
         executor.attempts.insert(id, (attempt, 0));
         self.step_attempt(at, id);
@@ -365,16 +271,28 @@ impl World {
     ) {
         let faults = self.options.faults.clone();
         let is_write = matches!(request, Request::Delete { .. } | Request::Patch { .. });
+        // What was under way when the store was restored arrives nowhere, or afterwards.
+        let broken = self.formers.last().is_some_and(|former| sent < former.ended) && self.chaos.percent(50);
+        if broken {
+            let answer = Answer::Nothing;
+            return self.after(MS, Happening::Answered { executor: at, incarnation, lease, number, answer });
+        }
         let answer = match self.refused(at, request, is_write) {
             Some(refused) => Answer::Refused(refused),
             None => {
                 let Some(shown) = self.grants.get(&lease) else { return };
-                match self.server.serve(self.now, sent, request, shown) {
+                let told = self.replicas[shown.replica].told.get(shown.history);
+                let current = told.is_none_or(|told| sent <= told + FORMER_LEASES_END);
+                let former = self.formers.get(shown.history).filter(|_| current);
+                match self.server.serve(self.now, sent, request, Judge { shown, former }) {
                     Ok(answer) => answer,
                     Err(why) => return self.violate(format!("executor {at}, lease {lease}: {why}")),
                 }
             }
         };
+        if let Answer::Accepted(_) = answer {
+            *self.tally.writes.entry(request.name()).or_default() += 1;
+        }
         self.note(|| format!("server answers {lease} {request:?}: {answer:?}"));
         if is_write {
             self.spread();
@@ -389,10 +307,10 @@ impl World {
     fn refused(&mut self, at: usize, request: &Request, is_write: bool) -> Option<Refused> {
         let faults = self.options.faults.clone();
         let plain = |code: u16| Refused { code, ..Refused::default() };
-        if self.strikes("credentials expired", faults.strangers) {
-            self.executors[at].stranger_until = self.now + self.chaos.between(S / 10, 20 * S);
+        if self.strikes("credentials expired", faults.expired_credentials) {
+            self.executors[at].refused_until = self.now + self.chaos.between(S / 10, 20 * S);
         }
-        if self.now < self.executors[at].stranger_until {
+        if self.now < self.executors[at].refused_until {
             return Some(plain(401));
         }
         if self.strikes("server error", faults.server_errors) {
@@ -405,23 +323,31 @@ impl World {
         if self.strikes("forbidden", faults.forbidden) {
             return Some(plain(403));
         }
+        if is_write && self.strikes("refusal", faults.refusals) {
+            let code = [400, 405, 422, 422][self.chaos.index(4)];
+            return Some(plain(code));
+        }
         if is_write && self.strikes("webhook", faults.webhook) {
             let webhook_broken = self.chaos.percent(50);
             let webhook = Some(String::from("webhook.example.com"));
             return Some(Refused { webhook, webhook_broken, ..plain(if webhook_broken { 500 } else { 403 }) });
         }
-        if !is_write && self.strikes("false 404", faults.false_not_found) {
-            // Named only while the server lies; otherwise the kind itself seems not to be served.
-            let names_object = self.now < self.lying_until && matches!(request, Request::Get(_));
-            return Some(Refused { names_object, ..plain(404) });
+        if self.strikes("false 404", faults.false_not_found) {
+            // Well-formed only while the server lies; otherwise the kind itself seems not to be served.
+            let lies = self.now < self.lying_until && !matches!(request, Request::ListName(_));
+            let shape = self.chaos.index(4);
+            let shapes = ["plain text", "an empty Status", "a Status about another", "well-formed"];
+            let shape = if lies { 3 } else { shape.min(2) };
+            *self.tally.shapes.entry(shapes[shape]).or_default() += 1;
+            return Some(Refused { names_object: shape == 3, ..plain(404) });
         }
         None
     }
 
     pub(super) fn credentials_checked(&mut self, at: usize, incarnation: u64) {
         if self.is_incarnation(at, incarnation) {
-            let stranger = self.now < self.executors[at].stranger_until;
-            let result = if stranger { Err(String::from("401")) } else { Ok(()) };
+            let refused = self.now < self.executors[at].refused_until;
+            let result = if refused { Err(String::from("401")) } else { Ok(()) };
             self.tell_session(at, Input::CredentialsChecked(result));
         }
     }

@@ -19,7 +19,23 @@ pub(super) struct Collection {
     pumping: bool,
     /// Up to which revision the leader was shown everything, while the collection is complete.
     pub(super) through: Option<u64>,
+    /// The history of the store that it belongs to.
+    pub(super) history: usize,
     fruitless: u32,
+}
+
+impl Collection {
+    /// The connection breaks; nobody has noticed yet. Gives the number under which it will be.
+    pub(super) fn cut(&mut self) -> Option<u64> {
+        match self.phase {
+            Phase::Listing { .. } | Phase::Watching => {}
+            Phase::Off | Phase::Asking { .. } | Phase::Broken { .. } | Phase::Lost => return None,
+        }
+        self.phase = Phase::Broken { listing: matches!(self.phase, Phase::Listing { .. }) };
+        self.generation += 1;
+        self.pumping = false;
+        Some(self.generation)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +52,10 @@ pub(super) enum Phase {
         cursor: usize,
     },
     Watching,
+    /// Nothing comes any more, and nobody knows.
+    Broken {
+        listing: bool,
+    },
     Lost,
 }
 
@@ -101,6 +121,7 @@ impl World {
         collection.phase = Phase::Asking { announced };
         collection.generation += 1;
         collection.pumping = false;
+        collection.fruitless = 0;
         let generation = collection.generation;
         if !announced {
             collection.through = None;
@@ -110,20 +131,21 @@ impl World {
         self.after(delay, Happening::ListStep { replica: at, epoch, kind, generation });
     }
 
+    /// The wish for a new list is taken by another task than the one that made it; whatever is under way then is dropped.
     pub(super) fn relist(&mut self, at: usize, kind: usize) {
-        if self.replicas[at].leader.is_none() {
+        if self.replicas[at].leader.is_some() {
+            let epoch = self.replicas[at].epoch;
+            self.after(MS, Happening::Relist { replica: at, epoch, kind });
+        }
+    }
+
+    pub(super) fn relist_now(&mut self, at: usize, epoch: u64, kind: usize) {
+        if !self.is_epoch(at, epoch) {
             return;
         }
         let collection = &self.replicas[at].collections[kind];
         if collection.served && !matches!(collection.phase, Phase::Off) {
-            // The wish is taken by another task than the one that made it.
-            let epoch = self.replicas[at].epoch;
-            let collection = &mut self.replicas[at].collections[kind];
-            collection.phase = Phase::Lost;
-            collection.generation += 1;
-            let generation = collection.generation;
-            self.after(MS, Happening::Resume { replica: at, epoch, kind, generation });
-            self.replicas[at].collections[kind].fruitless = 100;
+            self.begin_list(at, kind, 0, false);
         }
     }
 
@@ -147,7 +169,9 @@ impl World {
                 }
                 let items: VecDeque<Object> = page.items.iter().map(|item| observe(item)).collect();
                 let cursor = self.server.truth.log[kind].len();
+                let history = self.history();
                 let collection = &mut self.replicas[at].collections[kind];
+                collection.history = history;
                 collection.through = None;
                 collection.phase = Phase::Listing { items, revision: page.revision, cursor };
             }
@@ -171,7 +195,7 @@ impl World {
                 }
                 collection.phase = Phase::Listing { items, revision, cursor };
             }
-            other @ (Phase::Off | Phase::Watching | Phase::Lost) => {
+            other @ (Phase::Off | Phase::Watching | Phase::Broken { .. } | Phase::Lost) => {
                 self.replicas[at].collections[kind].phase = other;
                 return;
             }
@@ -196,6 +220,7 @@ impl World {
 
     /// Lets every watch know that there may be something new, and discovery too.
     pub(super) fn spread(&mut self) {
+        self.end_pods();
         for at in 0..self.replicas.len() {
             if self.replicas[at].leader.is_none() {
                 continue;
@@ -231,6 +256,11 @@ impl World {
             return;
         }
         self.replicas[at].collections[kind].pumping = false;
+        if self.replicas[at].lags_until > self.now {
+            self.replicas[at].collections[kind].pumping = true;
+            let delay = self.replicas[at].lags_until - self.now + self.net.delay(self.watch_ms(kind));
+            return self.after(delay, Happening::Pump { replica: at, epoch, kind, generation });
+        }
         if self.strikes("watch drop", self.options.faults.watch_drops) {
             return self.lose_watch(at, kind);
         }
@@ -267,11 +297,12 @@ impl World {
         if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
             return;
         }
-        let collection = &mut self.replicas[at].collections[kind];
-        let caught_up = collection.cursor == self.server.truth.log[kind].len();
-        if matches!(collection.phase, Phase::Watching) && caught_up && self.server.truth.served[kind] {
+        let collection = &self.replicas[at].collections[kind];
+        let caught_up = collection.cursor >= self.server.truth.log[kind].len();
+        let lags = self.replicas[at].lags_until > self.now;
+        if matches!(collection.phase, Phase::Watching) && caught_up && !lags && self.server.truth.served[kind] {
             let revision = self.server.model.revision();
-            collection.through = Some(revision);
+            self.replicas[at].collections[kind].through = Some(revision);
             self.tell(at, Input::Bookmark { collection: KINDS[kind].key(), resource_version: position(revision) });
         }
         let delay = self.net.between(30 * S, 60 * S);
@@ -280,6 +311,10 @@ impl World {
 
     fn lose_watch(&mut self, at: usize, kind: usize) {
         let transport = self.strikes("transport error", self.options.faults.transport);
+        self.watch_lost(at, kind, transport);
+    }
+
+    fn watch_lost(&mut self, at: usize, kind: usize, transport: bool) {
         let epoch = self.replicas[at].epoch;
         let collection = &mut self.replicas[at].collections[kind];
         collection.phase = Phase::Lost;
@@ -292,15 +327,53 @@ impl World {
         self.after(delay, Happening::Resume { replica: at, epoch, kind, generation });
     }
 
+    /// A connection is found broken.
+    pub(super) fn broken(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
+        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
+            return;
+        }
+        let aggregated = kind == AGGREGATED && self.options.aggregated;
+        if !aggregated {
+            self.told_of_history(at);
+        }
+        if matches!(self.replicas[at].collections[kind].phase, Phase::Broken { listing: true }) {
+            return self.list_fails(at, kind);
+        }
+        self.watch_lost(at, kind, true);
+    }
+
     pub(super) fn resume(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
         if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
             return;
         }
-        let asked = std::mem::take(&mut self.replicas[at].collections[kind].fruitless) >= 100;
-        if asked || !self.server.truth.served[kind] || self.strikes("expired", self.options.faults.expired) {
+        if !self.server.truth.served[kind] || self.strikes("expired", self.options.faults.expired) {
             return self.begin_list(at, kind, 0, false);
         }
+        match self.place_to_resume(at, kind) {
+            Place::At(cursor) => {
+                let history = self.history();
+                let collection = &mut self.replicas[at].collections[kind];
+                collection.cursor = cursor;
+                collection.history = history;
+            }
+            Place::Expired => return self.begin_list(at, kind, 0, false),
+            // A server may say nothing until its revision is as high,
+            Place::TooHigh if self.chaos.percent(30) => {
+                self.tally.fault("watch says nothing");
+                self.replicas[at].collections[kind].cursor = usize::MAX;
+            }
+            // or refuse it.
+            Place::TooHigh => {
+                self.replicas[at].collections[kind].fruitless += 1;
+                if self.replicas[at].collections[kind].fruitless > 3 {
+                    return self.begin_list(at, kind, 0, false);
+                }
+                let delay = self.chaos.between(S, 3 * S);
+                return self.after(delay, Happening::Resume { replica: at, epoch, kind, generation });
+            }
+        }
         let collection = &mut self.replicas[at].collections[kind];
+        collection.fruitless = 0;
         collection.phase = Phase::Watching;
         collection.pumping = false;
         self.tell(at, Input::WatchResumed { collection: KINDS[kind].key() });
@@ -308,4 +381,27 @@ impl World {
         let delay = self.net.between(S, 60 * S);
         self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
     }
+
+    /// Where a watch goes on, as the server sees it.
+    fn place_to_resume(&self, at: usize, kind: usize) -> Place {
+        let collection = &self.replicas[at].collections[kind];
+        if collection.history == self.history() {
+            return Place::At(collection.cursor);
+        }
+        match collection.through {
+            _ if self.options.bumped => Place::Expired,
+            Some(through) if through <= self.server.model.revision() => {
+                Place::At(self.server.truth.log[kind].partition_point(|event| event.revision <= through))
+            }
+            Some(_) => Place::TooHigh,
+            None => Place::Expired,
+        }
+    }
+}
+
+/// Where a watch that was lost goes on.
+enum Place {
+    At(usize),
+    Expired,
+    TooHigh,
 }

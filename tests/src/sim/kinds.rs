@@ -23,7 +23,7 @@ const fn custom(kind: &'static str, plural: &'static str, namespaced: bool) -> K
     Kind { group: "example.com", kind, plural, version: "v1", namespaced, custom: true }
 }
 
-pub(super) const KINDS: [Kind; 10] = [
+pub(super) const KINDS: [Kind; 11] = [
     kind("", "ConfigMap", "configmaps", true),
     kind("", "Secret", "secrets", true),
     kind("batch", "Job", "jobs", true),
@@ -34,6 +34,7 @@ pub(super) const KINDS: [Kind; 10] = [
     kind("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", false),
     kind("rbac.authorization.k8s.io", "Role", "roles", true),
     kind("networking.k8s.io", "Ingress", "ingresses", true),
+    kind("", "Pod", "pods", true),
 ];
 
 pub(super) const DEFINITIONS: usize = 7;
@@ -41,6 +42,8 @@ pub(super) const DEFINITIONS: usize = 7;
 pub(super) const UNWATCHED: usize = 8;
 /// Perhaps behind an APIService.
 pub(super) const AGGREGATED: usize = 9;
+/// Deleted in two steps, with a grace period.
+pub(super) const PODS: usize = 10;
 pub(super) const NAMESPACES: [&str; 2] = ["default", "kube-public"];
 
 impl Kind {

@@ -9,8 +9,13 @@
 //! * `orphan` leaves when nothing refers to the owner that did so before its mark; no lag excuses it.
 //! * `foregroundDeletion` leaves when no blocking reference older than the mark is left that the acting leader had been shown, or that
 //!   lies in a collection it knew to be incomplete.
+//! * A store that is restored undoes what a decision rested on, and neither uid nor version of the target tell. What was decided before
+//!   the acting leader's connections broke, and sent before its leases can have ended, is judged by the history it was decided in.
+//!   An owner that orphaned its dependents in a history that is lost, and is gone in the present one, may be taken for one that
+//!   orphaned them: they are kept.
 
 use super::kinds::{KINDS, UNWATCHED, by_kind};
+use super::rewind::Former;
 use super::truth::{Life, Truth, Worth, short};
 use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, OwnerReference, ResourceVersion, Uid};
 use engine::work::PropagationPolicy;
@@ -18,12 +23,39 @@ use engine::work::PropagationPolicy;
 /// What the leader that granted a lease had been shown by then.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
+    pub(super) replica: usize,
+    /// The last history of the store that it could know of.
+    pub(super) history: usize,
     /// By kind: the revision up to which its collection was shown, if it was complete.
     pub(super) through: Vec<Option<u64>>,
     /// By kind: whether it was said to be served.
     pub(super) served: Vec<bool>,
     /// Owners it was shown in orphaning deletion.
     pub(super) orphaning: std::collections::BTreeSet<Uid>,
+}
+
+/// By which history a write is judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judge<'a> {
+    pub(super) shown: &'a Shown,
+    /// The history in which it was decided, if that has ended since and its leases can still be carried out.
+    pub(super) former: Option<&'a Former>,
+}
+
+impl Judge<'_> {
+    /// Judges by the truth, and by what was true when the former history ended. True if only that history permits it.
+    pub(super) fn judge(
+        &self,
+        truth: &Truth,
+        sent: u64,
+        law: impl Fn(&Truth, u64, &Shown) -> Result<(), String>,
+    ) -> Result<bool, String> {
+        let present = law(truth, sent, self.shown);
+        match self.former {
+            Some(former) if present.is_err() && law(&former.truth, former.ended, self.shown).is_ok() => Ok(true),
+            Some(_) | None => present.map(|()| false),
+        }
+    }
 }
 
 /// A DELETE that the API server is about to accept.
@@ -124,7 +156,7 @@ pub(super) fn references(
             return refused(format!("removes its owner {} {}, {:?}", owner.kind, short(&owner.uid), worth(owner)));
         }
     }
-    let orphaned = removed.iter().any(|owner| truth.lives.get(&owner.uid).is_some_and(|life| life.ever_orphaned));
+    let orphaned = removed.iter().any(|owner| truth.ever_orphaned(&owner.uid));
     if left.is_empty() && !removed.is_empty() && !orphaned && as_decided {
         return refused(String::from("it has lost its last owner, and none orphaned it"));
     }
@@ -164,7 +196,7 @@ pub(super) fn finalizer(
         let (since, blocking_since) = truth.since(dependent, reference);
         if finalizer == ORPHAN_FINALIZER {
             let Some(orphaning) = before.orphaning.filter(|orphaning| since < orphaning.since) else { continue };
-            if !truth.was_unserved(dependent.kind, orphaning.since, u64::MAX - 1) {
+            if !truth.was_unserved(dependent.kind, orphaning.began, u64::MAX) {
                 return refused(format!("{} still refers to it, as it did before the mark", dependent.named()));
             }
         } else if finalizer == FOREGROUND_FINALIZER {

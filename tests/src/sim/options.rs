@@ -21,6 +21,14 @@ pub struct Options {
     /// How the kind that is not watched is served: 0 as list only, 1 as single reads only.
     pub unwatched: u64,
     pub aggregated: bool,
+    /// Each clock is wrong by at most so many per mille. Two that lie half apart would break the election's promise.
+    pub clock_skew: u64,
+    /// An executor of another cluster tries to take part.
+    pub stranger: bool,
+    /// Other writes move the store's revision all the time.
+    pub busy_store: bool,
+    /// A store that is restored goes on behind every revision there ever was, as `etcdutl --bump-revision` does it.
+    pub bumped: bool,
     pub faults: Faults,
     pub users: Users,
 }
@@ -47,7 +55,15 @@ pub struct Faults {
     pub pauses: u64,
     pub hidden_kinds: u64,
     pub relists: u64,
-    pub strangers: u64,
+    pub lags: u64,
+    pub duplicates: u64,
+    pub lease_failures: u64,
+    pub lease_cuts: u64,
+    pub handovers: u64,
+    pub rewinds: u64,
+    pub refusals: u64,
+    pub drains: u64,
+    pub expired_credentials: u64,
 }
 
 /// What users do beyond creating and deleting; percent.
@@ -94,7 +110,15 @@ impl Options {
             pauses: maybe(25),
             hidden_kinds: maybe(40),
             relists: maybe(40),
-            strangers: maybe(30),
+            lags: maybe(30),
+            duplicates: maybe(100),
+            lease_failures: maybe(200),
+            lease_cuts: maybe(40),
+            handovers: maybe(20),
+            rewinds: maybe(40),
+            refusals: maybe(40),
+            drains: maybe(20),
+            expired_credentials: maybe(30),
         };
         let mut share = |most: u64| if random.percent(60) { random.between(1, most) } else { 0 };
         let users = Users {
@@ -118,10 +142,14 @@ impl Options {
             net_ms: [1, 5, 50, 500][random.index(4)],
             api_ms: [1, 5, 50, 400][random.index(4)],
             watch_ms: [1, 10, 100, 1500][random.index(4)],
-            slow_kind: random.index(12),
+            slow_kind: random.index(13),
             slow_ms: [500, 3_000, 10_000][random.index(3)],
             unwatched: random.below(2),
             aggregated: random.once_in(3),
+            clock_skew: [0, 20, 100, 100, 190][random.index(5)],
+            stranger: random.once_in(4),
+            busy_store: random.percent(30),
+            bumped: random.percent(50),
             faults,
             users,
         }
@@ -151,59 +179,66 @@ impl Options {
         with(&|options| options.net_ms = 1);
         with(&|options| options.api_ms = 1);
         with(&|options| options.watch_ms = 1);
-        for at in 0..Faults::COUNT {
-            with(&|options| *options.faults.at(at) = 0);
+        with(&|options| options.clock_skew = 0);
+        with(&|options| options.stranger = false);
+        with(&|options| options.busy_store = false);
+        for at in 0..Faults::default().chances().len() {
+            with(&|options| *options.faults.chances()[at] = 0);
         }
-        for at in 0..Users::COUNT {
-            with(&|options| *options.users.at(at) = 0);
+        for at in 0..Users::default().shares().len() {
+            with(&|options| *options.users.shares()[at] = 0);
         }
         all
     }
 }
 
 impl Faults {
-    const COUNT: usize = 20;
-
-    fn at(&mut self, at: usize) -> &mut u64 {
-        match at {
-            0 => &mut self.stream_breaks,
-            1 => &mut self.message_stalls,
-            2 => &mut self.watch_drops,
-            3 => &mut self.transport,
-            4 => &mut self.expired,
-            5 => &mut self.list_failures,
-            6 => &mut self.probe_failures,
-            7 => &mut self.false_not_found,
-            8 => &mut self.server_errors,
-            9 => &mut self.throttled,
-            10 => &mut self.forbidden,
-            11 => &mut self.webhook,
-            12 => &mut self.lost_answers,
-            13 => &mut self.slow_requests,
-            14 => &mut self.executor_crashes,
-            15 => &mut self.leader_crashes,
-            16 => &mut self.pauses,
-            17 => &mut self.hidden_kinds,
-            18 => &mut self.relists,
-            _ => &mut self.strangers,
-        }
+    fn chances(&mut self) -> [&mut u64; 28] {
+        [
+            &mut self.stream_breaks,
+            &mut self.message_stalls,
+            &mut self.watch_drops,
+            &mut self.transport,
+            &mut self.expired,
+            &mut self.list_failures,
+            &mut self.probe_failures,
+            &mut self.false_not_found,
+            &mut self.server_errors,
+            &mut self.throttled,
+            &mut self.forbidden,
+            &mut self.webhook,
+            &mut self.lost_answers,
+            &mut self.slow_requests,
+            &mut self.executor_crashes,
+            &mut self.leader_crashes,
+            &mut self.pauses,
+            &mut self.hidden_kinds,
+            &mut self.relists,
+            &mut self.lags,
+            &mut self.duplicates,
+            &mut self.lease_failures,
+            &mut self.lease_cuts,
+            &mut self.handovers,
+            &mut self.rewinds,
+            &mut self.refusals,
+            &mut self.drains,
+            &mut self.expired_credentials,
+        ]
     }
 }
 
 impl Users {
-    const COUNT: usize = 9;
-
-    fn at(&mut self, at: usize) -> &mut u64 {
-        match at {
-            0 => &mut self.wrong_references,
-            1 => &mut self.late_dependents,
-            2 => &mut self.cycles,
-            3 => &mut self.foreign_finalizers,
-            4 => &mut self.holds,
-            5 => &mut self.second_deletes,
-            6 => &mut self.reparenting,
-            7 => &mut self.definitions,
-            _ => &mut self.bursts,
-        }
+    fn shares(&mut self) -> [&mut u64; 9] {
+        [
+            &mut self.wrong_references,
+            &mut self.late_dependents,
+            &mut self.cycles,
+            &mut self.foreign_finalizers,
+            &mut self.holds,
+            &mut self.second_deletes,
+            &mut self.reparenting,
+            &mut self.definitions,
+            &mut self.bursts,
+        ]
     }
 }

@@ -1,8 +1,10 @@
 //! A replica of the graph service: the engine's leader, and a shell that lists and watches the model for it.
 
+use super::clock::Clock;
+use super::election::Candidate;
 use super::ingest::Collection;
 use super::kinds::{KINDS, UNWATCHED, by_resource, observe};
-use super::law::Shown;
+use super::law::{self, Shown};
 use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
 use engine::leader::{Config, Event, Input, Leader, Mode, Output, Policy, Probe, ProbeAnswer, ProbeId, StreamId};
@@ -10,57 +12,91 @@ use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
 use engine::time::Time;
 use engine::view::ExecutorView;
 use engine::view::PresenceView;
-use engine::work::{Refusal, Term, ToExecutor, ToLeader};
+use engine::work::{Refusal, ToExecutor, ToLeader};
 use sandbox::model::ListQuery;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(super) struct Replica {
     pub(super) leader: Option<Leader>,
     pub(super) epoch: u64,
-    /// Its clock's origin lies this far back at the world's origin.
-    origin: u64,
+    pub(super) clock: Clock,
+    pub(super) candidate: Option<Candidate>,
+    /// Who leads, as far as it knows.
+    pub(super) follows: Option<usize>,
     tick_at: Option<u64>,
     pub(super) paused_until: u64,
+    /// Until then its API server's watches show nothing new.
+    pub(super) lags_until: u64,
     pub(super) collections: Vec<Collection>,
-    /// Owners it was shown in orphaning deletion.
-    orphaning: BTreeSet<Uid>,
+    /// Owners it was shown in orphaning deletion, with the history of the store in which it was.
+    orphaning: BTreeMap<Uid, usize>,
+    /// When it could know of each new history of the store.
+    pub(super) told: Vec<u64>,
 }
 
 impl Replica {
-    pub(super) fn new(origin: u64) -> Replica {
+    pub(super) fn new(clock: Clock) -> Replica {
         Replica {
             leader: None,
             epoch: 0,
-            origin,
+            clock,
+            candidate: None,
+            follows: None,
             tick_at: None,
             paused_until: 0,
+            lags_until: 0,
             collections: Vec::new(),
-            orphaning: BTreeSet::new(),
+            orphaning: BTreeMap::new(),
+            told: Vec::new(),
         }
     }
 
-    fn local(&self, now: u64) -> Time {
-        Time::from_origin(Duration::from_nanos(now + self.origin))
+    pub(super) fn local(&self, now: u64) -> Time {
+        self.clock.local(now)
     }
 
-    /// What a lease granted now rests on.
-    fn shown(&self) -> Shown {
-        Shown {
-            through: self.collections.iter().map(|collection| collection.through).collect(),
-            served: self.collections.iter().map(|collection| collection.served).collect(),
-            orphaning: self.orphaning.clone(),
-        }
+    /// The last history of the store that it could know of.
+    pub(super) fn history(&self) -> usize {
+        self.told.len()
     }
 }
+
+/// A store that was restored is noticed by then, however late lists and watches are.
+const REWIND_SHOWS_WITHIN: u64 = 600 * S;
 
 pub(super) fn position(revision: u64) -> ResourceVersion {
     ResourceVersion::parse(&revision.to_string())
 }
 
 impl World {
+    /// What a lease that a replica grants now rests on.
+    fn shown(&self, at: usize) -> Shown {
+        let replica = &self.replicas[at];
+        // What it was shown of a former history counts as far as that history is also the present one.
+        let through = |collection: &Collection| {
+            let shared = self.formers.get(collection.history).map_or(u64::MAX, |former| former.shared_through);
+            collection.through.filter(|&through| through <= shared)
+        };
+        let present = replica.orphaning.iter().filter(|(_, history)| **history == replica.history());
+        Shown {
+            replica: at,
+            history: replica.history(),
+            through: replica.collections.iter().map(through).collect(),
+            served: replica.collections.iter().map(|collection| collection.served).collect(),
+            orphaning: present.map(|(uid, _)| uid.clone()).collect(),
+        }
+    }
+
+    /// From now on a replica can know that the store has a new history.
+    pub(super) fn told_of_history(&mut self, at: usize) {
+        let (now, history) = (self.now, self.history());
+        self.replicas[at].told.resize(history, now);
+    }
+
     pub(super) fn replica_start(&mut self, at: usize) {
         let seed = self.chaos.next();
+        self.told_of_history(at);
         let replica = &mut self.replicas[at];
         replica.epoch += 1;
         let epoch = replica.epoch;
@@ -75,18 +111,23 @@ impl World {
             policy: Policy::default(),
         };
         replica.leader = Some(Leader::new(config, seed));
+        replica.candidate = Some(Candidate::new(format!("{at}-{epoch}"), seed));
+        replica.follows = None;
         replica.tick_at = None;
         replica.orphaning.clear();
         replica.collections = KINDS.iter().map(|_| Collection::default()).collect();
         self.note(|| format!("replica {at} starts"));
         self.after(MS, Happening::Discovery { replica: at, epoch });
+        self.drain_elector(at);
     }
 
     pub(super) fn replica_crash(&mut self, at: usize) {
         if self.replicas[at].leader.take().is_none() {
             return;
         }
-        self.note(|| format!("replica {at} crashes"));
+        self.replicas[at].candidate = None;
+        self.told_of_history(at);
+        self.note(|| format!("replica {at} ends"));
         let streams: Vec<u64> =
             self.streams.iter().filter(|(_, stream)| stream.replica == at).map(|(&id, _)| id).collect();
         for stream in streams {
@@ -94,9 +135,6 @@ impl World {
         }
         let back = self.chaos.between(S / 2, 20 * S);
         self.after(back, Happening::ReplicaStart { replica: at });
-        if self.holder == Some(at) {
-            self.depose();
-        }
     }
 
     /// Whether this is the process that the happening was meant for.
@@ -116,9 +154,11 @@ impl World {
     }
 
     fn remember_orphaning(&mut self, at: usize, input: &Input) {
-        let (Input::Listed { object, .. } | Input::Seen { object, .. }) = input else { return };
+        let (Input::Listed { collection, object } | Input::Seen { collection, object }) = input else { return };
+        let Some(kind) = by_resource(&collection.group, &collection.resource) else { return };
         if object.facts.orphans_dependents() {
-            self.replicas[at].orphaning.insert(object.uid.clone());
+            let history = self.replicas[at].collections[kind].history;
+            self.replicas[at].orphaning.insert(object.uid.clone(), history);
         }
     }
 
@@ -143,6 +183,9 @@ impl World {
         }
         let replica = &mut self.replicas[at];
         let Some(leader) = &replica.leader else { return };
+        if let Some(why) = leader.inconsistency() {
+            return self.violate(format!("replica {at} is inconsistent: {why}"));
+        }
         let status = leader.status();
         // A lowered window revokes nothing: what was out before may stay out.
         let room = |executor: &ExecutorView| match executor.window {
@@ -155,10 +198,7 @@ impl World {
             self.violate(format!("replica {at} has {} leases out in windows of {windows}", status.leased));
             return;
         }
-        let origin = Duration::from_nanos(replica.origin);
-        let due =
-            next.map(|due| u64::try_from(due.since_origin().saturating_sub(origin).as_nanos()).unwrap_or(u64::MAX));
-        if let Some(due) = due
+        if let Some(due) = next.map(|due| replica.clock.world(due))
             && replica.tick_at.is_none_or(|known| due < known)
         {
             replica.tick_at = Some(due);
@@ -172,7 +212,10 @@ impl World {
             Output::Event(event) => {
                 self.tally.event(&event);
                 self.note(|| format!("replica {at} event {event:?}"));
-                if let Event::Rewound { why, .. } = &event {
+                let restored = self.formers.last().is_some_and(|former| self.now < former.ended + REWIND_SHOWS_WITHIN);
+                if let Event::Rewound { why, .. } = &event
+                    && !restored
+                {
                     self.violate(format!("replica {at} believes the store went back: {why}"));
                 }
             }
@@ -180,7 +223,7 @@ impl World {
                 self.note(|| format!("replica {at} -> stream {} {message:?}", stream.0));
                 if let ToExecutor::Grant { leases } = &message {
                     for lease in leases {
-                        let shown = self.replicas[at].shown();
+                        let shown = self.shown(at);
                         self.grants.insert(lease.id, shown);
                     }
                 }
@@ -209,22 +252,17 @@ impl World {
         }
     }
 
-    pub(super) fn term_told(&mut self, at: usize, epoch: u64, term: Option<Term>) {
+    pub(super) fn term_told_now(&mut self, at: usize, epoch: u64, input: Input) {
         if !self.is_epoch(at, epoch) {
-            if term.is_some() && self.holder == Some(at) {
-                self.depose();
-            }
             return;
         }
-        match term {
-            // It may have been deposed and elected again before it heard of either.
-            Some(term) => self.tell(at, Input::TermGained(term)),
-            None if self.holder == Some(at) => {}
-            None => {
-                let leader_endpoint = self.holder.map_or_else(String::new, |holder| holder.to_string());
-                self.tell(at, Input::TermLost { leader_endpoint });
-            }
+        if let Input::TermGained(term) = &input
+            && term.number > 1
+            && !law::unfinished(&self.server.truth, self.now).is_empty()
+        {
+            self.tally.happened("takeover in mid-cascade");
         }
+        self.tell(at, input);
     }
 
     pub(super) fn leader_hears(&mut self, stream: u64, message: ToLeader) {

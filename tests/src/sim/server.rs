@@ -1,8 +1,8 @@
 //! The API server of a world: the sandbox's model, and the record of what happened in it.
 
 use super::attempt::{Answer, Form, Refused, Request, What};
-use super::kinds::{KINDS, NAMESPACES, by_resource, observe};
-use super::law::{self, Shown};
+use super::kinds::{KINDS, NAMESPACES, PODS, by_resource, observe};
+use super::law::{self, Judge};
 use super::truth::{Actor, Life, Truth};
 use engine::object::{Facts, Object, ObjectRef, ResourceVersion};
 use engine::work::PropagationPolicy;
@@ -20,6 +20,8 @@ pub(super) const DEFINITION_FINALIZER: &str = "example.com/definition";
 pub(super) struct Server {
     pub(super) model: Model,
     pub(super) truth: Truth,
+    /// Writes that only a history permits that the store has lost by then.
+    pub(super) late_writes: u64,
 }
 
 pub(super) fn at(now: u64) -> Now {
@@ -28,7 +30,7 @@ pub(super) fn at(now: u64) -> Now {
 
 impl Server {
     pub(super) fn new(seed: u64) -> Server {
-        let mut server = Server { model: Model::new(seed, at(0)), truth: Truth::new() };
+        let mut server = Server { model: Model::new(seed, at(0)), truth: Truth::new(), late_writes: 0 };
         for (kind, of) in KINDS.iter().enumerate() {
             if of.custom {
                 // Nothing is in the way of a first definition.
@@ -65,10 +67,12 @@ impl Server {
 
     pub(super) fn create(&mut self, now: u64, kind: usize, namespace: &str, metadata: Value) -> Result<(), ApiError> {
         let of = KINDS[kind];
-        let Value::Object(object) = json!({ "apiVersion": of.api_version(), "kind": of.kind, "metadata": metadata })
-        else {
-            return Ok(());
-        };
+        let mut object = json!({ "apiVersion": of.api_version(), "kind": of.kind, "metadata": metadata });
+        if kind == PODS {
+            // Only a pod that runs somewhere has time to end.
+            object["spec"] = json!({ "nodeName": "node" });
+        }
+        let Value::Object(object) = object else { return Ok(()) };
         self.model.create(at(now), &of.resource(), namespace, object, &WriteOptions::default()).map(drop)
     }
 
@@ -84,16 +88,26 @@ impl Server {
         self.model.delete(at(now), &resource, &key(&life.object), &options).map(drop)
     }
 
+    /// Deletes a pod whose grace period is over. A finalizer may keep it all the same.
+    pub(super) fn end_pod(&mut self, now: u64, life: &Life) -> bool {
+        let options = DeleteOptions {
+            uid: Some(life.object.uid.to_string()),
+            grace_period_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
+        self.model.delete(at(now), &KINDS[life.kind].resource(), &key(&life.object), &options).is_ok()
+    }
+
     /// Answers a request of the collector, sent at `sent`. `Err` is a violation of the law.
-    pub(super) fn serve(&mut self, now: u64, sent: u64, request: &Request, shown: &Shown) -> Result<Answer, String> {
+    pub(super) fn serve(&mut self, now: u64, sent: u64, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
         match request {
             Request::Get(object) => {
                 let found = self.model.get(&resource(object), &object.namespace, &object.name);
                 Ok(found.map_or_else(refuse, |found| Answer::Object(observe(&found))))
             }
             Request::ListName(object) => Ok(self.list(object)),
-            Request::Delete { target, version, policy } => self.collect(now, sent, target, version, *policy, shown),
-            Request::Patch { .. } => self.change(now, sent, request, shown),
+            Request::Delete { target, version, policy } => self.collect(now, sent, target, version, *policy, judge),
+            Request::Patch { .. } => self.change(now, sent, request, judge),
         }
     }
 
@@ -136,7 +150,7 @@ impl Server {
         target: &ObjectRef,
         version: &ResourceVersion,
         policy: PropagationPolicy,
-        shown: &Shown,
+        judge: Judge<'_>,
     ) -> Result<Answer, String> {
         let before = self.present(target);
         let options = DeleteOptions {
@@ -156,12 +170,13 @@ impl Server {
             Err(error) => return Ok(refuse(error)),
         };
         let before = before.ok_or_else(|| format!("deletes {target}, which is not there"))?;
-        law::delete(&self.truth, sent, &before, policy, shown)?;
+        let late = judge.judge(&self.truth, sent, |truth, at, shown| law::delete(truth, at, &before, policy, shown))?;
+        self.late_writes += u64::from(late);
         self.commit(now, Actor::Collector);
         Ok(answer)
     }
 
-    fn change(&mut self, now: u64, sent: u64, request: &Request, shown: &Shown) -> Result<Answer, String> {
+    fn change(&mut self, now: u64, sent: u64, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
         let Request::Patch { target, form, body, what, decided_at } = request else { return Ok(Answer::Nothing) };
         let before = self.present(target);
         let patch = match form {
@@ -178,16 +193,21 @@ impl Server {
         if object.uid != target.uid {
             return Err(format!("patches {target}, which is another object"));
         }
-        match what {
+        let late = match what {
             What::References => {
                 let as_decided = decided_at.as_ref() == Some(&before.object.resource_version);
-                law::references(&self.truth, sent, &before, &object.facts, as_decided, shown)?;
+                judge.judge(&self.truth, sent, |truth, at, shown| {
+                    law::references(truth, at, &before, &object.facts, as_decided, shown)
+                })?
             }
             What::Finalizer(finalizer) => {
-                law::finalizer(&self.truth, &before, finalizer, decided_at.as_ref(), shown)?;
                 unchanged_but(&before, &object.facts, finalizer)?;
+                judge.judge(&self.truth, sent, |truth, _, shown| {
+                    law::finalizer(truth, &before, finalizer, decided_at.as_ref(), shown)
+                })?
             }
-        }
+        };
+        self.late_writes += u64::from(late);
         self.commit(now, Actor::Collector);
         Ok(Answer::Accepted(Some(object)))
     }

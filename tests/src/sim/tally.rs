@@ -14,6 +14,10 @@ pub struct Tally {
     /// Virtual seconds that the quiet phases took.
     pub calm_s: u64,
     pub faults: BTreeMap<&'static str, u64>,
+    /// Of the false 404s, how they looked.
+    pub shapes: BTreeMap<&'static str, u64>,
+    /// Writes of the collector that the API server accepted.
+    pub writes: BTreeMap<&'static str, u64>,
     pub attempts: BTreeMap<(ActionKind, Outcome), u64>,
     /// Kinds of events of the leader.
     pub events: BTreeMap<&'static str, u64>,
@@ -28,6 +32,12 @@ impl Tally {
         self.calm_s += other.calm_s;
         for (&name, count) in &other.faults {
             *self.faults.entry(name).or_default() += count;
+        }
+        for (&name, count) in &other.shapes {
+            *self.shapes.entry(name).or_default() += count;
+        }
+        for (&name, count) in &other.writes {
+            *self.writes.entry(name).or_default() += count;
         }
         for (&key, count) in &other.attempts {
             *self.attempts.entry(key).or_default() += count;
@@ -45,6 +55,23 @@ impl Tally {
     /// How often an action was done.
     pub fn action(&self, action: ActionKind) -> u64 {
         self.attempts.iter().filter(|((which, _), _)| *which == action).map(|(_, count)| count).sum()
+    }
+
+    /// Counts a fault that struck.
+    pub(super) fn fault(&mut self, name: &'static str) {
+        *self.faults.entry(name).or_default() += 1;
+    }
+
+    /// Counts writes that a restored store was sent on decisions of its lost history.
+    pub(super) fn late_writes(&mut self, count: u64) {
+        if count > 0 {
+            *self.faults.entry("write across a restore").or_default() += count;
+        }
+    }
+
+    /// Counts something worth knowing that is no event of a leader.
+    pub(super) fn happened(&mut self, name: &'static str) {
+        *self.events.entry(name).or_default() += 1;
     }
 
     pub(super) fn event(&mut self, event: &Event) {
@@ -84,7 +111,9 @@ impl fmt::Display for Tally {
             self.operations,
             self.faults.values().sum::<u64>()
         )?;
+        writeln!(f, "accepted: {:?}", self.writes)?;
         writeln!(f, "faults: {:?}", self.faults)?;
+        writeln!(f, "false 404s: {:?}", self.shapes)?;
         let attempts: Vec<String> = self
             .attempts
             .iter()

@@ -6,8 +6,8 @@ use engine::object::{Facts, Name, Object, OwnerReference, Uid};
 use sandbox::model::{Change, Model};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long discovery may take to show a kind that is served again: a poll, and what the looks before it took.
-const LEARNT_WITHIN: u64 = 4 * S;
+/// How long it may take until a replica knows that a kind is served again: it looks soon, but may have been stopped meanwhile.
+const LEARNT_WITHIN: u64 = 100 * S;
 
 /// Who made a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ struct Since {
 pub(super) struct Orphaning {
     pub(super) since: u64,
     pub(super) until: Option<u64>,
+    /// When it began, in nanoseconds.
+    pub(super) began: u64,
     /// A user asked for something else afterwards.
     pub(super) changed: bool,
 }
@@ -50,6 +52,8 @@ pub(super) struct Life {
     pub(super) kind: usize,
     pub(super) object: Object,
     pub(super) removed: Option<u64>,
+    /// Nanoseconds at which it went.
+    removed_at: u64,
     references: BTreeMap<ReferenceKey, Since>,
     /// Every reference it ever had.
     ever_references: BTreeSet<ReferenceKey>,
@@ -110,18 +114,21 @@ pub(super) enum Worth {
 }
 
 /// How old a read of a waiting owner may be when the DELETE that rests on it is sent, plus its way to the server.
-const CHECK_IS_GOOD_FOR: u64 = 1_000_000_000;
+/// A second of the slowest clock is longer than one of the world.
+const CHECK_IS_GOOD_FOR: u64 = 1_250_000_000;
 
 /// Everything that happened.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
     pub(super) log: Vec<Vec<Logged>>,
     pub(super) lives: BTreeMap<Uid, Life>,
     /// Dependent and owner of every blocking reference there ever was.
     ever_blocking: BTreeSet<(Uid, Uid)>,
-    /// By kind: whether it is served, and the revisions between which it was not.
+    /// By kind: whether it is served, and the nanoseconds between which it was not.
     pub(super) served: Vec<bool>,
     outages: Vec<Vec<(u64, Option<u64>)>>,
+    /// Owners that orphaned their dependents in a history that the store has lost.
+    orphaned_formerly: BTreeSet<Uid>,
     seen_through: u64,
 }
 
@@ -153,6 +160,27 @@ impl Truth {
             self.log[at].push(Logged { revision, deleted, object, emptied });
         }
         self.seen_through = model.revision();
+        self.find_unserved(model, now);
+    }
+
+    /// Takes over what a collector may remember of a history that the store has lost.
+    pub(super) fn inherit(&mut self, former: &Truth) {
+        let orphaned = former.lives.values().filter(|life| life.ever_orphaned).map(|life| life.object.uid.clone());
+        self.orphaned_formerly = former.orphaned_formerly.iter().cloned().chain(orphaned).collect();
+    }
+
+    /// Whether an owner ever orphaned its dependents, in whatever history.
+    pub(super) fn ever_orphaned(&self, uid: &Uid) -> bool {
+        self.orphaned_formerly.contains(uid) || self.lives.get(uid).is_some_and(|life| life.ever_orphaned)
+    }
+
+    /// The revision has come so far without anything of ours being written.
+    pub(super) fn skip_to(&mut self, revision: u64) {
+        self.seen_through = revision;
+    }
+
+    /// Takes in which kinds are served.
+    pub(super) fn find_unserved(&mut self, model: &Model, now: u64) {
         for (at, kind) in KINDS.iter().enumerate() {
             let served = model.served(&kind.resource()).is_ok();
             if served == self.served[at] {
@@ -160,9 +188,9 @@ impl Truth {
             }
             self.served[at] = served;
             if !served {
-                self.outages[at].push((self.seen_through, None));
+                self.outages[at].push((now, None));
             } else if let Some(last) = self.outages[at].last_mut() {
-                last.1 = Some(self.seen_through);
+                last.1 = Some(now);
             }
         }
     }
@@ -172,6 +200,7 @@ impl Truth {
             kind,
             object: object.clone(),
             removed: None,
+            removed_at: u64::MAX,
             references: BTreeMap::new(),
             ever_references: BTreeSet::new(),
             waiting_since: None,
@@ -187,6 +216,7 @@ impl Truth {
             }
             life.object.resource_version = object.resource_version.clone();
             life.removed = Some(revision);
+            life.removed_at = now;
             return;
         }
         let facts = &object.facts;
@@ -205,7 +235,7 @@ impl Truth {
             }
             before @ (Some(_) | None) => {
                 if facts.orphans_dependents() {
-                    *before = Some(Orphaning { since: revision, until: None, changed: false });
+                    *before = Some(Orphaning { since: revision, until: None, began: now, changed: false });
                     life.ever_marked = true;
                     life.ever_orphaned = true;
                 } else if let Some(orphaning) = before
@@ -277,7 +307,7 @@ impl Truth {
         let Some(orphaning) = owner.orphaning else { return Worth::Gone };
         let until = orphaning.until.or(owner.removed).unwrap_or(u64::MAX);
         let since = self.since(dependent, reference).0;
-        let hidden = self.was_unserved(dependent.kind, orphaning.since, until);
+        let hidden = self.was_unserved(dependent.kind, orphaning.began, owner.removed_at);
         if orphaning.changed || hidden || since >= until || just_waited {
             Worth::GonePerhapsOrphaning
         } else if since < orphaning.since || saw_orphaning(&reference.uid) {

@@ -1,6 +1,6 @@
 //! The users of a world: random programs of creations, edits and deletions.
 
-use super::kinds::{DEFINITIONS, KINDS, NAMESPACES, UNWATCHED};
+use super::kinds::{DEFINITIONS, KINDS, NAMESPACES, PODS, UNWATCHED};
 use super::options::Users;
 use super::random::Random;
 use super::server::{DEFINITION_FINALIZER, Server};
@@ -25,7 +25,8 @@ pub(super) fn act(server: &mut Server, now: u64, random: &mut Random, users: &Us
         return cycle(server, now, random);
     }
     if random.percent(users.second_deletes)
-        && let Some(life) = any(server, random, |life| life.facts().terminating && life.kind < DEFINITIONS)
+        && let Some(life) =
+            any(server, random, |life| life.facts().terminating && (life.kind < DEFINITIONS || life.kind == PODS))
     {
         return delete(server, now, random, &life);
     }
@@ -232,7 +233,7 @@ fn burst(server: &mut Server, now: u64, random: &mut Random, users: &Users) -> S
     });
     for _ in 0..random.between(1, 4) {
         let kind = if of.namespaced { random.index(3) + random.index(2) * 4 } else { random.index(7) };
-        let kind = if of.namespaced && !KINDS[kind].namespaced { 0 } else { kind };
+        let kind = if of.namespaced && (!KINDS[kind].namespaced || random.once_in(4)) { PODS } else { kind };
         let namespace = match (KINDS[kind].namespaced, of.namespaced) {
             (true, true) => life.object.namespace.to_string(),
             (true, false) => NAMESPACES[random.index(2)].to_owned(),

@@ -1,19 +1,24 @@
 //! One world: the API server, replicas, executors and users on one thread, in virtual time.
 
 use super::attempt::{Answer, Request};
+use super::clock::Clock;
+use super::election::Lease;
 use super::executor::Executor;
-use super::kinds::KINDS;
+use super::kinds::{KINDS, PODS};
 use super::law::{self, Shown};
 use super::options::Options;
 use super::random::Random;
 use super::replica::Replica;
+use super::rewind::{Backup, Former};
 use super::server::Server;
 use super::tally::Tally;
-use super::truth::Actor;
+use super::truth::{Actor, Life};
 use super::users;
-use engine::leader::{Probe, ProbeAnswer, ProbeId};
-use engine::work::{LeaseId, Refusal, Term, ToExecutor, ToLeader};
-use std::collections::BTreeMap;
+use engine::elector::{self, CallId, LeaseWrite};
+use engine::leader::{self, Probe, ProbeAnswer, ProbeId};
+use engine::object::Uid;
+use engine::work::{LeaseId, Refusal, ToExecutor, ToLeader};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
@@ -22,8 +27,6 @@ const CALM_S: u64 = 40 * 60;
 /// More steps than this at one instant are a machine that runs in circles.
 const STEPS_AT_ONCE_MAX: u64 = 20_000;
 const STEPS_MAX: u64 = 3_000_000;
-/// Between two leaders.
-const ELECTION_S: u64 = 15;
 
 /// What happens at some time.
 #[derive(Debug)]
@@ -33,17 +36,24 @@ pub(super) enum Happening {
     Discovery { replica: usize, epoch: u64 },
     ListStep { replica: usize, epoch: u64, kind: usize, generation: u64 },
     Pump { replica: usize, epoch: u64, kind: usize, generation: u64 },
+    Broken { replica: usize, epoch: u64, kind: usize, generation: u64 },
+    PodEnds { pod: Uid },
+    Relist { replica: usize, epoch: u64, kind: usize },
     Bookmark { replica: usize, epoch: u64, kind: usize, generation: u64 },
     Resume { replica: usize, epoch: u64, kind: usize, generation: u64 },
     ProbeArrives { replica: usize, epoch: u64, probe: Probe },
     ProbeAnswered { replica: usize, epoch: u64, probe: ProbeId, answer: Result<ProbeAnswer, String> },
-    Elect,
-    TermTold { replica: usize, epoch: u64, term: Option<Term> },
+    ElectorTick { replica: usize, epoch: u64 },
+    LeaseCall { replica: usize, epoch: u64, call: CallId, write: Option<LeaseWrite> },
+    LeaseAnswered { replica: usize, epoch: u64, answer: elector::Input },
+    TermTold { replica: usize, epoch: u64, input: Box<leader::Input> },
+    Released { replica: usize, epoch: u64 },
     ExecutorStart { executor: usize },
     ExecutorTick { executor: usize, incarnation: u64 },
     CredentialsChecked { executor: usize, incarnation: u64 },
     Dialled { executor: usize, incarnation: u64, dial: u64, replica: usize },
     ToLeader { stream: u64, message: ToLeader },
+    SentAgain { executor: usize, incarnation: u64, message: ToLeader },
     ToExecutor { stream: u64, message: ToExecutor },
     LeaderSideEnds { stream: u64 },
     ExecutorSideEnds { stream: u64, refusal: Option<Refusal> },
@@ -83,8 +93,14 @@ pub(super) struct World {
     pub(super) executors: Vec<Executor>,
     pub(super) streams: BTreeMap<u64, Stream>,
     pub(super) last_stream: u64,
-    pub(super) holder: Option<usize>,
-    term: u64,
+    pub(super) lease: Lease,
+    /// The store was restored: until then the Lease may say what is not so.
+    pub(super) lease_forged_until: u64,
+    pub(super) backup: Option<Backup>,
+    /// The histories that the store had before it was restored.
+    pub(super) formers: Vec<Former>,
+    /// Pods whose grace period runs.
+    dying: BTreeSet<Uid>,
     pub(super) calm: bool,
     /// Until then reads lie about what is there.
     pub(super) lying_until: u64,
@@ -114,8 +130,11 @@ impl World {
             executors: Vec::new(),
             streams: BTreeMap::new(),
             last_stream: 0,
-            holder: None,
-            term: 0,
+            lease: Lease::default(),
+            lease_forged_until: 0,
+            backup: None,
+            formers: Vec::new(),
+            dying: BTreeSet::new(),
             calm: false,
             lying_until: 0,
             grants: BTreeMap::new(),
@@ -138,17 +157,17 @@ impl World {
             self.server.commit(0, Actor::User);
         }
         for replica in 0..self.options.leaders {
-            self.replicas.push(Replica::new(self.net.between(0, 1000) * S));
+            let clock = Clock::draw(&mut self.net, self.options.clock_skew);
+            self.replicas.push(Replica::new(clock));
             let at = if replica == 0 { 0 } else { self.net.between(0, 5 * S) };
             self.at(at, Happening::ReplicaStart { replica });
         }
-        for executor in 0..self.options.executors {
-            self.executors.push(Executor::new(self.net.between(0, 1000) * S));
+        for executor in 0..self.options.executors + usize::from(self.options.stranger) {
+            let clock = Clock::draw(&mut self.net, self.options.clock_skew);
+            self.executors.push(Executor::new(clock, executor == self.options.executors));
             let at = self.net.between(0, 3 * S);
             self.at(at, Happening::ExecutorStart { executor });
         }
-        let elected = self.net.between(0, 2 * S);
-        self.at(elected, Happening::Elect);
         let span = self.options.span_s * S;
         for _ in 0..self.options.operations {
             let at = self.user.between(0, span);
@@ -184,6 +203,7 @@ impl World {
                 continue;
             }
             self.happen(happening);
+            self.check_one_leader();
             if let Some(violation) = self.violation.take() {
                 return Err(violation);
             }
@@ -200,14 +220,20 @@ impl World {
                 self.list_step(replica, epoch, kind, generation)
             }
             Happening::Pump { replica, epoch, kind, generation } => self.pump(replica, epoch, kind, generation),
+            Happening::Broken { replica, epoch, kind, generation } => self.broken(replica, epoch, kind, generation),
+            Happening::Relist { replica, epoch, kind } => self.relist_now(replica, epoch, kind),
+            Happening::PodEnds { pod } => self.pod_ends(&pod),
             Happening::Bookmark { replica, epoch, kind, generation } => self.bookmark(replica, epoch, kind, generation),
             Happening::Resume { replica, epoch, kind, generation } => self.resume(replica, epoch, kind, generation),
             Happening::ProbeArrives { replica, epoch, probe } => self.probe_arrives(replica, epoch, &probe),
             Happening::ProbeAnswered { replica, epoch, probe, answer } => {
                 self.probe_answered(replica, epoch, probe, answer);
             }
-            Happening::Elect => self.elect(),
-            Happening::TermTold { replica, epoch, term } => self.term_told(replica, epoch, term),
+            Happening::ElectorTick { replica, epoch } => self.elector_tick(replica, epoch),
+            Happening::LeaseCall { replica, epoch, call, write } => self.lease_arrives(replica, epoch, call, write),
+            Happening::LeaseAnswered { replica, epoch, answer } => self.lease_answered(replica, epoch, answer),
+            Happening::TermTold { replica, epoch, input } => self.term_told_now(replica, epoch, *input),
+            Happening::Released { replica, epoch } => self.released(replica, epoch),
             Happening::ExecutorStart { executor } => self.executor_start(executor),
             Happening::ExecutorTick { executor, incarnation } => self.executor_tick(executor, incarnation),
             Happening::CredentialsChecked { executor, incarnation } => self.credentials_checked(executor, incarnation),
@@ -215,6 +241,7 @@ impl World {
                 self.dialled(executor, incarnation, dial, replica);
             }
             Happening::ToLeader { stream, message } => self.leader_hears(stream, message),
+            Happening::SentAgain { executor, incarnation, message } => self.sent_again(executor, incarnation, message),
             Happening::ToExecutor { stream, message } => self.executor_hears(stream, message),
             Happening::LeaderSideEnds { stream } => self.leader_side_ends(stream),
             Happening::ExecutorSideEnds { stream, refusal } => self.executor_side_ends(stream, refusal),
@@ -261,7 +288,7 @@ impl World {
         }
         let strikes = self.chaos.below(1000) < per_mille;
         if strikes {
-            *self.tally.faults.entry(name).or_default() += 1;
+            self.tally.fault(name);
         }
         strikes
     }
@@ -275,13 +302,19 @@ impl World {
             | Happening::Discovery { replica: at, .. }
             | Happening::ListStep { replica: at, .. }
             | Happening::Pump { replica: at, .. }
+            | Happening::Broken { replica: at, .. }
+            | Happening::Relist { replica: at, .. }
             | Happening::Bookmark { replica: at, .. }
             | Happening::Resume { replica: at, .. }
             | Happening::ProbeAnswered { replica: at, .. }
+            | Happening::ElectorTick { replica: at, .. }
+            | Happening::LeaseAnswered { replica: at, .. }
+            | Happening::Released { replica: at, .. }
             | Happening::TermTold { replica: at, .. } => replica(*at),
             Happening::ExecutorTick { executor: at, .. }
             | Happening::CredentialsChecked { executor: at, .. }
             | Happening::Answered { executor: at, .. }
+            | Happening::SentAgain { executor: at, .. }
             | Happening::Dialled { executor: at, .. } => executor(*at),
             Happening::ToLeader { stream, .. } | Happening::LeaderSideEnds { stream } => {
                 replica(self.streams.get(stream)?.replica)
@@ -291,7 +324,8 @@ impl World {
             }
             Happening::ReplicaStart { .. }
             | Happening::ProbeArrives { .. }
-            | Happening::Elect
+            | Happening::LeaseCall { .. }
+            | Happening::PodEnds { .. }
             | Happening::ExecutorStart { .. }
             | Happening::RequestArrives { .. }
             | Happening::UserActs
@@ -310,31 +344,6 @@ impl World {
         self.spread();
     }
 
-    fn elect(&mut self) {
-        let alive: Vec<usize> = (0..self.replicas.len()).filter(|&at| self.replicas[at].leader.is_some()).collect();
-        let Some(&next) = self.chaos.pick(&alive) else {
-            return self.after(S, Happening::Elect);
-        };
-        self.holder = Some(next);
-        self.term += 1;
-        let term = Term { election: "election".into(), number: self.term };
-        let epoch = self.replicas[next].epoch;
-        self.note(|| format!("replica {next} is elected for term {}", term.number));
-        let delay = self.net.delay(100);
-        self.after(delay, Happening::TermTold { replica: next, epoch, term: Some(term) });
-    }
-
-    /// The holder of the lease is no longer there, or no longer heard of.
-    pub(super) fn depose(&mut self) {
-        let Some(old) = self.holder.take() else { return };
-        let wait = self.chaos.between(S, ELECTION_S * S);
-        self.after(wait, Happening::Elect);
-        // It may go on for a while in the belief that it leads.
-        let belief = wait + self.chaos.between(0, 3 * S);
-        let epoch = self.replicas[old].epoch;
-        self.after(belief, Happening::TermTold { replica: old, epoch, term: None });
-    }
-
     fn make_chaos(&mut self) {
         let faults = self.options.faults.clone();
         if self.calm {
@@ -344,9 +353,12 @@ impl World {
             if self.strikes("executor crash", faults.executor_crashes) {
                 self.executor_crash(at);
             }
+            if self.executors[at].paused_until <= self.now && self.strikes("executor stop", faults.drains) {
+                self.executor_drains(at);
+            }
             // One that is stopped already would find what came meanwhile in another order.
             if self.executors[at].paused_until <= self.now && self.strikes("executor pause", faults.pauses) {
-                let until = self.now + self.chaos.between(S, 60 * S);
+                let until = self.now + self.chaos.between(S, 90 * S);
                 self.note(|| format!("executor {at} is stopped until {}s", until / S));
                 self.executors[at].paused_until = until;
             }
@@ -356,13 +368,25 @@ impl World {
                 self.replica_crash(at);
             }
             if self.replicas[at].paused_until <= self.now && self.strikes("replica pause", faults.pauses / 2) {
-                let until = self.now + self.chaos.between(S, 60 * S);
+                let until = self.now + self.chaos.between(S, 90 * S);
                 self.note(|| format!("replica {at} is stopped until {}s", until / S));
                 self.replicas[at].paused_until = until;
-                if self.holder == Some(at) && until > self.now + 10 * S {
-                    self.depose();
+            }
+            if self.strikes("lag", faults.lags) {
+                self.replicas[at].lags_until = self.now + self.chaos.between(S, 60 * S);
+            }
+            if self.strikes("replica stop", faults.handovers) {
+                self.hand_over(at);
+            }
+            if self.strikes("lease cut", faults.lease_cuts) {
+                let until = self.now + self.chaos.between(5 * S, 40 * S);
+                if let Some(candidate) = &mut self.replicas[at].candidate {
+                    candidate.cut_until = until;
                 }
             }
+        }
+        if self.strikes("backup or restore", faults.rewinds) {
+            self.back_up_or_restore();
         }
         if self.strikes("stream break", faults.stream_breaks * 2) {
             let open: Vec<u64> =
@@ -391,12 +415,42 @@ impl World {
         }
     }
 
+    /// What a kubelet does: a pod whose grace period is over is gone.
+    pub(super) fn end_pods(&mut self) {
+        let ends = |life: &&Life| life.kind == PODS && life.exists() && life.facts().terminating;
+        let dying: Vec<Uid> =
+            self.server.truth.lives.values().filter(ends).map(|life| life.object.uid.clone()).collect();
+        for pod in dying {
+            if self.dying.insert(pod.clone()) {
+                let grace = self.api.between(S, 20 * S);
+                self.after(grace, Happening::PodEnds { pod });
+            }
+        }
+    }
+
+    fn pod_ends(&mut self, pod: &Uid) {
+        self.dying.remove(pod);
+        let found = self.server.truth.lives.get(pod);
+        if let Some(life) = found.filter(|life| life.exists() && life.facts().terminating).cloned() {
+            let done = self.server.end_pod(self.now, &life);
+            self.note(|| format!("kubelet ends {}: {done}", life.named()));
+            self.server.commit(self.now, Actor::User);
+            self.spread();
+        }
+    }
+
     /// Faults and users stop; whatever is down comes back.
     fn calm_down(&mut self) {
         self.note(|| String::from("users and faults stop"));
         self.calm = true;
         self.calm_since = self.now;
         self.lying_until = 0;
+        for replica in &mut self.replicas {
+            replica.lags_until = 0;
+            if let Some(candidate) = &mut replica.candidate {
+                candidate.cut_until = 0;
+            }
+        }
         for kind in KINDS {
             self.server.model.set_served(&kind.resource(), true);
         }
@@ -415,7 +469,8 @@ impl World {
         if !left.is_empty() {
             self.still_for = 0;
             if self.now > self.calm_since + CALM_S * S {
-                let status = self.holder.and_then(|at| self.replicas[at].leader.as_ref()).map(|leader| leader.status());
+                let status: Vec<_> =
+                    self.replicas.iter().filter_map(|replica| Some(replica.leader.as_ref()?.status())).collect();
                 self.violate(format!(
                     "after {CALM_S} quiet seconds {} things are left: {left:#?}\n{status:?}",
                     left.len()

@@ -1,0 +1,209 @@
+//! The election: every replica's elector, and the one Lease they write.
+
+use super::world::{Happening, MS, S, World};
+use engine::elector::{CallId, Config, Elector, Input, LeaseRecord, LeaseWrite, Output, PutError};
+use engine::leader;
+use engine::object::{Name, ResourceVersion};
+use std::time::Duration;
+
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// A call is given up by its client after this.
+const CALL_LIMIT: u64 = 5 * S;
+/// How long a process that hands its Lease over waits for that.
+const RELEASE_WITHIN: u64 = 3 * S;
+
+/// The Lease as the API server stores it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lease {
+    record: Option<LeaseRecord>,
+    version: u64,
+}
+
+/// A replica's part in the election.
+pub(super) struct Candidate {
+    elector: Elector,
+    tick_at: Option<u64>,
+    /// Until then none of its calls arrives.
+    pub(super) cut_until: u64,
+    /// It leads no more and goes when the Lease is handed over.
+    pub(super) leaves: bool,
+}
+
+impl Candidate {
+    pub(super) fn new(identity: String, seed: u64) -> Candidate {
+        let config = Config {
+            identity,
+            lease_duration: LEASE_DURATION,
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        };
+        Candidate { elector: Elector::new(config, seed), tick_at: None, cut_until: 0, leaves: false }
+    }
+}
+
+/// The replica of an identity.
+fn replica_of(identity: &str) -> Option<usize> {
+    identity.split_once('-')?.0.parse().ok()
+}
+
+impl World {
+    pub(super) fn elector_tick(&mut self, at: usize, epoch: u64) {
+        let due = |candidate: &Candidate, now| candidate.tick_at.is_some_and(|due| due <= now);
+        if !self.is_epoch(at, epoch) || !self.replicas[at].candidate.as_ref().is_some_and(|it| due(it, self.now)) {
+            return;
+        }
+        let local = self.replicas[at].local(self.now);
+        let Some(candidate) = &mut self.replicas[at].candidate else { return };
+        candidate.tick_at = None;
+        candidate.elector.tick(local);
+        self.drain_elector(at);
+    }
+
+    fn tell_elector(&mut self, at: usize, input: Input) {
+        let local = self.replicas[at].local(self.now);
+        let Some(candidate) = &mut self.replicas[at].candidate else { return };
+        candidate.elector.handle(local, input);
+        self.drain_elector(at);
+    }
+
+    /// A first look, then whenever the elector wants one.
+    pub(super) fn drain_elector(&mut self, at: usize) {
+        loop {
+            let Some(candidate) = &mut self.replicas[at].candidate else { return };
+            let Some(output) = candidate.elector.poll() else { break };
+            self.elector_output(at, output);
+        }
+        let replica = &mut self.replicas[at];
+        let (clock, epoch) = (replica.clock, replica.epoch);
+        let Some(candidate) = &mut replica.candidate else { return };
+        let due = match candidate.elector.next_deadline() {
+            Some(next) => clock.world(next),
+            None => return,
+        };
+        if candidate.tick_at.is_none_or(|known| due < known) {
+            candidate.tick_at = Some(due);
+            self.at(due, Happening::ElectorTick { replica: at, epoch });
+        }
+    }
+
+    fn elector_output(&mut self, at: usize, output: Output) {
+        let epoch = self.replicas[at].epoch;
+        match output {
+            Output::Get { call } => self.lease_call(at, call, None),
+            Output::Put { call, write } => self.lease_call(at, call, Some(write)),
+            Output::Gained(term) => {
+                self.note(|| format!("replica {at} is elected for term {}", term.number));
+                self.term_told(at, epoch, leader::Input::TermGained(term));
+            }
+            Output::Lost { why } => {
+                self.note(|| format!("replica {at} is deposed: {why}"));
+                self.term_told(at, epoch, leader::Input::TermLost { leader_endpoint: String::new() });
+            }
+            Output::Follows { holder, term } => {
+                self.note(|| format!("replica {at} follows {holder} in term {}", term.number));
+                self.replicas[at].follows = replica_of(&holder);
+            }
+            Output::Released => self.after(0, Happening::Released { replica: at, epoch }),
+            Output::Failed { what, why } => self.note(|| format!("replica {at}: {what} failed: {why}")),
+        }
+    }
+
+    /// What the elector says reaches the leader over a channel.
+    fn term_told(&mut self, at: usize, epoch: u64, input: leader::Input) {
+        self.after(MS, Happening::TermTold { replica: at, epoch, input: Box::new(input) });
+    }
+
+    fn lease_call(&mut self, at: usize, call: CallId, write: Option<LeaseWrite>) {
+        let epoch = self.replicas[at].epoch;
+        let mut delay = self.api.delay(self.options.api_ms);
+        let cut = self.replicas[at].candidate.as_ref().is_some_and(|candidate| candidate.cut_until > self.now);
+        if cut || self.strikes("lease call failure", self.options.faults.lease_failures) {
+            if cut || self.chaos.percent(50) {
+                let answer = failed(call, write.is_some());
+                return self.after(CALL_LIMIT, Happening::LeaseAnswered { replica: at, epoch, answer });
+            }
+            delay += self.chaos.between(S, 12 * S);
+        }
+        self.after(delay, Happening::LeaseCall { replica: at, epoch, call, write });
+    }
+
+    pub(super) fn lease_arrives(&mut self, at: usize, epoch: u64, call: CallId, write: Option<LeaseWrite>) {
+        let is_write = write.is_some();
+        let answer = match write {
+            None => Input::Got { call, answer: Ok(self.lease.record.clone()) },
+            Some(write) => Input::Put { call, answer: self.write_lease(write) },
+        };
+        self.note(|| format!("replica {at}: lease {answer:?}"));
+        let lost = self.strikes("lease answer lost", self.options.faults.lease_failures);
+        let answer = if lost { failed(call, is_write) } else { answer };
+        let delay = if lost { CALL_LIMIT } else { self.api.delay(self.options.api_ms) };
+        self.after(delay, Happening::LeaseAnswered { replica: at, epoch, answer });
+    }
+
+    fn write_lease(&mut self, write: LeaseWrite) -> Result<LeaseRecord, PutError> {
+        let known = self.lease.record.as_ref().map(|record| record.resource_version.clone());
+        if known != write.resource_version {
+            return Err(PutError::Conflict);
+        }
+        self.lease.version += 1;
+        if self.options.busy_store {
+            self.server.model.skip_revisions(1);
+        }
+        let record = LeaseRecord {
+            uid: Name::from("election"),
+            resource_version: ResourceVersion::parse(&self.lease.version.to_string()),
+            holder: write.holder,
+            transitions: write.transitions,
+            duration: write.duration,
+        };
+        self.lease.record = Some(record.clone());
+        Ok(record)
+    }
+
+    pub(super) fn lease_answered(&mut self, at: usize, epoch: u64, answer: Input) {
+        if self.is_epoch(at, epoch) {
+            self.tell_elector(at, answer);
+        }
+    }
+
+    /// A replica is asked to stop: it hands the Lease over, and is started anew.
+    pub(super) fn hand_over(&mut self, at: usize) {
+        let epoch = self.replicas[at].epoch;
+        let Some(candidate) = &mut self.replicas[at].candidate else { return };
+        if std::mem::replace(&mut candidate.leaves, true) {
+            return;
+        }
+        self.note(|| format!("replica {at} is asked to stop"));
+        self.tell(at, leader::Input::Stop);
+        self.tell_elector(at, Input::Release);
+        self.after(RELEASE_WITHIN, Happening::Released { replica: at, epoch });
+    }
+
+    pub(super) fn released(&mut self, at: usize, epoch: u64) {
+        if self.is_epoch(at, epoch) {
+            self.replica_crash(at);
+        }
+    }
+
+    /// No two replicas may believe at one moment that they lead, each by its own clock.
+    pub(super) fn check_one_leader(&mut self) {
+        let leads = |at: &usize| {
+            let replica = &self.replicas[*at];
+            let valid_until = replica.candidate.as_ref().and_then(|candidate| candidate.elector.valid_until());
+            valid_until.is_some_and(|end| replica.local(self.now) < end)
+        };
+        let leaders: Vec<usize> = (0..self.replicas.len()).filter(leads).collect();
+        if leaders.len() > 1 && self.now >= self.lease_forged_until {
+            self.violate(format!("replicas {leaders:?} lead at once"));
+        }
+    }
+}
+
+fn failed(call: CallId, is_write: bool) -> Input {
+    let why = String::from("no answer");
+    if is_write {
+        Input::Put { call, answer: Err(PutError::Failed(why)) }
+    } else {
+        Input::Got { call, answer: Err(why) }
+    }
+}

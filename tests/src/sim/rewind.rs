@@ -1,0 +1,85 @@
+//! A store that is restored from a backup: what was written since is undone, and every connection to the API server breaks.
+
+use super::election::Lease;
+use super::kinds::KINDS;
+use super::truth::Truth;
+use super::world::{Happening, MS, S, World};
+use sandbox::model::Snapshot;
+
+/// Other writes between a backup and whatever comes after it, of the first and of the second one: in a cluster that lives, a store that
+/// went back does not overtake its former self before anybody has looked.
+const WRITTEN_SINCE: [u64; RESTORES_MAX] = [1_000_000, 1_000];
+/// What `etcdutl --bump-revision` is told.
+const BUMP: u64 = 1_000_000_000;
+const RESTORES_MAX: usize = 2;
+/// The Lease of the former history may name a holder that has long gone, or none.
+const LEASE_SETTLES: u64 = 60 * S;
+
+#[derive(Debug)]
+pub(super) struct Backup {
+    model: Snapshot,
+    truth: Truth,
+    lease: Lease,
+}
+
+/// What was so when a history ended.
+#[derive(Debug)]
+pub(super) struct Former {
+    pub(super) truth: Truth,
+    pub(super) ended: u64,
+    /// The revision up to which the next history shares what happened.
+    pub(super) shared_through: u64,
+}
+
+impl World {
+    /// Takes a backup, or restores the one there is.
+    pub(super) fn back_up_or_restore(&mut self) {
+        let Some(backup) = self.backup.take() else {
+            if let Some(&written) = WRITTEN_SINCE.get(self.formers.len()) {
+                self.note(|| String::from("a backup is taken"));
+                let (model, truth) = (self.server.model.snapshot(), self.server.truth.clone());
+                self.backup = Some(Backup { model, truth, lease: self.lease.clone() });
+                self.server.model.skip_revisions(written);
+                self.server.truth.skip_to(self.server.model.revision());
+            }
+            return;
+        };
+        self.tally.fault(if self.options.bumped { "restore, bumped" } else { "restore" });
+        self.server.model.restore(backup.model);
+        let shared_through = self.server.model.revision();
+        let truth = std::mem::replace(&mut self.server.truth, backup.truth);
+        self.server.truth.inherit(&truth);
+        self.formers.push(Former { truth, ended: self.now, shared_through });
+        self.lease = backup.lease;
+        self.lease_forged_until = self.now + LEASE_SETTLES;
+        if self.options.bumped {
+            self.server.model.skip_revisions(BUMP);
+            let revision = self.server.model.revision();
+            self.server.model.compact(revision);
+            self.server.truth.skip_to(revision);
+        }
+        self.note(|| format!("the store is restored to revision {shared_through}"));
+        self.server.truth.find_unserved(&self.server.model, self.now);
+        for at in 0..self.replicas.len() {
+            if self.replicas[at].leader.is_some() {
+                self.break_connections(at);
+            }
+        }
+        self.spread();
+    }
+
+    /// The history that the store is in.
+    pub(super) fn history(&self) -> usize {
+        self.formers.len()
+    }
+
+    /// Each watch and list under way is found broken in its own time, most of them at once.
+    fn break_connections(&mut self, at: usize) {
+        let epoch = self.replicas[at].epoch;
+        for kind in 0..KINDS.len() {
+            let Some(generation) = self.replicas[at].collections[kind].cut() else { continue };
+            let delay = if self.chaos.once_in(8) { self.chaos.between(S, 30 * S) } else { self.chaos.between(MS, S) };
+            self.after(delay, Happening::Broken { replica: at, epoch, kind, generation });
+        }
+    }
+}
