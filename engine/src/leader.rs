@@ -25,6 +25,7 @@ mod history;
 mod intake;
 mod invariants;
 mod judging;
+mod pacing;
 mod probing;
 mod reading;
 mod reporting;
@@ -47,6 +48,10 @@ enum Timer {
     Item(Uid),
     /// The next probe of a row of blockers.
     Row(Row),
+    /// Shares of the writes are divided anew.
+    Divide,
+    /// A slowed collection is let go on.
+    Pace(GroupResource),
     /// A session's expiry, if nothing was heard of it.
     Session(SessionId),
     /// A grant that was not started is recalled.
@@ -115,6 +120,7 @@ pub struct Leader {
     queue: Queue,
     leases: Leases,
     barrier: Barrier,
+    pacing: pacing::Pacing,
 
     /// Nodes to be judged, in the order in which they were marked.
     dirty: VecDeque<NodeId>,
@@ -162,6 +168,7 @@ impl Leader {
             queue: Queue::default(),
             leases: Leases::default(),
             barrier: Barrier::default(),
+            pacing: pacing::Pacing::default(),
             dirty: VecDeque::new(),
             undecided: BTreeMap::new(),
             inquiries: BTreeMap::new(),
@@ -217,7 +224,9 @@ impl Leader {
             Input::Probed { probe, answer } => self.probed(probe, answer),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
-                self.leases.detach(stream);
+                if self.leases.detach(stream).is_some() {
+                    self.divide_soon();
+                }
             }
             Input::TermGained(term) => self.term_gained(term),
             Input::TermLost { leader_endpoint } => self.term_lost(leader_endpoint),
@@ -233,6 +242,8 @@ impl Leader {
             match timer {
                 Timer::Item(uid) => self.item_due(&uid),
                 Timer::Row(row) => self.row_due(row),
+                Timer::Divide => self.divide_due(),
+                Timer::Pace(collection) => self.pace_due(collection),
                 Timer::Session(session) => self.session_due(session),
                 Timer::Recall(lease) => self.recall_due(lease),
                 Timer::Regrant(lease) => self.regrant_due(lease),

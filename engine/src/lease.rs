@@ -5,16 +5,22 @@
 
 use crate::leader::StreamId;
 use crate::object::{Name, Uid};
+use crate::pace::Rate;
 use crate::time::Time;
 use crate::work::{ActionKind, Hello, LeaseId};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// Most sessions at once.
 pub(crate) const SESSIONS_MAX: usize = 1024;
 /// Most leases that one executor may hold.
 pub(crate) const WINDOW_MAX: u32 = 1024;
+/// An executor with a share of the writes holds what it may start in this time,
+const GRANTED_AHEAD: Duration = Duration::from_secs(5);
+/// and at least so much.
+const GRANTED_AHEAD_MIN: usize = 2;
 /// Ended incarnations that are remembered, so that they are refused.
 const RETIRED_MAX: usize = 4096;
 
@@ -34,9 +40,15 @@ pub(crate) struct Session {
     /// The API server did not accept its credentials when it last tried.
     pub(crate) unauthenticated: bool,
     pub(crate) leases: BTreeSet<LeaseId>,
+    /// Of these, not started.
+    pub(crate) unstarted: usize,
     /// Leases that were given to others because their time was over, and of which nothing was heard since. To the executor they may
     /// still be under way, so they keep their place in the window.
     pub(crate) overdue: BTreeSet<LeaseId>,
+    /// Its share of the writes, as last said on its stream; `None` where it was not told of any.
+    pub(crate) share: Option<Rate>,
+    /// It held leases until then, or nearly so.
+    pub(crate) busy_until: Time,
 }
 
 impl Session {
@@ -45,7 +57,10 @@ impl Session {
         if !self.takes_work() {
             return 0;
         }
-        (self.window.min(WINDOW_MAX) as usize).saturating_sub(self.leases.len() + self.overdue.len())
+        let room = (self.window.min(WINDOW_MAX) as usize).saturating_sub(self.leases.len() + self.overdue.len());
+        // What its share lets it start only much later is better kept for all.
+        let soon = self.share.map_or(usize::MAX, |share| share.writes_in(GRANTED_AHEAD).max(GRANTED_AHEAD_MIN));
+        room.min(soon.saturating_sub(self.unstarted))
     }
 
     /// It may be given work, now or once something of its window is free.
@@ -142,6 +157,9 @@ impl Leases {
             unauthenticated: false,
             leases: BTreeSet::new(),
             overdue: BTreeSet::new(),
+            unstarted: 0,
+            share: None,
+            busy_until: Time::ZERO,
         };
         self.sessions.insert(id, session);
         id
@@ -153,6 +171,7 @@ impl Leases {
         session.last_heard = now;
         // What the hello names and the welcome does not adopt counts on neither side.
         session.overdue.clear();
+        session.share = None;
         let old = session.stream.replace(stream);
         if let Some(old) = old {
             self.by_stream.remove(&old);
@@ -166,6 +185,7 @@ impl Leases {
         let id = self.by_stream.remove(&stream)?;
         if let Some(session) = self.sessions.get_mut(&id) {
             session.stream = None;
+            session.share = None;
         }
         Some(id)
     }
@@ -189,6 +209,7 @@ impl Leases {
         let id = LeaseId { term, number: self.last_lease };
         if let Some(holder) = self.sessions.get_mut(&session) {
             holder.leases.insert(id);
+            holder.unstarted += 1;
         }
         self.leases.insert(id, Lease { session, target, item, started: None });
         id
@@ -198,8 +219,15 @@ impl Leases {
         self.leases.get(&id)
     }
 
-    pub(crate) fn get_mut(&mut self, id: LeaseId) -> Option<&mut Lease> {
-        self.leases.get_mut(&id)
+    /// A lease of this session has been started. False if it is none, or was started before.
+    pub(crate) fn start(&mut self, now: Time, session: SessionId, id: LeaseId) -> bool {
+        let lease = self.leases.get_mut(&id).filter(|lease| lease.session == session && lease.started.is_none());
+        let Some(lease) = lease else { return false };
+        lease.started = Some(now);
+        if let Some(holder) = self.sessions.get_mut(&session) {
+            holder.unstarted -= 1;
+        }
+        true
     }
 
     /// Ends a lease.
@@ -207,6 +235,7 @@ impl Leases {
         let lease = self.leases.remove(&id)?;
         if let Some(session) = self.sessions.get_mut(&lease.session) {
             session.leases.remove(&id);
+            session.unstarted -= usize::from(lease.started.is_none());
         }
         Some(lease)
     }

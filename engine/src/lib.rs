@@ -10,6 +10,7 @@
 //! * [`coverage`]: which collections are complete up to which position.
 //! * [`evidence`]: why an owner is believed absent.
 //! * [`work`]: what the two halves say to each other.
+//! * [`pace`]: writes per second.
 //! * [`view`]: what readers see.
 //! * [`leader`]: the graph service's machine.
 //! * [`session`]: the executor's machine.
@@ -27,6 +28,7 @@ mod jitter;
 pub mod leader;
 mod lease;
 pub mod object;
+pub mod pace;
 pub mod plan;
 mod queue;
 pub mod session;

@@ -4,6 +4,7 @@ use crate::object::{Name, ObjectRef, Uid};
 use crate::time::Time;
 use crate::work::{Action, ActionKind, LeaseId, Preconditions};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 use blocked::Blockers;
 
 mod blocked;
@@ -204,6 +205,7 @@ impl Queue {
     pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Item> {
         self.leave_place(uid);
         self.blockers.is_no_probe(uid);
+        self.blockers.released.remove(uid);
         let item = self.items.remove(uid)?;
         self.by_id.remove(&item.id);
         self.by_decision.remove(&(item.decided, item.id));
@@ -227,12 +229,19 @@ impl Queue {
     /// Ready, unless a blocker that this item would meet is known.
     pub(crate) fn make_ready(&mut self, uid: &Uid) {
         let Some(item) = self.items.get(uid) else { return };
-        let known = item.blockers().find(|blocker| self.blockers.knows(blocker));
+        let known = self.met_by(item);
         self.leave_place(uid);
         match known {
             Some(blocker) => self.enter_place(uid, Place::Behind(blocker)),
             None => self.enter_place(uid, Place::Ready),
         }
+    }
+
+    fn met_by(&self, item: &Item) -> Option<Blocker> {
+        if self.blockers.is_empty() {
+            return None;
+        }
+        item.blockers().find(|blocker| self.blockers.knows(blocker))
     }
 
     /// Back from somebody who did not try: at once for the next one. The probe of a blocker goes on being that.
@@ -260,6 +269,7 @@ impl Queue {
 
     fn enter_place(&mut self, uid: &Uid, place: Place) {
         let Some(item) = self.items.get_mut(uid) else { return };
+        self.blockers.released.remove(uid);
         let lane = item.lane();
         item.place = place.clone();
         match place {
@@ -302,19 +312,26 @@ impl Queue {
     /// The next ready item, one namespace after the other. It stays ready until it is placed elsewhere, but is not given again.
     pub(crate) fn pop(&mut self) -> Option<Uid> {
         while let Some(lane) = self.turns.pop_front() {
-            let Some(ready) = self.lanes.get_mut(&lane) else { continue };
+            let Some(mut ready) = self.lanes.remove(&lane) else { continue };
             let mut next = None;
+            let mut blocked = Vec::new();
             while let Some(uid) = ready.pop_front() {
                 self.in_lanes -= 1;
-                if self.items.get(&uid).is_some_and(|item| item.place == Place::Ready) {
-                    next = Some(uid);
-                    break;
+                let Some(item) = self.items.get(&uid).filter(|item| item.place == Place::Ready) else { continue };
+                // It was ready before anybody met what stands in its way.
+                if let Some(blocker) = self.met_by(item).filter(|_| !self.blockers.may_pass(&uid)) {
+                    blocked.push((uid, blocker));
+                    continue;
                 }
+                next = Some(uid);
+                break;
             }
-            if ready.is_empty() {
-                self.lanes.remove(&lane);
-            } else {
+            if !ready.is_empty() {
+                self.lanes.insert(lane.clone(), ready);
                 self.turns.push_back(lane);
+            }
+            for (uid, blocker) in blocked {
+                self.enter_place(&uid, Place::Behind(blocker));
             }
             if next.is_some() {
                 return next;

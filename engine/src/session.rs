@@ -28,9 +28,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 use credentials::Unaccepted;
+use pacing::Share;
 
 mod credentials;
 mod leases;
+mod pacing;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -81,6 +83,8 @@ pub enum Input {
     },
     /// An attempt started by [`Output::Start`] has ended. `report.term`, `report.attempt` and `report.item` are those of the lease.
     Finished(WorkReport),
+    /// An attempt under way sent its write so many times more than once. Told before its [`Input::Finished`].
+    WroteAgain { times: u32 },
     /// The check asked for by [`Output::CheckCredentials`] has ended: the API server knows who asks, or why it could not be told so.
     CredentialsChecked(Result<(), String>),
     /// Asked to stop: hand back what was not started, finish the rest, then [`Output::Exit`].
@@ -141,6 +145,8 @@ pub enum Event {
     Lapsed,
     /// A grant of a deposed leader was handed back.
     StaleTerm { lease: LeaseId, term: Term },
+    /// The leader did not renew this executor's share of the writes in time: it writes little until it does.
+    ShareLapsed,
     /// The API server does not accept this executor's credentials: it takes no work until a check, the next after `check_in`, succeeds.
     CredentialsRefused { why: String, check_in: Duration },
     /// It accepts them again.
@@ -204,6 +210,8 @@ pub struct Session {
     flush_at: Option<Time>,
     drain: Option<Drain>,
     unaccepted: Option<Unaccepted>,
+    /// `None`: nobody limits this executor.
+    share: Option<Share>,
 }
 
 #[derive(Debug)]
@@ -291,6 +299,7 @@ impl Session {
             flush_at: None,
             drain: None,
             unaccepted: None,
+            share: None,
         }
     }
 
@@ -307,6 +316,7 @@ impl Session {
                 self.disconnected(now, leader_endpoint, refusal, why)
             }
             Input::Finished(report) => self.finished(now, report),
+            Input::WroteAgain { times } => self.wrote_again(times),
             Input::CredentialsChecked(result) => self.credentials_checked(now, result),
             Input::Drain { reason, deadline } => self.drain(now, reason, deadline),
         }
@@ -335,7 +345,8 @@ impl Session {
         };
         let drain = self.drain.as_ref().map(|drain| drain.deadline);
         let check = self.unaccepted.as_ref().and_then(|unaccepted| unaccepted.check_at);
-        [link, drain, self.writes_end, self.flush_at, check].into_iter().flatten().min()
+        let share = self.share.as_ref().and_then(Share::next_deadline);
+        [link, drain, self.writes_end, self.flush_at, check, share].into_iter().flatten().min()
     }
 
     /// The next effect; to be drained to `None` after every `handle` and `tick`, and once after `new`.
@@ -371,6 +382,7 @@ impl Session {
         if self.writes_end.is_some_and(|end| now >= end) {
             self.lapse(now);
         }
+        self.expire_share(now);
     }
 
     /// What follows from any change: starts, messages to send, the end.

@@ -1,6 +1,7 @@
 //! What leader and executor say to each other: work items, leases, outcomes, and the messages of a session.
 
 use crate::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use crate::pace::Rate;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -420,6 +421,12 @@ pub enum ToExecutor {
         leases: Vec<LeaseId>,
         mode: RevokeMode,
         reason: String,
+    },
+    /// This executor's share of the writes that all executors together may start, good for so long from now. Replaces the last one.
+    /// Before the first nobody limits the executor.
+    Throttle {
+        max_writes_per_second: Rate,
+        valid_for: Duration,
     },
     /// Sent again with 0 when nothing is outstanding any more.
     DrainAck {

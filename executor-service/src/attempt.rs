@@ -55,6 +55,7 @@ pub(crate) struct Attempt<'a> {
     cancel: &'a Cancel,
     ends: Time,
     api_calls: AtomicU32,
+    writes: AtomicU32,
 }
 
 /// How an attempt ended, less what every report carries.
@@ -144,8 +145,15 @@ impl Cancel {
     }
 }
 
+/// How an attempt ended, and how often it sent its write.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    pub(crate) report: WorkReport,
+    pub(crate) writes: u32,
+}
+
 /// Carries out one lease. The report is complete; it says `Abandoned` where session, lease or leader stopped the write.
-pub(crate) async fn run(bench: Arc<Bench>, lease: Arc<WorkLease>, cancel: Cancel) -> WorkReport {
+pub(crate) async fn run(bench: Arc<Bench>, lease: Arc<WorkLease>, cancel: Cancel) -> Carried {
     let started = bench.clock.now();
     let attempt = Attempt {
         bench: &bench,
@@ -153,13 +161,15 @@ pub(crate) async fn run(bench: Arc<Bench>, lease: Arc<WorkLease>, cancel: Cancel
         cancel: &cancel,
         ends: started + lease.execution_limit,
         api_calls: AtomicU32::new(0),
+        writes: AtomicU32::new(0),
     };
     let ending = match attempt.carry_out().await {
         Ok(ending) => ending,
         Err(ending) => *ending,
     };
     let api_calls = attempt.api_calls.load(Ordering::Relaxed);
-    report(&lease, ending, api_calls, bench.clock.now().since(started))
+    let report = report(&lease, ending, api_calls, bench.clock.now().since(started));
+    Carried { report, writes: attempt.writes.load(Ordering::Relaxed) }
 }
 
 /// The report of an attempt whose task died: what it had sent, nobody knows.
@@ -264,6 +274,7 @@ impl Attempt<'_> {
     async fn write(&self, verb: Verb, request: Request<Vec<u8>>) -> Step<Written> {
         self.may_write()?;
         self.api_calls.fetch_add(1, Ordering::Relaxed);
+        self.writes.fetch_add(1, Ordering::Relaxed);
         let answer = self.bench.server.call(verb, request).await;
         let reading = classify(Question::Write, self.target(), answer.as_ref());
         if reading.outcome == Outcome::Done {

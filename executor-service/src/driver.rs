@@ -1,6 +1,6 @@
 //! The one task that owns the session: facts in, effects out.
 
-use crate::attempt::{self, Bench, Cancel};
+use crate::attempt::{self, Bench, Cancel, Carried};
 use crate::clock::Clock;
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -8,7 +8,7 @@ use crate::options;
 use crate::stream::{self, Connector, End, Ends, Inbound};
 use engine::session::{Event, Exit, Input, Output, Session};
 use engine::time::Time;
-use engine::work::{LeaseId, ReturnCause, ToLeader, WorkLease, WorkReport, WorkReturn};
+use engine::work::{LeaseId, ReturnCause, ToLeader, WorkLease, WorkReturn};
 use proto::convert::Received;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
@@ -33,7 +33,7 @@ pub(crate) struct Driver {
     clock: Clock,
     session: Session,
     bench: Arc<Bench>,
-    attempts: Jobs<Arc<WorkLease>, WorkReport>,
+    attempts: Jobs<Arc<WorkLease>, Carried>,
     cancels: BTreeMap<LeaseId, Cancel>,
     peers: Peers,
     stream: Option<Ends>,
@@ -197,10 +197,15 @@ impl Driver {
         self.attempts.spawn(Arc::clone(&lease), attempt::run(Arc::clone(&self.bench), lease, cancel));
     }
 
-    fn attempt_ended(&mut self, lease: &WorkLease, end: JobEnd<WorkReport>) {
+    fn attempt_ended(&mut self, lease: &WorkLease, end: JobEnd<Carried>) {
         self.cancels.remove(&lease.id);
         let report = match end {
-            JobEnd::Done(report) => report,
+            JobEnd::Done(Carried { report, writes }) => {
+                if writes > 1 {
+                    self.session.handle(self.clock.now(), Input::WroteAgain { times: writes - 1 });
+                }
+                report
+            }
             JobEnd::Aborted => attempt::lost(lease, "aborted"),
             JobEnd::Panicked(why) => {
                 tracing::error!(lease = %lease.id, target = %lease.item.target, why, "an attempt panicked");
@@ -310,6 +315,10 @@ impl Driver {
                 } else {
                     tracing::debug!(why, retry_in_ms, "no stream to the graph service");
                 }
+            }
+            Event::ShareLapsed => {
+                self.metrics.shares_lapsed.inc();
+                tracing::info!("the share of the writes was not renewed in time; little is written until it is");
             }
             Event::CredentialsRefused { why, check_in } => {
                 self.metrics.credentials_refused.inc();

@@ -22,6 +22,7 @@ pub(crate) struct Metrics {
     pub(crate) start_failures: Counter,
     pub(crate) connect_failures: Counter,
     pub(crate) lapses: Counter,
+    pub(crate) shares_lapsed: Counter,
     pub(crate) credentials_refused: Counter,
     pub(crate) credentials_accepted: Gauge,
     pub(crate) stale_terms: Counter,
@@ -81,6 +82,12 @@ impl Default for Metrics {
         );
         let lapses = Counter::default();
         registry.register("session_lapses", "Sessions whose heartbeats were not acknowledged in time", lapses.clone());
+        let shares_lapsed = Counter::default();
+        registry.register(
+            "write_shares_lapsed",
+            "Shares of the allowed writes that the leader did not renew in time",
+            shares_lapsed.clone(),
+        );
         let credentials_refused = Counter::default();
         registry.register(
             "credentials_refused",
@@ -107,6 +114,7 @@ impl Default for Metrics {
             start_failures,
             connect_failures,
             lapses,
+            shares_lapsed,
             credentials_refused,
             credentials_accepted,
             stale_terms,

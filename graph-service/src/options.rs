@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
 use engine::leader;
 use engine::object::GroupResource;
+use engine::pace::Rate;
 use runtime::telemetry::LogFormat;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ mod tests;
 
 /// Longest Lease or renewal that makes sense; a longer one is a typing error.
 const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
+/// More than any API server takes.
+const WRITES_PER_SECOND_MAX: i64 = 1_000_000;
 
 /// Watches every object's metadata, keeps the owner-reference graph, decides what is garbage and leases the work to executors.
 #[derive(Clone, Debug, clap::Parser)]
@@ -116,7 +119,7 @@ impl From<Mode> for leader::Mode {
     }
 }
 
-/// What the administrator decides about cases that can be seen in more than one way.
+/// What the administrator decides: about cases that can be seen in more than one way, and how fast things go.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Policy {
     /// What becomes of an object that claims an owner in another namespace, of another kind or under another name than the owner's own:
@@ -138,6 +141,15 @@ pub struct Policy {
         value_parser = group_and_resource
     )]
     pub assume_no_dependents: Vec<GroupResource>,
+
+    /// Most writes a second to the API server, of all executors together; without it only the API server's own pushing back slows them.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_MAX_WRITES_PER_SECOND",
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=WRITES_PER_SECOND_MAX)
+    )]
+    pub max_writes_per_second: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -164,6 +176,7 @@ impl From<Policy> for leader::Policy {
                 OnStoreRewind::Hold => leader::OnStoreRewind::Hold,
             },
             assume_no_dependents: policy.assume_no_dependents,
+            max_writes_per_second: policy.max_writes_per_second.map(Rate::per_second),
         }
     }
 }

@@ -59,7 +59,9 @@ pub fn responses(message: ToExecutor) -> Vec<StreamWorkResponse> {
             };
             batches(revoke.lease_ids).map(part).collect()
         }
-        Kind::Welcome(_) | Kind::HeartbeatAck(_) | Kind::DrainAck(_) | Kind::GoAway(_) => vec![kind],
+        Kind::Welcome(_) | Kind::HeartbeatAck(_) | Kind::Throttle(_) | Kind::DrainAck(_) | Kind::GoAway(_) => {
+            vec![kind]
+        }
     };
     kinds.into_iter().map(|kind| StreamWorkResponse { message: Some(kind) }).collect()
 }

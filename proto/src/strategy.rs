@@ -2,6 +2,7 @@
 
 use crate::convert::DURATION_MAX;
 use engine::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::pace::Rate;
 use engine::work::{
     Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId,
     Outcome, Preconditions, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, Sighting, Term, ToExecutor,
@@ -268,6 +269,10 @@ pub(crate) fn to_executor() -> impl Strategy<Value = ToExecutor> {
             leases,
             mode,
             reason
+        }),
+        (any::<u16>(), duration()).prop_map(|(rate, valid_for)| ToExecutor::Throttle {
+            max_writes_per_second: Rate::per_second(rate.into()),
+            valid_for
         }),
         any::<u32>().prop_map(|outstanding| ToExecutor::DrainAck { outstanding }),
         (causes, text(), duration(), duration()).prop_map(|(cause, leader_endpoint, reconnect_after, close_after)| {

@@ -7,7 +7,8 @@ use crate::queue::{Blocker, Row};
 use crate::view::BlockerView;
 use crate::work::{Outcome, WorkReport};
 use alloc::collections::BTreeMap;
-use alloc::string::ToString;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -24,10 +25,6 @@ impl Leader {
     pub(super) fn row_due(&mut self, row: Row) {
         if !self.queue.is_due(&row, self.now) {
             return;
-        }
-        // Nobody is left to ask a throttled server whether it still is: all may.
-        if let Row::Alone(blocker @ Blocker::Throttled { .. }) = &row {
-            return self.queue.lift(blocker);
         }
         if let Some(next) = self.queue.probe(&row, self.now) {
             self.timers.set(next, Timer::Row(row));
@@ -54,6 +51,11 @@ impl Leader {
         }
     }
 
+    fn in_words(&self, blocker: &Blocker) -> String {
+        let pace = if let Blocker::Throttled { collection } = blocker { self.pace_of(collection) } else { None };
+        pace.map_or_else(|| blocker.to_string(), |pace| format!("{blocker}, slowed to {pace}"))
+    }
+
     /// How many items are blocked, by what blocks them.
     pub(super) fn blocked(&self) -> Vec<(&'static str, usize)> {
         let mut blocked: BTreeMap<&'static str, usize> = BTreeMap::new();
@@ -70,7 +72,7 @@ impl Leader {
         obstacles.sort_by(|a, b| b.items.cmp(&a.items).then_with(|| a.blocker.cmp(b.blocker)));
         let more = obstacles.len().saturating_sub(max);
         let view = |obstacle: crate::queue::Obstacle<'_>| BlockerView {
-            what: obstacle.blocker.to_string(),
+            what: self.in_words(obstacle.blocker),
             items: obstacle.items,
             since: obstacle.since,
             next_probe: obstacle.due,

@@ -3,6 +3,7 @@
 use crate::coverage::State;
 use crate::evidence::Proof;
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
+use crate::pace::Rate;
 use crate::work::{ActionKind, Outcome, Refusal, Term, ToExecutor, ToLeader};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,13 +26,15 @@ pub struct Config {
     pub policy: Policy,
 }
 
-/// What the administrator decides about cases that can be seen in more than one way.
+/// What the administrator decides: about cases that can be seen in more than one way, and how fast things go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub invalid_references: InvalidReferences,
     pub on_store_rewind: OnStoreRewind,
     /// Collections that hold no owner in deletion although they cannot be seen.
     pub assume_no_dependents: Vec<GroupResource>,
+    /// What all executors together may write; `None` for no limit of our own.
+    pub max_writes_per_second: Option<Rate>,
 }
 
 /// What becomes of an object whose reference claims the uid of an object that is elsewhere: in another namespace, of another kind, or

@@ -76,6 +76,8 @@ impl Leader {
                 grants.entry(session).or_default().push(lease);
             }
         }
+        // Shares first: what is granted may then start at once.
+        self.shares_for(grants.keys());
         for (session, leases) in grants {
             let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { continue };
             let mut leases = leases.into_iter().peekable();
@@ -240,6 +242,7 @@ impl Leader {
         };
         self.send(stream, ToExecutor::Welcome(welcome));
         self.event(Event::SessionOpened { executor: hello.executor.clone() });
+        self.welcome_share(session, stream);
     }
 
     fn admit(&self, hello: &Hello) -> Result<(), Refusal> {
@@ -338,6 +341,7 @@ impl Leader {
             }
         }
         self.event(Event::SessionEnded { executor: session.executor, why, leases: leases.len() });
+        self.divide_soon();
     }
 
     /// A lease ended without a report: its item is judged and granted again; if it was started, the write may have landed.
@@ -359,17 +363,16 @@ impl Leader {
         session.last_heard = self.now;
         let Some(term) = self.term.clone() else { return };
         self.send(stream, ToExecutor::HeartbeatAck { sequence, session_ttl: self.config.session_ttl, term });
+        self.renew_share(id);
     }
 
     fn started(&mut self, session: SessionId, leases: &[LeaseId]) {
         for &id in leases {
             let now = self.now;
-            let Some(lease) = self.leases.get_mut(id).filter(|lease| lease.session == session) else { continue };
-            if lease.started.is_some() {
+            if !self.leases.start(now, session, id) {
                 continue;
             }
-            lease.started = Some(now);
-            let target = lease.target.clone();
+            let Some(target) = self.leases.get(id).map(|lease| lease.target.clone()) else { continue };
             if let Some(item) = self.queue.get_mut(&target) {
                 item.attempts += 1;
             }

@@ -88,6 +88,9 @@ impl Leader {
             age: self.now.since(item.decided),
         });
         self.note_credentials(lease.session, report.outcome);
+        if report.http_status != 0 && report.outcome != Outcome::Throttled {
+            self.meter(&target.group_resource());
+        }
         if !self.is_of_another_history(&target, decided_at, &report) {
             self.conclude(session, &target, &report);
         }
@@ -180,7 +183,10 @@ impl Leader {
                 let name = report.webhook.clone().unwrap_or_else(|| String::from("admission"));
                 Next::Behind(Blocker::Webhook { name }, PROBE_EVERY)
             }
-            Outcome::Throttled => Next::Behind(Blocker::Throttled { collection }, again(THROTTLED)),
+            Outcome::Throttled => {
+                self.pushed_back(&collection, again(THROTTLED));
+                Next::Behind(Blocker::Throttled { collection }, Duration::ZERO)
+            }
             Outcome::Unsupported => Next::Backoff(PARKED),
             Outcome::Invalid => {
                 let item = self.queue.get_mut(&target.uid);

@@ -8,6 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Bound;
 use core::time::Duration;
 
 /// Between two probes of a blocker.
@@ -88,6 +89,8 @@ pub(super) struct Blocked {
     since: Time,
     /// Its place in its row.
     turn: i64,
+    /// The lane that was let go last.
+    lane: Name,
 }
 
 #[derive(Debug)]
@@ -120,9 +123,20 @@ pub(super) struct Blockers {
     rows: BTreeMap<Row, Turns>,
     /// Items that are trying, with what they are the probe of.
     probes: BTreeMap<Uid, Blocker>,
+    /// Items that were let go from behind a blocker that stays.
+    pub(super) released: BTreeSet<Uid>,
 }
 
 impl Blockers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocked.is_empty()
+    }
+
+    /// Whether this item may try although what stands in its way is known.
+    pub(super) fn may_pass(&self, uid: &Uid) -> bool {
+        self.probes.contains_key(uid) || self.released.contains(uid)
+    }
+
     pub(super) fn knows(&self, blocker: &Blocker) -> bool {
         self.blocked.contains_key(blocker)
     }
@@ -196,7 +210,8 @@ impl Blockers {
         turns.last_turn += 1;
         let turn = turns.last_turn;
         turns.order.insert(turn, blocker.clone());
-        let blocked = Blocked { members: BTreeMap::new(), lanes: BTreeMap::new(), since: now, turn };
+        let blocked =
+            Blocked { members: BTreeMap::new(), lanes: BTreeMap::new(), since: now, turn, lane: Name::default() };
         self.blocked.insert(blocker, blocked);
         new
     }
@@ -281,6 +296,32 @@ impl Queue {
         for uid in blocked.members.into_keys() {
             self.wake(&uid);
         }
+    }
+
+    /// Lets up to `most` items go that stand behind a blocker, one lane after the other; the blocker stays.
+    pub(crate) fn release(&mut self, blocker: &Blocker, most: usize) {
+        for _ in 0..most {
+            let Some(blocked) = self.blockers.blocked.get_mut(blocker) else { return };
+            let after = blocked.lanes.range((Bound::Excluded(blocked.lane.clone()), Bound::Unbounded)).next();
+            let Some((lane, members)) = after.or(blocked.lanes.first_key_value()) else { return };
+            let Some(uid) = members.first().cloned() else { return };
+            blocked.lane = lane.clone();
+            self.leave_place(&uid);
+            self.enter_place(&uid, Place::Ready);
+            self.blockers.released.insert(uid);
+        }
+    }
+
+    /// Makes a blocker known that nobody has met yet.
+    pub(crate) fn raise(&mut self, now: Time, blocker: Blocker) {
+        if !self.blockers.knows(&blocker) {
+            self.blockers.line_up(now, blocker, now);
+        }
+    }
+
+    /// How many items stand behind a blocker.
+    pub(crate) fn behind(&self, blocker: &Blocker) -> usize {
+        self.blockers.blocked.get(blocker).map_or(0, |blocked| blocked.members.len())
     }
 
     /// The rules of a namespace (or, where `None`, of the cluster) have changed: what is forbidden there is tried in a moment, before it

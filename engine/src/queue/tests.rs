@@ -295,3 +295,22 @@ fn a_rule_that_changed_has_its_namespace_tried_first() {
     assert_eq!(alone.rules_changed(at(1), None), [(forbidden_row(), at(2))]);
     assert_eq!(alone.rules_changed(at(1), Some(&"elsewhere".into())), []);
 }
+
+#[test]
+fn what_is_let_go_at_a_pace_comes_from_every_namespace_in_turn() {
+    let mut queue = Queue::default();
+    let blocker = Blocker::Throttled { collection: draft("a", "x").target.group_resource() };
+    queue.raise(at(0), blocker.clone());
+    for (namespace, name) in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")] {
+        queue.put(at(0), draft(namespace, name), false);
+    }
+    assert_eq!((drain(&mut queue).len(), queue.behind(&blocker)), (0, 5));
+    queue.release(&blocker, 2);
+    assert_eq!(drain(&mut queue), ["a1", "b1"]);
+    queue.release(&blocker, 2);
+    assert_eq!(drain(&mut queue), ["c1", "a2"]);
+    assert_eq!(queue.behind(&blocker), 1);
+    queue.lift(&blocker);
+    assert_eq!(drain(&mut queue), ["a3"]);
+    assert_eq!(queue.waiting(), 0);
+}

@@ -6,7 +6,7 @@ use crate::work::{
     BATCH_MAX_ENTRIES, LeaseId, Outcome, ReportResult, ReturnCause, RevokeMode, Term, ToLeader, WorkLease, WorkReport,
     WorkReturn,
 };
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 use core::mem;
@@ -159,17 +159,36 @@ impl Session {
     }
 
     pub(super) fn start_what_fits(&mut self, now: Time) {
+        self.open_share();
+        self.start_within_share(now);
+        self.close_share(now);
+    }
+
+    fn start_within_share(&mut self, now: Time) {
         let Link::Active(Stream { leaving: None, .. }) = self.link else { return };
         if self.drain.is_some() || self.unaccepted.is_some() || self.writes_end.is_none_or(|end| now >= end) {
             return;
         }
         loop {
             let slots = self.concurrency().saturating_sub(self.started.len());
-            let batch = slots.min(self.buffered.len()).min(BATCH_MAX_ENTRIES);
-            if batch == 0 {
+            let most = slots.min(BATCH_MAX_ENTRIES);
+            let mut leases: Vec<WorkLease> = Vec::new();
+            let mut held_back = VecDeque::new();
+            while leases.len() < most
+                && let Some(lease) = self.buffered.pop_front()
+            {
+                if self.may_start(now, &lease) {
+                    leases.push(lease);
+                } else {
+                    held_back.push_back(lease);
+                }
+            }
+            while let Some(lease) = held_back.pop_back() {
+                self.buffered.push_front(lease);
+            }
+            if leases.is_empty() {
                 return;
             }
-            let leases: Vec<WorkLease> = self.buffered.drain(..batch).collect();
             let ids = leases.iter().map(|lease| lease.id).collect();
             self.outputs.push_back(Output::Send(ToLeader::Started { leases: ids }));
             for lease in leases {

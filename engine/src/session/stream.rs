@@ -96,6 +96,9 @@ impl Session {
             }
             (Link::Active(_), ToExecutor::Grant { leases }) => self.granted(leases),
             (Link::Active(_), ToExecutor::ReportAck { results }) => self.acknowledged(&results),
+            (Link::Active(_), ToExecutor::Throttle { max_writes_per_second, valid_for }) => {
+                self.throttled(now, max_writes_per_second, valid_for);
+            }
             (Link::Active(_), ToExecutor::Revoke { leases, mode, .. }) => self.revoked(&leases, mode),
             (Link::Active(_), ToExecutor::DrainAck { outstanding }) => match &mut self.drain {
                 Some(drain) => drain.acknowledged = outstanding == 0,
@@ -250,6 +253,7 @@ impl Session {
             leaving: None,
         });
         self.emit(Event::Welcomed { term: term.clone(), adopted: adopted.len(), dropped: dropped.len() });
+        self.carry_share();
         self.reclaim(&term, adopted);
         self.term = Some(term);
         self.lapsed = None;
@@ -418,6 +422,7 @@ fn name(message: &ToExecutor) -> &'static str {
         ToExecutor::Grant { .. } => "a grant",
         ToExecutor::ReportAck { .. } => "the acknowledgement of a report",
         ToExecutor::Revoke { .. } => "a revocation",
+        ToExecutor::Throttle { .. } => "a share of the writes",
         ToExecutor::DrainAck { .. } => "the acknowledgement of a drain",
         ToExecutor::GoAway { .. } => "a farewell",
     }

@@ -309,6 +309,54 @@ fn a_stranger_to_the_api_server_takes_no_work_until_it_is_let_in_again() {
 }
 
 #[test]
+fn starts_no_more_writes_than_its_share_and_little_once_that_has_run_out() {
+    check_open(
+        r#"
+        20    | share 2 10             |
+        21    | grant 1-1 1-2 1-3 1-4  |
+        519   | tick                   |
+        520   | tick                   | started [1-1], start 1-1
+        530   | finish 1-1             |
+        540   | tick                   | reports [1-1] returns []
+        1020  | tick                   | started [1-2], start 1-2
+        1030  | wrote-again 1          |
+        1031  | finish 1-2             |
+        1041  | tick                   | reports [1-2] returns []
+        1520  | tick                   |
+        2020  | tick                   | started [1-3], start 1-3
+        2021  | share 0 3              |
+        2022  | ack 1-1 1-2            |
+        5010  | tick                   | beat 1 1+1
+        5011  | beat-ack 1             | writes end 20010
+        5021  | tick                   | share lapsed
+        6021  | tick                   | started [1-4], start 1-4
+        "#,
+    );
+}
+
+#[test]
+fn a_leader_that_says_nothing_of_shares_limits_nobody_once_the_old_share_has_run_out() {
+    check_open(
+        r#"
+        20    | share 1 3              |
+        21    | lost                   | lost
+        400   | tick                   | connect
+        401   | connected              | hello L/1 window 4 []
+        402   | welcome L/2            | welcomed L/2, writes end 15401
+        403   | grant 2-1 2-2 2-3      |
+        1020  | tick                   | started [2-1], start 2-1
+        2020  | tick                   | started [2-2], start 2-2
+        2030  | finish 2-1             |
+        2031  | finish 2-2             |
+        2040  | tick                   | reports [2-1 2-2] returns []
+        3020  | tick                   | started [2-3], start 2-3
+        3021  | finish 2-3             | reports [2-3] returns []
+        3022  | grant 2-4 2-5          | started [2-4 2-5], start 2-4, start 2-5
+        "#,
+    );
+}
+
+#[test]
 fn some_refusals_are_final() {
     check("0 | refused superseded | exit Superseded");
     check(r#"0 | refused cluster  | exit OtherCluster { ours: "here", theirs: "there" }"#);

@@ -27,7 +27,7 @@ impl Script {
     }
 
     async fn run(&self, lease: WorkLease) -> WorkReport {
-        run(Arc::clone(&self.bench), Arc::new(lease), Cancel::default()).await
+        run(Arc::clone(&self.bench), Arc::new(lease), Cancel::default()).await.report
     }
 
     /// What was asked since the last look.

@@ -6,6 +6,7 @@ use crate::work::v1alpha1 as wire;
 use crate::work::v1alpha1::stream_work_request::{self as request, Message as FromExecutor};
 use crate::work::v1alpha1::stream_work_response::{self as response, Message as FromLeader, go_away, revoke};
 use engine::object::clip;
+use engine::pace::Rate;
 use engine::work::{
     BATCH_MAX_ENTRIES, GoAwayCause, HeldLease, Hello, LeaseId, MESSAGE_MAX_BYTES, RevokeMode, ToExecutor, ToLeader,
     Welcome, WorkLease, WorkReport, WorkReturn,
@@ -134,6 +135,7 @@ pub fn received_from_leader(message: wire::StreamWorkResponse) -> Result<Option<
             },
             reason: clip(&revoke.reason, MESSAGE_MAX_BYTES),
         },
+        FromLeader::Throttle(throttle) => decode_throttle(&throttle).map_err(|error| error.within("throttle"))?,
         FromLeader::DrainAck(ack) => ToExecutor::DrainAck { outstanding: ack.outstanding },
         FromLeader::GoAway(go_away) => decode_go_away(go_away).map_err(|error| error.within("go_away"))?,
     };
@@ -165,6 +167,16 @@ fn decode_grant(grant: response::Grant) -> Result<Received, Malformed> {
         }
     }
     Ok(Received { message: ToExecutor::Grant { leases }, unknown_actions })
+}
+
+fn decode_throttle(throttle: &response::Throttle) -> Result<ToExecutor, Malformed> {
+    let rate = f64::from(throttle.max_writes_per_second);
+    if !rate.is_finite() || rate < 0.0 {
+        return Err(Malformed::new("max_writes_per_second", "is no rate"));
+    }
+    // Saturates far above any rate that makes a difference.
+    let max_writes_per_second = Rate::from_micros((rate * 1e6).round() as u64);
+    Ok(ToExecutor::Throttle { max_writes_per_second, valid_for: field::duration(throttle.valid_for, "valid_for")? })
 }
 
 fn decode_go_away(message: response::GoAway) -> Result<ToExecutor, Malformed> {
@@ -209,6 +221,10 @@ impl From<ToExecutor> for wire::StreamWorkResponse {
                 };
                 FromLeader::Revoke(response::Revoke { lease_ids: texts(&leases), mode: mode.into(), reason })
             }
+            ToExecutor::Throttle { max_writes_per_second, valid_for } => FromLeader::Throttle(response::Throttle {
+                max_writes_per_second: (max_writes_per_second.micros() as f64 / 1e6) as f32,
+                valid_for: Some(field::encode_duration(valid_for)),
+            }),
             ToExecutor::DrainAck { outstanding } => FromLeader::DrainAck(response::DrainAck { outstanding }),
             ToExecutor::GoAway { cause, leader_endpoint, reconnect_after, close_after } => {
                 let cause = match cause {

@@ -29,6 +29,8 @@ pub struct Options {
     pub busy_store: bool,
     /// A store that is restored goes on behind every revision there ever was, as `etcdutl --bump-revision` does it.
     pub bumped: bool,
+    /// Most writes a second of all executors together; 0 for no limit.
+    pub cap: u32,
     pub faults: Faults,
     pub users: Users,
 }
@@ -150,6 +152,7 @@ impl Options {
             stranger: random.once_in(4),
             busy_store: random.percent(30),
             bumped: random.percent(50),
+            cap: [0, 0, 0, 20, 200][random.index(5)],
             faults,
             users,
         }
@@ -176,6 +179,7 @@ impl Options {
         with(&|options| options.concurrency = 1);
         with(&|options| options.slow_kind = 100);
         with(&|options| options.aggregated = false);
+        with(&|options| options.cap = 0);
         with(&|options| options.net_ms = 1);
         with(&|options| options.api_ms = 1);
         with(&|options| options.watch_ms = 1);

@@ -9,6 +9,7 @@ use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
 use engine::leader::{Config, Event, Input, Leader, Mode, Output, Policy, Probe, ProbeAnswer, ProbeId, StreamId};
 use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
+use engine::pace::Rate;
 use engine::time::Time;
 use engine::view::ExecutorView;
 use engine::view::PresenceView;
@@ -108,7 +109,10 @@ impl World {
             heartbeat_interval: Duration::from_secs(5),
             execution_limit: Duration::from_secs(30),
             stale_after: Duration::from_secs(30),
-            policy: Policy::default(),
+            policy: Policy {
+                max_writes_per_second: Some(self.options.cap).filter(|&cap| cap > 0).map(Rate::per_second),
+                ..Policy::default()
+            },
         };
         replica.leader = Some(Leader::new(config, seed));
         replica.candidate = Some(Candidate::new(format!("{at}-{epoch}"), seed));

@@ -149,6 +149,7 @@ impl World {
             ToExecutor::Revoke { .. }
             | ToExecutor::ReportAck { .. }
             | ToExecutor::DrainAck { .. }
+            | ToExecutor::Throttle { .. }
             | ToExecutor::GoAway { .. } => {}
         }
     }

@@ -309,6 +309,7 @@ fn those_sent_away_come_back_spread_by_their_number() {
                 | ToExecutor::Grant { .. }
                 | ToExecutor::ReportAck { .. }
                 | ToExecutor::Revoke { .. }
+                | ToExecutor::Throttle { .. }
                 | ToExecutor::DrainAck { .. } => None,
             })
             .collect();

@@ -254,6 +254,7 @@ impl World {
             | Input::Message(_)
             | Input::Finished(_)
             | Input::CredentialsChecked(_)
+            | Input::WroteAgain { .. }
             | Input::Drain { .. } => {}
         }
     }
@@ -299,7 +300,11 @@ impl World {
                     self.startable.clear();
                 }
                 Output::Event(
-                    Event::Welcomed { .. } | Event::SentAway { .. } | Event::StaleTerm { .. } | Event::Rejected { .. },
+                    Event::Welcomed { .. }
+                    | Event::ShareLapsed
+                    | Event::SentAway { .. }
+                    | Event::StaleTerm { .. }
+                    | Event::Rejected { .. },
                 ) => {}
             }
         }
@@ -510,6 +515,7 @@ impl World {
                     | Input::Disconnected { .. }
                     | Input::Finished(_)
                     | Input::CredentialsChecked(_)
+                    | Input::WroteAgain { .. }
                     | Input::Drain { .. } => None,
                 })
                 .expect("a message"),

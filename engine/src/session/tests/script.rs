@@ -2,6 +2,7 @@
 
 use super::super::*;
 use crate::object::{ObjectRef, Uid};
+use crate::pace::Rate;
 use crate::work::{
     Action, Outcome, PROTOCOL, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, Welcome, WorkItem,
 };
@@ -158,6 +159,7 @@ pub(super) fn input(text: &str) -> Option<Input> {
         "checked" => {
             return Some(Input::CredentialsChecked(if rest == "ok" { Ok(()) } else { Err(rest.to_string()) }));
         }
+        "wrote-again" => return Some(Input::WroteAgain { times: rest.parse().expect("a number") }),
         "finish" => return Some(Input::Finished(report(id(rest), term(id(rest).term)))),
         "drain" => {
             let deadline = Duration::from_secs(rest.parse().expect("seconds"));
@@ -175,6 +177,12 @@ pub(super) fn input(text: &str) -> Option<Input> {
                 session_ttl: Duration::from_secs(15),
                 term: term(number.parse().expect("a number")),
             }
+        }
+        "share" => {
+            let (rate, seconds) = rest.split_once(' ').expect("a rate and seconds");
+            let rate = Rate::per_second(rate.parse().expect("a rate"));
+            let valid_for = Duration::from_secs(seconds.parse().expect("seconds"));
+            ToExecutor::Throttle { max_writes_per_second: rate, valid_for }
         }
         "recall" => revoke(RevokeMode::IfNotStarted),
         "stop" => revoke(RevokeMode::Stop),
@@ -234,6 +242,7 @@ fn render(output: &Output) -> String {
         Output::Event(Event::SentAway { .. }) => "sent away".to_string(),
         Output::Event(Event::Lapsed) => "lapsed".to_string(),
         Output::Event(Event::StaleTerm { lease, .. }) => format!("stale {lease}"),
+        Output::Event(Event::ShareLapsed) => "share lapsed".to_string(),
         Output::Event(Event::CredentialsRefused { .. }) => "credentials refused".to_string(),
         Output::Event(Event::CredentialsAccepted { .. }) => "credentials accepted".to_string(),
         Output::Event(Event::Rejected { why }) => format!("rejected {why}"),
