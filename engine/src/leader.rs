@@ -8,6 +8,7 @@ use crate::jitter::Jitter;
 use crate::lease::{Leases, SessionId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::queue::{Queue, Row};
+use crate::stray::Strays;
 use crate::time::Time;
 use crate::timers::Timers;
 use crate::tombstones::Tombstones;
@@ -26,6 +27,7 @@ mod intake;
 mod invariants;
 mod judging;
 mod pacing;
+mod pausing;
 mod probing;
 mod reading;
 mod reporting;
@@ -33,8 +35,8 @@ mod reporting;
 mod tests;
 
 pub use contract::{
-    Cause, Config, Event, Input, InvalidReferences, Mode, OnStoreRewind, Output, Policy, Probe, ProbeAnswer, ProbeId,
-    StreamId,
+    Cause, Config, Event, Input, InvalidReferences, Mode, OnStoreRewind, Output, PauseAnswer, PauseList, PauseRead,
+    Policy, Probe, ProbeAnswer, ProbeId, StreamId,
 };
 pub use reading::{Address, CycleSearch, Direction, Found, Frame, Planning, Scan, Walk, WalkOptions, Walked};
 
@@ -78,6 +80,12 @@ enum Timer {
     Audit(KindId),
     /// Compare it once more: it differed.
     Recount(KindId),
+    /// A pause's lifetime has passed.
+    PauseEnd(Name),
+    /// Read again which pauses there are.
+    PauseRead,
+    /// A write that nobody waits for any more is over.
+    Stray,
 }
 
 /// What a probe was for.
@@ -105,6 +113,7 @@ enum Purpose {
 /// * `intake` takes what discovery and watches say.
 /// * `judging` turns verdicts into items of the queue.
 /// * `granting` speaks with executors; `reporting` takes what their attempts came to, `blocking` what many of them met.
+/// * `pausing` holds back what pauses are about.
 /// * `probing` asks the API server where doubt or a barrier demands it; `history` is the doubt.
 /// * `reading` serves readers.
 #[derive(Debug)]
@@ -119,6 +128,8 @@ pub struct Leader {
     coverage: Coverage,
     queue: Queue,
     leases: Leases,
+    strays: Strays,
+    pause_watch: pausing::Watch,
     barrier: Barrier,
     pacing: pacing::Pacing,
 
@@ -167,6 +178,8 @@ impl Leader {
             coverage: Coverage::default(),
             queue: Queue::default(),
             leases: Leases::default(),
+            strays: Strays::default(),
+            pause_watch: pausing::Watch::default(),
             barrier: Barrier::default(),
             pacing: pacing::Pacing::default(),
             dirty: VecDeque::new(),
@@ -222,6 +235,12 @@ impl Leader {
             Input::WatchResumed { collection } => self.with_kind(&collection, Leader::watch_resumed),
             Input::Unusable { collection, why } => self.unusable(collection, why),
             Input::Probed { probe, answer } => self.probed(probe, answer),
+            Input::PausesListed(list) => self.pauses_listed(list),
+            Input::PausesFollowed { position } => self.pauses_followed(position),
+            Input::PausesLost { error } => self.pauses_lost(error),
+            Input::PauseSeen(pause) => self.pause_seen(pause),
+            Input::PauseGone { name, uid } => self.pause_gone(&name, &uid),
+            Input::PausesRead { read, answer } => self.pauses_read(read, answer),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
                 if self.leases.detach(stream).is_some() {
@@ -257,6 +276,9 @@ impl Leader {
                 Timer::Settle => self.ask_settle(),
                 Timer::Audit(kind) => self.audit(kind, false),
                 Timer::Recount(kind) => self.audit(kind, true),
+                Timer::PauseEnd(name) => self.pause_end_due(&name),
+                Timer::PauseRead => self.pause_read_due(),
+                Timer::Stray => self.stray_due(),
             }
         }
         let wanted = self.barrier.tick(self.now);
@@ -280,6 +302,7 @@ impl Leader {
             self.judge_some();
             self.turn_barrier();
             self.grant();
+            self.settle_pauses();
             if self.outputs.is_empty() && self.dirty.is_empty() {
                 return None;
             }

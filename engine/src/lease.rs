@@ -3,6 +3,7 @@
 //! A session is kept by heartbeats, not by its stream: streams come and go. The executor counts from *send*, the leader from *receive*
 //! plus one beat, so the holder always gives up first.
 
+use crate::hold::Place;
 use crate::leader::StreamId;
 use crate::object::{Name, Uid};
 use crate::pace::Rate;
@@ -78,6 +79,8 @@ impl Session {
 pub(crate) struct Lease {
     pub(crate) session: SessionId,
     pub(crate) target: Uid,
+    /// Where it writes, if it destroys something.
+    pub(crate) destroys: Option<Place>,
     pub(crate) item: u64,
     pub(crate) started: Option<Time>,
 }
@@ -204,14 +207,21 @@ impl Leases {
     }
 
     /// A new lease of a session.
-    pub(crate) fn grant(&mut self, session: SessionId, term: u64, target: Uid, item: u64) -> LeaseId {
+    pub(crate) fn grant(
+        &mut self,
+        session: SessionId,
+        term: u64,
+        target: Uid,
+        item: u64,
+        destroys: Option<Place>,
+    ) -> LeaseId {
         self.last_lease += 1;
         let id = LeaseId { term, number: self.last_lease };
         if let Some(holder) = self.sessions.get_mut(&session) {
             holder.leases.insert(id);
             holder.unstarted += 1;
         }
-        self.leases.insert(id, Lease { session, target, item, started: None });
+        self.leases.insert(id, Lease { session, target, destroys, item, started: None });
         id
     }
 

@@ -9,6 +9,7 @@
 //! * [`object`]: what is known of an object.
 //! * [`coverage`]: which collections are complete up to which position.
 //! * [`evidence`]: why an owner is believed absent.
+//! * [`hold`]: what keeps decided work from being granted.
 //! * [`work`]: what the two halves say to each other.
 //! * [`pace`]: writes per second.
 //! * [`view`]: what readers see.
@@ -24,6 +25,7 @@ pub mod coverage;
 pub mod elector;
 pub mod evidence;
 mod graph;
+pub mod hold;
 mod jitter;
 pub mod leader;
 mod lease;
@@ -32,6 +34,7 @@ pub mod pace;
 pub mod plan;
 mod queue;
 pub mod session;
+mod stray;
 pub mod time;
 mod timers;
 mod tombstones;

@@ -1,5 +1,6 @@
 //! What is decided and not yet done: one item per target uid, in fair order, each failure with its own way of waiting.
 
+use crate::hold::{self, Hold, Holds};
 use crate::object::{Name, ObjectRef, Uid};
 use crate::time::Time;
 use crate::work::{Action, ActionKind, LeaseId, Preconditions};
@@ -23,6 +24,7 @@ pub(crate) enum Place {
     Ready,
     /// Decided, but never to be granted: the mode is observe.
     Observed,
+    Held(Hold),
     Backoff {
         until: Time,
     },
@@ -37,6 +39,17 @@ pub(crate) struct Draft {
     pub(crate) action: Action,
     pub(crate) preconditions: Option<Preconditions>,
     pub(crate) read_first: bool,
+    /// It deletes its target, or parts it from an owner that orphans it: what a pause is about.
+    pub(crate) destroys: bool,
+}
+
+impl Draft {
+    /// Where it destroys something that a pause may keep.
+    pub(crate) fn destroys_at(&self) -> Option<hold::Place> {
+        let target = &self.target;
+        let counts = self.destroys && !hold::is_exempt(&target.group, &target.resource);
+        counts.then(|| hold::Place { collection: target.group_resource(), namespace: target.namespace.clone() })
+    }
 }
 
 #[derive(Debug)]
@@ -102,6 +115,9 @@ pub(crate) struct Queue {
     /// Lanes with anything in them, in the order of their turns.
     turns: VecDeque<Name>,
     blockers: Blockers,
+    pub(crate) holds: Holds,
+    /// Held uids by what holds them.
+    held: BTreeMap<Hold, BTreeSet<Uid>>,
     by_decision: BTreeSet<(Time, u64)>,
     last_id: u64,
     leased: usize,
@@ -132,6 +148,22 @@ impl Queue {
     /// Items in backoff or behind a blocker.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// Held items, in all.
+    pub(crate) fn held(&self) -> usize {
+        self.held.values().map(BTreeSet::len).sum()
+    }
+
+    /// Whether anything holds this item now, although it is ready.
+    pub(crate) fn is_held(&self, uid: &Uid) -> bool {
+        self.items.get(uid).is_some_and(|item| item.place == Place::Ready && hold_on(&self.holds, item).is_some())
+    }
+
+    /// What this holds, by uid.
+    pub(crate) fn held_by(&self, hold: &Hold) -> impl ExactSizeIterator<Item = &Uid> {
+        const NONE: &BTreeSet<Uid> = &BTreeSet::new();
+        self.held.get(hold).unwrap_or(NONE).iter()
     }
 
     pub(crate) fn oldest(&self) -> Option<Time> {
@@ -174,6 +206,11 @@ impl Queue {
         let same = item.draft.action == draft.action && digest(&item.draft) == digest(&draft);
         let moved = item.draft.preconditions != draft.preconditions;
         item.draft = draft;
+        // What was about to be granted, or was held, may be the other now.
+        if matches!(item.place, Place::Ready | Place::Held(_)) && hold_on(&self.holds, item) != held_place(item) {
+            self.make_ready(&uid);
+        }
+        let Some(item) = self.items.get_mut(&uid) else { return Put::Same };
         if same {
             let refused = matches!(item.place, Place::Behind(Blocker::Webhook { .. }));
             return if moved && refused { Put::Moved } else { Put::Same };
@@ -219,21 +256,47 @@ impl Queue {
         }
         match place {
             Place::Ready => self.make_ready(uid),
-            Place::Observed | Place::Backoff { .. } | Place::Behind(_) | Place::Leased(_) => {
+            // Held or not is asked first, so that nothing held stands where others wait for its try.
+            Place::Behind(_) if self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some()) => {
+                self.make_ready(uid);
+            }
+            Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) | Place::Leased(_) => {
                 self.leave_place(uid);
                 self.enter_place(uid, place);
             }
         }
     }
 
-    /// Ready, unless a blocker that this item would meet is known.
+    /// Ready, unless something holds this item, or a blocker that it would meet is known.
     pub(crate) fn make_ready(&mut self, uid: &Uid) {
         let Some(item) = self.items.get(uid) else { return };
+        let hold = hold_on(&self.holds, item);
         let known = self.met_by(item);
         self.leave_place(uid);
-        match known {
-            Some(blocker) => self.enter_place(uid, Place::Behind(blocker)),
-            None => self.enter_place(uid, Place::Ready),
+        match (hold, known) {
+            (Some(hold), _) => self.enter_place(uid, Place::Held(hold)),
+            (None, Some(blocker)) => self.enter_place(uid, Place::Behind(blocker)),
+            (None, None) => self.enter_place(uid, Place::Ready),
+        }
+    }
+
+    /// Something holds more than before: what may not be granted any more becomes held. Also behind a blocker, where others must not
+    /// wait for the try of an item that may not try.
+    pub(crate) fn hold_ready(&mut self) {
+        let holds = |item: &&Item| {
+            matches!(item.place, Place::Ready | Place::Behind(_)) && hold_on(&self.holds, item).is_some()
+        };
+        let uids: Vec<Uid> = self.items.values().filter(holds).map(|item| item.draft.target.uid.clone()).collect();
+        for uid in uids {
+            self.make_ready(&uid);
+        }
+    }
+
+    /// This holds less than before, or nothing: what it held is looked at anew.
+    pub(crate) fn unhold(&mut self, hold: &Hold) {
+        let Some(uids) = self.held.remove(hold) else { return };
+        for uid in uids {
+            self.make_ready(&uid);
         }
     }
 
@@ -246,7 +309,8 @@ impl Queue {
 
     /// Back from somebody who did not try: at once for the next one. The probe of a blocker goes on being that.
     pub(crate) fn give_back(&mut self, uid: &Uid) {
-        if self.blockers.is_probe(uid) {
+        let held = self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some());
+        if self.blockers.is_probe(uid) && !held {
             self.leave_place(uid);
             return self.enter_place(uid, Place::Ready);
         }
@@ -258,6 +322,14 @@ impl Queue {
         match &item.place {
             // The lanes are cleaned when their turn comes.
             Place::Ready | Place::Observed => {}
+            Place::Held(hold) => {
+                if let Some(held) = self.held.get_mut(hold) {
+                    held.remove(uid);
+                    if held.is_empty() {
+                        self.held.remove(hold);
+                    }
+                }
+            }
             Place::Backoff { .. } => self.waiting -= 1,
             Place::Leased(_) => self.leased -= 1,
             Place::Behind(blocker) => {
@@ -284,6 +356,11 @@ impl Queue {
                 if self.in_lanes > LANES_SPARE + 2 * self.items.len() {
                     self.sweep();
                 }
+            }
+            Place::Held(hold) => {
+                // The next of those it tried for has its turn.
+                self.blockers.is_no_probe(uid);
+                self.held.entry(hold).or_default().insert(uid.clone());
             }
             Place::Backoff { .. } => self.waiting += 1,
             Place::Leased(_) => self.leased += 1,
@@ -357,5 +434,18 @@ impl Queue {
     /// Every uid with an item, in order.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.items.keys()
+    }
+}
+
+fn hold_on(holds: &Holds, item: &Item) -> Option<Hold> {
+    let target = &item.draft.target;
+    if item.draft.destroys { holds.find(&target.group, &target.resource, &target.namespace) } else { None }
+}
+
+/// What the item's place says that it is held by.
+fn held_place(item: &Item) -> Option<Hold> {
+    match &item.place {
+        Place::Held(hold) => Some(hold.clone()),
+        Place::Ready | Place::Observed | Place::Backoff { .. } | Place::Behind(_) | Place::Leased(_) => None,
     }
 }

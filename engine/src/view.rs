@@ -1,12 +1,14 @@
 //! What readers may see of a leader's state: plain values, no references into it.
 
 use crate::coverage::State;
+use crate::hold::Scope;
 use crate::leader::Cause;
 use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
 use crate::work::{ActionKind, Term};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// The leader in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Status {
     pub backing_off: usize,
     /// Of these, behind a blocker, by what blocks: `forbidden`, `webhook`, `throttled` or `unreadable`.
     pub blocked: Vec<(&'static str, usize)>,
+    /// Of these, held by pauses, or because it is not known which pauses there are.
+    pub held: usize,
     pub leased: usize,
     pub oldest_queued: Option<Time>,
     /// Dependents without a verdict, by cause.
@@ -29,6 +33,35 @@ pub struct Status {
     pub sessions: usize,
     /// Why nothing is granted, if nothing is.
     pub stopped: Option<String>,
+    /// Why nothing is granted that destroys, if it is not because of pauses.
+    pub pauses_unknown: Option<String>,
+}
+
+/// One pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PauseView {
+    pub name: Name,
+    pub uid: Uid,
+    pub scope: Scope,
+    pub reason: String,
+    /// When it was written, as a time after 1970.
+    pub created: Duration,
+    /// How long it lasts from then on.
+    pub lifetime: Duration,
+    /// Its end here, which may be some seconds later than what the two before come to.
+    pub until: Time,
+    /// Its lifetime has passed.
+    pub over: bool,
+    /// No write in its scope can be sent any more, or be on its way. Known only where this replica leads.
+    pub effective: bool,
+    /// Sessions that may still send one, or have one on its way; those of earlier leaders count as one.
+    pub sessions_remaining: usize,
+    /// Why it is not effective; empty once it is, or is over.
+    pub pending: String,
+    /// Items that it holds. One that several pauses hold counts for the first of them by name.
+    pub held: usize,
+    /// What is wrong with its resource; empty if nothing is.
+    pub problem: String,
 }
 
 /// Why there is no verdict.
@@ -261,6 +294,7 @@ pub enum ReasonCode {
     OwnersWaiting,
     CollectionUnsynced,
     HoldAnnotation,
+    Paused,
     InvalidReference,
     FinalizerPresent,
     BlockingDependents,
@@ -292,6 +326,7 @@ impl ReasonCode {
             ReasonCode::OwnersWaiting => "owners_waiting",
             ReasonCode::CollectionUnsynced => "collection_unsynced",
             ReasonCode::HoldAnnotation => "hold_annotation",
+            ReasonCode::Paused => "paused",
             ReasonCode::InvalidReference => "invalid_reference",
             ReasonCode::FinalizerPresent => "finalizer_present",
             ReasonCode::BlockingDependents => "blocking_dependents",
@@ -330,6 +365,8 @@ pub enum PlaceView {
     Ready,
     /// Is never granted: the mode is observe.
     Observed,
+    /// A pause holds it, or it is not known which pauses there are; in words.
+    Held { by: String },
     /// Is tried again then.
     Backoff { until: Time },
     /// Waits with others for what refused it.

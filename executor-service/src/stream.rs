@@ -222,6 +222,9 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
         | ErrorReason::ObjectNotFound
         | ErrorReason::UidMismatch
         | ErrorReason::TraversalLimit
+        | ErrorReason::PausesNotInstalled
+        | ErrorReason::PauseNotFound
+        | ErrorReason::ApiServerRefuses
         | ErrorReason::Unspecified => None,
     }
 }

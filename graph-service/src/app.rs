@@ -6,6 +6,8 @@ use crate::election::{Election as Elections, Leadership, LeaseOptions, Validity,
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::ingest::{self, Ingest};
 use crate::metrics::Metrics;
+use crate::pauses::keeper;
+use crate::pauses::press::Press;
 use crate::readiness::{Health, Running};
 use crate::render::{Observer, Render};
 use anyhow::Context as _;
@@ -112,7 +114,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let (sessions, session_queue) = mpsc::channel(SESSION_QUEUE_MAX);
     let (facts, fact_queue) = mpsc::channel(FACT_QUEUE_MAX);
     let clients = ingest::Clients { lists: edges.cluster.client.clone(), watches: another(&edges.cluster)? };
-    let ingest = Ingest::start(clients, ingest_config(&config)?, facts, &shutdown, &mut tasks);
+    let ingest = Ingest::start(clients, ingest_config(&config)?, facts, control.clone(), &shutdown, &mut tasks);
 
     let (warnings, waiting_warnings) = mpsc::channel(crate::warnings::QUEUE_MAX);
     let host = config.replica.clone();
@@ -144,6 +146,11 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let released = Shutdown::new();
     let candidate = Candidate { config: &config, cluster: &edges.cluster, metrics: &metrics, clock };
     candidate.stand(edges.election, &control, (leadership, validity), released.clone(), &mut tasks).await?;
+    // Neither lists nor watches stand before a brake.
+    let presser = another(&edges.cluster)?;
+    let keeper = keeper::run(presser.clone(), reader.clone(), clock, shutdown.clone());
+    tasks.spawn_until_end("pause keeper", keeper);
+    let press = Press { client: presser, control: control.clone(), reader: reader.clone() };
     let shared = Shared {
         reader,
         sessions,
@@ -154,7 +161,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         cluster_uid,
         replica: config.replica,
     };
-    grpc::start(edges.grpc, Arc::new(shared), shutdown.clone(), &mut tasks);
+    grpc::start(edges.grpc, Arc::new(shared), press, shutdown.clone(), &mut tasks);
     tasks.spawn("stop", stop(shutdown.clone(), control, released));
 
     over(tasks.run(&shutdown, STOP_WITHIN).await)
@@ -293,6 +300,7 @@ fn ask(ingest: ingest::Handle) -> Box<dyn FnMut(Ask) + Send> {
     Box::new(move |ask| match ask {
         Ask::Probe(probe) => ingest.probe(probe),
         Ask::Relist { collection, why } => ingest.relist(collection, why),
+        Ask::ReadPauses(read) => ingest.read_pauses(read),
     })
 }
 

@@ -7,7 +7,7 @@
 use crate::clock::Clock;
 use crate::election::Validity;
 use crate::render::Render;
-use engine::leader::{Input, Leader, Output, Probe, StreamId};
+use engine::leader::{Input, Leader, Output, PauseRead, Probe, StreamId};
 use engine::object::GroupResource;
 use engine::work::{Refusal, ToExecutor, ToLeader};
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) enum Control {
     Input(Input),
+    /// Answered when everything ordered before has been handled, and its effects have gone out.
+    Mark(oneshot::Sender<()>),
     /// No grants from now on, every executor is sent away. Answered once that is so; the driver ends when all streams have.
     Stop(oneshot::Sender<()>),
 }
@@ -90,6 +92,7 @@ pub(crate) enum Ending {
 pub(crate) enum Ask {
     Probe(Probe),
     Relist { collection: GroupResource, why: String },
+    ReadPauses(PauseRead),
 }
 
 /// Lends the leader for reading.
@@ -191,11 +194,11 @@ impl Driver {
             let started = std::time::Instant::now();
             round.fill(&mut self.queues);
             let (inputs, facts) = (round.len(), round.facts.len());
-            let (outputs, stopped) = self.change(&mut round);
+            let (outputs, done) = self.change(&mut round);
             self.carry_out(outputs);
-            // Only now: whoever waits for the stop may rely on every executor's farewell being on its way.
-            for stopped in stopped {
-                let _nobody_waits = stopped.send(());
+            // Only now: whoever waits may rely on every message to executors, farewells say, being on its way.
+            for done in done {
+                let _nobody_waits = done.send(());
             }
             self.render.round(inputs, facts, started.elapsed());
         }
@@ -241,6 +244,7 @@ impl Driver {
         for control in round.control.drain(..) {
             match control {
                 Control::Input(input) => apply(&mut leader, input),
+                Control::Mark(done) => stopped.push(done),
                 Control::Stop(done) => {
                     apply(&mut leader, Input::Stop);
                     self.stop_by = Some(tokio::time::Instant::now() + STOP_WITHIN);
@@ -295,6 +299,7 @@ impl Driver {
                 Output::Refuse { stream, refusal } => self.end(stream, Some(Ending::Refused(refusal))),
                 Output::Close { stream } => self.end(stream, None),
                 Output::Probe(probe) => (self.ask)(Ask::Probe(probe)),
+                Output::ReadPauses(read) => (self.ask)(Ask::ReadPauses(read)),
                 Output::Relist { collection, why } => (self.ask)(Ask::Relist { collection, why }),
                 Output::Event(event) => self.render.event(&event),
             }

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::driver::{Reader, SessionInput};
 use crate::election::Leadership;
 use crate::metrics::Metrics;
+use crate::pauses::press::Press;
 use crate::readiness::Health;
 use connection::Incoming;
 use engine::leader::Leader;
@@ -89,7 +90,7 @@ impl Shared {
 }
 
 /// Spawns the server and what belongs to it. It ends when `shutdown` was requested and every stream has ended, or soon after.
-pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, shutdown: Shutdown, tasks: &mut Tasks) {
+pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutdown: Shutdown, tasks: &mut Tasks) {
     let (readers, work) = work::Work::new(Arc::clone(&shared));
     tasks.spawn_until_end("stream readers", readers.run());
     let (reporter, health) = tonic_health::server::health_reporter();
@@ -100,7 +101,7 @@ pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, shutdown: Shutdown,
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared)));
-        let admin = AdminServiceServer::new(admin::Admin::new(shared));
+        let admin = AdminServiceServer::new(admin::Admin::new(shared, press));
         let stop = shutdown.clone();
         let server = Server::builder()
             .initial_stream_window_size(STREAM_WINDOW_BYTES)

@@ -5,9 +5,10 @@
 //!
 //! In reading order: `request` (raw requests, failures as sentences), `decode` (JSON to objects), `discovery` and `fetch` (documents to a
 //! view), `known` (views over time to changes), `follow` (list and watch, for ever), `collection` and `definitions` (what follows from it),
-//! `supervisor` (which collections run), `probe` (questions).
+//! `supervisor` (which collections run), `probe` (questions), `pauses` (which pauses there are).
 
-use engine::leader::{Input, Probe, ProbeId};
+use crate::driver::Control;
+use engine::leader::{Input, PauseRead, Probe, ProbeId};
 use engine::object::{GroupResource, Name};
 use kube::Client;
 use runtime::shutdown::Shutdown;
@@ -24,6 +25,7 @@ mod discovery;
 mod fetch;
 mod follow;
 mod known;
+mod pauses;
 mod probe;
 mod request;
 #[cfg(test)]
@@ -89,11 +91,12 @@ pub(crate) struct Status {
 pub(crate) struct Ingest;
 
 impl Ingest {
-    /// Starts the tasks. Facts go to `inputs` until the stop is asked for or the receiver is gone.
+    /// Starts the tasks. Facts go to `inputs`, and those about pauses to `control`, until the stop is asked for or the receiver is gone.
     pub(crate) fn start(
         clients: Clients,
         config: Config,
         inputs: mpsc::Sender<Input>,
+        control: mpsc::Sender<Control>,
         shutdown: &Shutdown,
         tasks: &mut Tasks,
     ) -> Handle {
@@ -103,9 +106,11 @@ impl Ingest {
         let queues = probe::Queues { probes: probe_queue, refusals: refusal_queue };
         let prober = probe::run(clients.clone(), config.page_size, queues, inputs.clone(), shutdown.clone());
         tasks.spawn("probes", prober);
-        let supervisor = supervisor::run(clients, config, inputs, shared.clone(), shutdown.clone());
+        let (pauses, questions) = mpsc::channel(pauses::QUEUE_MAX);
+        tasks.spawn_until_end("pauses", pauses::answer(clients.clone(), questions, control.clone()));
+        let supervisor = supervisor::run(clients, config, inputs, control, shared.clone(), shutdown.clone());
         tasks.spawn("collections", supervisor);
-        Handle { shared, probes, refusals }
+        Handle { shared, probes, refusals, pauses }
     }
 }
 
@@ -115,6 +120,7 @@ pub(crate) struct Handle {
     shared: Arc<Shared>,
     probes: mpsc::Sender<Probe>,
     refusals: mpsc::Sender<ProbeId>,
+    pauses: mpsc::Sender<PauseRead>,
 }
 
 impl Handle {
@@ -126,6 +132,13 @@ impl Handle {
             && self.refusals.try_send(id).is_err()
         {
             tracing::error!(probe = id.0, "a probe was dropped without an answer");
+        }
+    }
+
+    /// Answered by [`Input::PausesRead`], unless another question follows.
+    pub(crate) fn read_pauses(&self, read: PauseRead) {
+        if let Err(mpsc::error::TrySendError::Full(read)) = self.pauses.try_send(read) {
+            tracing::error!(read = read.0, "a question which pauses there are was dropped without an answer");
         }
     }
 

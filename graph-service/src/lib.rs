@@ -9,6 +9,7 @@
 //! * `ingest`: lists and watches, as facts for the engine
 //! * `election`: a Kubernetes Lease, as terms for the engine
 //! * `grpc`: executors and readers
+//! * `pauses`: the brake, as resources of the cluster
 //! * `render`, `metrics`: what the engine says, as lines and numbers
 //! * `warnings`: Kubernetes events about references that cannot be right
 //! * `readiness`, `dot`: what the admin server answers
@@ -22,6 +23,7 @@ mod grpc;
 mod ingest;
 mod metrics;
 pub mod options;
+mod pauses;
 mod readiness;
 mod render;
 mod warnings;

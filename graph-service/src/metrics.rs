@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use engine::coverage::State;
-use engine::view::{CollectionStatus, Status};
+use engine::view::{CollectionStatus, PauseView, Status};
 use engine::work::{ActionKind, Outcome};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -47,12 +47,15 @@ pub(crate) struct Metrics {
     leader: Gauge,
     term: Gauge,
     grants_stopped: Gauge,
+    pauses: Family<Labels<1>, Gauge>,
+    pauses_unknown: Gauge,
 }
 
 /// What a scrape of the gauges shows.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'a> {
     pub(crate) status: &'a Status,
+    pub(crate) pauses: &'a [PauseView],
     pub(crate) collections: &'a [CollectionStatus],
     pub(crate) clock: Clock,
 }
@@ -88,6 +91,8 @@ impl Metrics {
             leader: Gauge::default(),
             term: Gauge::default(),
             grants_stopped: Gauge::default(),
+            pauses: Family::default(),
+            pauses_unknown: Gauge::default(),
         };
         let m = metrics.clone();
         let group = registry.sub_registry_with_prefix("ownergraph");
@@ -122,6 +127,12 @@ impl Metrics {
         group.register("leader", "1 while this replica leads", m.leader);
         group.register("term", "Term under which this replica leads, 0 while it does not", m.term);
         group.register("grants_stopped", "1 while nothing is granted for a reason that readyz names", m.grants_stopped);
+        group.register("pauses", "Pauses that hold, by whether a write that they hold may still be sent", m.pauses);
+        group.register(
+            "pauses_unknown",
+            "1 while nothing that destroys is granted because pauses are not known",
+            m.pauses_unknown,
+        );
         metrics
     }
 
@@ -144,7 +155,7 @@ impl Metrics {
 
     /// Sets the gauges.
     pub(crate) fn refresh(&self, snapshot: &Snapshot<'_>) {
-        let Snapshot { status, collections, clock } = snapshot;
+        let Snapshot { status, pauses, collections, clock } = snapshot;
         for state in [State::Listing, State::Synced, State::Stale, State::Failed, State::Ignored] {
             let count = collections.iter().filter(|collection| collection.state == state).count();
             self.collections.get_or_create(&[("state", state.as_str())]).set(count_of(count));
@@ -152,7 +163,8 @@ impl Metrics {
         self.nodes.set(count_of(status.nodes));
         self.edges.set(count_of(status.edges));
         self.virtual_nodes.set(count_of(status.virtual_nodes));
-        let ready = status.queued.saturating_sub(status.backing_off);
+        let ready = status.queued.saturating_sub(status.backing_off + status.held);
+        self.queue_items.get_or_create(&[("state", "held")]).set(count_of(status.held));
         self.queue_items.get_or_create(&[("state", "ready")]).set(count_of(ready));
         self.queue_items.get_or_create(&[("state", "backing_off")]).set(count_of(status.backing_off));
         self.blocked.clear();
@@ -170,6 +182,11 @@ impl Metrics {
         let term = status.term.as_ref().map_or(0, |term| term.number);
         self.term.set(i64::try_from(term).unwrap_or(i64::MAX));
         self.grants_stopped.set(i64::from(status.stopped.is_some()));
+        for (state, effective) in [("pending", false), ("effective", true)] {
+            let count = pauses.iter().filter(|view| !view.over && view.effective == effective).count();
+            self.pauses.get_or_create(&[("state", state)]).set(count_of(count));
+        }
+        self.pauses_unknown.set(i64::from(status.pauses_unknown.is_some()));
     }
 }
 

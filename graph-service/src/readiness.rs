@@ -9,7 +9,7 @@ use crate::metrics::{Metrics, Snapshot};
 use engine::coverage::State;
 use engine::leader::Leader;
 use engine::object::Uid;
-use engine::view::{BlockerView, CollectionStatus, ExecutorView, Status, UnresolvedKind};
+use engine::view::{BlockerView, CollectionStatus, ExecutorView, PauseView, Status, UnresolvedKind};
 use prometheus_client::registry::Registry;
 use runtime::admin::{Probe, Readiness};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -53,6 +53,7 @@ pub(crate) struct Running {
 /// One look at everything the answer is made of.
 struct Look {
     status: Status,
+    pauses: Vec<PauseView>,
     collections: Vec<CollectionStatus>,
     unresolved: Vec<UnresolvedKind>,
     executors: Vec<ExecutorView>,
@@ -64,6 +65,7 @@ impl Look {
     fn at(leader: &Leader) -> Look {
         Look {
             status: leader.status(),
+            pauses: leader.pauses(),
             collections: leader.collections(),
             unresolved: leader.unresolved_kinds(UNRESOLVED_MAX),
             executors: leader.executors(),
@@ -121,6 +123,10 @@ impl Probe for Health {
         lines.extend(discovery.problems.iter().map(|problem| format!("discovery: {problem}")));
         lines.extend(look.status.stopped.iter().map(|why| format!("grants: stopped, {why}")));
         lines.extend(
+            look.status.pauses_unknown.iter().map(|why| format!("pauses: nothing that destroys is granted, {why}")),
+        );
+        lines.extend(look.pauses.iter().map(|view| pause_line(view, self.clock)));
+        lines.extend(
             look.status.undecided.iter().map(|(cause, count)| format!("undecided: {} {count}", cause.as_str())),
         );
         lines.extend(look.unresolved.iter().map(unresolved_line));
@@ -137,8 +143,10 @@ impl Probe for Health {
 
     fn metrics(&self) -> String {
         if let Some(running) = self.running.get() {
-            let (status, collections) = running.reader.with(|leader| (leader.status(), leader.collections()));
-            self.metrics.refresh(&Snapshot { status: &status, collections: &collections, clock: self.clock });
+            let look = |leader: &Leader| (leader.status(), leader.pauses(), leader.collections());
+            let (status, pauses, collections) = running.reader.with(look);
+            let clock = self.clock;
+            self.metrics.refresh(&Snapshot { status: &status, pauses: &pauses, collections: &collections, clock });
         }
         runtime::admin::encode(&self.registry)
     }
@@ -179,6 +187,21 @@ fn leadership_line(leadership: &Leadership) -> String {
         Some(holder) => format!("leadership: {holder} leads at {}, term {number}", leadership.endpoint),
         None => "leadership: nobody leads, as far as is known".to_owned(),
     }
+}
+
+fn pause_line(pause: &PauseView, clock: Clock) -> String {
+    let left = pause.until.since(clock.now()).as_secs();
+    let mut line = format!("pause: {} ", pause.name);
+    match (pause.over, pause.effective) {
+        (true, _) => line.push_str("has ended"),
+        (false, true) => line.push_str(&format!("effective, {} held, {left} s left", pause.held)),
+        (false, false) => line.push_str(&format!("pending ({}), {} held, {left} s left", pause.pending, pause.held)),
+    }
+    if !pause.problem.is_empty() {
+        line.push_str(&format!("; wrong: {}", pause.problem));
+    }
+    line.push_str(&format!(": {}", pause.reason));
+    line
 }
 
 fn unresolved_line(kind: &UnresolvedKind) -> String {

@@ -106,6 +106,20 @@ impl Render {
                 self.metrics.unusable.inc();
                 tracing::debug!(%collection, why, "object cannot be used and is left alone");
             }
+            Event::PauseTaken { name, scope, reason, problem, lasts } => {
+                let lasts_s = lasts.as_secs();
+                if problem.is_empty() {
+                    tracing::info!(pause = %name, ?scope, reason, lasts_s, "paused");
+                } else {
+                    tracing::warn!(pause = %name, problem, reason, lasts_s, "paused, and something is wrong with the pause");
+                }
+            }
+            Event::PauseEffective { name } => tracing::info!(pause = %name, "the pause is effective"),
+            Event::PauseEnded { name, why } => tracing::info!(pause = %name, why, "the pause has ended"),
+            Event::PausesUnknown { why } => {
+                tracing::warn!(why, "it is not known which pauses there are; nothing that destroys is granted");
+            }
+            Event::PausesKnown => tracing::info!("it is known again which pauses there are"),
             Event::Rejected { why } => {
                 // At debug, because a misbehaving peer could write the log full.
                 self.metrics.rejected.inc();

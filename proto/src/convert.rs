@@ -13,12 +13,14 @@ use std::time::Duration;
 mod field;
 mod item;
 mod object;
+mod pause;
 mod query;
 mod report;
 mod stream;
 mod view;
 
 pub use item::kinds;
+pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, pending_work, plan, reason, reason_code};
 pub use stream::{Received, received_from_executor, received_from_leader};
 pub use view::{Clock, collection, delete_time, executor, lag, status, unsynced};

@@ -1,6 +1,7 @@
 //! Any value of what travels, within the bounds of the wire.
 
-use crate::convert::DURATION_MAX;
+use crate::convert::{DURATION_MAX, LIFETIME_MAX, PauseOrder};
+use engine::hold::{Filter, Scope};
 use engine::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::work::{
@@ -279,4 +280,21 @@ pub(crate) fn to_executor() -> impl Strategy<Value = ToExecutor> {
             ToExecutor::GoAway { cause, leader_endpoint, reconnect_after, close_after }
         }),
     ]
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    let resource = (name(), identity()).prop_map(|(group, resource)| engine::object::GroupResource { group, resource });
+    (vec(resource, 0..3), vec(identity(), 0..3)).prop_map(|(resources, namespaces)| Filter { resources, namespaces })
+}
+
+pub(crate) fn pause_order() -> impl Strategy<Value = PauseOrder> {
+    let id = prop_oneof!["[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", ""];
+    (vec(filter(), 0..3), "[a-z]\\PC{0,12}", 1..=LIFETIME_MAX.as_secs(), id).prop_map(
+        |(targets, reason, seconds, request_id)| PauseOrder {
+            scope: Scope { targets },
+            reason,
+            lifetime: Duration::from_secs(seconds),
+            request_id,
+        },
+    )
 }

@@ -93,6 +93,11 @@ impl Ledger {
             | Event::Rewound { .. }
             | Event::OwnerInOtherNamespace { .. }
             | Event::Unusable { .. }
+            | Event::PauseTaken { .. }
+            | Event::PauseEffective { .. }
+            | Event::PauseEnded { .. }
+            | Event::PausesUnknown { .. }
+            | Event::PausesKnown
             | Event::Rejected { .. } => {}
         }
     }

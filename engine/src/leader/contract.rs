@@ -2,6 +2,7 @@
 
 use crate::coverage::State;
 use crate::evidence::Proof;
+use crate::hold::{Pause, Scope};
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
 use crate::work::{ActionKind, Outcome, Refusal, Term, ToExecutor, ToLeader};
@@ -75,6 +76,10 @@ pub struct StreamId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProbeId(pub u64);
 
+/// One question which pauses there are, numbered by the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PauseRead(pub u64);
+
 /// A fact for the leader.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
@@ -108,6 +113,19 @@ pub enum Input {
 
     /// Answer to [`Output::Probe`].
     Probed { probe: ProbeId, answer: Result<ProbeAnswer, String> },
+
+    /// All pauses, as the list shows them that their watch begins with.
+    PausesListed(PauseList),
+    /// The watch of pauses follows, up to this position where it says so.
+    PausesFollowed { position: Option<ResourceVersion> },
+    /// The watch of pauses does not follow, or there is nothing to watch any more.
+    PausesLost { error: String },
+    /// A pause, as its watch or the answer to its creation shows it.
+    PauseSeen(Pause),
+    /// A pause was deleted.
+    PauseGone { name: Name, uid: Uid },
+    /// Answer to [`Output::ReadPauses`]. An error is whatever does not say for certain which pauses there are.
+    PausesRead { read: PauseRead, answer: Result<PauseAnswer, String> },
 
     /// A message on an executor's stream. The first must be a hello.
     Message { stream: StreamId, message: ToLeader },
@@ -146,6 +164,25 @@ pub struct ProbeAnswer {
     pub remaining: Option<u64>,
 }
 
+/// Which pauses there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PauseAnswer {
+    /// Their definition does not exist, by a consistent answer: there can be none.
+    NotServed,
+    /// All of them, by a consistent list.
+    Served(PauseList),
+}
+
+/// All pauses as of one position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PauseList {
+    pub position: ResourceVersion,
+    /// At most [`crate::hold::PAUSES_MAX`].
+    pub pauses: Vec<Pause>,
+    /// There are more than these.
+    pub more: bool,
+}
+
 /// An effect for the shell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
@@ -163,6 +200,8 @@ pub enum Output {
         stream: StreamId,
     },
     Probe(Probe),
+    /// Find out which pauses there are, by a consistent read, and answer with [`Input::PausesRead`].
+    ReadPauses(PauseRead),
     /// Throw the collection's watch away and list it anew.
     Relist {
         collection: GroupResource,
@@ -252,6 +291,28 @@ pub enum Event {
         collection: GroupResource,
         why: String,
     },
+    /// A pause holds from now on, or holds something else than before.
+    PauseTaken {
+        name: Name,
+        scope: Scope,
+        reason: String,
+        /// What is wrong with it; empty if nothing is.
+        problem: String,
+        lasts: Duration,
+    },
+    /// No write that this pause holds can be sent any more, or be on its way.
+    PauseEffective {
+        name: Name,
+    },
+    PauseEnded {
+        name: Name,
+        why: &'static str,
+    },
+    /// Nothing that destroys is granted, because it cannot be found out which pauses there are.
+    PausesUnknown {
+        why: String,
+    },
+    PausesKnown,
     /// An input that makes no sense was ignored.
     Rejected {
         why: String,

@@ -33,6 +33,7 @@ const NO_TAKER: Duration = Duration::from_secs(5);
 impl Leader {
     pub(super) fn term_gained(&mut self, term: Term) {
         self.term = Some(term.clone());
+        self.begin_pauses();
         self.restart_barrier();
         self.mark_deletions();
         self.event(Event::TermGained(term));
@@ -106,6 +107,11 @@ impl Leader {
         for id in self.graph.by_uid(uid).to_vec() {
             self.judge(id);
         }
+        // The last word before a grant: whatever made the item ready, what is held is not granted.
+        if self.queue.is_held(uid) {
+            self.queue.make_ready(uid);
+            return None;
+        }
         let item = self.queue.get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
         if kind != ActionKind::Verify && self.graph.primary(uid).is_some_and(|id| self.rests_on_doubt(id, kind)) {
@@ -120,6 +126,7 @@ impl Leader {
             self.backoff(uid, NO_TAKER);
             return None;
         }
+        let destroys = item.draft.destroys_at();
         let attempt = item.attempts + 1;
         let work = WorkItem {
             id: item.id,
@@ -130,7 +137,7 @@ impl Leader {
             generation: item.generation,
         };
         let ambiguous = item.ambiguous;
-        let id = self.leases.grant(session, term.number, uid.clone(), work.id);
+        let id = self.leases.grant(session, term.number, uid.clone(), work.id, destroys);
         self.queue.place(uid, Place::Leased(id));
         if let Some(item) = self.queue.get_mut(uid) {
             item.overtaken = false;
@@ -241,6 +248,7 @@ impl Leader {
             max_window: WINDOW_MAX,
         };
         self.send(stream, ToExecutor::Welcome(welcome));
+        self.stop_held_of(session);
         self.event(Event::SessionOpened { executor: hello.executor.clone() });
         self.welcome_share(session, stream);
     }
@@ -294,6 +302,7 @@ impl Leader {
             .collect();
         self.started(session, &started);
         let known: BTreeSet<LeaseId> = adopted.iter().copied().collect();
+        self.note_held(session, hello, &known);
         let lost: Vec<LeaseId> = self
             .leases
             .session(session)
@@ -324,6 +333,7 @@ impl Leader {
     /// `send_away`: why, and over which span of time those who share that fate come back.
     fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<(GoAwayCause, Duration)>) {
         let Some((session, leases)) = self.leases.close(id) else { return };
+        self.note_departure(id, &session, leases.iter().map(|(_, lease)| lease));
         for (_, lease) in &leases {
             self.requeue(lease);
         }
@@ -383,6 +393,7 @@ impl Leader {
     fn returns(&mut self, session: SessionId, returns: &[WorkReturn]) {
         for returned in returns {
             self.leases.settle(session, returned.lease);
+            self.strays.ended(session, returned.lease);
             if self.leases.get(returned.lease).is_none_or(|lease| lease.session != session) {
                 continue;
             }
@@ -423,7 +434,9 @@ impl Leader {
         let (executor, incarnation) = (session.executor.clone(), session.incarnation.clone());
         self.send(stream, ToExecutor::DrainAck { outstanding: 0 });
         self.leases.retire(executor.clone(), incarnation, Retired::Drained);
-        self.leases.close(id);
+        if let Some((session, _)) = self.leases.close(id) {
+            self.note_departure(id, &session, core::iter::empty());
+        }
         self.event(Event::SessionEnded { executor, why: "drained", leases: 0 });
     }
 
@@ -438,12 +451,14 @@ impl Leader {
         if self.leases.get(id).is_some_and(|lease| lease.started.is_none())
             && let Some(lease) = self.leases.end_overdue(id)
         {
+            self.strays.give_up(id, &lease);
             self.requeue(&lease);
         }
     }
 
     pub(super) fn limit_due(&mut self, id: LeaseId) {
         if let Some(lease) = self.leases.end_overdue(id) {
+            self.strays.give_up(id, &lease);
             self.requeue(&lease);
         }
     }

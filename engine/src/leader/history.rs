@@ -169,6 +169,7 @@ impl Leader {
         }
         if everything {
             self.suspect = None;
+            self.forget_pause_versions();
             self.rewound.extend(touched.iter().copied());
             self.settling = None;
             self.event(Event::GrantsStopped { why: String::from("the store's history changed") });
@@ -197,12 +198,14 @@ impl Leader {
             .uids()
             .filter_map(|uid| match self.queue.get(uid)?.place {
                 Place::Leased(lease) => Some(lease),
-                Place::Ready | Place::Observed | Place::Backoff { .. } | Place::Behind(_) => None,
+                Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
             })
             .collect();
         self.revoke(&leases, RevokeMode::Stop, "the store's history changed");
-        for lease in leases {
-            self.leases.end(lease);
+        for id in leases {
+            if let Some(lease) = self.leases.end(id) {
+                self.strays.give_up(id, &lease);
+            }
         }
         for uid in self.queue.uids().cloned().collect::<Vec<Uid>>() {
             self.queue.remove(&uid);

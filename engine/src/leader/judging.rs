@@ -164,7 +164,7 @@ impl Leader {
             self.queue.get(&self.graph.node(dependent).uid).is_some_and(|item| {
                 let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner.uid);
                 matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
-                    && matches!(item.place, Place::Ready | Place::Leased(_))
+                    && matches!(item.place, Place::Ready | Place::Held(_) | Place::Leased(_))
             })
         };
         // The first is enough: all of very many dependents are looked at only when there is none.
@@ -244,6 +244,7 @@ impl Leader {
                 facts_digest: observed.facts.digest(),
                 must_be_terminating: matches!(action, Action::RemoveFinalizer { .. }),
             }),
+            destroys: destroys(&action, &causes),
             action,
             read_first: kind.is_aggregated(),
         };
@@ -327,13 +328,28 @@ impl Leader {
     pub(super) fn verify(&mut self, id: NodeId, by: CheckBy) {
         let target = self.object_ref(id);
         let checks = alloc::vec![ExistenceCheck { object: target.clone(), by }];
-        let draft = Draft { target, action: Action::Verify { checks }, preconditions: None, read_first: false };
+        let draft = Draft {
+            target,
+            action: Action::Verify { checks },
+            preconditions: None,
+            read_first: false,
+            destroys: false,
+        };
         self.put(draft, alloc::vec![Cause::NeverSeen]);
     }
 
     /// A node as others name it. Version and resource are empty where the kind is not served.
     pub(super) fn object_ref(&self, id: NodeId) -> ObjectRef {
         self.graph.object_ref(&self.coverage, id)
+    }
+}
+
+/// Whether an object goes, or is parted from an owner that orphans it. Everything else frees what is decided already.
+fn destroys(action: &Action, causes: &[Cause]) -> bool {
+    match action {
+        Action::Delete { .. } => true,
+        Action::RemoveOwnerReferences { .. } => causes.iter().any(|cause| matches!(cause, Cause::OwnerOrphans { .. })),
+        Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } | Action::Verify { .. } => false,
     }
 }
 

@@ -35,11 +35,13 @@ impl Leader {
             queued: self.queue.len() - self.queue.leased(),
             backing_off: self.queue.waiting(),
             blocked: self.blocked(),
+            held: self.queue.held(),
             leased: self.queue.leased(),
             oldest_queued: self.queue.oldest(),
             undecided: undecided.into_iter().collect(),
             sessions: self.leases.session_count(),
             stopped: self.stopped(),
+            pauses_unknown: self.pauses_unknown(),
         }
     }
 

@@ -17,6 +17,7 @@ mod evidence;
 mod fleet;
 mod interleavings;
 mod pacing;
+mod pauses;
 mod pressure;
 mod races;
 mod readings;
@@ -33,6 +34,7 @@ struct Bench {
     sent: Vec<(StreamId, ToExecutor)>,
     refused: Vec<Refusal>,
     probes: Vec<Probe>,
+    reads: Vec<PauseRead>,
     relists: Vec<GroupResource>,
     granted: Vec<WorkLease>,
 }
@@ -192,11 +194,20 @@ impl Bench {
             sent: Vec::new(),
             refused: Vec::new(),
             probes: Vec::new(),
+            reads: Vec::new(),
             relists: Vec::new(),
             granted: Vec::new(),
         };
         bench.input(Input::TermGained(term(1)));
+        bench.answer_reads(&Ok(PauseAnswer::NotServed));
         bench
+    }
+
+    /// Answers the questions which pauses there are.
+    fn answer_reads(&mut self, answer: &Result<PauseAnswer, String>) {
+        for read in core::mem::take(&mut self.reads) {
+            self.input(Input::PausesRead { read, answer: answer.clone() });
+        }
     }
 
     /// All kinds served and synced at position 100, empty.
@@ -226,6 +237,7 @@ impl Bench {
                 Output::Refuse { refusal, .. } => self.refused.push(refusal),
                 Output::Close { .. } => {}
                 Output::Probe(probe) => self.probes.push(probe),
+                Output::ReadPauses(read) => self.reads.push(read),
                 Output::Relist { collection, .. } => self.relists.push(collection),
                 Output::Event(event) => self.events.push(event),
             }
@@ -318,8 +330,10 @@ impl Bench {
         self.leader.status().undecided
     }
 
-    /// Answers all probes: the store stands at `position`, the collections hold nothing else than `objects`.
+    /// Answers all probes: the store stands at `position`, the collections hold nothing else than `objects`; and that there are no
+    /// pauses, which would hide what must not be granted for another reason.
     fn answer_probes(&mut self, position: u64, objects: &[(&str, Object)]) {
+        self.answer_reads(&Ok(PauseAnswer::NotServed));
         for probe in core::mem::take(&mut self.probes) {
             let of = |(resource, object): &(&str, Object)| {
                 (collection(resource) == probe.collection).then(|| object.clone())

@@ -25,6 +25,10 @@ impl Queue {
         if behind != place(|place| matches!(place, Place::Behind(_))) {
             return Some(format!("{behind} items stand behind blockers, by their count"));
         }
+        let held = place(|place| matches!(place, Place::Held(_)));
+        if held != self.held() {
+            return Some(format!("{held} items are held, but {} by what holds them", self.held()));
+        }
         if entries != self.in_lanes || entries > LANES_SPARE + 2 * self.items.len() + 1 {
             return Some(format!(
                 "{entries} entries in lanes, {} counted, for {} items",

@@ -22,6 +22,7 @@ fn draft(namespace: &str, name: &str) -> Draft {
         action: Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks: Vec::new() },
         preconditions: None,
         read_first: false,
+        destroys: true,
     }
 }
 
@@ -313,4 +314,59 @@ fn what_is_let_go_at_a_pace_comes_from_every_namespace_in_turn() {
     queue.lift(&blocker);
     assert_eq!(drain(&mut queue), ["a3"]);
     assert_eq!(queue.waiting(), 0);
+}
+
+fn pause_everything(queue: &mut Queue) {
+    queue.holds.set_unknown(true);
+    queue.hold_ready();
+}
+
+#[test]
+fn what_is_held_leaves_its_blocker_to_others() {
+    let mut queue = Queue::default();
+    let (blocker, row) = webhook();
+    for name in ["x", "y", "z"] {
+        // `z` is no deletion, and so never held.
+        queue.put(at(0), Draft { destroys: name != "z", ..draft("a", name) }, false);
+        queue.pop();
+        queue.block(at(0), &uid(name), blocker.clone(), WAIT);
+    }
+    queue.probe(&row, at(5));
+    pause_everything(&mut queue);
+    assert_eq!((queue.held(), queue.waiting()), (2, 1), "also the probe, before it has tried");
+    assert!(queue.probe(&row, at(10)).is_some());
+    assert_eq!(drain(&mut queue), ["z"]);
+    queue.block(at(10), &uid("z"), blocker.clone(), WAIT);
+    assert_eq!((queue.held(), queue.waiting()), (2, 1));
+    // One that was under way meets the blocker, and is held meanwhile.
+    queue.put(at(10), draft("b", "w"), false);
+    queue.block(at(10), &uid("w"), blocker.clone(), WAIT);
+    assert_eq!((queue.held(), queue.waiting()), (3, 1));
+    queue.probe(&row, at(15));
+    assert_eq!(drain(&mut queue), ["z"]);
+    queue.passed(at(15), &uid("z"), None);
+    queue.remove(&uid("z"));
+    queue.holds.set_unknown(false);
+    queue.unhold(&Hold::Unknown);
+    assert_eq!(drain(&mut queue), ["w", "x", "y"]);
+    assert_eq!((queue.held(), queue.waiting()), (0, 0));
+}
+
+#[test]
+fn a_decision_that_becomes_another_one_is_held_or_released() {
+    let mut queue = Queue::default();
+    pause_everything(&mut queue);
+    let repair =
+        Draft { action: Action::RemoveFinalizer { finalizer: "orphan".into() }, destroys: false, ..draft("a", "x") };
+    queue.put(at(0), repair.clone(), false);
+    assert!(queue.get(&uid("x")).unwrap().place == Place::Ready);
+    queue.put(at(0), draft("a", "x"), false);
+    assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
+    queue.put(at(0), repair, false);
+    assert_eq!((queue.held(), drain(&mut queue)), (0, alloc::vec!["x".into()]));
+    queue.place(&uid("x"), Place::Backoff { until: at(1) });
+    queue.put(at(0), draft("a", "x"), false);
+    assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
+    queue.remove(&uid("x"));
+    assert_eq!((queue.held(), queue.len()), (0, 0));
 }

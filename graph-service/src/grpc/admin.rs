@@ -1,31 +1,39 @@
 //! The state of the collector, on every replica.
 
-use super::Shared;
+use super::{Shared, status};
+use crate::pauses::press::Press;
 use engine::leader::Leader;
 use proto::admin::v1alpha1::admin_service_server::AdminService;
-use proto::admin::v1alpha1::{GetStatusRequest, GetStatusResponse, ListExecutorsRequest, ListExecutorsResponse};
+use proto::admin::v1alpha1::{
+    GetStatusRequest, GetStatusResponse, ListExecutorsRequest, ListExecutorsResponse, PauseCollectionRequest,
+    PauseCollectionResponse, ResumeCollectionRequest, ResumeCollectionResponse,
+};
+use proto::convert::{NAME_MAX_BYTES, PAUSE_PREFIX, PauseOrder};
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
+use uuid::Uuid;
 
 #[derive(Debug)]
 pub(super) struct Admin {
     shared: Arc<Shared>,
+    press: Press,
 }
 
 impl Admin {
-    pub(super) fn new(shared: Arc<Shared>) -> Admin {
-        Admin { shared }
+    pub(super) fn new(shared: Arc<Shared>, press: Press) -> Admin {
+        Admin { shared, press }
     }
 }
 
 #[tonic::async_trait]
 impl AdminService for Admin {
     async fn get_status(&self, _request: Request<GetStatusRequest>) -> Result<Response<GetStatusResponse>, Status> {
-        let (status, collections) = self.shared.reader.with(|leader| (leader.status(), leader.collections()));
+        let look = |leader: &Leader| (leader.status(), leader.pauses(), leader.collections());
+        let (status, pauses, collections) = self.shared.reader.with(look);
         let meta = self.shared.meta_of(&collections);
         let leader = self.shared.leadership().holder.unwrap_or_default();
-        let now = self.shared.clock.now();
-        Ok(Response::new(proto::convert::status(status, now, env!("CARGO_PKG_VERSION"), &leader, meta)))
+        let (clock, version) = (self.shared.wire_clock(), env!("CARGO_PKG_VERSION"));
+        Ok(Response::new(proto::convert::status(status, pauses, clock, version, &leader, meta)))
     }
 
     async fn list_executors(
@@ -36,5 +44,33 @@ impl AdminService for Admin {
         let clock = self.shared.wire_clock();
         let executors = executors.into_iter().map(|view| proto::convert::executor(view, clock)).collect();
         Ok(Response::new(ListExecutorsResponse { executors, meta: Some(self.shared.meta()) }))
+    }
+
+    async fn pause_collection(
+        &self,
+        request: Request<PauseCollectionRequest>,
+    ) -> Result<Response<PauseCollectionResponse>, Status> {
+        let mut order =
+            PauseOrder::try_from(request.into_inner()).map_err(|error| status::bad_field(&error.field, &error.why))?;
+        if order.request_id.is_empty() {
+            order.request_id = Uuid::new_v4().to_string();
+        }
+        let view = self.press.pause(&order).await.map_err(|failure| status::pause(&failure, ""))?;
+        let pause = Some(proto::convert::pause(view, self.shared.wire_clock()));
+        Ok(Response::new(PauseCollectionResponse { pause, meta: Some(self.shared.meta()) }))
+    }
+
+    async fn resume_collection(
+        &self,
+        request: Request<ResumeCollectionRequest>,
+    ) -> Result<Response<ResumeCollectionResponse>, Status> {
+        let request = request.into_inner();
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        let name = request.name.strip_prefix(PAUSE_PREFIX).unwrap_or_default();
+        if name.is_empty() || name.len() > NAME_MAX_BYTES || !name.bytes().all(plain) || name.starts_with('.') {
+            return Err(status::bad_field("name", "is not pauses/{pause}"));
+        }
+        self.press.resume(name).await.map_err(|failure| status::pause(&failure, name))?;
+        Ok(Response::new(ResumeCollectionResponse { meta: Some(self.shared.meta()) }))
     }
 }

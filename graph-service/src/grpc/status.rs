@@ -2,6 +2,7 @@
 
 use crate::driver::Ending;
 use crate::election::Leadership;
+use crate::pauses::{DEFINITION, press};
 use engine::object::clip;
 use engine::work::Refusal;
 use proto::error_reason as reason;
@@ -21,6 +22,8 @@ const RETRY_ELSEWHERE: Duration = Duration::from_millis(100);
 const RETRY_LATER: Duration = Duration::from_secs(2);
 /// Header that tells gRPC clients the same as `RetryInfo`.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
+/// How the definition of pauses comes to an API server.
+const INSTALL: &str = "ownergraph crds | kubectl apply -f -";
 /// Longest foreign text in a status: all details of one stay under 4 KiB.
 const TEXT_MAX_BYTES: usize = 512;
 
@@ -148,6 +151,29 @@ pub(super) fn bad_field(field: &str, why: &str) -> Status {
         format!("field {field} {why}"),
         ErrorDetails::with_bad_request_violation(field, why),
     )
+}
+
+/// A pause that could not be written or deleted.
+pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
+    match failure {
+        press::Failure::NotInstalled => error(
+            Code::FailedPrecondition,
+            ErrorReason::PausesNotInstalled,
+            format!("{DEFINITION} is not defined on this API server; install it with: {INSTALL}"),
+            &[("install", INSTALL)],
+            None,
+        ),
+        press::Failure::NotFound => error(
+            Code::NotFound,
+            ErrorReason::PauseNotFound,
+            format!("there is no pause {name}"),
+            &[("name", name)],
+            None,
+        ),
+        press::Failure::Refused(why) => {
+            error(Code::Unavailable, ErrorReason::ApiServerRefuses, clip(why, TEXT_MAX_BYTES), &[], Some(RETRY_LATER))
+        }
+    }
 }
 
 fn not_leader(leadership: &Leadership) -> Status {

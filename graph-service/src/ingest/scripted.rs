@@ -137,7 +137,13 @@ pub(crate) fn word(input: &Input) -> String {
         Input::WatchResumed { .. } => "resumed".to_owned(),
         Input::Unusable { why, .. } => format!("unusable: {why}"),
         Input::Probed { probe, answer } => format!("probed {} {answer:?}", probe.0),
-        Input::Message { .. }
+        Input::PausesListed(_)
+        | Input::PausesFollowed { .. }
+        | Input::PausesLost { .. }
+        | Input::PauseSeen(_)
+        | Input::PauseGone { .. }
+        | Input::PausesRead { .. }
+        | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::TermGained(_)
         | Input::TermLost { .. }

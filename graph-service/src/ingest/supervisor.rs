@@ -7,7 +7,8 @@ use super::fetch;
 use super::follow::{self, Source};
 use super::known::{CONFIRM_AFTER, Change, Known};
 use super::request::{ACCEPT_METADATA, ACCEPT_METADATA_LIST, ACCEPT_WHOLE, collection_path};
-use super::{Clients, Config, Shared};
+use super::{Clients, Config, Shared, pauses};
+use crate::driver::Control;
 use engine::leader::Input;
 use engine::object::{GroupResource, ServedKind};
 use runtime::backoff::Backoff;
@@ -39,11 +40,15 @@ const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// The first view waits so long for the definitions, because they say which server answers.
 const DEFINITIONS_WITHIN: Duration = Duration::from_secs(5);
+/// The version of pauses that is read and written.
+const PAUSES_VERSION: &str = "v1alpha1";
+
 /// Runs discovery and the collections until the stop is asked for or nobody takes the facts.
 pub(crate) async fn run(
     clients: Clients,
     config: Config,
     inputs: mpsc::Sender<Input>,
+    control: mpsc::Sender<Control>,
     shared: Arc<Shared>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
@@ -53,6 +58,7 @@ pub(crate) async fn run(
         backoff: Backoff::new(BACKOFF_MIN, BACKOFF_MAX, config.seed),
         clients,
         inputs,
+        control,
         shared,
         definitions: Arc::new(Definitions::default()),
         unserved: Arc::new(Notify::new()),
@@ -84,6 +90,7 @@ enum Job {
     Discovery,
     Crds,
     Services,
+    Pauses,
     Collection(GroupResource),
 }
 
@@ -103,6 +110,8 @@ struct Supervisor {
     clients: Clients,
     config: Config,
     inputs: mpsc::Sender<Input>,
+    /// For pauses, which go before all other facts.
+    control: mpsc::Sender<Control>,
     shared: Arc<Shared>,
     definitions: Arc<Definitions>,
     /// A collection was answered 404.
@@ -259,9 +268,17 @@ impl Supervisor {
                 if self.leaving.contains_key(&served.group_resource) {
                     self.end(Job::Collection(served.group_resource.clone())).await?;
                 }
+                if pauses::is_pauses(&served.group_resource) {
+                    self.follow_pauses(&served.group_resource);
+                }
                 return Ok(self.send(Input::KindServed(served)).await);
             }
             Change::Unserved(key) => {
+                if pauses::is_pauses(&key) {
+                    self.end(Job::Pauses).await?;
+                    let error = format!("{key} is not served any more");
+                    self.order(Input::PausesLost { error }).await;
+                }
                 if !self.running.contains(&Job::Collection(key.clone())) {
                     return Ok(self.send(Input::KindUnserved(key)).await);
                 }
@@ -272,6 +289,10 @@ impl Supervisor {
             }
             Change::Restart(served) => {
                 self.end(Job::Collection(served.group_resource.clone())).await?;
+                if pauses::is_pauses(&served.group_resource) {
+                    self.end(Job::Pauses).await?;
+                    self.follow_pauses(&served.group_resource);
+                }
                 self.collect(&served);
             }
             Change::Start(served) => self.collect(&served),
@@ -281,6 +302,11 @@ impl Supervisor {
 
     async fn send(&self, input: Input) -> Turn {
         if self.inputs.send(input).await.is_ok() { Turn::Next } else { Turn::End }
+    }
+
+    async fn order(&self, input: Input) {
+        // Fails where the driver has ended, which shows with the next fact.
+        let _ended = self.control.send(Control::Input(input)).await;
     }
 
     fn spawn(&mut self, job: Job, future: impl Future<Output = Done> + Send + 'static) {
@@ -347,6 +373,20 @@ impl Supervisor {
             paged: self.paged.entry(key.clone()).or_default().clone(),
             seed: self.seeds,
         }
+    }
+
+    /// Follows pauses whole, beside their metadata, which are objects like others. At the one version that this build can read.
+    fn follow_pauses(&mut self, key: &GroupResource) {
+        if self.running.contains(&Job::Pauses) {
+            return;
+        }
+        let mut source = self.source(key, PAUSES_VERSION, ACCEPT_WHOLE, ACCEPT_WHOLE);
+        source.name = format!("{key} (whole)");
+        let mut sink = pauses::Follower::new(self.control.clone());
+        self.spawn(Job::Pauses, async move {
+            follow::follow(source, &mut sink).await;
+            Done::Followed
+        });
     }
 
     /// Follows the definitions as soon as they are served.

@@ -98,6 +98,7 @@ pub fn reason_code(code: ReasonCode) -> Code {
         ReasonCode::OwnersWaiting => Code::OwnersWaiting,
         ReasonCode::CollectionUnsynced => Code::CollectionUnsynced,
         ReasonCode::HoldAnnotation => Code::HoldAnnotation,
+        ReasonCode::Paused => Code::Paused,
         ReasonCode::InvalidReference => Code::InvalidReference,
         ReasonCode::FinalizerPresent => Code::FinalizerPresent,
         ReasonCode::BlockingDependents => Code::BlockingDependents,
@@ -134,7 +135,9 @@ pub fn pending_work(item: ItemView, clock: Clock) -> graph::PendingWork {
     let (executor, started, retry) = match item.place {
         PlaceView::Leased { executor, started } => (executor.to_string(), started, None),
         PlaceView::Backoff { until } => (String::new(), None, Some(until)),
-        PlaceView::Ready | PlaceView::Observed | PlaceView::Behind { .. } => (String::new(), None, None),
+        PlaceView::Ready | PlaceView::Observed | PlaceView::Held { .. } | PlaceView::Behind { .. } => {
+            (String::new(), None, None)
+        }
     };
     graph::PendingWork {
         action: item.action.as_str().to_owned(),

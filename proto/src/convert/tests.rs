@@ -369,12 +369,11 @@ fn status_tells_ages_and_causes() {
         ..Status::default()
     };
     let meta = crate::r#type::v1alpha1::ResponseMeta { cluster_uid: "c".into(), ..Default::default() };
-    let status = super::status(view, now, "1.2.3", "", meta);
+    let clock = Clock { now, calendar: SystemTime::UNIX_EPOCH + 100 * second };
+    let status = super::status(view, Vec::new(), clock, "1.2.3", "", meta);
     assert_eq!(status.oldest_queued_age.unwrap().seconds, 6);
     assert_eq!(status.undecided_counts.into_iter().collect::<Vec<_>>(), [("owner_unverified".into(), 2)]);
     assert_eq!(status.cluster_uid, "c");
     assert_eq!(status.grants_stopped, "the store was restored");
-
-    let clock = Clock { now, calendar: SystemTime::UNIX_EPOCH + 100 * second };
     assert_eq!(clock.timestamp(Time::ZERO + 3 * second).seconds, 93);
 }

@@ -9,7 +9,7 @@ use crate::work::v1alpha1::ExecutorIdentity;
 use engine::coverage;
 use engine::object::{Facts, Name, ResourceVersion};
 use engine::time::Time;
-use engine::view::{CollectionStatus, ExecutorView, NodeView, PresenceView, Status};
+use engine::view::{CollectionStatus, ExecutorView, NodeView, PauseView, PresenceView, Status};
 use std::time::SystemTime;
 
 /// Pins the engine's instants to the calendar: both fields are the same moment.
@@ -117,7 +117,14 @@ pub fn executor(view: ExecutorView, clock: Clock) -> Executor {
 
 /// The answer of `GetStatus`. `version` is that of the build, `leader` the holder of the election Lease or empty; what `meta` says of
 /// cluster and unsynced collections is repeated where clients look for it.
-pub fn status(status: Status, now: Time, version: &str, leader: &str, meta: ResponseMeta) -> GetStatusResponse {
+pub fn status(
+    status: Status,
+    pauses: Vec<PauseView>,
+    clock: Clock,
+    version: &str,
+    leader: &str,
+    meta: ResponseMeta,
+) -> GetStatusResponse {
     let undecided = status.undecided.into_iter();
     GetStatusResponse {
         cluster_uid: meta.cluster_uid.clone(),
@@ -129,13 +136,16 @@ pub fn status(status: Status, now: Time, version: &str, leader: &str, meta: Resp
         virtual_node_count: status.virtual_nodes as u64,
         queued_items: status.queued as u64,
         leased_items: status.leased as u64,
-        oldest_queued_age: status.oldest_queued.map(|since| field::encode_duration(now.since(since))),
+        oldest_queued_age: status.oldest_queued.map(|since| field::encode_duration(clock.now.since(since))),
+        pauses: pauses.into_iter().map(|view| super::pause(view, clock)).collect(),
         unsynced: meta.unsynced.clone(),
         executors: count(status.sessions),
         meta: Some(meta),
         backing_off_items: status.backing_off as u64,
         undecided_counts: undecided.map(|(cause, dependents)| (cause.as_str().into(), dependents as u64)).collect(),
         grants_stopped: status.stopped.unwrap_or_default(),
+        held_items: status.held as u64,
+        pauses_unknown: status.pauses_unknown.unwrap_or_default(),
     }
 }
 

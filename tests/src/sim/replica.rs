@@ -7,7 +7,9 @@ use super::kinds::{KINDS, UNWATCHED, by_resource, observe};
 use super::law::{self, Shown};
 use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
-use engine::leader::{Config, Event, Input, Leader, Mode, Output, Policy, Probe, ProbeAnswer, ProbeId, StreamId};
+use engine::leader::{
+    Config, Event, Input, Leader, Mode, Output, PauseAnswer, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
+};
 use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::time::Time;
@@ -247,6 +249,13 @@ impl World {
                 let delay = self.api.delay(self.options.api_ms);
                 self.after(delay, Happening::ProbeArrives { replica: at, epoch, probe });
             }
+            Output::ReadPauses(read) => {
+                self.note(|| format!("replica {at} asks which pauses there are"));
+                let epoch = self.replicas[at].epoch;
+                let fails = self.strikes("probe failure", self.options.faults.probe_failures);
+                let delay = self.api.delay(self.options.api_ms);
+                self.after(delay, Happening::PausesRead { replica: at, epoch, read, fails });
+            }
             Output::Relist { collection, why } => {
                 self.note(|| format!("replica {at} relists {collection}: {why}"));
                 if let Some(kind) = by_resource(&collection.group, &collection.resource) {
@@ -332,6 +341,13 @@ impl World {
         }
     }
 
+    pub(super) fn pauses_read(&mut self, at: usize, epoch: u64, read: PauseRead, fails: bool) {
+        if self.is_epoch(at, epoch) {
+            let answer = if fails { Err(String::from("no answer")) } else { Ok(PauseAnswer::NotServed) };
+            self.tell(at, Input::PausesRead { read, answer });
+        }
+    }
+
     /// At the end the graph must be what the model holds.
     pub(super) fn compare_graph(&mut self, at: usize) {
         let Some(leader) = &self.replicas[at].leader else { return };
@@ -406,6 +422,12 @@ fn brief(input: &Input) -> String {
         | Input::WatchResumed { .. }
         | Input::Unusable { .. }
         | Input::Probed { .. }
+        | Input::PausesListed(_)
+        | Input::PausesFollowed { .. }
+        | Input::PausesLost { .. }
+        | Input::PauseSeen(_)
+        | Input::PauseGone { .. }
+        | Input::PausesRead { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::TermGained(_)

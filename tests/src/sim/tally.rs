@@ -95,6 +95,11 @@ impl Tally {
             Event::Rewound { .. } => "rewound",
             Event::Unusable { .. } => "unusable",
             Event::OwnerInOtherNamespace { .. } => "owner in other namespace",
+            Event::PauseTaken { .. } => "pause taken",
+            Event::PauseEffective { .. } => "pause effective",
+            Event::PauseEnded { .. } => "pause ended",
+            Event::PausesUnknown { .. } => "pauses unknown",
+            Event::PausesKnown => "pauses known",
             Event::Rejected { .. } => "rejected",
         };
         *self.events.entry(name).or_default() += 1;

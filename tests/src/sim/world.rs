@@ -15,7 +15,7 @@ use super::tally::Tally;
 use super::truth::{Actor, Life};
 use super::users;
 use engine::elector::{self, CallId, LeaseWrite};
-use engine::leader::{self, Probe, ProbeAnswer, ProbeId};
+use engine::leader::{self, PauseRead, Probe, ProbeAnswer, ProbeId};
 use engine::object::Uid;
 use engine::work::{LeaseId, Refusal, ToExecutor, ToLeader};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +43,7 @@ pub(super) enum Happening {
     Resume { replica: usize, epoch: u64, kind: usize, generation: u64 },
     ProbeArrives { replica: usize, epoch: u64, probe: Probe },
     ProbeAnswered { replica: usize, epoch: u64, probe: ProbeId, answer: Result<ProbeAnswer, String> },
+    PausesRead { replica: usize, epoch: u64, read: PauseRead, fails: bool },
     ElectorTick { replica: usize, epoch: u64 },
     LeaseCall { replica: usize, epoch: u64, call: CallId, write: Option<LeaseWrite> },
     LeaseAnswered { replica: usize, epoch: u64, answer: elector::Input },
@@ -226,6 +227,7 @@ impl World {
             Happening::Bookmark { replica, epoch, kind, generation } => self.bookmark(replica, epoch, kind, generation),
             Happening::Resume { replica, epoch, kind, generation } => self.resume(replica, epoch, kind, generation),
             Happening::ProbeArrives { replica, epoch, probe } => self.probe_arrives(replica, epoch, &probe),
+            Happening::PausesRead { replica, epoch, read, fails } => self.pauses_read(replica, epoch, read, fails),
             Happening::ProbeAnswered { replica, epoch, probe, answer } => {
                 self.probe_answered(replica, epoch, probe, answer);
             }
@@ -310,6 +312,7 @@ impl World {
             | Happening::ElectorTick { replica: at, .. }
             | Happening::LeaseAnswered { replica: at, .. }
             | Happening::Released { replica: at, .. }
+            | Happening::PausesRead { replica: at, .. }
             | Happening::TermTold { replica: at, .. } => replica(*at),
             Happening::ExecutorTick { executor: at, .. }
             | Happening::CredentialsChecked { executor: at, .. }

@@ -48,6 +48,9 @@ impl Leader {
             if item.invalid > 1 {
                 verdict = VerdictView::Parked;
             }
+            if matches!(item.place, Place::Held(_)) && verdict == VerdictView::Collectable {
+                verdict = VerdictView::Held;
+            }
             reasons.splice(0..0, waits);
         }
         Some(Explanation {
@@ -228,6 +231,7 @@ impl Leader {
         match &item.place {
             Place::Leased(_) => {}
             Place::Observed => add(ReasonCode::ObserveOnly, String::new()),
+            Place::Held(hold) => add(ReasonCode::Paused, self.hold_text(hold)),
             Place::Backoff { .. } => add(ReasonCode::Backoff, String::new()),
             Place::Behind(blocker) => add(blocker_code(blocker), blocker_text(blocker)),
             Place::Ready if self.term.is_none() => add(ReasonCode::NotLeading, self.leader_endpoint.clone()),
@@ -246,6 +250,7 @@ impl Leader {
         let place = match &item.place {
             Place::Ready => PlaceView::Ready,
             Place::Observed => PlaceView::Observed,
+            Place::Held(hold) => PlaceView::Held { by: self.hold_text(hold) },
             Place::Backoff { until } => PlaceView::Backoff { until: *until },
             Place::Behind(blocker) => PlaceView::Behind { blocker: blocker_text(blocker) },
             Place::Leased(lease) => {

@@ -197,6 +197,8 @@ impl Fleet {
                 }
                 let at = self.names[&stream];
                 self.later(NET, Happening::ToExecutor(at, message));
+            } else if let Output::ReadPauses(read) = output {
+                self.leader.handle(self.now, Input::PausesRead { read, answer: Ok(PauseAnswer::NotServed) });
             }
         }
     }

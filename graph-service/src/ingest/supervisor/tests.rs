@@ -107,8 +107,9 @@ impl Running {
         let world = world.clone();
         let (clients, asked) = routed(move |uri| world.answer(uri));
         let (sender, inputs) = mpsc::channel(64);
+        let (control, _orders) = mpsc::channel(64);
         let (shutdown, mut tasks) = (Shutdown::new(), Tasks::new());
-        let handle = Ingest::start(clients, Config::default(), sender, &shutdown, &mut tasks);
+        let handle = Ingest::start(clients, Config::default(), sender, control, &shutdown, &mut tasks);
         Running { handle, inputs, asked, tasks, shutdown }
     }
 
@@ -125,6 +126,8 @@ impl Running {
                 Input::WatchLost { .. } | Input::WatchResumed { .. } | Input::Probed { .. } => None,
                 Input::KindServed(_) | Input::KindUnserved(_) | Input::KindEmptied { .. } => None,
                 Input::Message { .. } | Input::StreamClosed { .. } => None,
+                Input::PausesListed(_) | Input::PausesFollowed { .. } | Input::PausesLost { .. } => None,
+                Input::PauseSeen(_) | Input::PauseGone { .. } | Input::PausesRead { .. } => None,
                 Input::TermGained(_) | Input::TermLost { .. } | Input::Stop => None,
             };
             words.push(match of_a_list {

@@ -1,0 +1,409 @@
+//! Pauses: which there are, what they hold and stop, and when nothing of what they hold can be written any more.
+
+use super::{Event, Leader, Output, PauseAnswer, PauseList, PauseRead, Timer};
+use crate::hold::{Hold, Pause, Scope, Taken};
+use crate::lease::{Lease, Session, SessionId};
+use crate::object::{Name, ResourceVersion, Uid};
+use crate::stray::Writers;
+use crate::time::Time;
+use crate::view::PauseView;
+use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, RevokeMode, ToExecutor};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A request that was sent in time may be on its way for so long.
+const REQUEST_WITHIN: Duration = Duration::from_secs(30);
+/// Between two tries to read all pauses while it is not known which there are,
+const READ_AGAIN: Duration = Duration::from_secs(1);
+/// and while their watch is lost.
+const READ_INSTEAD: Duration = Duration::from_secs(2);
+/// What was known so long ago is not known any more.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// How this replica comes to know of pauses.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Up to here the watch has shown them.
+    position: Option<ResourceVersion>,
+    /// Why the watch does not follow, while it does not.
+    lost: Option<String>,
+    /// The consistent list under way.
+    reading: Option<PauseRead>,
+    last_read: u64,
+    /// When it was certain last that all are known.
+    confirmed: Time,
+    /// Why it is not known which there are.
+    doubt: String,
+    /// Somebody was told of the doubt.
+    told: bool,
+    /// One was left out since the read under way began.
+    left_out: bool,
+}
+
+impl Leader {
+    /// All pauses by name, those that are over included.
+    pub fn pauses(&self) -> Vec<PauseView> {
+        let view = |entry: &crate::hold::Entry| {
+            let writers =
+                if entry.effective || entry.over { Writers::default() } else { self.writers(&entry.pause.scope) };
+            PauseView {
+                name: entry.pause.name.clone(),
+                uid: entry.pause.uid.clone(),
+                scope: entry.pause.scope.clone(),
+                reason: entry.pause.reason.clone(),
+                created: entry.pause.created,
+                lifetime: entry.pause.lifetime,
+                until: entry.until,
+                over: entry.over,
+                effective: entry.effective && !entry.over && self.term.is_some(),
+                sessions_remaining: if self.term.is_some() { writers.count() } else { 0 },
+                pending: if entry.effective || entry.over { String::new() } else { self.pending(&writers) },
+                held: self.queue.held_by(&Hold::Pause(entry.pause.name.clone())).len(),
+                problem: entry.pause.problem.clone(),
+            }
+        };
+        self.queue.holds.pauses().map(view).collect()
+    }
+
+    /// Why everything that destroys is held beside what pauses say, if it is.
+    pub(super) fn pauses_unknown(&self) -> Option<String> {
+        if self.queue.holds.is_unknown() {
+            return Some(format!("it is not known which pauses there are: {}", self.pause_watch.doubt));
+        }
+        let max = crate::hold::PAUSES_MAX;
+        self.queue.holds.has_too_many().then(|| format!("there are more than {max} pauses; delete some"))
+    }
+
+    /// What holds an item, for readers: `pauses/NAME: REASON`, or why it is not known which pauses there are.
+    pub(super) fn hold_text(&self, hold: &Hold) -> String {
+        match hold {
+            Hold::Pause(name) => {
+                let reason = self.queue.holds.get(name).map_or("", |entry| &entry.pause.reason);
+                format!("pauses/{name}: {reason}")
+            }
+            Hold::Unknown | Hold::TooMany => self.pauses_unknown().unwrap_or_default(),
+        }
+    }
+
+    fn pending(&self, writers: &Writers) -> String {
+        if self.term.is_none() {
+            return String::from("this replica does not lead; the leader obeys as soon as it sees the pause");
+        }
+        let mut parts = Vec::new();
+        if !writers.sessions.is_empty() {
+            parts.push(format!("{} executors have not ended what they had begun", writers.sessions.len()));
+        }
+        if writers.departed > 0 {
+            parts.push(format!("{} executors went without a word", writers.departed));
+        }
+        if writers.earlier_terms {
+            parts.push(String::from("executors of an earlier leader may not know of it"));
+        }
+        parts.join(", ")
+    }
+
+    /// A term begins: which pauses there are is asked for, and executors of earlier terms may still write.
+    pub(super) fn begin_pauses(&mut self) {
+        self.queue.holds.reset_effective();
+        let until = self.now + self.config.session_ttl + self.config.heartbeat_interval + REQUEST_WITHIN;
+        self.strays.begin_term(until);
+        self.timers.set(until, Timer::Stray);
+        self.pause_watch.reading = None;
+        self.doubt_pauses("they are being asked for");
+    }
+
+    /// The versions of another history say nothing about this one's.
+    pub(super) fn forget_pause_versions(&mut self) {
+        self.pause_watch.position = None;
+        self.pause_watch.reading = None;
+        self.queue.holds.forget_versions();
+        self.doubt_pauses("the store's history changed");
+    }
+
+    fn doubt_pauses(&mut self, why: &str) {
+        self.pause_watch.doubt = String::from(why);
+        if self.term.is_some() {
+            if self.queue.holds.set_unknown(true) {
+                self.queue.hold_ready();
+            }
+            self.ask_pauses();
+        }
+    }
+
+    fn ask_pauses(&mut self) {
+        if self.pause_watch.reading.is_some() {
+            return;
+        }
+        self.pause_watch.last_read += 1;
+        let read = PauseRead(self.pause_watch.last_read);
+        self.pause_watch.reading = Some(read);
+        self.pause_watch.left_out = false;
+        self.outputs.push_back(Output::ReadPauses(read));
+    }
+
+    pub(super) fn pause_read_due(&mut self) {
+        let wanted = self.queue.holds.is_unknown() || self.pause_watch.lost.is_some() || self.pause_watch.left_out;
+        if wanted && self.term.is_some() {
+            self.ask_pauses();
+        }
+    }
+
+    pub(super) fn pauses_read(&mut self, read: PauseRead, answer: Result<PauseAnswer, String>) {
+        if self.pause_watch.reading != Some(read) {
+            // Asked before what is known now.
+            return;
+        }
+        self.pause_watch.reading = None;
+        match answer {
+            Ok(PauseAnswer::NotServed) => {
+                self.pause_watch.lost = None;
+                self.pause_watch.position = None;
+                let nothing = PauseList { position: ResourceVersion::parse(""), pauses: Vec::new(), more: false };
+                self.replace_pauses(nothing);
+                self.pauses_confirmed();
+            }
+            Ok(PauseAnswer::Served(list)) => {
+                let seen = self.pause_watch.position.as_ref().is_some_and(|position| position.reached(&list.position));
+                if !seen || self.queue.holds.has_too_many() {
+                    self.replace_pauses(list);
+                }
+                self.pauses_confirmed();
+            }
+            Err(why) => self.pauses_unread(why),
+        }
+    }
+
+    fn pauses_confirmed(&mut self) {
+        self.pause_watch.confirmed = self.now;
+        if self.queue.holds.set_unknown(false) {
+            self.queue.unhold(&Hold::Unknown);
+        }
+        if core::mem::take(&mut self.pause_watch.told) {
+            self.event(Event::PausesKnown);
+        }
+        if self.pause_watch.left_out || self.pause_watch.lost.is_some() {
+            self.timers.set(self.now + READ_INSTEAD, Timer::PauseRead);
+        }
+    }
+
+    fn pauses_unread(&mut self, why: String) {
+        let unknown = self.queue.holds.is_unknown();
+        self.timers.set(self.now + if unknown { READ_AGAIN } else { READ_INSTEAD }, Timer::PauseRead);
+        if !unknown && self.now.since(self.pause_watch.confirmed) < KNOWN_FOR {
+            return;
+        }
+        if !self.pause_watch.told || self.pause_watch.doubt != why {
+            self.pause_watch.told = true;
+            self.event(Event::PausesUnknown { why: why.clone() });
+        }
+        self.pause_watch.doubt = why;
+        if self.queue.holds.set_unknown(true) {
+            self.queue.hold_ready();
+        }
+    }
+
+    /// The watch has begun anew, with a list of all.
+    pub(super) fn pauses_listed(&mut self, list: PauseList) {
+        self.pause_watch.lost = None;
+        self.pause_watch.position = Some(list.position.clone());
+        self.replace_pauses(list);
+    }
+
+    /// The watch follows.
+    pub(super) fn pauses_followed(&mut self, position: Option<ResourceVersion>) {
+        self.pause_watch.lost = None;
+        if position.is_some() {
+            self.pause_watch.position = position;
+        }
+    }
+
+    /// The watch does not follow: lists take its place until it does.
+    pub(super) fn pauses_lost(&mut self, error: String) {
+        if self.pause_watch.lost.replace(error).is_none() {
+            self.pause_watch.confirmed = self.now;
+        }
+        if self.term.is_some() {
+            self.ask_pauses();
+        }
+    }
+
+    /// Takes a list of all. What is newer than the list stays.
+    fn replace_pauses(&mut self, list: PauseList) {
+        let listed: BTreeSet<&Uid> = list.pauses.iter().map(|pause| &pause.uid).collect();
+        let gone = |pause: &Pause| {
+            let missing = !listed.contains(&pause.uid) && !list.position.is_before(&pause.resource_version);
+            missing.then(|| (pause.name.clone(), pause.uid.clone()))
+        };
+        let gone: Vec<(Name, Uid)> = self.queue.holds.pauses().filter_map(|entry| gone(&entry.pause)).collect();
+        for (name, uid) in gone {
+            self.drop_pause(&name, &uid);
+        }
+        let mut more = list.more;
+        let mut pressed = false;
+        for pause in list.pauses {
+            match self.take_pause(pause) {
+                Taken::New | Taken::Rescoped => pressed = true,
+                Taken::NoRoom => more = true,
+                Taken::Moved | Taken::Same => {}
+            }
+        }
+        if self.queue.holds.set_too_many(more) && !more {
+            self.queue.unhold(&Hold::TooMany);
+        }
+        if pressed || more {
+            self.press();
+        }
+    }
+
+    /// A pause as its watch, or whoever wrote it, shows it.
+    pub(super) fn pause_seen(&mut self, pause: Pause) {
+        match self.take_pause(pause) {
+            Taken::New | Taken::Rescoped => self.press(),
+            Taken::NoRoom => {
+                self.pause_watch.left_out = true;
+                if self.queue.holds.set_too_many(true) {
+                    self.press();
+                }
+            }
+            Taken::Moved | Taken::Same => {}
+        }
+    }
+
+    pub(super) fn pause_gone(&mut self, name: &Name, uid: &Uid) {
+        self.drop_pause(name, uid);
+        if self.queue.holds.has_too_many() && self.term.is_some() {
+            self.ask_pauses();
+        }
+    }
+
+    fn take_pause(&mut self, pause: Pause) -> Taken {
+        let name = pause.name.clone();
+        let replaced = self.queue.holds.get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);
+        let taken = self.queue.holds.take(self.now, pause);
+        if replaced || taken == Taken::Rescoped {
+            self.queue.unhold(&Hold::Pause(name.clone()));
+        }
+        let Some(entry) = self.queue.holds.get(&name) else { return taken };
+        match taken {
+            Taken::New | Taken::Rescoped => {
+                let event = Event::PauseTaken {
+                    name: name.clone(),
+                    scope: entry.pause.scope.clone(),
+                    reason: entry.pause.reason.clone(),
+                    problem: entry.pause.problem.clone(),
+                    lasts: entry.until.since(self.now),
+                };
+                self.timers.set(entry.until, Timer::PauseEnd(name));
+                self.event(event);
+            }
+            Taken::Moved => self.timers.set(entry.until, Timer::PauseEnd(name)),
+            Taken::Same | Taken::NoRoom => {}
+        }
+        taken
+    }
+
+    fn drop_pause(&mut self, name: &Name, uid: &Uid) {
+        let Some(entry) = self.queue.holds.remove(name, uid) else { return };
+        if !entry.over {
+            self.queue.unhold(&Hold::Pause(name.clone()));
+            self.event(Event::PauseEnded { name: name.clone(), why: "deleted" });
+        }
+    }
+
+    pub(super) fn pause_end_due(&mut self, name: &Name) {
+        let now = self.now;
+        let Some(entry) = self.queue.holds.get_mut(name).filter(|entry| !entry.over && entry.until <= now) else {
+            return;
+        };
+        entry.over = true;
+        self.queue.unhold(&Hold::Pause(name.clone()));
+        self.event(Event::PauseEnded { name: name.clone(), why: "its lifetime has passed" });
+    }
+
+    /// More is held than before: what is ready waits, and what is leased is stopped.
+    fn press(&mut self) {
+        self.queue.hold_ready();
+        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| self.queue.holds.is_pressed(place));
+        let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
+        self.revoke(&leases, RevokeMode::Stop, "paused");
+        for session in self.leases.sessions().map(|(id, _)| id).collect::<Vec<_>>() {
+            self.stop_strays_of(session);
+        }
+    }
+
+    /// An executor has said hello: whatever it still holds that is held here is stopped.
+    pub(super) fn stop_held_of(&mut self, session: SessionId) {
+        let in_scope = |lease: &Lease| {
+            lease.session == session && lease.destroys.as_ref().is_some_and(|place| self.queue.holds.is_pressed(place))
+        };
+        let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
+        self.revoke(&leases, RevokeMode::Stop, "paused");
+        self.stop_strays_of(session);
+    }
+
+    /// What was begun under another term, or given up here, is not told apart by scope: stopping it costs one more attempt.
+    fn stop_strays_of(&mut self, session: SessionId) {
+        if !self.queue.holds.are_pressed() {
+            return;
+        }
+        let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { return };
+        for batch in self.strays.of_session(session).chunks(BATCH_MAX_ENTRIES) {
+            let reason = String::from("paused");
+            self.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode: RevokeMode::Stop, reason });
+        }
+    }
+
+    /// Takes down what an executor says it holds beside the leases that were adopted.
+    pub(super) fn note_held(&mut self, id: SessionId, hello: &Hello, adopted: &BTreeSet<LeaseId>) {
+        let held = hello.held.iter().map(|held| held.lease).collect();
+        let begun = hello.held.iter().filter(|held| held.started && !adopted.contains(&held.lease));
+        let begun = begun.map(|held| held.lease).collect();
+        if let Some(session) = self.leases.session(id) {
+            self.strays.hello(id, session, &held, begun);
+        }
+    }
+
+    /// A session is over without its executor's word about these leases.
+    pub(super) fn note_departure<'a>(
+        &mut self,
+        id: SessionId,
+        session: &Session,
+        leases: impl Iterator<Item = &'a Lease>,
+    ) {
+        let may_send = session.last_heard + self.config.session_ttl + self.config.heartbeat_interval;
+        let until = self.now.max(may_send) + REQUEST_WITHIN;
+        self.strays.session_ended(id, session, leases, until);
+        self.timers.set(until, Timer::Stray);
+    }
+
+    pub(super) fn stray_due(&mut self) {
+        self.strays.tick(self.now);
+    }
+
+    fn writers(&self, scope: &Scope) -> Writers {
+        let mut writers = self.strays.writers(scope);
+        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| scope.covers_place(place));
+        writers
+            .sessions
+            .extend(self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(_, lease)| lease.session));
+        writers
+    }
+
+    /// Finds pauses that have become effective.
+    pub(super) fn settle_pauses(&mut self) {
+        if self.term.is_none() {
+            return;
+        }
+        let pending = self.queue.holds.pauses().filter(|entry| !entry.over && !entry.effective);
+        let quiet = pending.filter(|entry| self.writers(&entry.pause.scope).count() == 0);
+        for name in quiet.map(|entry| entry.pause.name.clone()).collect::<Vec<_>>() {
+            if let Some(entry) = self.queue.holds.get_mut(&name) {
+                entry.effective = true;
+            }
+            self.event(Event::PauseEffective { name });
+        }
+    }
+}

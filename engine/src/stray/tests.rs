@@ -1,0 +1,97 @@
+use super::*;
+use crate::leader::StreamId;
+use crate::lease::Leases;
+use crate::object::{GroupResource, Uid};
+use crate::work::Hello;
+use alloc::string::String;
+use core::time::Duration;
+
+const ONE: SessionId = SessionId(1);
+
+fn at(seconds: u64) -> Time {
+    Time::from_origin(Duration::from_secs(seconds))
+}
+
+fn id(number: u64) -> LeaseId {
+    LeaseId { term: 1, number }
+}
+
+fn lease(namespace: &str) -> Lease {
+    let collection = GroupResource { group: "".into(), resource: "pods".into() };
+    let destroys = Some(Place { collection, namespace: namespace.into() });
+    Lease { session: ONE, target: Uid::parse("x").unwrap(), destroys, item: 1, started: None }
+}
+
+fn scope(namespace: &str) -> Scope {
+    let filter = crate::hold::Filter { resources: Vec::new(), namespaces: alloc::vec![namespace.into()] };
+    Scope { targets: alloc::vec![filter] }
+}
+
+fn with_session<T>(then: impl FnOnce(&Session) -> T) -> T {
+    let hello = Hello {
+        executor: "e".into(),
+        incarnation: "i".into(),
+        min_protocol: 1,
+        max_protocol: 1,
+        kinds: Vec::new(),
+        window: 1,
+        held: Vec::new(),
+        known_term: None,
+        version: String::new(),
+        cluster_uid: "c".into(),
+    };
+    let mut leases = Leases::default();
+    let id = leases.open(Time::ZERO, StreamId(1), &hello);
+    then(leases.session(id).unwrap())
+}
+
+#[test]
+fn a_lease_that_was_given_up_counts_in_its_scope_until_its_executor_speaks() {
+    let mut strays = Strays::default();
+    strays.give_up(id(1), &lease("a"));
+    strays.give_up(id(2), &Lease { destroys: None, ..lease("a") });
+    assert_eq!((strays.writers(&scope("a")).count(), strays.writers(&scope("b")).count()), (1, 0));
+    strays.ended(SessionId(2), id(1));
+    assert_eq!(strays.writers(&scope("a")).count(), 1, "another executor's word is not its own");
+    strays.ended(ONE, id(1));
+    assert_eq!(strays.writers(&scope("a")).count(), 0);
+}
+
+#[test]
+fn what_an_executor_names_beside_its_leases_counts_everywhere() {
+    let mut strays = Strays::default();
+    strays.give_up(id(1), &lease("a"));
+    with_session(|session| strays.hello(ONE, session, &BTreeSet::from([id(7)]), BTreeSet::from([id(7)])));
+    assert_eq!((strays.writers(&scope("b")).count(), strays.of_session(ONE)), (1, alloc::vec![id(7)]));
+    with_session(|session| strays.session_ended(ONE, session, core::iter::empty(), at(50)));
+    assert_eq!(strays.writers(&scope("b")), Writers { departed: 1, ..Writers::default() });
+    strays.tick(at(49));
+    assert_eq!(strays.writers(&scope("b")).count(), 1);
+    strays.tick(at(50));
+    assert_eq!(strays.writers(&scope("b")).count(), 0);
+}
+
+#[test]
+fn a_departed_executor_that_is_back_speaks_for_itself() {
+    let mut strays = Strays::default();
+    with_session(|session| strays.session_ended(ONE, session, [lease("a")].iter(), at(50)));
+    assert_eq!(strays.writers(&scope("a")).count(), 1);
+    with_session(|session| strays.hello(SessionId(2), session, &BTreeSet::new(), BTreeSet::new()));
+    assert_eq!(strays.writers(&scope("a")).count(), 0);
+}
+
+#[test]
+fn beyond_the_bounds_everything_counts() {
+    let mut strays = Strays::default();
+    for number in 0..=GIVEN_UP_MAX as u64 {
+        strays.give_up(id(number), &lease("a"));
+    }
+    assert_eq!(strays.writers(&scope("b")).count(), 1, "one of them is not remembered by its place");
+    let mut strays = Strays::default();
+    with_session(|session| {
+        for number in 0..=DEPARTED_MAX as u64 {
+            strays.session_ended(SessionId(number + 10), session, [lease("a")].iter(), at(number));
+        }
+    });
+    assert_eq!(strays.writers(&scope("b")).departed, 1, "the last stands for those beyond");
+}

@@ -1,0 +1,191 @@
+//! Pauses, followed whole; and the consistent read that says which there are, or that there can be none.
+
+use super::Clients;
+use super::decode;
+use super::follow::{Halt, Sink, Step};
+use super::request::{self, ACCEPT_WHOLE, Failure};
+use crate::driver::Control;
+use crate::pauses::resource::{self, Seen, Sight};
+use crate::pauses::{DEFINITION, PATH};
+use engine::hold::{PAUSES_MAX, Pause};
+use engine::leader::{Input, PauseAnswer, PauseList, PauseRead};
+use engine::object::{GroupResource, ResourceVersion};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+#[cfg(test)]
+mod tests;
+
+/// Questions that wait; each makes those before it pointless.
+pub(super) const QUEUE_MAX: usize = 16;
+/// For all requests of one read together.
+const READ_WITHIN: Duration = Duration::from_secs(5);
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Whether this is the collection of pauses.
+pub(super) fn is_pauses(collection: &GroupResource) -> bool {
+    *collection.group == *engine::hold::GROUP && *collection.resource == *crate::pauses::RESOURCE
+}
+
+/// Hands pauses to the engine, ahead of all other facts.
+#[derive(Debug)]
+pub(super) struct Follower {
+    control: mpsc::Sender<Control>,
+    listing: Vec<Pause>,
+    more: bool,
+}
+
+impl Follower {
+    pub(super) fn new(control: mpsc::Sender<Control>) -> Follower {
+        Follower { control, listing: Vec::new(), more: false }
+    }
+
+    async fn send(&self, input: Input) -> Result<(), Halt> {
+        self.control.send(Control::Input(input)).await.map_err(|_| Halt::Closed)
+    }
+
+    fn listed(&mut self, item: &RawValue) {
+        match resource::read(item.get(), Sight::Found { now: SystemTime::now() }) {
+            Ok(Seen::Standing(pause)) if self.listing.len() < PAUSES_MAX => self.listing.push(pause),
+            Ok(Seen::Standing(_)) => self.more = true,
+            Ok(Seen::Leaving { .. }) => {}
+            Err(why) => {
+                tracing::warn!(why, "something among the pauses is none; everything is held");
+                self.more = true;
+            }
+        }
+    }
+}
+
+impl Sink for Follower {
+    async fn take(&mut self, step: Step<'_>) -> Result<(), Halt> {
+        match step {
+            Step::ListBegun => {
+                self.listing.clear();
+                self.more = false;
+                Ok(())
+            }
+            Step::Listed(item) => {
+                self.listed(item);
+                Ok(())
+            }
+            Step::ListEnded(position) => {
+                let pauses = std::mem::take(&mut self.listing);
+                self.send(Input::PausesListed(PauseList { position, pauses, more: self.more })).await
+            }
+            Step::Seen(item) => match resource::read(item.get(), Sight::Fresh) {
+                Ok(Seen::Standing(pause)) => self.send(Input::PauseSeen(pause)).await,
+                Ok(Seen::Leaving { name, uid }) => self.send(Input::PauseGone { name: Arc::from(name), uid }).await,
+                Err(why) => Err(Halt::Relist(why)),
+            },
+            Step::Deleted(item) => match resource::read(item.get(), Sight::Fresh) {
+                Ok(Seen::Standing(Pause { name, uid, .. })) => self.send(Input::PauseGone { name, uid }).await,
+                Ok(Seen::Leaving { name, uid }) => self.send(Input::PauseGone { name: Arc::from(name), uid }).await,
+                Err(why) => Err(Halt::Relist(why)),
+            },
+            Step::Bookmark(position) => self.send(Input::PausesFollowed { position: Some(position) }).await,
+            Step::WatchResumed => self.send(Input::PausesFollowed { position: None }).await,
+            Step::ListFailed(failure) | Step::WatchLost(failure) => {
+                self.send(Input::PausesLost { error: failure.sentence.clone() }).await
+            }
+        }
+    }
+}
+
+/// Answers the engine's questions. A newer one takes the place of the one under way.
+pub(super) async fn answer(
+    clients: Clients,
+    mut questions: mpsc::Receiver<PauseRead>,
+    control: mpsc::Sender<Control>,
+) -> anyhow::Result<()> {
+    let mut next = questions.recv().await;
+    while let Some(read) = next.take() {
+        tokio::select! {
+            biased;
+            newer = questions.recv() => next = newer,
+            answer = timeout(READ_WITHIN, read_all(&clients)) => {
+                let too_late = |_| Err(format!("pauses: no answer within {} s", READ_WITHIN.as_secs()));
+                let answer = answer.unwrap_or_else(too_late);
+                if control.send(Control::Input(Input::PausesRead { read, answer })).await.is_err() {
+                    return Ok(());
+                }
+                next = questions.recv().await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Which pauses there are. Only a list of them says so, or a list of definitions without theirs: a 404 may come from a server that has
+/// not found its definitions yet.
+async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
+    let what = format!("list {DEFINITION}");
+    let uri = format!("{PATH}?limit={}", PAUSES_MAX + 1);
+    let unserved = match request::get(clients, &what, &uri, ACCEPT_WHOLE).await {
+        Ok(body) => return list(&body).map(PauseAnswer::Served).map_err(|why| format!("{what}: the answer {why}")),
+        Err(failure) if failure.status == Some(404) => failure,
+        Err(failure) => return Err(failure.sentence),
+    };
+    let what = format!("list the definition {DEFINITION}");
+    let uri = format!("{DEFINITIONS}?fieldSelector=metadata.name%3D{DEFINITION}&limit=1");
+    match request::get(clients, &what, &uri, ACCEPT_WHOLE).await {
+        Ok(body) => {
+            let page = decode::page(&body).map_err(|why| format!("{what}: the answer {why}"))?;
+            // A server that does not know field selectors would show others.
+            if page.items.is_empty() && page.continues.is_none() {
+                return Ok(PauseAnswer::NotServed);
+            }
+            Err(format!("{DEFINITION} is defined, but not served: {}", unserved.sentence))
+        }
+        Err(failure) if failure.status == Some(404) => no_definitions(clients, &failure).await,
+        Err(failure) => Err(failure.sentence),
+    }
+}
+
+/// A server that says completely what it serves, and serves neither pauses nor definitions, has none.
+async fn no_definitions(clients: &Clients, failure: &Failure) -> Result<PauseAnswer, String> {
+    let body = request::get(clients, "list API groups", "/apis", ACCEPT_WHOLE).await.map_err(|other| other.sentence)?;
+    let groups: Groups = serde_json::from_slice(&body).map_err(|_| failure.sentence.clone())?;
+    let serves = |name: &str| groups.groups.iter().any(|group| group.name == name);
+    if groups.kind == "APIGroupList" && !serves("apiextensions.k8s.io") && !serves(engine::hold::GROUP) {
+        return Ok(PauseAnswer::NotServed);
+    }
+    Err(failure.sentence.clone())
+}
+
+fn list(body: &[u8]) -> Result<PauseList, String> {
+    let page = decode::page(body)?;
+    if page.resource_version.is_empty() {
+        return Err("has no resourceVersion".to_owned());
+    }
+    let now = SystemTime::now();
+    let mut list = PauseList {
+        position: ResourceVersion::parse(&page.resource_version),
+        pauses: Vec::new(),
+        more: page.continues.is_some(),
+    };
+    for item in page.items {
+        match resource::read(item.get(), Sight::Found { now })? {
+            Seen::Standing(pause) if list.pauses.len() < PAUSES_MAX => list.pauses.push(pause),
+            Seen::Standing(_) => list.more = true,
+            Seen::Leaving { .. } => {}
+        }
+    }
+    Ok(list)
+}
+
+#[derive(Deserialize)]
+struct Groups {
+    kind: String,
+    #[serde(default)]
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    name: String,
+}

@@ -1,0 +1,110 @@
+//! The status of pauses, written by whoever leads; and the end of those whose time has been over for a while.
+
+use super::press::status_patch;
+use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, resource};
+use crate::clock::Clock;
+use crate::driver::Reader;
+use engine::leader::Leader;
+use engine::object::Uid;
+use engine::view::PauseView;
+use http::{Method, Request};
+use runtime::kubernetes::call;
+use runtime::shutdown::Shutdown;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After a write that failed.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// A pause stays for so long after its end, for people to see.
+const KEPT_FOR: Duration = Duration::from_secs(3600);
+
+/// Keeps the statuses until the stop is asked for.
+pub(crate) async fn run(client: kube::Client, reader: Reader, clock: Clock, shutdown: Shutdown) -> anyhow::Result<()> {
+    let mut keeper =
+        Keeper { client, reader, clock, written: BTreeMap::new(), not_before: Instant::now(), told: String::new() };
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => return Ok(()),
+            _ = looks.tick() => keeper.look().await,
+        }
+    }
+}
+
+struct Keeper {
+    client: kube::Client,
+    reader: Reader,
+    clock: Clock,
+    /// What was written last, by the pause's uid.
+    written: BTreeMap<Uid, Value>,
+    not_before: Instant,
+    /// The failure that was told of last.
+    told: String,
+}
+
+impl Keeper {
+    async fn look(&mut self) {
+        let pauses = self.reader.with(|leader| leader.status().term.map(|_| Leader::pauses(leader)));
+        let Some(pauses) = pauses else {
+            // Another leader writes meanwhile.
+            self.written.clear();
+            return;
+        };
+        if Instant::now() < self.not_before {
+            return;
+        }
+        self.written.retain(|uid, _| pauses.iter().any(|view| view.uid == *uid));
+        for view in &pauses {
+            if let Err(why) = self.keep(view).await {
+                if self.told != why {
+                    tracing::warn!(pause = %view.name, why, "the status of a pause cannot be written");
+                    self.told = why;
+                }
+                self.not_before = Instant::now() + AGAIN_AFTER;
+                return;
+            }
+        }
+    }
+
+    async fn keep(&mut self, view: &PauseView) -> Result<(), String> {
+        let name = &view.name;
+        if view.over && self.clock.age(view.until) >= KEPT_FOR {
+            let options = json!({
+                "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": view.uid.to_string() },
+            });
+            return self.send(Method::DELETE, &format!("{PATH}/{name}"), "application/json", &options).await;
+        }
+        let status = resource::status(view);
+        if self.written.get(&view.uid) == Some(&status) {
+            return Ok(());
+        }
+        let patch = status_patch(&view.uid, &status);
+        self.send(Method::PATCH, &format!("{PATH}/{name}/status"), "application/merge-patch+json", &patch).await?;
+        self.written.insert(view.uid.clone(), status);
+        Ok(())
+    }
+
+    async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Result<(), String> {
+        let what = format!("{method} {path}");
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", content_type)
+            .header("accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+            .body(body.to_string().into_bytes())
+            .map_err(|error| error.to_string())?;
+        let answer =
+            call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await.map_err(|error| error.to_string())?;
+        // Gone, or another of its name: its watch says so in a moment.
+        if answer.status.is_success() || matches!(answer.status.as_u16(), 404 | 409) {
+            return Ok(());
+        }
+        Err(format!("{what}: the API server answers {}", answer.status.as_u16()))
+    }
+}

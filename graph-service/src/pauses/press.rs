@@ -1,0 +1,165 @@
+//! Creating and deleting a Pause for a caller, and waiting until the engine has taken it in.
+
+use super::resource::{self, REQUEST_ID, Seen, Sight};
+use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, RESOURCE};
+use crate::driver::{Control, Reader};
+use engine::hold;
+use engine::leader::{Input, Leader};
+use engine::object::{Uid, clip};
+use engine::view::PauseView;
+use http::{Method, Request, StatusCode};
+use proto::convert::PauseOrder;
+use runtime::kubernetes::{Answer, NotFound, call, classify_not_found, parse_status};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, interval};
+
+/// How long a caller waits for the pause to be effective before it is told that it is not yet.
+const EFFECTIVE_WITHIN: Duration = Duration::from_secs(2);
+/// Between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Of a text of the API server's in a message.
+const TEXT_MAX_BYTES: usize = 300;
+
+/// Presses and lifts.
+#[derive(Clone)]
+pub(crate) struct Press {
+    pub(crate) client: kube::Client,
+    pub(crate) control: mpsc::Sender<Control>,
+    pub(crate) reader: Reader,
+}
+
+/// Why it did not work.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The definition is not there.
+    NotInstalled,
+    /// No pause of that name.
+    NotFound,
+    /// Anything else, in a sentence.
+    Refused(String),
+}
+
+impl std::fmt::Debug for Press {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Press").finish_non_exhaustive()
+    }
+}
+
+impl Press {
+    /// Writes a pause, and waits a moment for it to become effective where this replica leads. The same request id gives the same pause.
+    pub(crate) async fn pause(&self, order: &PauseOrder) -> Result<PauseView, Failure> {
+        let written = self.create(order).await?;
+        let Seen::Standing(pause) = written else {
+            return Err(Failure::Refused("the pause is being deleted by somebody else".to_owned()));
+        };
+        let uid = pause.uid.clone();
+        self.tell(Input::PauseSeen(pause)).await?;
+        let look = || self.reader.with(|leader| (leader.status().term.is_some(), find(leader, &uid)));
+        let by = Instant::now() + EFFECTIVE_WITHIN;
+        let mut looks = interval(LOOK_EVERY);
+        loop {
+            looks.tick().await;
+            match look() {
+                (leads, Some(view)) if view.effective || view.over || !leads || Instant::now() >= by => {
+                    return Ok(view);
+                }
+                (_, Some(_)) => {}
+                (_, None) if Instant::now() < by => {}
+                (_, None) => {
+                    let why =
+                        "the pause is written, and this replica has not taken it in; somebody may have deleted it";
+                    return Err(Failure::Refused(why.to_owned()));
+                }
+            }
+        }
+    }
+
+    /// Deletes a pause, and waits until this replica has forgotten it.
+    pub(crate) async fn resume(&self, name: &str) -> Result<(), Failure> {
+        let known = self.reader.with(|leader| leader.pauses().into_iter().find(|view| *view.name == *name));
+        let answer = self.send(Method::DELETE, &format!("{PATH}/{name}"), &Value::Null).await?;
+        match answer.status {
+            StatusCode::OK | StatusCode::ACCEPTED => {}
+            StatusCode::NOT_FOUND => {
+                let found = classify_not_found(&answer, hold::GROUP, RESOURCE, name);
+                return Err(match found {
+                    Some(NotFound::ThisObject) => Failure::NotFound,
+                    Some(NotFound::Resource | NotFound::Group | NotFound::Other) | None => Failure::NotInstalled,
+                });
+            }
+            _ => return Err(refused("delete the pause", &answer)),
+        }
+        let deleted =
+            parse_status(&answer).and_then(|status| status.details).and_then(|details| Uid::parse(&details.uid));
+        if let Some(uid) = deleted.or_else(|| known.map(|view| view.uid)) {
+            self.tell(Input::PauseGone { name: Arc::from(name), uid }).await?;
+        }
+        Ok(())
+    }
+
+    /// Queued behind nothing but terms and stops; handled when the next round has ended.
+    async fn tell(&self, input: Input) -> Result<(), Failure> {
+        let (taken, handled) = tokio::sync::oneshot::channel();
+        let stopped = |_| Failure::Refused("the service is stopping".to_owned());
+        self.control.send(Control::Input(input)).await.map_err(|_| stopped(()))?;
+        self.control.send(Control::Mark(taken)).await.map_err(|_| stopped(()))?;
+        handled.await.map_err(|_| stopped(()))
+    }
+
+    async fn create(&self, order: &PauseOrder) -> Result<Seen, Failure> {
+        let id = &order.request_id;
+        // Short, because people type it. Somebody else's may be the same by chance, or this call may be a repetition.
+        let names = [format!("pause-{}", id.split('-').next().unwrap_or(id)), format!("pause-{id}")];
+        for name in &names {
+            let answer = self.send(Method::POST, PATH, &resource::write(name, order)).await?;
+            match answer.status {
+                StatusCode::CREATED | StatusCode::OK => return seen(&answer, Sight::Fresh),
+                StatusCode::NOT_FOUND => return Err(Failure::NotInstalled),
+                StatusCode::CONFLICT => {}
+                _ => return Err(refused("create the pause", &answer)),
+            }
+            let there = self.send(Method::GET, &format!("{PATH}/{name}"), &Value::Null).await?;
+            let object: Value = serde_json::from_slice(&there.body).unwrap_or(Value::Null);
+            if there.status == StatusCode::OK && object["metadata"]["annotations"][REQUEST_ID].as_str() == Some(id) {
+                return seen(&there, Sight::Found { now: SystemTime::now() });
+            }
+        }
+        Err(Failure::Refused(format!("a pause named {} is there already, and is another one", names[1])))
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Answer, Failure> {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json")
+            .header("accept", "application/json")
+            .body(body)
+            .map_err(|error| Failure::Refused(error.to_string()))?;
+        let answer = call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
+        answer.map_err(|error| Failure::Refused(error.to_string()))
+    }
+}
+
+fn find(leader: &Leader, uid: &Uid) -> Option<PauseView> {
+    leader.pauses().into_iter().find(|view| view.uid == *uid)
+}
+
+fn seen(answer: &Answer, sight: Sight) -> Result<Seen, Failure> {
+    let text = std::str::from_utf8(&answer.body).map_err(|error| Failure::Refused(error.to_string()))?;
+    resource::read(text, sight).map_err(|why| Failure::Refused(format!("the API server answers with {why}")))
+}
+
+fn refused(what: &str, answer: &Answer) -> Failure {
+    let said = parse_status(answer).map(|status| status.message).unwrap_or_default();
+    let said = clip(&said, TEXT_MAX_BYTES);
+    Failure::Refused(format!("{what}: the API server answers {}: {said}", answer.status.as_u16()))
+}
+
+/// What the keeper writes.
+pub(crate) fn status_patch(uid: &Uid, status: &Value) -> Value {
+    json!({ "metadata": { "uid": uid.to_string() }, "status": status })
+}

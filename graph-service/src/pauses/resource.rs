@@ -1,0 +1,230 @@
+//! What a Pause looks like at the API server. Whatever cannot be read of one makes it hold more, never less.
+
+use engine::hold::{Filter, Pause, Scope};
+use engine::object::{GroupResource, ResourceVersion, Uid, clip};
+use engine::view::PauseView;
+use k8s_openapi::jiff::Timestamp;
+use proto::convert::{LIFETIME_MAX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+#[cfg(test)]
+mod tests;
+
+/// Which call a pause goes back to.
+pub(crate) const REQUEST_ID: &str = "ownergraph.dev/request-id";
+/// How far this machine's clock may be ahead of the API server's: a pause is not to end early because of that.
+const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(10);
+/// Longest account of a scope in a status.
+const SUMMARY_MAX_BYTES: usize = 200;
+
+/// How a pause came into view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// It was written a moment ago, so that its whole lifetime is still to come.
+    Fresh,
+    /// It was there: the calendar has to say how much of its lifetime is left.
+    Found { now: SystemTime },
+}
+
+/// One Pause.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Standing(Pause),
+    /// It is being deleted, which is as good as gone: whoever did that has resumed.
+    Leaving {
+        name: String,
+        uid: Uid,
+    },
+}
+
+/// Reads a Pause. The error says why it is not even one.
+pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
+    let raw: RawPause = serde_json::from_str(json).map_err(|error| format!("a pause that cannot be read: {error}"))?;
+    let metadata = raw.metadata;
+    let uid = Uid::parse(&metadata.uid).ok_or("a pause without a uid")?;
+    if metadata.name.is_empty() {
+        return Err("a pause without a name".to_owned());
+    }
+    if metadata.deletion_timestamp.is_some() {
+        return Ok(Seen::Leaving { name: metadata.name, uid });
+    }
+    let mut problems: Vec<String> = Vec::new();
+    let scope = match raw.spec.get("scope").map_or(Ok(Scope::default()), scope) {
+        Ok(scope) => scope,
+        Err(why) => {
+            problems.push(format!("its scope cannot be read, so it holds everything: {why}"));
+            Scope::default()
+        }
+    };
+    let lifetime = match lifetime(&raw.spec["lifetimeSeconds"]) {
+        Ok(lifetime) => lifetime,
+        Err(why) => {
+            problems.push(format!("its lifetimeSeconds {why}, so it lasts the longest that a pause may"));
+            LIFETIME_MAX
+        }
+    };
+    let created = created(&metadata.creation_timestamp);
+    let elapsed = match (sight, created) {
+        (Sight::Fresh, _) | (Sight::Found { .. }, None) => Duration::ZERO,
+        (Sight::Found { now }, Some(created)) => {
+            let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            now.saturating_sub(created).saturating_sub(CLOCK_AHEAD_MAX)
+        }
+    };
+    Ok(Seen::Standing(Pause {
+        name: Arc::from(metadata.name),
+        uid,
+        resource_version: ResourceVersion::parse(&metadata.resource_version),
+        scope,
+        reason: clip(raw.spec["reason"].as_str().unwrap_or_default(), REASON_MAX_BYTES),
+        created: created.unwrap_or_default(),
+        lifetime,
+        elapsed,
+        problem: clip(&problems.join("; "), REASON_MAX_BYTES),
+    }))
+}
+
+fn lifetime(value: &Value) -> Result<Duration, String> {
+    let longest = LIFETIME_MAX.as_secs();
+    match value.as_u64() {
+        Some(seconds @ 1..) if seconds <= longest => Ok(Duration::from_secs(seconds)),
+        Some(_) => Err(format!("is not from 1 to {longest}")),
+        None => Err("is no number".to_owned()),
+    }
+}
+
+fn created(text: &str) -> Option<Duration> {
+    let seconds = Timestamp::from_str(text).ok()?.as_second();
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
+fn scope(value: &Value) -> Result<Scope, String> {
+    let raw = RawScope::deserialize(value).map_err(|error| clip(&error.to_string(), SUMMARY_MAX_BYTES))?;
+    let filter = |raw: RawFilter| {
+        at_most("resources", raw.resources.len())?;
+        at_most("namespaces", raw.namespaces.len())?;
+        let resource =
+            |raw: RawResource| GroupResource { group: Arc::from(raw.group), resource: Arc::from(raw.resource) };
+        Ok(Filter {
+            resources: raw.resources.into_iter().map(resource).collect(),
+            namespaces: raw.namespaces.into_iter().map(Arc::from).collect(),
+        })
+    };
+    at_most("targets", raw.targets.len())?;
+    Ok(Scope { targets: raw.targets.into_iter().map(filter).collect::<Result<_, String>>()? })
+}
+
+fn at_most(what: &str, count: usize) -> Result<(), String> {
+    if count > SCOPE_MAX { Err(format!("it has {count} {what}, more than {SCOPE_MAX}")) } else { Ok(()) }
+}
+
+/// A Pause to be created.
+pub(crate) fn write(name: &str, order: &PauseOrder) -> Value {
+    let target = |filter: &Filter| {
+        let resource = |at: &GroupResource| json!({ "group": &*at.group, "resource": &*at.resource });
+        let mut target = serde_json::Map::new();
+        if !filter.resources.is_empty() {
+            target.insert("resources".to_owned(), filter.resources.iter().map(resource).collect());
+        }
+        if !filter.namespaces.is_empty() {
+            target.insert("namespaces".to_owned(), filter.namespaces.iter().map(|name| json!(&**name)).collect());
+        }
+        Value::Object(target)
+    };
+    let mut spec = json!({ "reason": order.reason, "lifetimeSeconds": order.lifetime.as_secs() });
+    if !order.scope.targets.is_empty() {
+        spec["scope"] = json!({ "targets": order.scope.targets.iter().map(target).collect::<Vec<_>>() });
+    }
+    json!({
+        "apiVersion": "ownergraph.dev/v1alpha1",
+        "kind": "Pause",
+        "metadata": { "name": name, "annotations": { REQUEST_ID: order.request_id } },
+        "spec": spec,
+    })
+}
+
+/// The status of a Pause as the leader sees it.
+pub(crate) fn status(view: &PauseView) -> Value {
+    let state = match (view.over, view.effective) {
+        (true, _) => "Expired",
+        (false, true) => "Effective",
+        (false, false) => "Pending",
+    };
+    let message = [&view.problem, &view.pending].map(String::as_str).into_iter().filter(|part| !part.is_empty());
+    let expires = i64::try_from((view.created + view.lifetime).as_secs()).ok().filter(|_| !view.created.is_zero());
+    let expires = expires.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    json!({
+        "state": state,
+        "scope": summary(&view.scope),
+        "expireTime": expires.map(|time| time.to_string()),
+        "message": message.collect::<Vec<_>>().join("; "),
+    })
+}
+
+/// A scope in a few words.
+fn summary(scope: &Scope) -> String {
+    if scope.targets.is_empty() {
+        return "everything".to_owned();
+    }
+    let of = |filter: &Filter| {
+        let resources: Vec<String> = filter.resources.iter().map(GroupResource::to_string).collect();
+        let namespaces: Vec<&str> = filter.namespaces.iter().map(|name| &**name).collect();
+        match (resources.is_empty(), namespaces.is_empty()) {
+            (true, true) => "everything".to_owned(),
+            (false, true) => resources.join(","),
+            (true, false) => format!("in {}", namespaces.join(",")),
+            (false, false) => format!("{} in {}", resources.join(","), namespaces.join(",")),
+        }
+    };
+    clip(&scope.targets.iter().map(of).collect::<Vec<_>>().join("; "), SUMMARY_MAX_BYTES)
+}
+
+#[derive(Deserialize)]
+struct RawPause {
+    metadata: RawMetadata,
+    #[serde(default)]
+    spec: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawMetadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default)]
+    creation_timestamp: String,
+    deletion_timestamp: Option<serde::de::IgnoredAny>,
+}
+
+/// A field that this build does not know may narrow the scope, or widen it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawScope {
+    #[serde(default)]
+    targets: Vec<RawFilter>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFilter {
+    #[serde(default)]
+    resources: Vec<RawResource>,
+    #[serde(default)]
+    namespaces: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawResource {
+    #[serde(default)]
+    group: String,
+    resource: String,
+}

@@ -1,0 +1,146 @@
+//! Pauses: what they are about, and how they stand.
+
+use super::view::Clock;
+use super::{Malformed, field};
+use crate::admin::v1alpha1::{Pause, PauseCollectionRequest, Scope};
+use crate::r#type::v1alpha1::{GroupResource, ObjectFilter};
+use engine::hold;
+use engine::object::{self, Name};
+use engine::view::PauseView;
+use std::time::{Duration, SystemTime};
+
+#[cfg(test)]
+mod tests;
+
+/// Most filters of one scope, most collections of one filter, and most namespaces of one: as the resource's own schema has it.
+pub const SCOPE_MAX: usize = 100;
+/// Longest reason.
+pub const REASON_MAX_BYTES: usize = 1024;
+/// Longest lifetime.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Before the name of a pause on the wire.
+pub const PAUSE_PREFIX: &str = "pauses/";
+
+/// What [`PauseCollectionRequest`] asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PauseOrder {
+    pub scope: hold::Scope,
+    pub reason: String,
+    /// Whole seconds.
+    pub lifetime: Duration,
+    /// Empty or a UUID.
+    pub request_id: String,
+}
+
+impl TryFrom<PauseCollectionRequest> for PauseOrder {
+    type Error = Malformed;
+
+    fn try_from(request: PauseCollectionRequest) -> Result<Self, Malformed> {
+        let lifetime = field::positive_duration(request.ttl, "ttl")?;
+        if lifetime.subsec_nanos() != 0 {
+            return Err(Malformed::new("ttl", "is not a whole number of seconds"));
+        }
+        if request.reason.trim().is_empty() {
+            return Err(Malformed::new("reason", "is empty: whoever finds the pause has to know why it is there"));
+        }
+        if request.reason.len() > REASON_MAX_BYTES {
+            return Err(Malformed::new("reason", format!("has more than {REASON_MAX_BYTES} bytes")));
+        }
+        let id = &request.request_id;
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_uuid = id.len() == 36
+            && id.bytes().enumerate().all(|(at, byte)| match at {
+                8 | 13 | 18 | 23 => byte == b'-',
+                _ => is_digit(byte),
+            });
+        if !id.is_empty() && !is_uuid {
+            return Err(Malformed::new("request_id", "is no UUID in lower case"));
+        }
+        Ok(PauseOrder {
+            scope: field::optional(request.scope, "scope")?.unwrap_or_default(),
+            reason: request.reason,
+            lifetime,
+            request_id: request.request_id,
+        })
+    }
+}
+
+impl From<PauseOrder> for PauseCollectionRequest {
+    fn from(order: PauseOrder) -> Self {
+        PauseCollectionRequest {
+            scope: Some(order.scope.into()),
+            reason: order.reason,
+            ttl: Some(field::encode_duration(order.lifetime)),
+            request_id: order.request_id,
+        }
+    }
+}
+
+impl From<hold::Scope> for Scope {
+    fn from(scope: hold::Scope) -> Self {
+        Scope { targets: scope.targets.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl TryFrom<Scope> for hold::Scope {
+    type Error = Malformed;
+
+    fn try_from(scope: Scope) -> Result<Self, Malformed> {
+        Ok(hold::Scope { targets: field::list(scope.targets, SCOPE_MAX, "targets", TryFrom::try_from)? })
+    }
+}
+
+impl From<hold::Filter> for ObjectFilter {
+    fn from(filter: hold::Filter) -> Self {
+        ObjectFilter {
+            resources: filter.resources.into_iter().map(Into::into).collect(),
+            namespaces: filter.namespaces.iter().map(Name::to_string).collect(),
+            uids: Vec::new(),
+        }
+    }
+}
+
+impl TryFrom<ObjectFilter> for hold::Filter {
+    type Error = Malformed;
+
+    fn try_from(filter: ObjectFilter) -> Result<Self, Malformed> {
+        if !filter.uids.is_empty() {
+            return Err(Malformed::new(
+                "uids",
+                "is set: a pause is about collections and namespaces, not about single objects",
+            ));
+        }
+        let resource = |wire: GroupResource| {
+            if wire.group.len() > super::NAME_MAX_BYTES {
+                return Err(Malformed::new("group", "is too long"));
+            }
+            let resource = field::name(&wire.resource, "resource")?;
+            Ok(object::GroupResource { group: wire.group.into(), resource })
+        };
+        Ok(hold::Filter {
+            resources: field::list(filter.resources, SCOPE_MAX, "resources", resource)?,
+            namespaces: field::list(filter.namespaces, SCOPE_MAX, "namespaces", |text: String| {
+                field::name(&text, "name")
+            })?,
+        })
+    }
+}
+
+/// A pause as it stands.
+pub fn pause(view: PauseView, clock: Clock) -> Pause {
+    let written = SystemTime::UNIX_EPOCH.checked_add(view.created).filter(|_| !view.created.is_zero());
+    let ends = written.and_then(|written| written.checked_add(view.lifetime));
+    Pause {
+        name: format!("{PAUSE_PREFIX}{}", view.name),
+        scope: Some(view.scope.into()),
+        reason: view.reason,
+        create_time: written.map(Into::into),
+        expire_time: Some(ends.map_or_else(|| clock.later(view.until), Into::into)),
+        effective: view.effective,
+        old_sessions_remaining: u32::try_from(view.sessions_remaining).unwrap_or(u32::MAX),
+        pending: view.pending,
+        held_items: view.held as u64,
+        expired: view.over,
+        problem: view.problem,
+    }
+}

@@ -1,0 +1,95 @@
+use super::*;
+use crate::strategy;
+use engine::object::Uid;
+use engine::time::Time;
+use proptest::prelude::*;
+use prost::Message as _;
+
+proptest! {
+    #[test]
+    fn orders_arrive(order in strategy::pause_order()) {
+        let bytes = PauseCollectionRequest::from(order.clone()).encode_to_vec();
+        let request = PauseCollectionRequest::decode(bytes.as_slice()).unwrap();
+        prop_assert_eq!(PauseOrder::try_from(request), Ok(order));
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(Ok(order)) = PauseCollectionRequest::decode(bytes.as_slice()).map(PauseOrder::try_from) {
+            prop_assert_eq!(PauseOrder::try_from(PauseCollectionRequest::from(order.clone())), Ok(order));
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_order_is_said() {
+    let good = || PauseCollectionRequest {
+        scope: None,
+        reason: "why".to_owned(),
+        ttl: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
+        request_id: String::new(),
+    };
+    assert!(PauseOrder::try_from(good()).is_ok());
+    let refused = |edit: fn(&mut PauseCollectionRequest)| {
+        let mut request = good();
+        edit(&mut request);
+        PauseOrder::try_from(request).unwrap_err().to_string()
+    };
+    let filter = |resources| ObjectFilter { resources, ..ObjectFilter::default() };
+    let nameless = move |request: &mut PauseCollectionRequest| {
+        let targets = vec![filter(vec![GroupResource::default()])];
+        request.scope = Some(Scope { targets });
+    };
+    for (said, edit) in [
+        ("field ttl is missing", (|request| request.ttl = None) as fn(&mut PauseCollectionRequest)),
+        ("field ttl is zero", |request| request.ttl = Some(prost_types::Duration::default())),
+        ("field ttl is longer than 86400 s", |request| {
+            request.ttl = Some(prost_types::Duration { seconds: 86_401, nanos: 0 });
+        }),
+        ("field ttl is not a whole number of seconds", |request| {
+            request.ttl = Some(prost_types::Duration { seconds: 1, nanos: 1 });
+        }),
+        ("field reason is empty", |request| request.reason = " ".to_owned()),
+        ("field reason has more than 1024 bytes", |request| request.reason = "x".repeat(1025)),
+        ("field request_id is no UUID", |request| request.request_id = "../x".to_owned()),
+        ("field scope.targets[0].uids is set", |request| {
+            let filter = ObjectFilter { uids: vec!["u".to_owned()], ..ObjectFilter::default() };
+            request.scope = Some(Scope { targets: vec![filter] });
+        }),
+        ("field scope.targets has 101 entries", |request| {
+            request.scope = Some(Scope { targets: vec![ObjectFilter::default(); 101] });
+        }),
+    ] {
+        assert!(refused(edit).starts_with(said), "{said}: {}", refused(edit));
+    }
+    let mut request = good();
+    nameless(&mut request);
+    let error = PauseOrder::try_from(request).unwrap_err().to_string();
+    assert_eq!(error, "field scope.targets[0].resources[0].resource is empty");
+}
+
+#[test]
+fn a_pause_shows_its_times_in_the_calendar() {
+    let second = Duration::from_secs(1);
+    let view = PauseView {
+        name: "p".into(),
+        uid: Uid::parse("u").unwrap(),
+        scope: hold::Scope::default(),
+        reason: "why".to_owned(),
+        created: 90 * second,
+        lifetime: 60 * second,
+        until: Time::ZERO + 70 * second,
+        over: false,
+        effective: true,
+        sessions_remaining: 0,
+        pending: String::new(),
+        held: 7,
+        problem: String::new(),
+    };
+    let clock = Clock { now: Time::ZERO + 10 * second, calendar: SystemTime::UNIX_EPOCH + 100 * second };
+    let unwritten = pause(PauseView { created: Duration::ZERO, ..view.clone() }, clock);
+    assert_eq!((unwritten.create_time, unwritten.expire_time.unwrap().seconds), (None, 160));
+    let shown = pause(view, clock);
+    assert_eq!((shown.name.as_str(), shown.held_items, shown.effective), ("pauses/p", 7, true));
+    assert_eq!((shown.create_time.unwrap().seconds, shown.expire_time.unwrap().seconds), (90, 150));
+}
