@@ -1,13 +1,14 @@
 //! The commands and their flags. Each flag also reads `OWNERGRAPH_<FLAG>`.
 
 use clap::builder::BoolishValueParser;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use engine::object::GroupResource;
 use executor_service::CONCURRENCY_DEFAULT;
-use graph_service::options::{Mode, group_resource};
+use graph_service::options::{Mode, duration, group_resource};
 use runtime::telemetry::LogFormat;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Most executors that make sense in one process.
 const EXECUTORS_MAX: i64 = 16;
@@ -22,11 +23,58 @@ Examples:
   ownergraph collect --kubeconfig k8s.yaml             collect garbage on a cluster
   ownergraph collect --mode observe                    decide and report, delete nothing
   ownergraph sandbox --write-kubeconfig sandbox.yaml   an API server in memory, for kubectl and tests
+  ownergraph pause --all --for 1h --reason restoring   hold what would be deleted, on a collector that runs
 
 Exit codes:
   0  fine
   1  an error
-  2  a flag or a file cannot be used";
+  2  a flag or a file cannot be used
+  3  refused as things are; the sentence says what to do first
+  124  not in the time that was given";
+
+const PAUSE_EXAMPLES: &str = "\
+Examples:
+  ownergraph crds | kubectl apply -f -                                       once for each cluster
+  ownergraph pause --all --for 1h --reason 'restoring from backup'
+  ownergraph pause -n shop -n payments --for 30m --reason 'what deletes these?' --wait 10s
+  ownergraph pause --kind persistentvolumeclaims --kind databases.example.com --for 24h --reason migration
+  kubectl get pauses.ownergraph.dev
+
+Exit codes:
+  0  the pause is written; the STATE says whether it is effective
+  1  an error, such as no graph service that answers
+  2  a flag cannot be used
+  3  the definition of pauses is not installed
+  124  not effective within --wait; the pause stays";
+
+const RESUME_EXAMPLES: &str = "\
+Examples:
+  ownergraph resume pause-7e5cf8a6
+  ownergraph resume --all
+
+Exit codes:
+  0  ended
+  1  an error, such as no pause of that name
+  2  a flag cannot be used
+  3  the definition of pauses is not installed";
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  ownergraph status
+  ownergraph status --server 127.0.0.1:7450,127.0.0.1:7460 -o json | jq .pauses
+
+Exit codes:
+  0  it answers
+  1  it does not
+  2  a flag cannot be used";
+
+const CRDS_EXAMPLES: &str = "\
+Examples:
+  ownergraph crds | kubectl apply -f -
+
+Exit codes:
+  0  printed
+  1  an error";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -81,6 +129,109 @@ pub(crate) enum Command {
     /// Collects garbage on a cluster: graph service and executors in one process.
     #[command(after_help = COLLECT_EXAMPLES)]
     Collect(Collect),
+    /// Holds back deletions of a collector that runs, in a scope and for a time.
+    #[command(after_help = PAUSE_EXAMPLES)]
+    Pause(Pause),
+    /// Ends pauses before their time.
+    #[command(after_help = RESUME_EXAMPLES)]
+    Resume(Resume),
+    /// Shows how a collector is that runs: queue, executors, pauses.
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status(Status),
+    /// Prints the definitions of the collector's own resources, for kubectl apply.
+    #[command(after_help = CRDS_EXAMPLES)]
+    Crds,
+}
+
+/// Which graph service.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Remote {
+    /// Addresses of the graph service, the first that answers counts; the leader is found from any of them.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_SERVER",
+        value_name = "ADDR,…",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:7450"
+    )]
+    pub(crate) server: Vec<String>,
+
+    /// Allow plaintext to an address that is not loopback.
+    #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("scope").required(true).multiple(true).args(["all", "namespace", "kind"]))]
+pub(crate) struct Pause {
+    /// Everything.
+    #[arg(long, env = "OWNERGRAPH_ALL", value_parser = BoolishValueParser::new(), conflicts_with_all = ["namespace", "kind"])]
+    pub(crate) all: bool,
+
+    /// What is in this namespace; may be given more than once. Together with --kind, both have to be met.
+    #[arg(short, long, env = "OWNERGRAPH_NAMESPACE", value_name = "NAMESPACE", value_delimiter = ',')]
+    pub(crate) namespace: Vec<String>,
+
+    /// Objects of this collection, as RESOURCE or RESOURCE.GROUP; may be given more than once.
+    #[arg(long, env = "OWNERGRAPH_KIND", value_name = "RESOURCE", value_delimiter = ',', value_parser = group_resource)]
+    pub(crate) kind: Vec<GroupResource>,
+
+    /// How long, at most 24h: a pause always has an end.
+    #[arg(long = "for", env = "OWNERGRAPH_FOR", value_name = "DURATION", value_parser = duration)]
+    pub(crate) lifetime: Duration,
+
+    /// Why, for whoever finds it.
+    #[arg(long, env = "OWNERGRAPH_REASON", value_name = "TEXT")]
+    pub(crate) reason: String,
+
+    /// Wait so long until no executor can write any more.
+    #[arg(long, env = "OWNERGRAPH_WAIT", value_name = "DURATION", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+
+    /// How the pause is printed.
+    #[arg(short, long, env = "OWNERGRAPH_OUTPUT", value_enum, default_value = "table")]
+    pub(crate) output: PauseOutput,
+
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PauseOutput {
+    Table,
+    Json,
+    Name,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["all", "names"]))]
+pub(crate) struct Resume {
+    /// Names of pauses, as `ownergraph status` shows them.
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+
+    /// All of them.
+    #[arg(long, env = "OWNERGRAPH_ALL", value_parser = BoolishValueParser::new())]
+    pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Status {
+    /// How the answer is printed.
+    #[arg(short, long, env = "OWNERGRAPH_OUTPUT", value_enum, default_value = "table")]
+    pub(crate) output: StatusOutput,
+
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatusOutput {
+    Table,
+    Json,
 }
 
 #[derive(Clone, Debug, clap::Args)]

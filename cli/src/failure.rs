@@ -6,12 +6,20 @@ use std::process::ExitCode;
 const FAILED: u8 = 1;
 /// A flag or a file is wrong: trying again will not help.
 const BAD_USAGE: u8 = 2;
+/// Something has to be done first.
+const REFUSED: u8 = 3;
+/// As timeout(1) has it.
+const TIMED_OUT: u8 = 124;
 
 /// Why a command ended. Printed as one sentence.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A flag or a file that it names cannot be used.
     Usage(String),
+    /// What was asked for cannot be, as things are.
+    Refused(String),
+    /// It has not come about in the time that was given.
+    TimedOut(String),
     /// Anything else.
     Other(anyhow::Error),
 }
@@ -33,6 +41,8 @@ pub(crate) fn exit_code(ended: Result<(), Failure>) -> ExitCode {
     let (code, sentence) = match ended {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Usage(sentence)) => (BAD_USAGE, sentence),
+        Err(Failure::Refused(sentence)) => (REFUSED, sentence),
+        Err(Failure::TimedOut(sentence)) => (TIMED_OUT, sentence),
         // Whoever reads the output has had enough of it: no news to anybody.
         Err(Failure::Other(error)) if is_broken_pipe(&error) => return ExitCode::from(FAILED),
         Err(Failure::Other(error)) => (FAILED, format!("{error:#}")),

@@ -80,7 +80,16 @@ async fn a_port_in_use_is_named_and_ends_with_one() {
 
 #[tokio::test]
 async fn help_shows_examples_and_exit_codes() {
-    for arguments in [&["--help"][..], &["demo", "--help"], &["sandbox", "--help"], &["collect", "--help"]] {
+    for arguments in [
+        &["--help"][..],
+        &["demo", "--help"],
+        &["sandbox", "--help"],
+        &["collect", "--help"],
+        &["pause", "--help"],
+        &["resume", "--help"],
+        &["status", "--help"],
+        &["crds", "--help"],
+    ] {
         let output = run(arguments).await;
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success());
