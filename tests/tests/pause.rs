@@ -1,0 +1,300 @@
+//! The brake, on real processes and a real API server: pressed in mid-cascade, and around the death of a leader.
+
+use anyhow::{Context, ensure};
+use http::Method;
+use kube::Client;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tests::controlplane::{Binaries, ControlPlane, require};
+use tests::load::{self, configmaps, count, create, delete, families, until};
+use tests::process::{Directory, free_port};
+use tests::proxy::Proxy;
+use tests::service::{Programs, Service};
+use tokio::time::Instant;
+
+static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+const OBJECTS: usize = 2_000;
+const SOON: Duration = Duration::from_secs(20);
+/// The longest a write may still leave after the answer.
+const PROMISED: Duration = Duration::from_secs(1);
+const CASCADE_WITHIN: Duration = Duration::from_secs(180);
+
+/// Two graph services, of which one leads, and two slow executors behind a proxy that notes when they delete.
+struct World {
+    plane: ControlPlane,
+    binaries: Binaries,
+    programs: Programs,
+    client: Client,
+    directory: Directory,
+    grpc: [String; 2],
+    graphs: [Service; 2],
+    _executors: Vec<Service>,
+    _proxy: Proxy,
+    deletes: Arc<Mutex<Vec<(Instant, String)>>>,
+}
+
+impl World {
+    async fn start() -> anyhow::Result<Option<World>> {
+        let Some(binaries) = require() else { return Ok(None) };
+        let programs = Programs::build()?;
+        let plane = ControlPlane::start(&binaries).await?;
+        let client = plane.client().await?;
+        let directory = Directory::create()?;
+        let proxy = Proxy::start(plane.client().await?, directory.path()).await?;
+        let deletes: Arc<Mutex<Vec<(Instant, String)>>> = Arc::default();
+        let noted = Arc::clone(&deletes);
+        proxy.lie(move |request| {
+            if request.method == Method::DELETE {
+                noted
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push((Instant::now(), request.uri.path().to_owned()));
+            }
+            None
+        });
+        let grpc = [0; 2].map(|_| free_port().map(|port| format!("127.0.0.1:{port}")));
+        let [first, second] = grpc;
+        let grpc = [first?, second?];
+        let start = |at: usize| start_graph(&programs, plane.kubeconfig(), directory.path(), &grpc[at], at);
+        let mut graphs = [start(0)?, start(1)?];
+        for graph in &mut graphs {
+            graph.ready().await?;
+        }
+        let (kubeconfig, peers) = (proxy.kubeconfig().display().to_string(), grpc.join(","));
+        let mut executors = Vec::new();
+        for name in ["executor-0", "executor-1"] {
+            let flags = ["--kubeconfig", &kubeconfig, "--graph", &peers, "--name", name, "--concurrency", "2"];
+            executors.push(Service::start(&programs, "executor-service", name, directory.path(), &flags)?);
+        }
+        for executor in &mut executors {
+            executor.ready().await?;
+        }
+        let world = World {
+            plane,
+            binaries,
+            programs,
+            client,
+            directory,
+            grpc,
+            graphs,
+            _executors: executors,
+            _proxy: proxy,
+            deletes,
+        };
+        Ok(Some(world))
+    }
+
+    /// Runs `ownergraph` against these addresses; exit code, standard output and error.
+    fn ownergraph(&self, servers: &[usize], arguments: &[&str]) -> anyhow::Result<(i32, String, String)> {
+        let servers: Vec<&str> = servers.iter().map(|&at| self.grpc[at].as_str()).collect();
+        let mut command = Command::new(self.programs.path("ownergraph"));
+        command.args(arguments);
+        if !servers.is_empty() {
+            command.args(["--server", &servers.join(",")]);
+        }
+        let output = command.output().context("running ownergraph")?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr)))
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new(self.binaries.program("kubectl"));
+        command.env("KUBECONFIG", self.plane.kubeconfig()).env("KUBECACHEDIR", self.directory.path().join("cache"));
+        let output = command.args(arguments).output().context("running kubectl")?;
+        ensure!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What `ownergraph crds | kubectl apply -f -` does.
+    async fn install(&self) -> anyhow::Result<()> {
+        let (code, definitions, errors) = self.ownergraph(&[], &["crds"])?;
+        ensure!(code == 0, "{errors}");
+        let file = self.directory.path().join("crds.yaml");
+        std::fs::write(&file, definitions)?;
+        self.kubectl(&["apply", "-f", &file.display().to_string()])?;
+        let path = "/apis/ownergraph.dev/v1alpha1/pauses";
+        let ask = || async { Ok(load::list(&self.client, path).await.is_ok()) };
+        until("pauses are served", SOON, ask, |served| *served).await?;
+        Ok(())
+    }
+
+    fn status(&self, at: usize) -> anyhow::Result<Value> {
+        let (code, said, errors) = self.ownergraph(&[at], &["status", "-o", "json"])?;
+        ensure!(code == 0, "{errors}");
+        serde_json::from_str(&said).with_context(|| said)
+    }
+
+    /// Waits until this replica leads.
+    async fn leads(&self, at: usize) -> anyhow::Result<()> {
+        let ask = || self.graphs[at].get("/readyz?verbose");
+        let leads = |(_, body): &(u16, String)| body.contains("this replica leads");
+        until("the replica leads", Duration::from_secs(40), ask, leads).await?;
+        Ok(())
+    }
+
+    /// A namespace full of dependents, whose owners go; waits until it is well under way.
+    async fn cascade(&self, namespace: &str) -> anyhow::Result<String> {
+        load::namespace(&self.client, namespace).await?;
+        let maps = configmaps(namespace);
+        let owners = families(&self.client, namespace, "o", 20, OBJECTS / 20).await?;
+        for owner in &owners {
+            delete(&self.client, &format!("{maps}/{owner}"), "Background").await?;
+        }
+        let ask = || count(&self.client, &maps);
+        until("it is under way", CASCADE_WITHIN, ask, |left| *left <= OBJECTS - OBJECTS / 10).await?;
+        Ok(maps)
+    }
+
+    /// How long after `then` the last DELETE in the namespace reached the proxy.
+    fn last_delete_after(&self, namespace: &str, then: Instant) -> Duration {
+        let deletes = self.deletes.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = format!("/namespaces/{namespace}/");
+        let last = deletes.iter().rev().find(|(_, path)| path.contains(&there)).map(|(at, _)| *at);
+        last.map_or(Duration::ZERO, |last| last.saturating_duration_since(then))
+    }
+
+    async fn finishes(&self, maps: &str) -> anyhow::Result<()> {
+        until("the cascade finishes", CASCADE_WITHIN, || count(&self.client, maps), |left| *left == 0).await?;
+        Ok(())
+    }
+}
+
+fn start_graph(
+    programs: &Programs,
+    kubeconfig: &Path,
+    directory: &Path,
+    grpc: &str,
+    number: usize,
+) -> anyhow::Result<Service> {
+    let kubeconfig = kubeconfig.display().to_string();
+    let flags = ["--kubeconfig", &kubeconfig, "--listen", grpc];
+    Service::start(programs, "graph-service", &format!("graph-{number}"), directory, &flags)
+}
+
+fn effective(status: &Value) -> bool {
+    status["pauses"].as_array().is_some_and(|pauses| pauses.iter().any(|pause| pause["effective"] == true))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade_finishes() -> anyhow::Result<()> {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let Some(world) = World::start().await? else { return Ok(()) };
+    let leader = usize::from(!world.graphs[0].get("/readyz?verbose").await?.1.contains("this replica leads"));
+    let (code, _, errors) = world.ownergraph(&[leader], &["pause", "--all", "--for", "1h", "--reason", "early"])?;
+    ensure!(code == 3 && errors.contains("ownergraph crds | kubectl apply -f -"), "without the definition: {errors}");
+    world.install().await?;
+    let maps = world.cascade("shop").await?;
+
+    // Asked of the one that does not lead: the leader is found, and says how it stands.
+    let standby = 1 - leader;
+    let pause = ["pause", "-n", "shop", "--for", "1h", "--reason", "what deletes these?", "-o", "json"];
+    let (code, said, errors) = world.ownergraph(&[standby], &pause)?;
+    let answered = Instant::now();
+    ensure!(code == 0, "{errors}");
+    let pressed: Value = serde_json::from_str(&said)?;
+    let name = pressed["name"].as_str().context("a pause has a name")?.trim_start_matches("pauses/").to_owned();
+    eprintln!("pressed: {said}");
+    let ask = || async { world.status(leader) };
+    let status = until("it is effective", Duration::from_secs(90), ask, effective).await?;
+    let held = status["heldItems"].as_u64().unwrap_or(0);
+    let left = count(&world.client, &maps).await?;
+    let late = world.last_delete_after("shop", answered);
+    eprintln!(
+        "effective {:.1?} after the answer; the last DELETE {late:.3?} after it; {left} left, {held} held",
+        answered.elapsed()
+    );
+    ensure!(late <= PROMISED, "a write {late:?} after the answer");
+    ensure!(left > 0 && usize::try_from(held)? == left, "{held} held of {left}");
+    let shown = world.kubectl(&["get", "pauses.ownergraph.dev"])?;
+    eprintln!("{shown}");
+    ensure!(shown.contains(&name) && shown.contains("in shop") && shown.contains("what deletes these?"), "{shown}");
+    let ask = || async { world.kubectl(&["get", "pauses.ownergraph.dev"]) };
+    until("kubectl shows that it is effective", SOON, ask, |shown| shown.contains("Effective")).await?;
+    let gauge = world.graphs[leader].metric("ownergraph_pauses{state=\"effective\"}").await?;
+    ensure!(gauge == Some(1.0), "pauses in /metrics: {gauge:?}");
+    let gauge = world.graphs[leader].metric("ownergraph_queue_items{state=\"held\"}").await?;
+    ensure!(gauge == Some(left as f64), "held in /metrics: {gauge:?}");
+
+    // Others go on meanwhile.
+    let other = world.cascade("other").await?;
+    world.finishes(&other).await?;
+    ensure!(count(&world.client, &maps).await? == left, "nothing of what is held went");
+
+    // One written by hand counts the same, and one that kubectl deletes ends.
+    let by_hand = serde_json::json!({
+        "apiVersion": "ownergraph.dev/v1alpha1", "kind": "Pause", "metadata": { "name": "by-hand" },
+        "spec": { "reason": "by hand", "lifetimeSeconds": 600 },
+    });
+    create(&world.client, "/apis/ownergraph.dev/v1alpha1/pauses", &by_hand).await?;
+    let taken = |status: &Value| status["pauses"].as_array().is_some_and(|pauses| pauses.len() == 2);
+    until("the one by hand is taken in", SOON, || async { world.status(leader) }, taken).await?;
+    let (code, said, errors) = world.ownergraph(&[leader], &["resume", &name])?;
+    ensure!(code == 0 && said.contains("resumed"), "{errors}");
+    let held = |status: &Value| status["heldItems"].as_u64() == Some(left as u64);
+    until("the other holds all of it now", SOON, || async { world.status(leader) }, held).await?;
+    world.kubectl(&["delete", "pauses.ownergraph.dev", "by-hand"])?;
+    world.finishes(&maps).await?;
+    let (code, _, errors) = world.ownergraph(&[leader], &["resume", &name])?;
+    ensure!(code == 1 && errors.contains("there is no pause"), "{errors}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_the_death_of_the_leader_and_works_while_nobody_leads() -> anyhow::Result<()> {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let Some(mut world) = World::start().await? else { return Ok(()) };
+    world.install().await?;
+    let mut leader = usize::from(!world.graphs[0].get("/readyz?verbose").await?.1.contains("this replica leads"));
+    for (namespace, before) in [("before", true), ("after", false)] {
+        let maps = world.cascade(namespace).await?;
+        let (dying, heir) = (leader, 1 - leader);
+        let press = |world: &World| {
+            let pause = ["pause", "-n", namespace, "--for", "10m", "--reason", "about to fail over", "-o", "name"];
+            let (code, said, errors) = world.ownergraph(&[dying, heir], &pause)?;
+            ensure!(code == 0, "{errors}");
+            Ok((said.trim().trim_start_matches("pauses/").to_owned(), Instant::now()))
+        };
+        let wait_a_second = || tokio::time::sleep(Duration::from_secs(1));
+        // The second is what is tried, not a wait for something to happen.
+        let (name, answered) = if before {
+            let pressed = press(&world)?;
+            wait_a_second().await;
+            world.graphs[dying].process.kill()?;
+            pressed
+        } else {
+            world.graphs[dying].process.kill()?;
+            wait_a_second().await;
+            press(&world)?
+        };
+        world.graphs[dying].process.ended(SOON).await?;
+        world.leads(heir).await?;
+        let took_over = answered.elapsed();
+        let held = |status: &Value| status["heldItems"].as_u64().is_some_and(|held| held > 0);
+        until("the heir holds it", SOON, || async { world.status(heir) }, held).await?;
+        ensure!(!effective(&world.status(heir)?), "executors of the dead leader may not know of it");
+        let status =
+            until("it is effective", Duration::from_secs(90), || async { world.status(heir) }, effective).await?;
+        let (late, left) = (world.last_delete_after(namespace, answered), count(&world.client, &maps).await?);
+        eprintln!(
+            "pressed a second {} the kill: the heir leads after {took_over:.1?}, effective after {:.1?}, the last DELETE {late:.3?} after the answer; {left} left, {} held",
+            if before { "before" } else { "after" },
+            answered.elapsed(),
+            status["heldItems"]
+        );
+        ensure!(late <= PROMISED, "a write {late:?} after the answer");
+        ensure!(left > 0, "it was pressed in mid-cascade");
+        let (code, _, errors) = world.ownergraph(&[heir], &["resume", &name])?;
+        ensure!(code == 0, "{errors}");
+        world.finishes(&maps).await?;
+        let (kubeconfig, directory) = (world.plane.kubeconfig(), world.directory.path());
+        let again = if before { 2 } else { 3 };
+        world.graphs[dying] = start_graph(&world.programs, kubeconfig, directory, &world.grpc[dying], again)?;
+        world.graphs[dying].ready().await?;
+        leader = heir;
+    }
+    Ok(())
+}
