@@ -115,7 +115,7 @@ impl World {
         ensure!(code == 0, "{errors}");
         let file = self.directory.path().join("crds.yaml");
         std::fs::write(&file, definitions)?;
-        self.kubectl(&["apply", "-f", &file.display().to_string()])?;
+        eprint!("{}", self.kubectl(&["apply", "-f", &file.display().to_string()])?);
         let path = "/apis/ownergraph.dev/v1alpha1/pauses";
         let ask = || async { Ok(load::list(&self.client, path).await.is_ok()) };
         until("pauses are served", SOON, ask, |served| *served).await?;
@@ -209,8 +209,10 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
     );
     ensure!(late <= PROMISED, "a write {late:?} after the answer");
     ensure!(left > 0 && usize::try_from(held)? == left, "{held} held of {left}");
+    let (code, said, errors) = world.ownergraph(&[leader], &["status"])?;
+    ensure!(code == 0 && said.contains("effective") && said.contains("everything in shop"), "{said}{errors}");
     let shown = world.kubectl(&["get", "pauses.ownergraph.dev"])?;
-    eprintln!("{shown}");
+    eprintln!("{said}\n{shown}");
     ensure!(shown.contains(&name) && shown.contains("in shop") && shown.contains("what deletes these?"), "{shown}");
     let ask = || async { world.kubectl(&["get", "pauses.ownergraph.dev"]) };
     until("kubectl shows that it is effective", SOON, ask, |shown| shown.contains("Effective")).await?;

@@ -1,1 +1,138 @@
+use super::*;
+use engine::time::Time;
+use proptest::collection::vec;
+use proptest::prelude::*;
 
+fn standing(json: &str, sight: Sight) -> Pause {
+    match read(json, sight).unwrap() {
+        Seen::Standing(pause) => pause,
+        Seen::Leaving { name, .. } => panic!("{name} is leaving"),
+    }
+}
+
+/// A pause with this spec, written at 12:00:00.
+fn with_spec(spec: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"p","uid":"u","resourceVersion":"7","creationTimestamp":"2026-01-01T12:00:00Z"}},"spec":{spec}}}"#
+    )
+}
+
+fn noon() -> SystemTime {
+    SystemTime::UNIX_EPOCH + standing(&with_spec("{}"), Sight::Fresh).created
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let pause = standing(
+        &with_spec(
+            r#"{"reason":"why","lifetimeSeconds":60,"scope":{"targets":[
+                {"resources":[{"group":"apps","resource":"deployments"},{"resource":"pods"}],"namespaces":["a","b"]}]}}"#,
+        ),
+        Sight::Fresh,
+    );
+    assert_eq!((&*pause.name, pause.reason.as_str(), pause.problem.as_str()), ("p", "why", ""));
+    assert_eq!((pause.lifetime, pause.elapsed), (Duration::from_secs(60), Duration::ZERO));
+    assert!(pause.scope.covers("apps", "deployments", "b") && pause.scope.covers("", "pods", "a"));
+    assert!(!pause.scope.covers("", "pods", "c") && !pause.scope.covers("", "deployments", "a"));
+}
+
+#[test]
+fn what_cannot_be_read_holds_more_and_never_less() {
+    let everything = |spec: &str| {
+        let pause = standing(&with_spec(spec), Sight::Fresh);
+        assert_eq!(pause.scope, Scope::default(), "{spec}");
+        assert_eq!(pause.lifetime, LIFETIME_MAX, "{spec}");
+        pause.problem
+    };
+    assert!(everything("null").contains("lifetimeSeconds is no number"));
+    assert!(everything(r#"{"lifetimeSeconds":0}"#).contains("is not from 1 to 86400"));
+    assert!(everything(r#"{"lifetimeSeconds":86401}"#).contains("is not from 1 to 86400"));
+    let problem = everything(r#"{"lifetimeSeconds":"1h","scope":{"targets":[{"namespaces":["a"],"cel":"true"}]}}"#);
+    assert!(
+        problem.contains("holds everything") && problem.contains("cel") && problem.contains("no number"),
+        "{problem}"
+    );
+    everything(r#"{"scope":"all"}"#);
+    everything(r#"{"scope":{"targets":[{"resources":[{"group":"apps"}]}]}}"#);
+    let many = format!(r#"{{"scope":{{"targets":[{{"namespaces":[{}]}}]}}}}"#, [r#""a""#; 101].join(","));
+    assert!(everything(&many).contains("101 namespaces"));
+}
+
+#[test]
+fn the_calendar_counts_only_for_what_was_there_already() {
+    let spec = with_spec(r#"{"lifetimeSeconds":60}"#);
+    let after = |seconds: u64| {
+        let now = noon() + Duration::from_secs(seconds);
+        standing(&spec, Sight::Found { now }).elapsed.as_secs()
+    };
+    assert_eq!((after(5), after(30), after(100)), (0, 20, 90), "ten seconds for a clock that is ahead");
+    let before = Sight::Found { now: noon() - Duration::from_secs(3600) };
+    assert_eq!(standing(&spec, before).elapsed, Duration::ZERO, "a clock that is behind ends nothing early");
+    assert_eq!(standing(&spec, Sight::Fresh).elapsed, Duration::ZERO);
+}
+
+#[test]
+fn one_that_is_being_deleted_is_gone_and_what_is_no_pause_is_refused() {
+    let leaving = r#"{"metadata":{"name":"p","uid":"u","deletionTimestamp":"2026-01-01T12:00:00Z"}}"#;
+    assert!(matches!(read(leaving, Sight::Fresh), Ok(Seen::Leaving { name, .. }) if name == "p"));
+    for bad in ["", "[]", "{}", r#"{"metadata":{"name":"p"}}"#, r#"{"metadata":{"uid":"u"}}"#] {
+        assert!(read(bad, Sight::Fresh).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn the_status_is_for_people() {
+    let view = PauseView {
+        name: "p".into(),
+        uid: Uid::parse("u").unwrap(),
+        scope: Scope {
+            targets: vec![Filter {
+                resources: vec![GroupResource { group: "apps".into(), resource: "deployments".into() }],
+                namespaces: vec!["a".into(), "b".into()],
+            }],
+        },
+        reason: "why".to_owned(),
+        created: Duration::from_secs(60),
+        lifetime: Duration::from_secs(30),
+        until: Time::ZERO,
+        over: false,
+        effective: false,
+        sessions_remaining: 1,
+        pending: "one is late".to_owned(),
+        held: 0,
+        problem: "odd".to_owned(),
+    };
+    let expected = json!({
+        "state": "Pending", "scope": "deployments.apps in a,b", "expireTime": "1970-01-01T00:01:30Z",
+        "message": "odd; one is late",
+    });
+    assert_eq!(status(&view), expected);
+    let over = PauseView { over: true, pending: String::new(), problem: String::new(), ..view };
+    assert_eq!((status(&over)["state"].as_str(), status(&over)["message"].as_str()), (Some("Expired"), Some("")));
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    let resource = ("[a-z.]{0,9}", "[a-z]{1,9}")
+        .prop_map(|(group, resource)| GroupResource { group: group.into(), resource: resource.into() });
+    let name = "[a-z0-9-]{1,9}".prop_map(Arc::from);
+    (vec(resource, 0..3), vec(name, 0..3)).prop_map(|(resources, namespaces)| Filter { resources, namespaces })
+}
+
+proptest! {
+    #[test]
+    fn any_order_comes_back_as_the_same_pause(targets in vec(filter(), 0..3), reason in "\\PC{1,20}", seconds in 1..=86_400_u64) {
+        let lifetime = Duration::from_secs(seconds);
+        let order = PauseOrder { scope: Scope { targets }, reason, lifetime, request_id: "id".to_owned() };
+        let mut object = write("p", &order);
+        object["metadata"]["uid"] = json!("u");
+        let pause = standing(&object.to_string(), Sight::Fresh);
+        prop_assert_eq!((pause.scope, pause.reason, pause.lifetime), (order.scope, order.reason, order.lifetime));
+        prop_assert_eq!(pause.problem, "");
+    }
+
+    #[test]
+    fn any_text_is_survived(text in "\\PC{0,200}", spec in "\\PC{0,60}") {
+        let _no_pause = read(&text, Sight::Fresh);
+        let _no_pause = read(&with_spec(&spec), Sight::Fresh);
+    }
+}
