@@ -24,6 +24,7 @@ fn answer(status: u16, content_type: &str, body: &str) -> Answer {
         body: Bytes::copy_from_slice(body.as_bytes()),
         retry_after: None,
         audit_id: None,
+        date: None,
     }
 }
 

@@ -10,10 +10,11 @@ use crate::pauses::{DEFINITION, PATH};
 use engine::hold::{PAUSES_MAX, Pause};
 use engine::leader::{Input, PauseAnswer, PauseList, PauseRead};
 use engine::object::{GroupResource, ResourceVersion};
+use runtime::kubernetes::Answer;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -34,22 +35,31 @@ pub(super) fn is_pauses(collection: &GroupResource) -> bool {
 /// Hands pauses to the engine, ahead of all other facts.
 #[derive(Debug)]
 pub(super) struct Follower {
+    clients: Clients,
     control: mpsc::Sender<Control>,
+    /// What the list under way has brought.
     listing: Vec<Pause>,
+    /// With what time it was at the API server when the first of them came.
+    sight: Option<Sight>,
     more: bool,
 }
 
 impl Follower {
-    pub(super) fn new(control: mpsc::Sender<Control>) -> Follower {
-        Follower { control, listing: Vec::new(), more: false }
+    pub(super) fn new(clients: Clients, control: mpsc::Sender<Control>) -> Follower {
+        Follower { clients, control, listing: Vec::new(), sight: None, more: false }
     }
 
     async fn send(&self, input: Input) -> Result<(), Halt> {
         self.control.send(Control::Input(input)).await.map_err(|_| Halt::Closed)
     }
 
-    fn listed(&mut self, item: &RawValue) {
-        match resource::read(item.get(), Sight::Found { now: SystemTime::now() }) {
+    async fn listed(&mut self, item: &RawValue) {
+        let sight = match self.sight {
+            Some(sight) => sight,
+            None => Sight::Found { now: now(&self.clients).await },
+        };
+        self.sight = Some(sight);
+        match resource::read(item.get(), sight) {
             Ok(Seen::Standing(pause)) if self.listing.len() < PAUSES_MAX => self.listing.push(pause),
             Ok(Seen::Standing(_)) => self.more = true,
             Ok(Seen::Leaving { .. }) => {}
@@ -66,11 +76,12 @@ impl Sink for Follower {
         match step {
             Step::ListBegun => {
                 self.listing.clear();
+                self.sight = None;
                 self.more = false;
                 Ok(())
             }
             Step::Listed(item) => {
-                self.listed(item);
+                self.listed(item).await;
                 Ok(())
             }
             Step::ListEnded(position) => {
@@ -94,6 +105,13 @@ impl Sink for Follower {
             }
         }
     }
+}
+
+/// What time it is at the API server, if it tells.
+async fn now(clients: &Clients) -> Option<Duration> {
+    let (what, uri) = (format!("list {DEFINITION}"), format!("{PATH}?limit=1"));
+    let asking = request::answer(clients, &what, &uri, ACCEPT_WHOLE);
+    resource::date(&timeout(READ_WITHIN, asking).await.ok()?.ok()?)
 }
 
 /// Answers the engine's questions. A newer one takes the place of the one under way.
@@ -125,8 +143,8 @@ pub(super) async fn answer(
 async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
     let what = format!("list {DEFINITION}");
     let uri = format!("{PATH}?limit={}", PAUSES_MAX + 1);
-    let unserved = match request::get(clients, &what, &uri, ACCEPT_WHOLE).await {
-        Ok(body) => return list(&body).map(PauseAnswer::Served).map_err(|why| format!("{what}: the answer {why}")),
+    let unserved = match request::answer(clients, &what, &uri, ACCEPT_WHOLE).await {
+        Ok(answer) => return list(&answer).map(PauseAnswer::Served).map_err(|why| format!("{what}: the answer {why}")),
         Err(failure) if failure.status == Some(404) => failure,
         Err(failure) => return Err(failure.sentence),
     };
@@ -157,12 +175,12 @@ async fn no_definitions(clients: &Clients, failure: &Failure) -> Result<PauseAns
     Err(failure.sentence.clone())
 }
 
-fn list(body: &[u8]) -> Result<PauseList, String> {
-    let page = decode::page(body)?;
+fn list(answer: &Answer) -> Result<PauseList, String> {
+    let page = decode::page(&answer.body)?;
     if page.resource_version.is_empty() {
         return Err("has no resourceVersion".to_owned());
     }
-    let now = SystemTime::now();
+    let now = resource::date(answer);
     let mut list = PauseList {
         position: ResourceVersion::parse(&page.resource_version),
         pauses: Vec::new(),

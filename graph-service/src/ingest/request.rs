@@ -128,11 +128,16 @@ pub(crate) fn query_value(text: &str) -> String {
 
 /// The body of a 200.
 pub(crate) async fn get(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Bytes, Failure> {
+    answer(clients, what, uri, accept).await.map(|answer| answer.body)
+}
+
+/// A 200.
+pub(crate) async fn answer(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Answer, Failure> {
     let request = request(what, uri, accept)?;
     let answer = call(&clients.lists, request, BODY_MAX_BYTES, BODY_WITHIN)
         .await
         .map_err(|error| Failure::transport(what, &error))?;
-    if answer.status == StatusCode::OK { Ok(answer.body) } else { Err(Failure::refused(what, &answer)) }
+    if answer.status == StatusCode::OK { Ok(answer) } else { Err(Failure::refused(what, &answer)) }
 }
 
 /// The lines of a 200.

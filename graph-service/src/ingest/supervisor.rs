@@ -382,7 +382,7 @@ impl Supervisor {
         }
         let mut source = self.source(key, PAUSES_VERSION, ACCEPT_WHOLE, ACCEPT_WHOLE);
         source.name = format!("{key} (whole)");
-        let mut sink = pauses::Follower::new(self.control.clone());
+        let mut sink = pauses::Follower::new(self.clients.clone(), self.control.clone());
         self.spawn(Job::Pauses, async move {
             follow::follow(source, &mut sink).await;
             Done::Followed

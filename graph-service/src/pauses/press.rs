@@ -12,7 +12,7 @@ use proto::convert::PauseOrder;
 use runtime::kubernetes::{Answer, NotFound, call, classify_not_found, parse_status};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
 
@@ -124,7 +124,7 @@ impl Press {
             let there = self.send(Method::GET, &format!("{PATH}/{name}"), &Value::Null).await?;
             let object: Value = serde_json::from_slice(&there.body).unwrap_or(Value::Null);
             if there.status == StatusCode::OK && object["metadata"]["annotations"][REQUEST_ID].as_str() == Some(id) {
-                return seen(&there, Sight::Found { now: SystemTime::now() });
+                return seen(&there, Sight::Found { now: resource::date(&there) });
             }
         }
         Err(Failure::Refused(format!("a pause named {} is there already, and is another one", names[1])))

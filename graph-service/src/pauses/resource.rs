@@ -4,19 +4,21 @@ use engine::hold::{Filter, Pause, Scope};
 use engine::object::{GroupResource, ResourceVersion, Uid, clip};
 use engine::view::PauseView;
 use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::fmt::rfc2822;
 use proto::convert::{LIFETIME_MAX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX};
+use runtime::kubernetes::Answer;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 #[cfg(test)]
 mod tests;
 
 /// Which call a pause goes back to.
 pub(crate) const REQUEST_ID: &str = "ownergraph.dev/request-id";
-/// How far this machine's clock may be ahead of the API server's: a pause is not to end early because of that.
+/// How far the clock of one API server may be ahead of another's: a pause is not to end early because of that.
 const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(10);
 /// Longest account of a scope in a status.
 const SUMMARY_MAX_BYTES: usize = 200;
@@ -26,8 +28,9 @@ const SUMMARY_MAX_BYTES: usize = 200;
 pub(crate) enum Sight {
     /// It was written a moment ago, so that its whole lifetime is still to come.
     Fresh,
-    /// It was there: the calendar has to say how much of its lifetime is left.
-    Found { now: SystemTime },
+    /// It was there. How much of its lifetime is left says the API server's clock, which wrote down its beginning too: the time of its
+    /// answer, after 1970. Where it does not tell, all of it is left.
+    Found { now: Option<Duration> },
 }
 
 /// One Pause.
@@ -69,11 +72,8 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
     };
     let created = created(&metadata.creation_timestamp);
     let elapsed = match (sight, created) {
-        (Sight::Fresh, _) | (Sight::Found { .. }, None) => Duration::ZERO,
-        (Sight::Found { now }, Some(created)) => {
-            let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            now.saturating_sub(created).saturating_sub(CLOCK_AHEAD_MAX)
-        }
+        (Sight::Fresh | Sight::Found { now: None }, _) | (Sight::Found { .. }, None) => Duration::ZERO,
+        (Sight::Found { now: Some(now) }, Some(created)) => now.saturating_sub(created).saturating_sub(CLOCK_AHEAD_MAX),
     };
     Ok(Seen::Standing(Pause {
         name: Arc::from(metadata.name),
@@ -86,6 +86,12 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
         elapsed,
         problem: clip(&problems.join("; "), REASON_MAX_BYTES),
     }))
+}
+
+/// The time after 1970 at which an answer was given, as its `Date` says.
+pub(crate) fn date(answer: &Answer) -> Option<Duration> {
+    let seconds = rfc2822::DateTimeParser::new().parse_timestamp(answer.date.as_ref()?).ok()?.as_second();
+    u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
 fn lifetime(value: &Value) -> Result<Duration, String> {

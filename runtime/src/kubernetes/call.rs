@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, TryStreamExt};
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyDataStream, BodyExt};
 use kube::Client;
@@ -31,6 +31,8 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
     /// The entry in the API server's audit log.
     pub audit_id: Option<String>,
+    /// What day and time it was at the server.
+    pub date: Option<String>,
 }
 
 /// Why there is no answer.
@@ -129,6 +131,7 @@ async fn read(response: Response<Body>, limit_bytes: usize) -> Result<Answer, Ca
         body: collected.freeze(),
         retry_after: text(&head.headers, &RETRY_AFTER).and_then(|value| value.parse().ok()).map(Duration::from_secs),
         audit_id: text(&head.headers, &AUDIT_ID),
+        date: text(&head.headers, &DATE),
     })
 }
 

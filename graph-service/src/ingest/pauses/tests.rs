@@ -94,8 +94,10 @@ async fn a_newer_question_takes_the_place_of_one_that_hangs() {
 
 async fn told(steps: impl AsyncFnOnce(&mut Follower)) -> Vec<Input> {
     let (control, mut orders) = mpsc::channel(16);
-    let mut follower = Follower::new(control);
+    let (clients, asked) = routed(|_| Some(good(&pauses(&[]))));
+    let mut follower = Follower::new(clients, control);
     steps(&mut follower).await;
+    assert_eq!(*asked.lock().unwrap(), ["/apis/ownergraph.dev/v1alpha1/pauses?limit=1"], "what time it is, once");
     drop(follower);
     let mut inputs = Vec::new();
     while let Some(order) = orders.recv().await {

@@ -17,8 +17,8 @@ fn with_spec(spec: &str) -> String {
     )
 }
 
-fn noon() -> SystemTime {
-    SystemTime::UNIX_EPOCH + standing(&with_spec("{}"), Sight::Fresh).created
+fn noon() -> Duration {
+    standing(&with_spec("{}"), Sight::Fresh).created
 }
 
 #[test]
@@ -59,16 +59,36 @@ fn what_cannot_be_read_holds_more_and_never_less() {
 }
 
 #[test]
-fn the_calendar_counts_only_for_what_was_there_already() {
+fn the_api_servers_calendar_counts_and_only_for_what_was_there_already() {
     let spec = with_spec(r#"{"lifetimeSeconds":60}"#);
     let after = |seconds: u64| {
-        let now = noon() + Duration::from_secs(seconds);
+        let now = Some(noon() + Duration::from_secs(seconds));
         standing(&spec, Sight::Found { now }).elapsed.as_secs()
     };
     assert_eq!((after(5), after(30), after(100)), (0, 20, 90), "ten seconds for a clock that is ahead");
-    let before = Sight::Found { now: noon() - Duration::from_secs(3600) };
+    let before = Sight::Found { now: Some(noon() - Duration::from_secs(3600)) };
     assert_eq!(standing(&spec, before).elapsed, Duration::ZERO, "a clock that is behind ends nothing early");
+    assert_eq!(standing(&spec, Sight::Found { now: None }).elapsed, Duration::ZERO, "nor one that does not tell");
     assert_eq!(standing(&spec, Sight::Fresh).elapsed, Duration::ZERO);
+}
+
+#[test]
+fn an_answer_says_what_time_it_is_at_the_server() {
+    let at = |date: Option<&str>| {
+        let answer = Answer {
+            status: http::StatusCode::OK,
+            content_type: String::new(),
+            body: bytes::Bytes::new(),
+            retry_after: None,
+            audit_id: None,
+            date: date.map(str::to_owned),
+        };
+        super::date(&answer)
+    };
+    assert_eq!(at(Some("Thu, 01 Jan 2026 12:00:00 GMT")), Some(noon()));
+    for absurd in [None, Some(""), Some("noon"), Some("Thu, 01 Jan 1903 12:00:00 GMT")] {
+        assert_eq!(at(absurd), None, "{absurd:?}");
+    }
 }
 
 #[test]

@@ -130,7 +130,7 @@ async fn a_server_without_tls_is_not_sent_anything() {
 #[tokio::test]
 async fn a_whole_answer_comes_with_what_its_head_says() {
     let server = Server::start(
-        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 7\r\nAudit-Id: x-1\r\nContent-Length: 2\r\n\r\n{}",
+        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 7\r\nAudit-Id: x-1\r\nDate: Thu, 01 Jan 2026 12:00:00 GMT\r\nContent-Length: 2\r\n\r\n{}",
         true,
     )
     .await;
@@ -141,6 +141,7 @@ async fn a_whole_answer_comes_with_what_its_head_says() {
         body: Bytes::from_static(b"{}"),
         retry_after: Some(Duration::from_secs(7)),
         audit_id: Some("x-1".to_owned()),
+        date: Some("Thu, 01 Jan 2026 12:00:00 GMT".to_owned()),
     };
     assert_eq!(answer, expected);
 }
