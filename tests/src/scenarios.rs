@@ -18,9 +18,9 @@ pub struct Scenario {
 }
 
 /// The ids that must have an entry.
-const REQUIRED: [&str; 28] = [
+const REQUIRED: [&str; 29] = [
     "S01", "S03", "S04", "S05", "S08", "S09", "S11", "S12", "S14", "S15", "S19", "S20", "S22", "S23", "S24", "S26",
-    "S27", "S28", "S29", "S30", "S31", "S33", "S35", "S43", "S48", "S50", "S52", "S54",
+    "S27", "S28", "S29", "S30", "S31", "S33", "S35", "S41", "S43", "S48", "S50", "S52", "S54",
 ];
 
 const STORIES: &str = "engine/src/leader/tests/stories.rs";
@@ -178,6 +178,10 @@ pub const SCENARIOS: &[Scenario] = &[
             Unit("tests/tests/tidy.rs", "the_time_of_day_is_only_ever_written_down"),
             Unit("graph-service/src/election/lease/tests.rs", "the_clock_of_another_holder_does_not_matter"),
             Unit("engine/src/elector/tests.rs", "takes_a_lease_that_stood_still_for_its_duration_on_our_clock"),
+            Unit(
+                "graph-service/src/pauses/resource/tests.rs",
+                "the_api_servers_calendar_counts_and_only_for_what_was_there_already",
+            ),
         ],
     ),
     scenario(
@@ -235,6 +239,18 @@ pub const SCENARIOS: &[Scenario] = &[
         "S35",
         "a webhook that denies for an hour is asked now and then, and everything goes within seconds once it allows",
         &[Unit(PRESSURE, "a_webhook_that_denies_for_an_hour_is_asked_now_and_then_and_all_go_once_it_allows")],
+    ),
+    scenario(
+        "S41",
+        "a pause in mid-cascade lets no deletion leave an executor a second later, and ends without a loss",
+        &[
+            Unit(
+                "tests/tests/pause.rs",
+                "pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade_finishes",
+            ),
+            Unit("tests/tests/pause.rs", "it_survives_the_death_of_the_leader_and_works_while_nobody_leads"),
+            Unit("engine/src/leader/tests/pauses.rs", "a_pause_in_mid_cascade_stops_what_is_leased_and_holds_the_rest"),
+        ],
     ),
     scenario(
         "S43",

@@ -157,6 +157,23 @@ impl World {
         last.map_or(Duration::ZERO, |last| last.saturating_duration_since(then))
     }
 
+    /// A replica that starts after a pause of an hour was written gives it no more than what is left of it.
+    async fn counts_its_time_from_the_beginning(&self, written: Instant) -> anyhow::Result<()> {
+        const SERVERS_DIFFER: Duration = Duration::from_secs(10);
+        const A_MINUTE: Duration = Duration::from_secs(60);
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let mut late = start_graph(&self.programs, self.plane.kubeconfig(), self.directory.path(), &address, 2)?;
+        late.ready().await?;
+        let ask = || late.get("/readyz?verbose");
+        let (_, body) = until("it sees the pause", SOON, ask, |(_, body)| body.contains(" s left")).await?;
+        let left = body.lines().find_map(|line| line.split_once(" s left")?.0.rsplit(' ').next()?.parse::<u64>().ok());
+        let left = Duration::from_secs(left.with_context(|| body.clone())?);
+        let expected = Duration::from_secs(3600).saturating_sub(written.elapsed()) + SERVERS_DIFFER;
+        eprintln!("a replica that started {:.1?} later gives it {left:?} more", written.elapsed());
+        ensure!(left <= expected + Duration::from_secs(2) && left + A_MINUTE >= expected, "{left:?}, not {expected:?}");
+        Ok(())
+    }
+
     async fn finishes(&self, maps: &str) -> anyhow::Result<()> {
         until("the cascade finishes", CASCADE_WITHIN, || count(&self.client, maps), |left| *left == 0).await?;
         Ok(())
@@ -192,6 +209,7 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
     // Asked of the one that does not lead: the leader is found, and says how it stands.
     let standby = 1 - leader;
     let pause = ["pause", "-n", "shop", "--for", "1h", "--reason", "what deletes these?", "-o", "json"];
+    let pressing = Instant::now();
     let (code, said, errors) = world.ownergraph(&[standby], &pause)?;
     let answered = Instant::now();
     ensure!(code == 0, "{errors}");
@@ -202,12 +220,14 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
     let status = until("it is effective", Duration::from_secs(90), ask, effective).await?;
     let held = status["heldItems"].as_u64().unwrap_or(0);
     let left = count(&world.client, &maps).await?;
-    let late = world.last_delete_after("shop", answered);
+    let (late, last) = (world.last_delete_after("shop", answered), world.last_delete_after("shop", pressing));
     eprintln!(
-        "effective {:.1?} after the answer; the last DELETE {late:.3?} after it; {left} left, {held} held",
+        "answered {:.3?} after it was pressed, effective {:.1?} after the answer; the last DELETE {last:.3?} after it was pressed, {late:.3?} after the answer; {left} left, {held} held",
+        answered - pressing,
         answered.elapsed()
     );
     ensure!(late <= PROMISED, "a write {late:?} after the answer");
+    ensure!(last > Duration::ZERO, "nothing was under way when it was pressed");
     ensure!(left > 0 && usize::try_from(held)? == left, "{held} held of {left}");
     let (code, said, errors) = world.ownergraph(&[leader], &["status"])?;
     ensure!(code == 0 && said.contains("effective") && said.contains("everything in shop"), "{said}{errors}");
@@ -225,6 +245,7 @@ async fn pressed_in_mid_cascade_it_holds_within_a_second_and_resumed_the_cascade
     let other = world.cascade("other").await?;
     world.finishes(&other).await?;
     ensure!(count(&world.client, &maps).await? == left, "nothing of what is held went");
+    world.counts_its_time_from_the_beginning(answered).await?;
 
     // One written by hand counts the same, and one that kubectl deletes ends.
     let by_hand = serde_json::json!({
