@@ -9,8 +9,11 @@ use tests::differential::compare;
 use tests::service::Programs;
 
 const SEEDS: u64 = 30;
+/// Seeds that once failed run every time. What they are about the judge's own tests tell: two deletions of an owner that orphaned it
+/// first (38, 118), upstream's unblocking in vain (47), two owners that go at once (185, 258).
+const ONCE_FAILED: [u64; 5] = [38, 47, 118, 185, 258];
 /// Seeds that share a control plane.
-const BATCH: u64 = 30;
+const BATCH: usize = 35;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -22,16 +25,25 @@ fn named_seeds() -> anyhow::Result<Option<Vec<u64>>> {
     Ok(Some(seeds.collect::<Result<_, _>>().with_context(|| format!("SEED={text}"))?))
 }
 
+fn seeds_of_this_run() -> Vec<u64> {
+    let (first, count) = (number("FIRST_SEED"), number("SEEDS"));
+    let begin = first.unwrap_or(0);
+    let mut seeds: Vec<u64> = (begin..begin + count.unwrap_or(SEEDS)).collect();
+    if first.is_none() && count.is_none() {
+        seeds.extend(ONCE_FAILED);
+    }
+    seeds
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_object_ends_as_under_upstream() -> anyhow::Result<()> {
     let Some(binaries) = require() else { return Ok(()) };
     let programs = Programs::build()?;
     let named = named_seeds()?;
-    let first = number("FIRST_SEED").unwrap_or(0);
-    let all = named.clone().unwrap_or_else(|| (first..first + number("SEEDS").unwrap_or(SEEDS)).collect());
+    let all = named.clone().unwrap_or_else(seeds_of_this_run);
     let mut failed = Vec::new();
     let begun = tokio::time::Instant::now();
-    for batch in all.chunks(usize::try_from(BATCH)?) {
+    for batch in all.chunks(BATCH) {
         let report = compare(&binaries, &programs, batch.iter().copied()).await?;
         let mut out = io::stderr();
         write!(out, "{report}")?;

@@ -71,6 +71,8 @@ const USERS_WAIT: Duration = Duration::from_millis(600);
 pub struct Course {
     /// What was there each time that it was quiet; the end is the last of them.
     pub ends: Vec<End>,
+    /// The revision of the last write before each of these moments.
+    pub quiet_at: Vec<u64>,
     pub changes: Vec<Change>,
     pub by_user: Writes,
     /// What each operation came to.
@@ -154,8 +156,8 @@ pub(super) async fn execute(
         let changes = changes(&user, &events)?;
         let ends: Vec<End> = revisions.iter().map(|&revision| end_at(&changes, revision)).collect();
         let before_restart = Some(end_at(&changes, settled)).filter(|before| ends.last() != Some(before));
-        let course = Course { ends, changes, by_user: user.writes, outcomes: user.outcomes, before_restart };
-        Ok((user.program.seed, course))
+        let (quiet_at, by_user, outcomes) = (revisions.clone(), user.writes, user.outcomes);
+        Ok((user.program.seed, Course { ends, quiet_at, changes, by_user, outcomes, before_restart }))
     };
     users.into_iter().map(course).collect()
 }

@@ -14,13 +14,18 @@ pub(super) fn breaches(program: &Program, course: &Course) -> BTreeMap<Slot, &'s
         program,
         course,
         now: End::new(),
+        settled: End::new(),
         waited: BTreeSet::new(),
         orphaned: BTreeSet::new(),
         freed: Vec::new(),
         left: Vec::new(),
     };
     let mut breaches = BTreeMap::new();
+    let mut quiet_at = course.quiet_at.iter().peekable();
     for change in &course.changes {
+        while quiet_at.next_if(|&&revision| revision < change.revision).is_some() {
+            law.settle();
+        }
         let before = law.now.get(&change.slot).cloned();
         if let Some(before) = before.as_ref().filter(|before| !course.by_user.contain(change, before.incarnation)) {
             breaches.extend(law.breach(change, before).map(|what| (change.slot, what)));
@@ -37,7 +42,9 @@ struct Law<'a> {
     program: &'a Program,
     course: &'a Course,
     now: End,
-    /// Owners that have been in foreground deletion.
+    /// What was there at the last quiet moment. A collector has seen all of it since.
+    settled: End,
+    /// Owners that have been in foreground deletion since the last quiet moment: what was before, nobody still takes for the present.
     waited: BTreeSet<Incarnation>,
     /// Owners that have been in orphaning deletion.
     orphaned: BTreeSet<Incarnation>,
@@ -73,6 +80,9 @@ impl Law<'_> {
         }
         if after.is_some_and(State::waits) && !before.references.iter().any(|reference| self.has_waited(reference)) {
             return Some("it was deleted in foreground, and no owner waited");
+        }
+        if !after.is_some_and(State::waits) && self.is_to_go_last(at, before) {
+            return Some("it was deleted before its dependents, and an owner waited for all of them");
         }
         before.references.iter().find_map(|reference| match standing(self.program, &self.now, at.0, reference) {
             // A user who changes a foreground deletion into another may be overtaken.
@@ -115,6 +125,28 @@ impl Law<'_> {
         (is_bereft && !orphaned).then_some("it lost its last owner, and is never collected")
     }
 
+    /// Whether the foreground deletion of an owner goes on to the object's own dependents, as the collector has long known them.
+    fn is_to_go_last(&self, at: Incarnation, before: &State) -> bool {
+        let has_dependents = self
+            .dependents_in(&self.now, at, false)
+            .iter()
+            .any(|pair| self.dependents_in(&self.settled, at, false).contains(pair));
+        has_dependents
+            && before
+                .references
+                .iter()
+                .any(|reference| standing(self.program, &self.now, at.0, reference) == Standing::Waiting)
+    }
+
+    /// Takes note of a quiet moment.
+    fn settle(&mut self) {
+        self.settled.clone_from(&self.now);
+        let waits = |(slot, incarnation): &Incarnation| {
+            self.now.get(slot).is_some_and(|state| state.incarnation == *incarnation && state.waits())
+        };
+        self.waited.retain(waits);
+    }
+
     fn note(&mut self, change: &Change, before: Option<&State>) {
         let slot = change.slot;
         match &change.state {
@@ -138,15 +170,19 @@ impl Law<'_> {
         }
     }
 
-    /// Those whose whole reference leads to the owner.
     fn dependents(&self, owner: Incarnation, blocking: bool) -> Vec<Pair> {
+        self.dependents_in(&self.now, owner, blocking)
+    }
+
+    /// Those whose whole reference leads to the owner.
+    fn dependents_in(&self, end: &End, owner: Incarnation, blocking: bool) -> Vec<Pair> {
         let has = |slot: Slot, state: &State| {
             state.references.iter().any(|reference| {
                 (!blocking || reference.blocking == Some(true))
-                    && owner_at(self.program, &self.now, slot, reference).is_some_and(|(at, _)| at == owner.0)
+                    && owner_at(self.program, end, slot, reference).is_some_and(|(at, _)| at == owner.0)
             })
         };
-        let dependents = self.now.iter().filter(|&(&slot, state)| has(slot, state));
+        let dependents = end.iter().filter(|&(&slot, state)| has(slot, state));
         dependents.map(|(&slot, state)| ((slot, state.incarnation), owner)).collect()
     }
 

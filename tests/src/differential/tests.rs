@@ -3,7 +3,7 @@ use super::execute::{Course, Writes};
 use super::generate;
 use super::judge::{Judgement, judge};
 use super::law::breaches;
-use super::world::{Flaw, Kind, Object, Operation, Program, Reference, Step};
+use super::world::{Flaw, Kind, Object, Operation, Program, Reference, Slot, Step};
 
 /// ConfigMap 1 is owned by ConfigMap 0.
 fn family() -> Program {
@@ -111,4 +111,150 @@ fn a_deletion_that_no_rule_asks_for_is_a_breach() {
     let waits = by_user(terminating("foregroundDeletion"));
     assert!(with(waits.clone(), &[write(1, None), write(0, None)]).is_empty());
     assert!(!with(waits, &[write(0, None)]).is_empty(), "it is blocked");
+}
+
+/// Objects with these references between them, and nothing that users do later.
+fn world(kinds: &[Kind], references: &[(Slot, Slot)]) -> Program {
+    let namespace = |kind: Kind| kind.is_namespaced().then(|| "a".to_owned());
+    let object = |(at, &kind): (usize, &Kind)| Object { kind, namespace: namespace(kind), name: format!("o{at}") };
+    let of = |slot: Slot| references.iter().filter(move |(dependent, _)| *dependent == slot);
+    let reference = |(_, owner): &(Slot, Slot)| Reference { owner: *owner, flaw: Flaw::None, blocking: Some(true) };
+    let create = |slot| Operation::Create { slot, references: of(slot).map(reference).collect(), finalizer: false };
+    Program {
+        objects: kinds.iter().enumerate().map(object).collect(),
+        build: (0..kinds.len()).map(|slot| Step { operation: create(slot), pause_ms: 0 }).collect(),
+        ..family()
+    }
+}
+
+/// A reference to the first incarnation of an object.
+fn to_slot(program: &Program, slot: Slot, blocking: Option<bool>) -> Held {
+    let Object { kind, name, .. } = &program.objects[slot];
+    let (api_version, kind, name) = (kind.api_version().to_owned(), kind.name().to_owned(), name.clone());
+    Held { owner: Owner::Slot(slot, 0), api_version, kind, name, blocking }
+}
+
+fn terminating(finalizers: &[&str], references: Vec<Held>) -> State {
+    let finalizers = finalizers.iter().map(|&finalizer| finalizer.to_owned()).collect();
+    State { terminating: true, finalizers, ..alive(references) }
+}
+
+const HELD: &str = "example.com/held";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// Seeds 38 and 118.
+#[test]
+fn what_its_owner_began_to_orphan_may_be_left_without_owners() {
+    let write = |revision, slot, state| Change { revision, slot, state };
+    let is_breach = |begun: &[Change]| {
+        let waits = write(8, 0, Some(terminating(&[FOREGROUND], Vec::new())));
+        let family = [write(1, 0, Some(alive(Vec::new()))), write(2, 1, Some(alive(vec![to_owner()])))];
+        let changes = [&family[..], begun, &[waits, write(9, 1, Some(alive(Vec::new())))]].concat();
+        let by_user = Writes { revisions: [1, 2, 7, 8].into(), ..Writes::default() };
+        !breaches(&self::family(), &Course { changes, by_user, ..Course::default() }).is_empty()
+    };
+    assert!(!is_breach(&[write(7, 0, Some(terminating(&["orphan"], Vec::new())))]));
+    assert!(is_breach(&[]), "it is in foreground deletion, and never was in another");
+}
+
+/// Seed 47: upstream unblocks a dependent that closes no cycle, and with that misses the moment for a deletion in foreground.
+#[test]
+fn what_is_to_go_in_foreground_does_even_where_upstream_unblocks_in_vain() {
+    let kinds = [Kind::Realm, Kind::Realm, Kind::ConfigMap];
+    let program = world(&kinds, &[(0, 1), (1, 0), (2, 1)]);
+    let to = |slot, blocking| to_slot(&program, slot, blocking);
+    let ours = End::from([(1, terminating(&[HELD, FOREGROUND], vec![to(0, None)]))]);
+    let upstream =
+        |blocking| End::from([(1, terminating(&[HELD], vec![to(0, blocking)])), (2, alive(vec![to(1, Some(true))]))]);
+    let judged = |upstream: &End| judge(&program, &self::to(&ours), &[self::to(upstream), self::to(upstream)]);
+    let on_purpose = judged(&upstream(Some(false)));
+    assert!(on_purpose.different.is_empty() && on_purpose.on_purpose.len() == 2, "{on_purpose:?}");
+    assert_eq!(judged(&upstream(None)).different, [1, 2], "nobody rewrote a flag");
+}
+
+/// Seed 185: whether the first of two owners is seen gone before the second goes is a matter of speed.
+#[test]
+fn two_owners_that_go_at_once_may_leave_either_reference() {
+    let kinds = [Kind::ConfigMap, Kind::ConfigMap, Kind::ConfigMap, Kind::Secret];
+    let program = world(&kinds, &[(1, 0), (2, 0), (3, 1), (3, 2)]);
+    let to = |slot| to_slot(&program, slot, Some(true));
+    let held = |owners: &[Slot]| State {
+        finalizers: vec![HELD.to_owned()],
+        ..alive(owners.iter().map(|&at| to(at)).collect())
+    };
+    let begun = |with: &[Slot]| {
+        let owners = with.iter().map(|&slot| (slot, alive(vec![to(0)])));
+        owners.chain([(0, alive(Vec::new())), (3, held(&[1, 2]))]).collect::<End>()
+    };
+    let at_the_end = |owners: &[Slot]| End::from([(3, State { terminating: true, ..held(owners) })]);
+    let judged = |begun: &End, ours: &[Slot], changes: &[Change]| {
+        let course = |end| Course { ends: vec![begun.clone(), end], ..Course::default() };
+        let ours = Course { changes: changes.to_vec(), ..course(at_the_end(ours)) };
+        judge(&program, &ours, &[course(at_the_end(&[1, 2])), course(at_the_end(&[1, 2]))])
+    };
+    let both = begun(&[1, 2]);
+    let raced = judged(&both, &[1], &[]);
+    assert!(raced.is_good() && raced.raced == [3], "{raced:?}");
+    assert_eq!(judged(&begun(&[1]), &[1], &[]).different, [3], "only one of them went then");
+    // The same end, but by a deletion that nothing asked for.
+    let change = |(&slot, state): (&Slot, &State)| Change { revision: 0, slot, state: Some(state.clone()) };
+    let deleted = Change { revision: 1, slot: 3, state: Some(State { terminating: true, ..held(&[1]) }) };
+    let changes: Vec<Change> = both.iter().map(change).chain([deleted]).collect();
+    let wrong = judged(&both, &[1], &changes);
+    assert!(wrong.different == [3] && wrong.breaches.contains_key(&3), "{wrong:?}");
+}
+
+/// Seed 258: as above, and an owner in foreground deletion waited for the reference that was left.
+#[test]
+fn an_owner_that_waits_for_what_raced_races_too() {
+    let kinds = [Kind::Realm, Kind::Realm, Kind::Pod];
+    let program = world(&kinds, &[(2, 0), (2, 1)]);
+    let to = |slot| to_slot(&program, slot, Some(true));
+    let begun = End::from([(0, alive(Vec::new())), (1, alive(Vec::new())), (2, alive(vec![to(0), to(1)]))]);
+    let waits = || terminating(&[HELD, FOREGROUND], Vec::new());
+    let ours = End::from([(0, waits()), (2, terminating(&[HELD], vec![to(0)]))]);
+    let upstream = End::from([(0, waits()), (1, waits()), (2, terminating(&[HELD], vec![to(0), to(1)]))]);
+    let course = |end: &End| Course { ends: vec![begun.clone(), end.clone()], ..Course::default() };
+    let raced = judge(&program, &course(&ours), &[course(&upstream), course(&upstream)]);
+    assert!(raced.is_good() && raced.raced == [1, 2], "{raced:?}");
+}
+
+#[test]
+fn what_was_before_a_quiet_moment_excuses_nothing_after_it() {
+    let write = |revision, slot, state| Change { revision, slot, state };
+    let changes = vec![
+        write(1, 0, Some(alive(Vec::new()))),
+        write(2, 1, Some(alive(vec![to_owner()]))),
+        write(3, 0, Some(terminating(&[HELD, FOREGROUND], Vec::new()))),
+        write(4, 0, Some(terminating(&[HELD], Vec::new()))),
+        write(6, 1, None),
+    ];
+    let by_user = Writes { revisions: [1, 2, 3, 4].into(), deleted: [(0, 0)].into(), ..Writes::default() };
+    let course = Course { changes, by_user, ..Course::default() };
+    assert!(breaches(&family(), &course).is_empty(), "its owner waited a moment ago");
+    assert!(!breaches(&family(), &Course { quiet_at: vec![4], ..course }).is_empty());
+}
+
+#[test]
+fn what_has_dependents_goes_after_them_where_an_owner_waits() {
+    let kinds = [Kind::ConfigMap; 3];
+    let program = world(&kinds, &[(1, 0), (2, 1)]);
+    let to = |slot| to_slot(&program, slot, Some(true));
+    let write = |revision, slot, state| Change { revision, slot, state };
+    let changes = vec![
+        write(1, 0, Some(alive(Vec::new()))),
+        write(2, 1, Some(alive(vec![to(0)]))),
+        write(3, 2, Some(alive(vec![to(1)]))),
+        write(4, 0, Some(terminating(&[FOREGROUND], Vec::new()))),
+    ];
+    let is_breach = |quiet_at: u64, rest: &[Change]| {
+        let by_user = Writes { revisions: [1, 2, 3, 4].into(), ..Writes::default() };
+        let course =
+            Course { changes: [&changes, rest].concat(), quiet_at: vec![quiet_at], by_user, ..Course::default() };
+        !breaches(&program, &course).is_empty()
+    };
+    assert!(is_breach(3, &[write(5, 1, None)]));
+    assert!(!is_breach(2, &[write(5, 1, None)]), "nobody may have seen the dependent yet");
+    let marked = write(5, 1, Some(terminating(&[FOREGROUND], vec![to(0)])));
+    assert!(!is_breach(3, &[marked, write(6, 2, None), write(7, 1, None), write(8, 0, None)]));
 }
