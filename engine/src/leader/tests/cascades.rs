@@ -235,6 +235,30 @@ fn a_dependent_that_shows_up_after_its_orphaning_owner_went_lives() {
 }
 
 #[test]
+fn dependents_of_an_orphaning_owner_live_whoever_lets_it_go() {
+    for second in [false, true] {
+        let mut bench = Bench::synced();
+        bench.pass(Duration::from_secs(1));
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+        bench.seen("configmaps", object("configmaps", "late", 103).owned_by("things", "o"));
+        bench.seen("things", object("things", "o", 104).terminating("orphan"));
+        // Its user takes the finalizer away, or asks for another deletion, before any dependent has lost its reference.
+        if second {
+            bench.seen("things", object("things", "o", 105).terminating("example.com/held"));
+        }
+        bench.deleted("things", "o", 106);
+        for name in ["a", "late"] {
+            let lease = bench.take(name);
+            assert_eq!(describe(&lease), format!("remove o from {name}"));
+        }
+        bench.answer_probes(107, &[]);
+        bench.pass(Duration::from_secs(60));
+        assert!(bench.grants().iter().all(|grant| !grant.starts_with("delete")));
+    }
+}
+
+#[test]
 fn cluster_scoped_dependents_of_namespaced_owners_never_go() {
     let mut bench = Bench::synced();
     bench.seen("nodes", object("nodes", "n", 101).owned_by("things", "o"));
