@@ -19,6 +19,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+mod balancing;
 mod blocking;
 mod contract;
 mod granting;
@@ -50,6 +51,8 @@ enum Timer {
     Item(Uid),
     /// The next probe of a row of blockers.
     Row(Row),
+    /// What executors have not begun is looked at.
+    Balance,
     /// Shares of the writes are divided anew.
     Divide,
     /// A slowed collection is let go on.
@@ -132,6 +135,8 @@ pub struct Leader {
     pause_watch: pausing::Watch,
     barrier: Barrier,
     pacing: pacing::Pacing,
+    /// [`Timer::Balance`] is set.
+    balancing: bool,
 
     /// Nodes to be judged, in the order in which they were marked.
     dirty: VecDeque<NodeId>,
@@ -182,6 +187,7 @@ impl Leader {
             pause_watch: pausing::Watch::default(),
             barrier: Barrier::default(),
             pacing: pacing::Pacing::default(),
+            balancing: false,
             dirty: VecDeque::new(),
             undecided: BTreeMap::new(),
             inquiries: BTreeMap::new(),
@@ -261,6 +267,7 @@ impl Leader {
             match timer {
                 Timer::Item(uid) => self.item_due(&uid),
                 Timer::Row(row) => self.row_due(row),
+                Timer::Balance => self.balance_due(),
                 Timer::Divide => self.divide_due(),
                 Timer::Pace(collection) => self.pace_due(collection),
                 Timer::Session(session) => self.session_due(session),

@@ -64,6 +64,12 @@ impl Session {
         room.min(soon.saturating_sub(self.unstarted))
     }
 
+    /// Of these, what it would begin at once. Executors offer a window of twice what they do at a time.
+    pub(crate) fn free_slots(&self) -> usize {
+        let slots = self.window.min(WINDOW_MAX).div_ceil(2) as usize;
+        self.room().min(slots.saturating_sub(self.leases.len() + self.overdue.len()))
+    }
+
     /// It may be given work, now or once something of its window is free.
     fn takes_work(&self) -> bool {
         !self.draining && self.stream.is_some() && self.window > 0
@@ -82,7 +88,10 @@ pub(crate) struct Lease {
     /// Where it writes, if it destroys something.
     pub(crate) destroys: Option<Place>,
     pub(crate) item: u64,
+    pub(crate) granted: Time,
     pub(crate) started: Option<Time>,
+    /// It was asked for back.
+    pub(crate) recalled: bool,
 }
 
 /// Why an incarnation is not let in again.
@@ -209,6 +218,7 @@ impl Leases {
     /// A new lease of a session.
     pub(crate) fn grant(
         &mut self,
+        now: Time,
         session: SessionId,
         term: u64,
         target: Uid,
@@ -221,12 +231,17 @@ impl Leases {
             holder.leases.insert(id);
             holder.unstarted += 1;
         }
-        self.leases.insert(id, Lease { session, target, destroys, item, started: None });
+        let lease = Lease { session, target, destroys, item, granted: now, started: None, recalled: false };
+        self.leases.insert(id, lease);
         id
     }
 
     pub(crate) fn get(&self, id: LeaseId) -> Option<&Lease> {
         self.leases.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: LeaseId) -> Option<&mut Lease> {
+        self.leases.get_mut(&id)
     }
 
     /// A lease of this session has been started. False if it is none, or was started before.
@@ -269,6 +284,10 @@ impl Leases {
     /// Every lease, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LeaseId, &Lease)> {
         self.leases.iter().map(|(&id, lease)| (id, lease))
+    }
+
+    pub(crate) fn has_unstarted(&self) -> bool {
+        self.sessions.values().any(|session| session.unstarted > 0)
     }
 
     /// Every lease that was not started.

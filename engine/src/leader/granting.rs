@@ -89,15 +89,16 @@ impl Leader {
         }
     }
 
-    /// The next session after the last one served that has room. One that sits on what it was given gets more only where there is no
-    /// other: it would keep the same items from being done once again.
+    /// The next session after the last one served that would begin at once what it is given, or else has room. One that sits on what it
+    /// was given gets more only where there is no other: it would keep the same items from being done once again.
     fn next_session(&mut self) -> Option<SessionId> {
         let choosy = self.leases.sessions().any(|(_, session)| session.is_in_time());
         let roomy =
             |&(_, session): &(SessionId, &Session)| session.room() > 0 && (!choosy || session.overdue.is_empty());
         let turn = self.turn;
-        let after = self.leases.sessions().filter(|&(id, _)| id > turn).find(roomy);
-        let (id, _) = after.or_else(|| self.leases.sessions().find(roomy))?;
+        let part = |after: bool| self.leases.sessions().filter(roomy).filter(move |&(id, _)| (id > turn) == after);
+        let in_turn = || part(true).chain(part(false));
+        let (id, _) = in_turn().find(|(_, session)| session.free_slots() > 0).or_else(|| in_turn().next())?;
         self.turn = id;
         Some(id)
     }
@@ -137,12 +138,13 @@ impl Leader {
             generation: item.generation,
         };
         let ambiguous = item.ambiguous;
-        let id = self.leases.grant(session, term.number, uid.clone(), work.id, destroys);
+        let id = self.leases.grant(self.now, session, term.number, uid.clone(), work.id, destroys);
         self.queue.place(uid, Place::Leased(id));
         if let Some(item) = self.queue.get_mut(uid) {
             item.overtaken = false;
         }
         self.timers.set(self.now + RECALL_AFTER, Timer::Recall(id));
+        self.balance_later();
         Some(WorkLease {
             id,
             term: term.clone(),
@@ -251,6 +253,7 @@ impl Leader {
         self.stop_held_of(session);
         self.event(Event::SessionOpened { executor: hello.executor.clone() });
         self.welcome_share(session, stream);
+        self.balance();
     }
 
     fn admit(&self, hello: &Hello) -> Result<(), Refusal> {

@@ -11,6 +11,7 @@ use alloc::string::ToString;
 use alloc::vec;
 use core::time::Duration;
 
+mod balancing;
 mod blocking;
 mod cascades;
 mod evidence;

@@ -19,7 +19,8 @@ fn id(number: u64) -> LeaseId {
 fn lease(namespace: &str) -> Lease {
     let collection = GroupResource { group: "".into(), resource: "pods".into() };
     let destroys = Some(Place { collection, namespace: namespace.into() });
-    Lease { session: ONE, target: Uid::parse("x").unwrap(), destroys, item: 1, started: None }
+    let target = Uid::parse("x").unwrap();
+    Lease { session: ONE, target, destroys, item: 1, granted: Time::ZERO, started: None, recalled: false }
 }
 
 fn scope(namespace: &str) -> Scope {

@@ -7,8 +7,6 @@ use alloc::collections::BTreeMap;
 
 /// One way between leader and executor.
 const NET: Duration = Duration::from_millis(2);
-/// One write.
-const ATTEMPT: Duration = Duration::from_millis(20);
 
 enum Happening {
     ToLeader(usize, ToLeader),
@@ -29,8 +27,8 @@ pub(super) struct Fleet {
     pub(super) revoked: usize,
     /// What becomes of a write that is sent now.
     pub(super) server: Box<dyn FnMut(Time) -> Outcome>,
-    /// Executors that start and never end.
-    pub(super) hung: bool,
+    /// How long one write takes.
+    pub(super) attempt: Duration,
     names: BTreeMap<StreamId, usize>,
 }
 
@@ -46,7 +44,7 @@ impl Fleet {
             done: 0,
             revoked: 0,
             server: Box::new(|_| Outcome::Done),
-            hung: false,
+            attempt: Duration::from_millis(20),
             names: BTreeMap::new(),
         };
         fleet.input(Input::TermGained(term(1)));
@@ -175,9 +173,7 @@ impl Fleet {
                 session::Output::Start(lease) => {
                     self.starts.push((self.now, at));
                     let outcome = (self.server)(self.now);
-                    if !self.hung {
-                        self.later(ATTEMPT, Happening::Ended(at, lease, outcome));
-                    }
+                    self.later(self.attempt, Happening::Ended(at, lease, outcome));
                 }
                 session::Output::Disconnect
                 | session::Output::Cancel(_)
