@@ -65,7 +65,12 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
             concurrency: setup.executors.concurrency,
             insecure: setup.executors.insecure,
         };
-        let edges = executor_service::Edges { cluster: setup.cluster.clone(), graph: connector.clone(), admin: None };
+        let edges = executor_service::Edges {
+            cluster: setup.cluster.clone(),
+            graph: connector.clone(),
+            resolver: executor_service::Resolver::system(),
+            admin: None,
+        };
         executor(config, edges, shutdown.clone())
     });
     let executors = async {

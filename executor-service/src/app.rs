@@ -2,10 +2,11 @@
 
 use crate::attempt::Bench;
 use crate::clock::Clock;
-use crate::driver::{Driver, Peers};
+use crate::driver::Driver;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::{BadOptions, Options};
+use crate::peers::{Peers, Resolver};
 use crate::server::Server;
 use crate::stream::Connector;
 use anyhow::Context;
@@ -40,7 +41,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(40);
 pub struct Config {
     /// Stable and unique among all executors, normally the pod's name. A second process of one name supersedes the first.
     pub name: String,
-    /// `HOST:PORT` of the graph service's replicas; at least one.
+    /// The graph service's replicas, each as `HOST:PORT` or all as `dns:///NAME:PORT`; at least one entry.
     pub graph: Vec<String>,
     /// Items under way at once, at least one.
     pub concurrency: u32,
@@ -55,6 +56,8 @@ pub struct Edges {
     pub cluster: Cluster,
     /// The way to the graph service.
     pub graph: Connector,
+    /// How names of the graph service are resolved.
+    pub resolver: Resolver,
     /// Where probes and metrics are answered; `None` where somebody else does.
     pub admin: Option<TcpListener>,
 }
@@ -77,7 +80,7 @@ impl Edges {
     pub async fn open(options: &Options) -> Result<Edges, StartError> {
         let cluster = connect(&options.access()).await?;
         let admin = bind("--admin-listen", &options.admin_listen.to_string()).await?;
-        Ok(Edges { cluster, graph: Connector::network(), admin: Some(admin) })
+        Ok(Edges { cluster, graph: Connector::network(), resolver: Resolver::system(), admin: Some(admin) })
     }
 }
 
@@ -95,7 +98,16 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let (ended, exit) = oneshot::channel();
     let stop = shutdown.clone();
     let client = edges.cluster.another_client()?;
-    let core = Core { config, clock, client, graph: edges.graph, url: edges.cluster.url, metrics, health };
+    let core = Core {
+        config,
+        clock,
+        client,
+        graph: edges.graph,
+        resolver: edges.resolver,
+        url: edges.cluster.url,
+        metrics,
+        health,
+    };
     tasks.spawn("session", async move {
         // Nobody listens any more only where the process is already being torn down.
         let _unheard = ended.send(core.run(stop).await);
@@ -121,6 +133,7 @@ struct Core {
     clock: Clock,
     client: kube::Client,
     graph: Connector,
+    resolver: Resolver,
     url: String,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
@@ -157,7 +170,7 @@ impl Core {
         let server = Server::new(self.client, Arc::clone(&self.metrics));
         let bench = Arc::new(Bench::new(server, self.clock));
         let concurrency = usize::try_from(self.config.concurrency).unwrap_or(usize::MAX).max(1);
-        let peers = Peers::new(self.graph, self.config.graph, self.config.insecure);
+        let peers = Peers::new(self.graph, self.resolver, self.config.graph, self.config.insecure);
         Driver::new(self.clock, session, concurrency, bench, peers, self.health, self.metrics).run(shutdown).await
     }
 

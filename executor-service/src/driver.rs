@@ -4,8 +4,8 @@ use crate::attempt::{self, Bench, Cancel, Carried};
 use crate::clock::Clock;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::options;
-use crate::stream::{self, Connector, End, Ends, Inbound};
+use crate::peers::{Peers, Target};
+use crate::stream::{self, End, Ends, Inbound};
 use engine::session::{Event, Exit, Input, Output, Session};
 use engine::time::Time;
 use engine::work::{LeaseId, ReturnCause, ToLeader, WorkLease, WorkReturn};
@@ -46,30 +46,6 @@ pub(crate) struct Driver {
     metrics: Arc<Metrics>,
     /// What was warned of since the last session, and when last.
     warned: BTreeMap<String, Time>,
-}
-
-/// Where the graph service may be.
-#[derive(Debug)]
-pub(crate) struct Peers {
-    pub(crate) connector: Connector,
-    /// Never empty.
-    pub(crate) addresses: Vec<String>,
-    /// Plaintext may go beyond this machine.
-    pub(crate) insecure: bool,
-    next: usize,
-}
-
-impl Peers {
-    pub(crate) fn new(connector: Connector, addresses: Vec<String>, insecure: bool) -> Peers {
-        assert!(!addresses.is_empty(), "an executor needs the address of a graph service");
-        Peers { connector, addresses, insecure, next: 0 }
-    }
-
-    fn next_address(&mut self) -> String {
-        let address = self.addresses[self.next % self.addresses.len()].clone();
-        self.next = self.next.wrapping_add(1);
-        address
-    }
 }
 
 impl Driver {
@@ -155,21 +131,28 @@ impl Driver {
 
     fn connect(&mut self, endpoint: Option<String>) {
         self.disconnect();
-        let hinted = endpoint.is_some();
-        let address = endpoint.unwrap_or_else(|| self.peers.next_address());
-        self.health.connecting(&address);
-        let why = if hinted && !self.peers.insecure && !options::is_loopback(&address) {
-            format!("{address}, named as the leader, is not a loopback address; plaintext to it needs --insecure")
-        } else if self.streams.has_room() {
-            let (ends, keeping) = stream::open(self.peers.connector.clone(), address);
-            self.stream_number += 1;
-            self.stream = Some(ends);
-            self.streams.spawn(self.stream_number, keeping);
-            return;
-        } else {
-            "too many earlier streams have not ended yet".to_owned()
+        let (text, target) = match endpoint {
+            Some(address) => (address.clone(), self.peers.hinted(&address)),
+            None => {
+                let (text, target) = self.peers.next();
+                (text, Ok(target))
+            }
         };
-        self.lost(End::because(why));
+        self.health.connecting(&text);
+        if let Err(why) = target.and_then(|target| self.open(target)) {
+            self.lost(End::because(why));
+        }
+    }
+
+    fn open(&mut self, target: Target) -> Result<(), String> {
+        if !self.streams.has_room() {
+            return Err("too many earlier streams have not ended yet".to_owned());
+        }
+        let (ends, keeping) = stream::open(self.peers.connector.clone(), target);
+        self.stream_number += 1;
+        self.stream = Some(ends);
+        self.streams.spawn(self.stream_number, keeping);
+        Ok(())
     }
 
     fn disconnect(&mut self) {

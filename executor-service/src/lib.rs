@@ -5,6 +5,7 @@
 //! * `options`: the flags
 //! * `app`: [`serve`], from edges to exit
 //! * `driver`: the one task that owns the session machine of the engine
+//! * `peers`: where a graph service may be
 //! * `stream`: one gRPC stream to a graph service
 //! * `attempt`: one lease, as calls at the API server
 //! * `classify`: what an answer of the API server means
@@ -18,6 +19,7 @@ mod driver;
 mod health;
 mod metrics;
 mod options;
+mod peers;
 #[cfg(test)]
 mod scripted;
 mod server;
@@ -25,4 +27,5 @@ mod stream;
 
 pub use app::{Config, Edges, Exit, StartError, serve};
 pub use options::{BadOptions, CONCURRENCY_DEFAULT, Options};
+pub use peers::Resolver;
 pub use stream::{Connector, connect_over, endpoint};

@@ -1,6 +1,7 @@
 //! The flags of the executor service. Each also reads `OWNERGRAPH_<FLAG>`.
 
 use crate::Config;
+use crate::peers::Peer;
 use clap::Parser;
 use clap::builder::BoolishValueParser;
 use http::Uri;
@@ -30,11 +31,12 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
 
-    /// Addresses of the graph service's replicas, tried in turn until one of them leads.
+    /// Addresses of the graph service's replicas, tried in turn until one of them leads; or dns:///NAME:PORT, a name with an address
+    /// for each of them, resolved anew at each attempt.
     #[arg(
         long,
         env = "OWNERGRAPH_GRAPH",
-        value_name = "ADDR[,ADDR...]",
+        value_name = "ADDR[,ADDR...]|dns:///NAME:PORT",
         value_delimiter = ',',
         value_parser = address,
         default_value = "127.0.0.1:7450"
@@ -84,7 +86,11 @@ impl Options {
         if self.insecure {
             return Ok(());
         }
-        if let Some(address) = self.graph.iter().find(|address| !is_loopback(address)) {
+        let beyond = |address: &&String| match Peer::parse(address) {
+            Ok(Peer::Name { host, .. }) => host != "localhost",
+            Ok(Peer::Address(_)) | Err(_) => !is_loopback(address),
+        };
+        if let Some(address) = self.graph.iter().find(beyond) {
             return Err(BadOptions(format!(
                 "--graph {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
             )));
@@ -143,7 +149,7 @@ pub(crate) fn uri(address: &str) -> Result<Uri, String> {
 }
 
 fn address(text: &str) -> Result<String, String> {
-    uri(text).map(|_| text.to_owned())
+    Peer::parse(text).map(|_| text.to_owned())
 }
 
 fn name(text: &str) -> Result<String, String> {

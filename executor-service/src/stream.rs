@@ -1,6 +1,7 @@
 //! One stream to a graph service: opened, read without ever blocking, and its end put into words.
 
 use crate::options;
+use crate::peers::Target;
 use engine::object::Name;
 use engine::work::{Refusal, Term};
 use futures::future::BoxFuture;
@@ -125,19 +126,23 @@ pub(crate) struct End {
     pub(crate) why: String,
 }
 
-/// A stream to `address`, and the future that keeps it going until its end.
-pub(crate) fn open(connector: Connector, address: String) -> (Ends, impl Future<Output = End> + Send + 'static) {
+/// A stream to a target, and the future that keeps it going until its end.
+pub(crate) fn open(connector: Connector, target: Target) -> (Ends, impl Future<Output = End> + Send + 'static) {
     let (outbound, requests) = mpsc::channel(OUTBOUND_MAX);
     let (events, inbound) = mpsc::channel(INBOUND_MAX);
-    (Ends { outbound, inbound }, keep(connector, address, requests, events))
+    (Ends { outbound, inbound }, keep(connector, target, requests, events))
 }
 
 async fn keep(
     connector: Connector,
-    address: String,
+    target: Target,
     mut requests: mpsc::Receiver<StreamWorkRequest>,
     events: mpsc::Sender<Inbound>,
 ) -> End {
+    let address = match target.address().await {
+        Ok(address) => address,
+        Err(why) => return End::because(why),
+    };
     let channel = match connector.open(address.clone()).await {
         Ok(channel) => channel,
         Err(why) => return End::because(why),

@@ -139,7 +139,12 @@ impl World {
         });
         let shutdown = Shutdown::new();
         let config = Config { name: "e".to_owned(), graph, concurrency: 2, insecure: false };
-        let edges = Edges { cluster: Cluster::of_client(api.client(), "scripted"), graph: connector, admin: None };
+        let edges = Edges {
+            cluster: Cluster::of_client(api.client(), "scripted"),
+            graph: connector,
+            resolver: Resolver::system(),
+            admin: None,
+        };
         let mut service = Jobs::new(1);
         service.spawn((), serve(config, edges, shutdown.clone()));
         World { api, calls, shutdown, service, _fronts: fronts }
@@ -380,7 +385,8 @@ async fn the_cluster_is_asked_until_it_answers() {
         Config { name: "e".to_owned(), graph: vec!["127.0.0.1:1".to_owned()], concurrency: 1, insecure: false };
     let url = "scripted".to_owned();
     let graph = Connector::network();
-    let core = Core { config, clock, client: api.client(), graph, url, metrics, health: Arc::clone(&health) };
+    let (client, resolver) = (api.client(), Resolver::system());
+    let core = Core { config, clock, client, graph, resolver, url, metrics, health: Arc::clone(&health) };
     let patience = tokio::time::timeout(Duration::from_millis(250), core.know_the_cluster(1));
     assert!(patience.await.is_err());
     let readiness = runtime::admin::Probe::readyz(&*health);

@@ -6,8 +6,8 @@ fn parse(arguments: &[&str]) -> Result<Options, String> {
 
 #[test]
 fn addresses_are_read_in_both_spellings() {
-    let options = parse(&["--graph", "127.0.0.1:7450,http://[::1]:7450,localhost:1"]).unwrap();
-    assert_eq!(options.graph.len(), 3);
+    let options = parse(&["--graph", "127.0.0.1:7450,http://[::1]:7450,localhost:1,dns:///localhost:1"]).unwrap();
+    assert_eq!(options.graph.len(), 4);
     options.check().unwrap();
     for bad in [
         "",
@@ -21,6 +21,8 @@ fn addresses_are_read_in_both_spellings() {
         "u@a:1",
         ":1",
         "a:1,,b:2",
+        "dns:///a",
+        "dns://a:1",
     ] {
         let error = parse(&["--graph", bad]).unwrap_err();
         assert!(error.contains("--graph"), "{bad}: {error}");
@@ -29,9 +31,12 @@ fn addresses_are_read_in_both_spellings() {
 
 #[test]
 fn plaintext_beyond_loopback_needs_a_word() {
-    for arguments in
-        [["--graph", "127.0.0.1:1,graph:7450"], ["--graph", "10.0.0.1:7450"], ["--admin-listen", "0.0.0.0:1"]]
-    {
+    for arguments in [
+        ["--graph", "127.0.0.1:1,graph:7450"],
+        ["--graph", "10.0.0.1:7450"],
+        ["--graph", "dns:///graph:7450"],
+        ["--admin-listen", "0.0.0.0:1"],
+    ] {
         let refused = parse(&arguments).unwrap().check().unwrap_err().to_string();
         assert!(refused.contains(arguments[0]) && refused.contains("--insecure"), "{refused}");
         let mut allowed = arguments.to_vec();

@@ -4,7 +4,7 @@ use super::network::{API, Network};
 use super::puppet;
 use super::relay::Relay;
 use anyhow::{Context, bail};
-use executor_service::Exit;
+use executor_service::{Exit, Resolver};
 use futures::StreamExt;
 use graph_service::{Connection, Election, LeaseOptions};
 use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
@@ -150,10 +150,21 @@ impl World {
 
     /// Starts an executor of this name on this host.
     pub fn named_executor(&mut self, host: &str, name: &str, concurrency: u32, replicas: &[&str]) {
+        let graph = replicas.iter().map(|replica| address(replica)).collect();
+        self.start_executor(host, name, concurrency, graph, Resolver::system());
+    }
+
+    /// Starts an executor that knows the replicas by a name, `graph`, with the addresses that the resolver says.
+    pub fn resolving_executor(&mut self, name: &str, concurrency: u32, resolver: Resolver) {
+        let graph = vec![format!("dns:///{}", address("graph"))];
+        self.start_executor(name, name, concurrency, graph, resolver);
+    }
+
+    fn start_executor(&mut self, host: &str, name: &str, concurrency: u32, graph: Vec<String>, resolver: Resolver) {
         self.network.restore(host);
         let config = executor_service::Config {
             name: name.to_owned(),
-            graph: replicas.iter().map(|replica| address(replica)).collect(),
+            graph,
             concurrency,
             // Names of hosts are no loopback addresses.
             insecure: true,
@@ -161,6 +172,7 @@ impl World {
         let edges = executor_service::Edges {
             cluster: Cluster::of_client(self.network.api_client(host), API),
             graph: self.network.connector(host),
+            resolver,
             admin: None,
         };
         let stop = Shutdown::new();

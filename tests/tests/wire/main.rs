@@ -17,6 +17,7 @@ mod farewells;
 mod fleet;
 mod hostile;
 mod incarnations;
+mod names;
 mod reconnects;
 mod standby;
 mod transport;

@@ -1,0 +1,172 @@
+//! Where a graph service may be: addresses, and names whose addresses are asked for anew at each attempt.
+
+use crate::options;
+use crate::stream::Connector;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// How a peer is written that is a name.
+const DNS: &str = "dns:///";
+/// A resolver that takes longer is asked again at the next attempt.
+const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
+/// Addresses of one name that are tried; a graph service has a handful of replicas.
+const ADDRESSES_MAX: usize = 256;
+
+/// How the addresses of a host are found. Clones share it.
+#[derive(Clone)]
+pub struct Resolver(Arc<Resolve>);
+
+type Resolve = dyn Fn(String, u16) -> BoxFuture<'static, Result<Vec<IpAddr>, String>> + Send + Sync;
+
+impl Resolver {
+    /// As this machine resolves names.
+    pub fn system() -> Resolver {
+        Resolver::through(|host, port| {
+            async move {
+                let found = tokio::net::lookup_host((host, port)).await.map_err(|error| error.to_string())?;
+                Ok(found.map(|address| address.ip()).collect())
+            }
+            .boxed()
+        })
+    }
+
+    /// Another way, such as a table within this process. The error says why there is no answer.
+    pub fn through(
+        resolve: impl Fn(String, u16) -> BoxFuture<'static, Result<Vec<IpAddr>, String>> + Send + Sync + 'static,
+    ) -> Resolver {
+        Resolver(Arc::new(resolve))
+    }
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver").finish_non_exhaustive()
+    }
+}
+
+/// One entry of `--graph`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// `HOST:PORT`.
+    Address(String),
+    /// `dns:///NAME:PORT`: every address of the name is a replica.
+    Name { host: String, port: u16 },
+}
+
+impl Peer {
+    pub(crate) fn parse(text: &str) -> Result<Peer, String> {
+        let Some(name) = text.strip_prefix(DNS) else {
+            return options::uri(text).map(|_| Peer::Address(text.to_owned()));
+        };
+        let wanted = || format!("expected {DNS}NAME:PORT");
+        let uri = options::uri(name).map_err(|_| wanted())?;
+        let (Some(host), Some(port), false) = (uri.host(), uri.port_u16(), name.starts_with("http")) else {
+            return Err(wanted());
+        };
+        if host.contains('[') {
+            return Err(format!("{host} is an address and no name; leave {DNS} out"));
+        }
+        Ok(Peer::Name { host: host.to_owned(), port })
+    }
+}
+
+/// Where one attempt goes.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Address(String),
+    /// To one of the addresses of a name: the one whose turn it is.
+    Name {
+        host: String,
+        port: u16,
+        turn: usize,
+        resolver: Resolver,
+        /// Plaintext may go beyond this machine.
+        insecure: bool,
+    },
+}
+
+impl Target {
+    /// The address to connect to. The error is a sentence that names what was asked for.
+    pub(crate) async fn address(self) -> Result<String, String> {
+        let (host, port, turn, resolver, insecure) = match self {
+            Target::Address(address) => return Ok(address),
+            Target::Name { host, port, turn, resolver, insecure } => (host, port, turn, resolver, insecure),
+        };
+        let resolving = (resolver.0)(host.clone(), port);
+        let found = match tokio::time::timeout(RESOLVE_WITHIN, resolving).await {
+            Ok(found) => found.map_err(|why| format!("{host} has no address: {why}"))?,
+            Err(_) => return Err(format!("{host} was not resolved within {RESOLVE_WITHIN:?}")),
+        };
+        // Resolvers shuffle; in order, each address has its turn.
+        let mut addresses = found;
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses.truncate(ADDRESSES_MAX);
+        if addresses.is_empty() {
+            return Err(format!("{host} has no address"));
+        }
+        let address = SocketAddr::new(addresses[turn % addresses.len()], port).to_string();
+        if !insecure && !options::is_loopback(&address) {
+            return Err(format!(
+                "{address}, found for {host}, is not a loopback address; plaintext to it needs --insecure"
+            ));
+        }
+        Ok(address)
+    }
+}
+
+/// All entries of `--graph`, tried in turn.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) connector: Connector,
+    /// Never empty.
+    peers: Vec<(String, Peer)>,
+    resolver: Resolver,
+    insecure: bool,
+    next: usize,
+}
+
+impl Peers {
+    pub(crate) fn new(connector: Connector, resolver: Resolver, peers: Vec<String>, insecure: bool) -> Peers {
+        assert!(!peers.is_empty(), "an executor needs the address of a graph service");
+        let parse = |text: String| {
+            // What is neither is said when it is connected to, again and again.
+            let peer = Peer::parse(&text).unwrap_or_else(|_| Peer::Address(text.clone()));
+            (text, peer)
+        };
+        Peers { connector, peers: peers.into_iter().map(parse).collect(), resolver, insecure, next: 0 }
+    }
+
+    /// The next one's name, and where an attempt to it goes.
+    pub(crate) fn next(&mut self) -> (String, Target) {
+        let (text, peer) = &self.peers[self.next % self.peers.len()];
+        let target = match peer {
+            Peer::Address(address) => Target::Address(address.clone()),
+            Peer::Name { host, port } => Target::Name {
+                host: host.clone(),
+                port: *port,
+                turn: self.next / self.peers.len(),
+                resolver: self.resolver.clone(),
+                insecure: self.insecure,
+            },
+        };
+        self.next = self.next.wrapping_add(1);
+        (text.clone(), target)
+    }
+
+    /// Where an attempt to the leader goes that somebody has named.
+    pub(crate) fn hinted(&self, address: &str) -> Result<Target, String> {
+        if !self.insecure && !options::is_loopback(address) {
+            return Err(format!(
+                "{address}, named as the leader, is not a loopback address; plaintext to it needs --insecure"
+            ));
+        }
+        Ok(Target::Address(address.to_owned()))
+    }
+}
