@@ -8,7 +8,7 @@ use crate::leader::StreamId;
 use crate::object::{Name, Uid};
 use crate::pace::Rate;
 use crate::time::Time;
-use crate::work::{ActionKind, Hello, LeaseId};
+use crate::work::{ActionKind, Hello, LeaseId, Term};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,6 +32,8 @@ pub(crate) struct SessionId(pub(crate) u64);
 pub(crate) struct Session {
     pub(crate) executor: Name,
     pub(crate) incarnation: Name,
+    /// Term and number of the first session of this incarnation.
+    pub(crate) first: (u64, u64),
     pub(crate) version: String,
     pub(crate) stream: Option<StreamId>,
     pub(crate) kinds: Vec<ActionKind>,
@@ -79,6 +81,14 @@ impl Session {
     pub(crate) fn is_in_time(&self) -> bool {
         self.takes_work() && self.overdue.is_empty()
     }
+}
+
+/// Term and number of the first session that a hello claims, where that can be compared with what this leader opens. A later term, or
+/// one of another election, belongs to a history that is lost.
+pub(crate) fn first_session(term: &Term, hello: &Hello) -> Option<(u64, u64)> {
+    let first = hello.first_session.as_ref()?;
+    let comparable = first.term.election == term.election && first.term.number <= term.number;
+    comparable.then_some((first.term.number, first.number))
 }
 
 #[derive(Clone, Debug)]
@@ -152,7 +162,7 @@ impl Leases {
     }
 
     /// Opens a session on a stream.
-    pub(crate) fn open(&mut self, now: Time, stream: StreamId, hello: &Hello) -> SessionId {
+    pub(crate) fn open(&mut self, now: Time, stream: StreamId, term: &Term, hello: &Hello) -> SessionId {
         self.last_session += 1;
         let id = SessionId(self.last_session);
         self.by_executor.insert(hello.executor.clone(), id);
@@ -160,6 +170,7 @@ impl Leases {
         let session = Session {
             executor: hello.executor.clone(),
             incarnation: hello.incarnation.clone(),
+            first: first_session(term, hello).unwrap_or((term.number, id.0)),
             version: hello.version.clone(),
             stream: Some(stream),
             kinds: hello.kinds.clone(),

@@ -21,7 +21,8 @@ use crate::jitter::Jitter;
 use crate::object::Name;
 use crate::time::Time;
 use crate::work::{
-    ActionKind, GoAwayCause, LeaseId, Refusal, Term, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
+    ActionKind, GoAwayCause, LeaseId, Refusal, SessionNumber, Term, ToExecutor, ToLeader, WorkLease, WorkReport,
+    WorkReturn,
 };
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -195,6 +196,8 @@ pub struct Session {
     /// Attempts to connect since a heartbeat was last acknowledged, and hints followed in a row.
     retries: u32,
     hints_followed: u32,
+    /// The first session there was.
+    first: Option<SessionNumber>,
     term: Option<Term>,
     writes_end: Option<Time>,
     /// When the last session ended without another one.
@@ -288,6 +291,7 @@ impl Session {
             link: Link::Connecting { give_up_at: None },
             retries: 0,
             hints_followed: 0,
+            first: None,
             term: None,
             writes_end: None,
             lapsed: None,

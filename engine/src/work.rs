@@ -356,6 +356,13 @@ pub struct HeldLease {
     pub started: bool,
 }
 
+/// A session, as the leader that opened it counts them. In one election later ones are greater.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionNumber {
+    pub term: Term,
+    pub number: u64,
+}
+
 /// The executor's first message on a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -369,6 +376,8 @@ pub struct Hello {
     pub window: u32,
     pub held: Vec<HeldLease>,
     pub known_term: Option<Term>,
+    /// The first session of this process. Which of two processes of one name is the newer one, a new leader knows only by this.
+    pub first_session: Option<SessionNumber>,
     pub version: String,
     /// uid of namespace kube-system, read with the executor's own credentials.
     pub cluster_uid: Name,

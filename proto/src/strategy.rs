@@ -6,8 +6,8 @@ use engine::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Ui
 use engine::pace::Rate;
 use engine::work::{
     Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId,
-    Outcome, Preconditions, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, Sighting, Term, ToExecutor,
-    ToLeader, Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
+    Outcome, Preconditions, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term,
+    ToExecutor, ToLeader, Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -194,8 +194,9 @@ fn hello() -> impl Strategy<Value = Hello> {
     });
     let kinds = vec(select(ActionKind::ALL.to_vec()), 0..6);
     let names = (identity(), identity(), identity(), text());
-    (names, any::<(u32, u32, u32)>(), kinds, vec(held, 0..3), option::of(term())).prop_map(
-        |(names, (min_protocol, max_protocol, window), kinds, held, known_term)| {
+    let first = (term(), any::<u64>()).prop_map(|(term, number)| SessionNumber { term, number });
+    (names, any::<(u32, u32, u32)>(), kinds, vec(held, 0..3), option::of(term()), option::of(first)).prop_map(
+        |(names, (min_protocol, max_protocol, window), kinds, held, known_term, first_session)| {
             let (executor, incarnation, cluster_uid, version) = names;
             Hello {
                 executor,
@@ -206,6 +207,7 @@ fn hello() -> impl Strategy<Value = Hello> {
                 window,
                 held,
                 known_term,
+                first_session,
                 version,
                 cluster_uid,
             }

@@ -1,7 +1,7 @@
 //! Sessions, grants, reports: everything between the queue and the executors.
 
 use super::{Event, Leader, Mode, Output, StreamId, Timer};
-use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX};
+use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX, first_session};
 use crate::object::Uid;
 use crate::queue::Place;
 use crate::work::{
@@ -233,7 +233,7 @@ impl Leader {
                 id
             }
             None => {
-                let id = self.leases.open(self.now, stream, hello);
+                let id = self.leases.open(self.now, stream, &term, hello);
                 self.arm_session(id);
                 id
             }
@@ -276,10 +276,24 @@ impl Leader {
             Some(Retired::Drained) => return Err(Refusal::Drained),
             None => {}
         }
+        if self.is_superseded(term, hello) {
+            return Err(Refusal::Superseded);
+        }
         if self.leases.session_count() >= SESSIONS_MAX && self.leases.of_executor(&hello.executor).is_none() {
             return Err(Refusal::TooManySessions { max: SESSIONS_MAX });
         }
         Ok(())
+    }
+
+    /// Whether an earlier leader let the present holder of this name in after the one who says hello.
+    fn is_superseded(&self, term: &Term, hello: &Hello) -> bool {
+        let holder = self.leases.of_executor(&hello.executor).and_then(|id| self.leases.session(id));
+        let other = holder.filter(|holder| holder.incarnation != hello.incarnation);
+        match (other, first_session(term, hello)) {
+            (Some(other), Some(first)) => first < other.first,
+            // A process that never had a session is the newest there is.
+            (Some(_), None) | (None, _) => false,
+        }
     }
 
     fn supersede(&mut self, old: SessionId) {

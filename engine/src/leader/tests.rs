@@ -154,6 +154,7 @@ fn hello(executor: &str, incarnation: &str) -> Hello {
         window: 1000,
         held: Vec::new(),
         known_term: None,
+        first_session: None,
         version: String::new(),
         cluster_uid: "cluster".into(),
     }

@@ -4,7 +4,9 @@ use super::{
     CONNECT_LIMIT, Drain, Event, Exit, Leaving, Link, Output, Session, Stream, TERM_FORGOTTEN_AFTER, WELCOME_LIMIT,
 };
 use crate::time::Time;
-use crate::work::{GoAwayCause, HeldLease, Hello, PROTOCOL, Refusal, Term, ToExecutor, ToLeader, Welcome};
+use crate::work::{
+    GoAwayCause, HeldLease, Hello, PROTOCOL, Refusal, SessionNumber, Term, ToExecutor, ToLeader, Welcome,
+};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -75,6 +77,7 @@ impl Session {
             window: self.offered_window(),
             held: self.held(),
             known_term: self.term.clone(),
+            first_session: self.first.clone(),
             version: self.config.version.clone(),
             cluster_uid: self.config.cluster_uid.clone(),
         };
@@ -239,7 +242,7 @@ impl Session {
             self.hang_up(now, why);
             return;
         }
-        let Welcome { term, session_ttl, heartbeat_interval, adopted, dropped, max_window, .. } = welcome;
+        let Welcome { session, term, session_ttl, heartbeat_interval, adopted, dropped, max_window, .. } = welcome;
         let session_ttl = session_ttl.min(SESSION_TTL_MAX);
         let heartbeat_interval = heartbeat_interval.min(session_ttl / 2).max(HEARTBEAT_INTERVAL_MIN);
         let window = self.window().min(usize::try_from(max_window).unwrap_or(usize::MAX));
@@ -255,6 +258,7 @@ impl Session {
         self.emit(Event::Welcomed { term: term.clone(), adopted: adopted.len(), dropped: dropped.len() });
         self.carry_share();
         self.reclaim(&term, adopted);
+        self.first.get_or_insert_with(|| SessionNumber { term: term.clone(), number: session });
         self.term = Some(term);
         self.lapsed = None;
         self.set_writes_end(hello_sent + session_ttl);

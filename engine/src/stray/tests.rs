@@ -2,7 +2,7 @@ use super::*;
 use crate::leader::StreamId;
 use crate::lease::Leases;
 use crate::object::{GroupResource, Uid};
-use crate::work::Hello;
+use crate::work::{Hello, Term};
 use alloc::string::String;
 use core::time::Duration;
 
@@ -38,11 +38,13 @@ fn with_session<T>(then: impl FnOnce(&Session) -> T) -> T {
         window: 1,
         held: Vec::new(),
         known_term: None,
+        first_session: None,
         version: String::new(),
         cluster_uid: "c".into(),
     };
     let mut leases = Leases::default();
-    let id = leases.open(Time::ZERO, StreamId(1), &hello);
+    let term = Term { election: "election".into(), number: 1 };
+    let id = leases.open(Time::ZERO, StreamId(1), &term, &hello);
     then(leases.session(id).unwrap())
 }
 

@@ -94,6 +94,7 @@ fn hello(executor: &str) -> ToLeader {
         window: 4,
         held: Vec::new(),
         known_term: None,
+        first_session: None,
         version: "test".to_owned(),
         cluster_uid: "cluster".into(),
     })

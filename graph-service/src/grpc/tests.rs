@@ -105,6 +105,7 @@ fn hello(executor: &str) -> Hello {
         window: 4,
         held: Vec::new(),
         known_term: None,
+        first_session: None,
         version: "test".to_owned(),
         cluster_uid: CLUSTER.into(),
     }

@@ -6,7 +6,7 @@ use crate::work::v1alpha1::{finding, report_result, work_return};
 use engine::object::{ResourceVersion, clip};
 use engine::work::{
     CHECKS_MAX, Finding, FindingResult, HeldLease, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReportResult, ReturnCause,
-    WorkReport, WorkReturn,
+    SessionNumber, WorkReport, WorkReturn,
 };
 
 impl From<WorkReport> for wire::WorkReport {
@@ -200,6 +200,23 @@ impl TryFrom<wire::HeldLease> for HeldLease {
             item: field::decimal(&held.item_id, "item_id")?,
             term: field::nested(held.term, "term")?,
             started: held.started,
+        })
+    }
+}
+
+impl From<SessionNumber> for wire::FirstSession {
+    fn from(session: SessionNumber) -> Self {
+        wire::FirstSession { term: Some(session.term.into()), session_id: session.number.to_string() }
+    }
+}
+
+impl TryFrom<wire::FirstSession> for SessionNumber {
+    type Error = Malformed;
+
+    fn try_from(session: wire::FirstSession) -> Result<Self, Malformed> {
+        Ok(SessionNumber {
+            term: field::nested(session.term, "term")?,
+            number: field::decimal(&session.session_id, "session_id")?,
         })
     }
 }

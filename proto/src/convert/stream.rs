@@ -61,6 +61,7 @@ fn decode_hello(hello: request::Hello) -> Result<Hello, Malformed> {
         window: field::required(hello.window, "window")?.max_outstanding,
         held: field::list(hello.held, HELD_MAX, "held", HeldLease::try_from)?,
         known_term: field::optional(hello.known_term, "known_term")?,
+        first_session: field::optional(hello.first_session, "first_session")?,
         version: clip(&hello.version, NAME_MAX_BYTES),
         cluster_uid: field::name(&hello.cluster_uid, "cluster_uid")?,
     })
@@ -102,6 +103,7 @@ impl From<Hello> for request::Hello {
             window: Some(wire::Window { max_outstanding: hello.window }),
             held: hello.held.into_iter().map(Into::into).collect(),
             known_term: hello.known_term.map(Into::into),
+            first_session: hello.first_session.map(Into::into),
             version: hello.version,
             cluster_uid: hello.cluster_uid.to_string(),
         }

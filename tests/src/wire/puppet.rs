@@ -34,6 +34,7 @@ pub fn hello(executor: &str, incarnation: &str, cluster: &str, window: u32) -> H
         window,
         held: Vec::new(),
         known_term: None,
+        first_session: None,
         version: "test".to_owned(),
         cluster_uid: cluster.into(),
     }

@@ -3,6 +3,7 @@
 use super::{ensure_deleted_once, garbage, led_by_a, slow_deletes, until_gone};
 use anyhow::ensure;
 use executor_service::Exit;
+use proto::r#type::v1alpha1::ReplicaRole;
 use std::time::Duration;
 use tests::wire::network::Road;
 use tests::wire::world::World;
@@ -36,4 +37,30 @@ async fn a_newer_incarnation_takes_over_and_the_older_one_ends() -> anyhow::Resu
         ensure!(status.executors == 1, "{road:?}: {status:?}");
     }
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_never_met_the_older_one_refuses_it_too() -> anyhow::Result<()> {
+    let mut world = led_by_a().await?;
+    slow_deletes(&world.api, Duration::from_millis(500));
+    world.replica("b");
+    world.until_role("b", ReplicaRole::Standby).await?;
+    world.named_executor("older", "e", 4, &["a", "b"]);
+    world.until_sessions("a", 1).await?;
+    for replica in ["a", "b"] {
+        world.network.set_road("older", replica, Road::Closed);
+    }
+    world.named_executor("newer", "e", 4, &["a", "b"]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.until_sessions("a", 1).await?;
+    world.kill_replica("a");
+    world.until_role("b", ReplicaRole::Leader).await?;
+    world.until_sessions("b", 1).await?;
+    garbage(&world, "b", OBJECTS).await?;
+    world.network.set_road("older", "b", Road::Open);
+    let exit = tokio::time::timeout(Duration::from_secs(20), world.exit("older")).await??;
+    ensure!(exit == Exit::Superseded, "{exit:?}");
+    until_gone(&world, Duration::from_secs(60)).await?;
+    ensure_deleted_once(&world.api, OBJECTS as u64)?;
+    world.until_sessions("b", 1).await
 }

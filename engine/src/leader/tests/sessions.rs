@@ -1,6 +1,7 @@
 //! Who is let in, and what becomes of leases.
 
 use super::*;
+use crate::work::SessionNumber;
 
 fn with_work() -> Bench {
     let mut bench = Bench::synced();
@@ -149,6 +150,38 @@ fn a_newer_incarnation_supersedes_and_the_old_one_is_refused() {
     assert!(bench.sent.iter().any(away));
     bench.hello(StreamId(3), hello("e1", "i1"));
     assert_eq!(bench.refused, [Refusal::Superseded]);
+}
+
+#[test]
+fn a_new_leader_knows_the_newer_of_two_incarnations_by_their_first_sessions() {
+    let first = |term: Term, number| Some(SessionNumber { term, number });
+    let (older, newer) = (first(term(1), 5), first(term(1), 9));
+    let lost = Term { election: "x".into(), number: 1 };
+    let table = [
+        (newer.clone(), older.clone(), false),
+        (older.clone(), newer.clone(), true),
+        // Its first session is with this leader, so it is newer than any of a former term.
+        (None, newer.clone(), false),
+        (older.clone(), None, true),
+        (None, None, true),
+        // What cannot be compared is as if it had just started.
+        (newer.clone(), first(lost, 1), true),
+        (newer.clone(), first(term(9), 1), true),
+    ];
+    for (holder, comes, let_in) in table {
+        let mut bench = Bench::without_executor();
+        bench.input(Input::TermGained(term(2)));
+        bench.hello(STREAM, Hello { first_session: holder.clone(), ..hello("e1", "holder") });
+        bench.hello(StreamId(2), Hello { first_session: comes.clone(), ..hello("e1", "comes") });
+        let told = format!("{comes:?} comes where {holder:?} is");
+        let expected = if let_in { vec![] } else { vec![Refusal::Superseded] };
+        assert_eq!(bench.refused, expected, "{told}");
+        let away = |(stream, message): &(StreamId, ToExecutor)| {
+            *stream == STREAM && matches!(message, ToExecutor::GoAway { .. })
+        };
+        assert_eq!(bench.sent.iter().any(away), let_in, "{told}");
+        assert_eq!(bench.leader.executors().len(), 1, "{told}");
+    }
 }
 
 #[test]
