@@ -82,6 +82,8 @@ pub struct LeaseRecord {
     pub transitions: u64,
     /// `spec.leaseDurationSeconds`.
     pub duration: Duration,
+    /// `spec.renewTime` as it is written there; empty where it is not. Nobody's clock is believed: it only tells one write from another.
+    pub renewed: String,
 }
 
 /// A write to the Lease object.
@@ -369,8 +371,8 @@ impl Elector {
     /// Remembers the record, and since when this version of it is known.
     fn observe(&mut self, now: Time, record: LeaseRecord) {
         match &mut self.observed {
-            Some(known)
-                if known.record.uid == record.uid && known.record.resource_version == record.resource_version => {}
+            // The version alone does not say enough: a store that is restored gives the same ones once more.
+            Some(known) if known.record == record => {}
             known => *known = Some(Observed { record, since: now }),
         }
     }

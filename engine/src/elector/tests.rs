@@ -32,15 +32,17 @@ fn render(output: &Output) -> String {
     }
 }
 
-/// `UID VERSION HOLDER NUMBER`, where `-` is no holder.
+/// `UID VERSION HOLDER NUMBER`, where `-` is no holder; after an `@` in the version, when it was renewed.
 fn record(text: &str) -> LeaseRecord {
     let [uid, version, holder, number] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("record {text:?}") };
+    let (version, renewed) = version.split_once('@').unwrap_or((version, ""));
     LeaseRecord {
         uid: Name::from(uid),
         resource_version: ResourceVersion::parse(version),
         holder: if holder == "-" { String::new() } else { holder.to_string() },
         transitions: number.parse().expect("a number"),
         duration: Duration::from_secs(if holder == "-" { 1 } else { 15 }),
+        renewed: renewed.to_string(),
     }
 }
 
@@ -140,6 +142,24 @@ fn takes_a_lease_that_stood_still_for_its_duration_on_our_clock() {
         15000 | got L 9 you 3 |
         "#,
     );
+}
+
+#[test]
+fn a_version_that_comes_again_after_the_store_was_restored_is_another_record() {
+    for again in ["8@later you 3", "8 her 3"] {
+        check(&format!(
+            r#"
+            0     | tick            | get
+            0     | got L 8 you 3   | follows you L/3
+            14000 | tick            | get
+            14000 | got L {again}   | {}
+            15000 | tick            |
+            16400 | tick            | get
+            16400 | got L {again}   |
+            "#,
+            if again.ends_with("her 3") { "follows her L/3" } else { "" },
+        ));
+    }
 }
 
 #[test]

@@ -197,5 +197,6 @@ fn record(lease: &Value) -> Option<LeaseRecord> {
         holder: text(&spec["holderIdentity"]).unwrap_or_default(),
         transitions: spec["leaseTransitions"].as_u64().unwrap_or(0),
         duration: Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or(0)),
+        renewed: text(&spec["renewTime"]).unwrap_or_default(),
     })
 }

@@ -155,6 +155,7 @@ impl World {
             holder: write.holder,
             transitions: write.transitions,
             duration: write.duration,
+            renewed: self.now.to_string(),
         };
         self.lease.record = Some(record.clone());
         Ok(record)

@@ -258,6 +258,7 @@ impl World {
             holder: write.holder,
             transitions: write.transitions,
             duration: write.duration,
+            renewed: self.now.to_string(),
         };
         self.lease = Some(record.clone());
         Ok(record)
