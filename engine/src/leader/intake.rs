@@ -242,6 +242,7 @@ impl Leader {
             let observed = self.graph.node(id).observed().expect("filtered by being observed");
             let older = object.resource_version.is_before(&observed.resource_version);
             let was_fresh = observed.list == current;
+            let moved = object.resource_version != observed.resource_version;
             if was_fresh {
                 list = current;
             }
@@ -263,6 +264,10 @@ impl Leader {
                     }
                     return;
                 }
+            }
+            // Between the two it may have been in another kind of deletion, whose dependents came after all that has been shown.
+            if source != Source::Watch && moved {
+                self.deletions.remove(&id);
             }
             self.coverage.kind_mut(kind).fresh += usize::from(shown && !was_fresh);
         }

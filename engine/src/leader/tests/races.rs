@@ -167,6 +167,22 @@ fn a_decision_about_an_object_that_went_gives_way_to_the_question_about_it() {
 }
 
 #[test]
+fn an_orphaning_deletion_that_may_be_a_second_one_has_a_barrier_of_its_own() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    bench.pass(Duration::from_secs(1));
+    bench.answer_probes(101, &[]);
+    let lease = bench.take("o");
+    bench.report(&lease, Outcome::Transient);
+    // The watch is broken, and a list goes past what happened meanwhile: a foreground deletion, a dependent, and this deletion.
+    bench.list("things", 110, vec![object("things", "o", 109).terminating("orphan")]);
+    bench.pass(Duration::from_secs(5));
+    assert_eq!(bench.grants(), NOTHING);
+    bench.answer_probes(110, &[("configmaps", object("configmaps", "a", 105).owned_by("things", "o"))]);
+    assert_eq!(bench.grants(), ["remove o from a"]);
+}
+
+#[test]
 fn a_second_orphaning_deletion_has_a_barrier_of_its_own() {
     let mut bench = Bench::synced();
     bench.pass(Duration::from_secs(1));
