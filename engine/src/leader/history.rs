@@ -258,8 +258,25 @@ impl Leader {
             return;
         }
         self.settling = None;
+        self.forget_unserved();
         if self.suspect.is_none() {
             self.event(Event::GrantsResumed);
+        }
+    }
+
+    /// Objects of a kind that the new history does not serve are known from the old one alone: without this they would hold their owners'
+    /// deletion for ever. From here on they count as little as they do after a restart.
+    fn forget_unserved(&mut self) {
+        let lost: Vec<KindId> = self
+            .coverage
+            .ids()
+            .filter(|&id| self.coverage.kind(id).served.is_none() && self.coverage.kind(id).rewound.is_some())
+            .collect();
+        for id in lost.into_iter().flat_map(|kind| self.nodes_of(kind)).collect::<Vec<_>>() {
+            // One that only another of this kind referred to goes with that one.
+            if self.graph.get(id).is_some_and(|node| node.observed().is_some()) {
+                self.take_out(id, None);
+            }
         }
     }
 

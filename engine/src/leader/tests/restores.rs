@@ -159,6 +159,26 @@ fn a_kind_that_is_not_served_while_the_store_goes_back_is_of_the_new_history_too
 }
 
 #[test]
+fn dependents_of_a_kind_that_the_new_history_does_not_serve_hold_no_owner() {
+    let mut bench = Bench::synced();
+    let owner = || object("configmaps", "o", 80).terminating("orphan");
+    bench.seen("configmaps", Object { resource_version: version(110), ..owner() });
+    bench.seen("things", object("things", "a", 120).owned_by("configmaps", "o"));
+    assert_eq!(bench.grants(), ["remove o from a"]);
+    bench.bookmark("nodes", 90);
+    bench.list("nodes", 95, vec![]);
+    bench.list("configmaps", 95, vec![owner()]);
+    bench.input(Input::KindUnserved(collection("things")));
+    assert_eq!(bench.leader.nodes(&uid("a")).len(), 1, "it may be served again in a moment");
+    for _ in 0..14 {
+        bench.pass(Duration::from_secs(5));
+        bench.answer_probes(96, &[]);
+    }
+    assert_eq!(bench.grants(), ["remove finalizer orphan of o"]);
+    assert_eq!(bench.leader.inconsistency(), None);
+}
+
+#[test]
 fn a_target_found_before_the_version_it_was_known_at_shows_a_restored_store() {
     let mut bench = owner_gone();
     bench.answer_probes(105, &[]);
