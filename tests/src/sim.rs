@@ -36,6 +36,8 @@ use world::World;
 
 /// Lines of the trace shown of a run that failed.
 const TRACE_LINES: usize = 120;
+/// Between two words of how far a search is.
+const PROGRESS_S: u64 = 60;
 /// Runs spent on making a failure smaller.
 const SHRINK_RUNS: usize = 400;
 
@@ -134,26 +136,30 @@ pub struct Search {
     pub shrink: bool,
 }
 
-/// Runs one seed after the other; those that fail are examined.
-pub fn search(what: Search) -> (Tally, Vec<Failure>) {
+/// Runs one seed after the other; those that fail are examined. Now and then `progress` is told how far it is.
+pub fn search(what: Search, progress: impl Fn(&Tally, Duration) + Sync) -> (Tally, Vec<Failure>) {
     let began = Instant::now();
     let next = AtomicU64::new(what.start);
     let found = Mutex::new((Tally::default(), Vec::new()));
+    let told = AtomicU64::new(0);
     let lock = || found.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
-        let mut tally = Tally::default();
         while lock().1.len() < what.failures_max {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if began.elapsed() >= what.time && seed - what.start >= what.worlds_min {
                 break;
             }
             if let Ok(one) = run(seed, &Options::draw(seed)) {
-                tally.add(&one);
+                lock().0.add(&one);
             } else if let Err(failure) = examine(seed, what.shrink) {
                 lock().1.push(*failure);
             }
+            let minute = began.elapsed().as_secs() / PROGRESS_S;
+            if told.fetch_max(minute, Ordering::Relaxed) < minute {
+                let tally = lock().0.clone();
+                progress(&tally, began.elapsed());
+            }
         }
-        lock().0.add(&tally);
     };
     std::thread::scope(|scope| {
         for _ in 0..what.threads {

@@ -7,7 +7,7 @@ use tests::sim::{self, Search, Tally};
 
 /// The worlds that are run however slow the machine is: enough to go through all that is demanded below.
 const WORLDS_MIN: u64 = 150;
-const FAULTS: [&str; 35] = [
+const FAULTS: [&str; 36] = [
     "backup or restore",
     "credentials expired",
     "duplicate",
@@ -19,6 +19,7 @@ const FAULTS: [&str; 35] = [
     "forbidden",
     "kind hidden",
     "lag",
+    "late answer",
     "lease answer lost",
     "lease call failure",
     "lease cut",
@@ -80,14 +81,15 @@ fn worlds_come_to_what_the_semantics_ask_for() {
         told(sim::examine(seed.parse().expect("SEED is a number"), true));
         return;
     }
-    let (tally, failures) = sim::search(Search {
+    let what = Search {
         start: 1,
         time: Duration::from_secs(10),
         worlds_min: WORLDS_MIN,
         threads: 2,
         failures_max: 1,
         shrink: true,
-    });
+    };
+    let (tally, failures) = sim::search(what, |_, _| {});
     let tally = told(failures.into_iter().next().map_or(Ok(tally), |failure| Err(Box::new(failure))));
     let missing = |all: &[&'static str], counts: &std::collections::BTreeMap<&'static str, u64>| -> Vec<&'static str> {
         all.iter().filter(|name| !counts.contains_key(*name)).copied().collect()

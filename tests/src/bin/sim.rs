@@ -1,15 +1,15 @@
 //! The simulator without an end: `sim [--seconds N] [--start-seed S] [--threads N] [--failures N]`. It ends at the first failure, or lists
-//! so many of them in a line each; `SEED=n` replays one seed, `FULL=1` with its whole trace, `NOSHRINK=1` as it was drawn.
+//! so many of them in a line each, and says every minute how far it is; `SEED=n` replays one seed, `FULL=1` with its whole trace, `NOSHRINK=1` as it was drawn.
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
-use tests::sim::{self, Search};
+use tests::sim::{self, Search, Tally};
 
 fn main() -> anyhow::Result<ExitCode> {
     // A panic of the engine is a failure like any other, told with its trace.
     std::panic::set_hook(Box::new(|_| {}));
-    let mut out = std::io::stdout().lock();
+    let mut out = std::io::stdout();
     let shrink = std::env::var_os("NOSHRINK").is_none();
     if let Ok(seed) = std::env::var("SEED") {
         return match sim::examine(seed.parse()?, shrink) {
@@ -28,14 +28,21 @@ fn main() -> anyhow::Result<ExitCode> {
         Ok(option(name)?.map_or(default, |value| usize::try_from(value).unwrap_or(default)))
     };
     let most = number("--failures", 1)?;
-    let (tally, failures) = sim::search(Search {
+    let progress = |tally: &Tally, elapsed: Duration| {
+        let faults: u64 = tally.faults.values().sum();
+        let (seconds, worlds, steps) = (elapsed.as_secs(), tally.worlds, tally.steps);
+        // Nobody may be reading any more, which is no reason to stop.
+        let _ = writeln!(std::io::stdout(), "{seconds} s: {worlds} worlds, {steps} steps, {faults} faults");
+    };
+    let what = Search {
         start: option("--start-seed")?.unwrap_or(1),
         time: Duration::from_secs(option("--seconds")?.unwrap_or(u64::MAX / 2)),
         worlds_min: 0,
         threads: number("--threads", cores)?,
         failures_max: most,
         shrink: shrink && most == 1,
-    });
+    };
+    let (tally, failures) = sim::search(what, progress);
     for failure in &failures {
         if most == 1 {
             failure.tell(&mut out)?;

@@ -299,8 +299,20 @@ impl World {
         }
         let lost = self.strikes("lost answer", faults.lost_answers);
         let answer = if lost { Answer::Nothing } else { answer };
+        let arrives = self.now + self.answer_delay();
+        // What comes after the client has given up is no answer.
+        let answer = if arrives < sent + REQUEST_LIMIT { answer } else { Answer::Nothing };
+        let arrives = arrives.min(sent + REQUEST_LIMIT);
+        self.at(arrives, Happening::Answered { executor: at, incarnation, lease, number, answer });
+    }
+
+    /// How long an answer is on its way: what it says may have changed long before it is read.
+    pub(super) fn answer_delay(&mut self) -> u64 {
         let delay = self.api.delay(self.options.api_ms);
-        self.after(delay, Happening::Answered { executor: at, incarnation, lease, number, answer });
+        if self.strikes("late answer", self.options.faults.slow_requests) {
+            return delay + self.chaos.between(S / 10, 35 * S);
+        }
+        delay
     }
 
     /// What stands between a request and the server's own answer.

@@ -311,7 +311,7 @@ impl World {
     pub(super) fn probe_arrives(&mut self, at: usize, epoch: u64, probe: &Probe) {
         let fails = self.strikes("probe failure", self.options.faults.probe_failures);
         let answer = if fails { Err(String::from("no answer")) } else { self.consistent_list(probe) };
-        let delay = self.api.delay(self.options.api_ms);
+        let delay = self.answer_delay();
         self.after(delay, Happening::ProbeAnswered { replica: at, epoch, probe: probe.id, answer });
     }
 

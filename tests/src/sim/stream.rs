@@ -92,7 +92,9 @@ impl World {
         stream.to_leader_at = stream.to_leader_at.max(now + delay);
         let at = stream.to_leader_at;
         let (executor, incarnation) = (stream.executor, stream.incarnation);
-        if !matches!(message, ToLeader::Hello(_)) && self.strikes("duplicate", self.options.faults.duplicates) {
+        // A greeting begins a stream, and a window is what counts from here on: nobody sends an old one again.
+        let is_state = matches!(message, ToLeader::Hello(_) | ToLeader::Window { .. });
+        if !is_state && self.strikes("duplicate", self.options.faults.duplicates) {
             // Over a reconnect: whoever does not know whether a message arrived sends it again.
             let again = at + self.chaos.between(MS, 30 * S);
             let message = message.clone();
