@@ -4,6 +4,8 @@ use super::network::{API, Network};
 use super::puppet;
 use super::relay::Relay;
 use anyhow::{Context, bail};
+use engine::leader::Policy;
+use engine::pace::Rate;
 use executor_service::{Exit, Resolver};
 use futures::StreamExt;
 use graph_service::{Connection, Election, LeaseOptions};
@@ -83,19 +85,26 @@ impl World {
 
     /// Starts a replica.
     pub fn replica(&mut self, name: &str) {
-        self.start_replica(name, &address(name), None);
+        self.start_replica(name, &address(name), None, Policy::default());
     }
 
     /// Starts a replica whose admin server answers on a socket.
     pub fn replica_with_admin(&mut self, name: &str, admin: TcpListener) {
-        self.start_replica(name, &address(name), Some(admin));
+        self.start_replica(name, &address(name), Some(admin), Policy::default());
+    }
+
+    /// Starts a replica that allows so many writes a second, of all executors together.
+    pub fn capped_replica(&mut self, name: &str, max_writes_per_second: u32) {
+        let policy =
+            Policy { max_writes_per_second: Some(Rate::per_second(max_writes_per_second)), ..Policy::default() };
+        self.start_replica(name, &address(name), None, policy);
     }
 
     /// Starts a replica with a relay before it.
     pub fn replica_behind_relay(&mut self, name: &str) -> Relay {
         self.relayed.insert(name.to_owned());
         let (inner, relay) = (self.inner_address(name), Relay::default());
-        self.start_replica(name, &inner, None);
+        self.start_replica(name, &inner, None, Policy::default());
         self.background.spawn(relay.clone().run(self.network.clone(), address(name), inner));
         relay
     }
@@ -106,7 +115,7 @@ impl World {
         if relayed { format!("{replica}:7451") } else { address(replica) }
     }
 
-    fn start_replica(&mut self, name: &str, listens: &str, admin: Option<TcpListener>) {
+    fn start_replica(&mut self, name: &str, listens: &str, admin: Option<TcpListener>, policy: Policy) {
         self.network.restore(name);
         let connections = ReceiverStream::new(self.network.listen(listens));
         let config = graph_service::Config {
@@ -114,7 +123,7 @@ impl World {
             replica: name.to_owned(),
             advertise: address(name),
             ignore: Vec::new(),
-            policy: engine::leader::Policy::default(),
+            policy,
         };
         let edges = graph_service::Edges {
             grpc: connections.map(|accepted| Ok(Connection::new(accepted.pipe))).boxed(),

@@ -18,6 +18,7 @@ mod fleet;
 mod hostile;
 mod incarnations;
 mod names;
+mod rates;
 mod reconnects;
 mod standby;
 mod transport;
