@@ -213,6 +213,8 @@ pub struct Session {
     flush_at: Option<Time>,
     drain: Option<Drain>,
     unaccepted: Option<Unaccepted>,
+    /// A window other than the first was offered: from then on heartbeats repeat it, so that one that arrives late does not last.
+    window_moved: bool,
     /// `None`: nobody limits this executor.
     share: Option<Share>,
 }
@@ -303,6 +305,7 @@ impl Session {
             flush_at: None,
             drain: None,
             unaccepted: None,
+            window_moved: false,
             share: None,
         }
     }

@@ -29,6 +29,7 @@ impl Session {
             return;
         }
         self.unaccepted = Some(Unaccepted { since: now, check_at: None, wait: CHECK_MIN });
+        self.window_moved = true;
         // Before the report leaves: the leader must not grant the same item here again.
         self.send_window();
         self.hand_back_buffered();
@@ -70,7 +71,7 @@ impl Session {
         }
     }
 
-    fn send_window(&mut self) {
+    pub(super) fn send_window(&mut self) {
         if matches!(self.link, Link::Active(_)) {
             let max_outstanding = self.offered_window();
             self.outputs.push_back(Output::Send(ToLeader::Window { max_outstanding }));

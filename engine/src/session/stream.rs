@@ -382,6 +382,9 @@ impl Session {
             buffered: u32::try_from(buffered).unwrap_or(u32::MAX),
         };
         self.outputs.push_back(Output::Send(heartbeat));
+        if self.window_moved {
+            self.send_window();
+        }
     }
 
     fn send_drain(&mut self, now: Time) {

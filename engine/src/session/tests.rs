@@ -303,6 +303,7 @@ fn a_stranger_to_the_api_server_takes_no_work_until_it_is_let_in_again() {
         3552 | welcome L/1           | welcomed L/1, writes end 18551
         3553 | checked ok            | credentials accepted, window 4
         3554 | grant 1-6             | started [1-6], start 1-6
+        8552 | tick                  | beat 1 1+0, window 4
         "#,
     );
     assert_eq!(session.status().credentials_refused, None);
