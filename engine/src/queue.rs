@@ -408,7 +408,10 @@ impl Queue {
                 self.turns.push_back(lane);
             }
             for (uid, blocker) in blocked {
-                self.enter_place(&uid, Place::Behind(blocker));
+                // A lane may name an item twice: it was ready before, and became so again.
+                if self.items.get(&uid).is_some_and(|item| item.place == Place::Ready) {
+                    self.enter_place(&uid, Place::Behind(blocker));
+                }
             }
             if next.is_some() {
                 return next;

@@ -145,6 +145,17 @@ fn items_that_would_meet_a_known_blocker_do_not_try() {
 }
 
 #[test]
+fn an_item_that_a_lane_names_twice_waits_once_behind_what_stands_in_its_way() {
+    let mut queue = Queue::default();
+    queue.put(at(0), draft("a", "x"), false);
+    queue.place(&uid("x"), Place::Backoff { until: at(1) });
+    queue.make_ready(&uid("x"));
+    queue.raise(at(1), forbidden("a"));
+    assert_eq!(queue.pop(), None);
+    assert_eq!((queue.waiting(), queue.inconsistency()), (1, None));
+}
+
+#[test]
 fn a_probe_that_was_dropped_makes_room_for_the_next() {
     let mut queue = Queue::default();
     let (blocker, row) = webhook();
