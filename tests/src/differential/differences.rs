@@ -192,23 +192,36 @@ fn beside_an_unverifiable(case: &Case<'_>) -> bool {
 }
 
 fn cycle_ends(case: &Case<'_>) -> bool {
-    if case.ours.get(&case.slot).is_some_and(State::waits) {
-        return false;
-    }
-    // Up along blocking references, from one that waits to the next, and back.
-    let mut seen = BTreeSet::new();
-    let mut open = vec![case.slot];
-    while let Some(slot) = open.pop() {
-        let Some(state) = case.upstream.get(&slot).filter(|state| state.waits()) else { continue };
-        for reference in state.references.iter().filter(|reference| reference.blocking == Some(true)) {
-            let Some((owner, _)) = owner_at(case.program, case.upstream, slot, reference) else { continue };
-            if owner == case.slot {
-                return true;
-            }
-            if seen.insert(owner) {
-                open.push(owner);
-            }
+    let Some(upstream) = case.upstream.get(&case.slot).filter(|state| state.waits()) else { return false };
+    let is_closing = |reference: &&Held| reference.blocking == Some(true) && closes_cycle(case, reference);
+    let mut closing = upstream.references.iter().filter(is_closing);
+    match case.ours.get(&case.slot).filter(|state| state.waits()) {
+        None => closing.next().is_some(),
+        // Something else blocks it, too.
+        Some(ours) => {
+            let unblocked: Vec<Held> =
+                closing.map(|reference| Held { blocking: Some(false), ..reference.clone() }).collect();
+            let is_of_cycle =
+                |reference: &Held| unblocked.contains(&Held { blocking: Some(false), ..reference.clone() });
+            ours.references.iter().any(|reference| unblocked.contains(reference))
+                && ours.references.len() == upstream.references.len()
+                && same_but_for(ours, upstream, is_of_cycle)
         }
+    }
+}
+
+/// Whether upstream's end leads from this reference's owner up along blocking references, from one that waits to the next, back.
+fn closes_cycle(case: &Case<'_>, reference: &Held) -> bool {
+    let owner = |slot, reference| owner_at(case.program, case.upstream, slot, reference).map(|(owner, _)| owner);
+    let mut open: Vec<Slot> = owner(case.slot, reference).into_iter().collect();
+    let mut seen: BTreeSet<Slot> = open.iter().copied().collect();
+    while let Some(slot) = open.pop() {
+        if slot == case.slot {
+            return true;
+        }
+        let Some(state) = case.upstream.get(&slot).filter(|state| state.waits()) else { continue };
+        let blocking = state.references.iter().filter(|reference| reference.blocking == Some(true));
+        open.extend(blocking.filter_map(|reference| owner(slot, reference)).filter(|&owner| seen.insert(owner)));
     }
     false
 }

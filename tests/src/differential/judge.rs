@@ -18,7 +18,8 @@ pub struct Judgement {
     pub on_purpose: BTreeMap<Slot, &'static str>,
     /// Objects that end otherwise than in any of upstream's runs, and not on purpose.
     pub different: Vec<Slot>,
-    /// The same where upstream's runs raced, and every step of our collector was by the rules: they have more ends than were seen.
+    /// The same where upstream's runs raced or put things off, and every step of our collector was by the rules: upstream has more
+    /// ends than were seen.
     pub raced: Vec<Slot>,
     /// Objects of our end that a collector had something left to do about, and what.
     pub unfinished: BTreeMap<Slot, &'static str>,
@@ -61,8 +62,8 @@ pub(super) fn judge(program: &Program, ours: &Course, upstream: &[Course]) -> Ju
 }
 
 /// Objects whose way is a matter of speed under upstream: its runs dealt with them in different ways, whatever they came to; or two
-/// owners went at once, and which of them is left when the object is looked at decides. And all that depends on these, or waits for
-/// them.
+/// owners went at once, and which of them is left when the object is looked at decides; or it put the object off at a quiet moment,
+/// and will look at it on some later occasion or at its next start. And all that depends on these, or waits for them.
 fn races(program: &Program, upstream: &[Course]) -> BTreeSet<Slot> {
     let way = |course: &Course, slot: Slot| -> Vec<Option<State>> {
         course.changes.iter().filter(|change| change.slot == slot).map(|change| change.state.clone()).collect()
@@ -71,6 +72,7 @@ fn races(program: &Program, upstream: &[Course]) -> BTreeSet<Slot> {
     let loses_two = |slot: Slot| upstream.iter().any(|course| loses_owners_at_once(course, slot));
     let slots = 0..program.objects.len();
     let mut races: BTreeSet<Slot> = slots.clone().filter(|&slot| differs(slot) || loses_two(slot)).collect();
+    races.extend(upstream.iter().flat_map(|course| put_off(program, course)));
     // Down to dependents, and from all these up along what blocks.
     spread(&mut races, slots.clone(), |slot, races| {
         program.references_of(slot).any(|reference| races.contains(&reference.owner))
@@ -84,6 +86,15 @@ fn races(program: &Program, upstream: &[Course]) -> BTreeSet<Slot> {
         races.iter().any(|&dependent| blocks(dependent))
     });
     races
+}
+
+/// Objects about which there was something left to do when it was quiet, and which were looked at later. What upstream does not even
+/// take up when it starts anew is no matter of time.
+fn put_off(program: &Program, course: &Course) -> BTreeSet<Slot> {
+    let left = |end: &End| -> BTreeSet<Slot> { unfinished(program, end).into_keys().collect() };
+    let Some((last, before)) = course.ends.split_last() else { return BTreeSet::new() };
+    let never = left(last);
+    before.iter().flat_map(left).filter(|slot| !never.contains(slot)).collect()
 }
 
 /// Adds what belongs to the set until nothing is new.

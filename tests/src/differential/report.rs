@@ -55,7 +55,7 @@ impl fmt::Display for Report {
         let has_raced = self.outcomes.iter().filter(|outcome| !outcome.judgement.raced.is_empty());
         writeln!(
             formatter,
-            "  by the rules, but not as in any of upstream's runs, which raced: {} objects, in seeds {:?}",
+            "  by the rules, but not as in any of upstream's runs, which raced or put things off: {} objects, in seeds {:?}",
             self.sum(|judgement| judgement.raced.len()),
             has_raced.map(|outcome| outcome.program.seed).collect::<Vec<u64>>(),
         )?;
@@ -115,7 +115,9 @@ impl Outcome {
         let mut findings: BTreeMap<Slot, Vec<String>> = BTreeMap::new();
         let mut add = |slot: &Slot, what: String| findings.entry(*slot).or_default().push(what);
         different.iter().for_each(|slot| add(slot, "differs".to_owned()));
-        raced.iter().for_each(|slot| add(slot, "differs by the rules, and upstream's runs raced".to_owned()));
+        raced
+            .iter()
+            .for_each(|slot| add(slot, "differs by the rules, and upstream's runs raced or put it off".to_owned()));
         on_purpose.iter().for_each(|(slot, name)| add(slot, format!("on purpose: {name}")));
         unfinished.iter().for_each(|(slot, what)| add(slot, format!("unfinished: {what}")));
         breaches.iter().for_each(|(slot, what)| add(slot, format!("against the rules: {what}")));

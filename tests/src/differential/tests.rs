@@ -195,7 +195,13 @@ fn two_owners_that_go_at_once_may_leave_either_reference() {
     let both = begun(&[1, 2]);
     let raced = judged(&both, &[1], &[]);
     assert!(raced.is_good() && raced.raced == [3], "{raced:?}");
-    assert_eq!(judged(&begun(&[1]), &[1], &[]).different, [3], "only one of them went then");
+    let with_one = |owners: &[Slot]| {
+        let mut end = at_the_end(owners);
+        end.extend(both.iter().filter(|(slot, _)| matches!(slot, 0 | 2)).map(|(&slot, state)| (slot, state.clone())));
+        Course { ends: vec![both.clone(), end], ..Course::default() }
+    };
+    let one = judge(&program, &with_one(&[1]), &[with_one(&[1, 2]), with_one(&[1, 2])]);
+    assert_eq!(one.different, [3], "only one of them went then");
     // The same end, but by a deletion that nothing asked for.
     let change = |(&slot, state): (&Slot, &State)| Change { revision: 0, slot, state: Some(state.clone()) };
     let deleted = Change { revision: 1, slot: 3, state: Some(State { terminating: true, ..held(&[1]) }) };
@@ -257,4 +263,37 @@ fn what_has_dependents_goes_after_them_where_an_owner_waits() {
     assert!(!is_breach(2, &[write(5, 1, None)]), "nobody may have seen the dependent yet");
     let marked = write(5, 1, Some(terminating(&[FOREGROUND], vec![to(0)])));
     assert!(!is_breach(3, &[marked, write(6, 2, None), write(7, 1, None), write(8, 0, None)]));
+}
+
+/// Seed 297: an object blocks its own foreground deletion, and another one blocks it, too.
+#[test]
+fn a_cycle_is_ended_also_where_something_else_blocks() {
+    let program = world(&[Kind::Realm, Kind::Realm], &[(0, 0), (1, 0)]);
+    let to = |blocking| to_slot(&program, 0, blocking);
+    let end = |itself, other| {
+        End::from([(0, terminating(&[HELD, FOREGROUND], vec![to(itself)])), (1, terminating(&[HELD], vec![to(other)]))])
+    };
+    let upstream = self::to(&end(Some(true), Some(true)));
+    let judged = |ours: &End| judge(&program, &self::to(ours), &[upstream.clone(), upstream.clone()]);
+    let on_purpose = judged(&end(Some(false), Some(true)));
+    assert!(on_purpose.is_good() && on_purpose.on_purpose.contains_key(&0), "{on_purpose:?}");
+    assert_eq!(judged(&end(Some(true), Some(false))).different, [1], "that reference closes no cycle");
+}
+
+/// Seed 226: upstream looks at a late dependent of an owner in foreground deletion on some later occasion, and meanwhile its user
+/// gives it a finalizer.
+#[test]
+fn what_upstream_puts_off_is_a_matter_of_time() {
+    let program = world(&[Kind::ConfigMap, Kind::ConfigMap], &[(1, 0)]);
+    let dependent = |waits: bool| {
+        let owner = if waits { terminating(&[HELD, FOREGROUND], Vec::new()) } else { alive(Vec::new()) };
+        End::from([(0, owner), (1, alive(vec![to_slot(&program, 0, None)]))])
+    };
+    let held = End::from([(1, terminating(&[HELD], vec![to_slot(&program, 0, None)]))]);
+    let judged = |before: End| {
+        let upstream = Course { ends: vec![before, held.clone()], ..Course::default() };
+        judge(&program, &to(&End::new()), &[upstream.clone(), upstream])
+    };
+    assert_eq!(judged(dependent(true)).raced, [1]);
+    assert_eq!(judged(dependent(false)).different, [1], "there was nothing to do about it");
 }
