@@ -19,6 +19,7 @@ pub(super) fn breaches(program: &Program, course: &Course) -> BTreeMap<Slot, &'s
         orphaned: BTreeSet::new(),
         freed: Vec::new(),
         left: Vec::new(),
+        taken: BTreeSet::new(),
     };
     let mut breaches = BTreeMap::new();
     let mut quiet_at = course.quiet_at.iter().peekable();
@@ -30,6 +31,7 @@ pub(super) fn breaches(program: &Program, course: &Course) -> BTreeMap<Slot, &'s
         if let Some(before) = before.as_ref().filter(|before| !course.by_user.contain(change, before.incarnation)) {
             breaches.extend(law.breach(change, before).map(|what| (change.slot, what)));
         }
+        law.note_taken(change, before.as_ref());
         law.note(change, before.as_ref());
     }
     breaches
@@ -52,6 +54,9 @@ struct Law<'a> {
     freed: Vec<Pair>,
     /// Dependents that blocked their owner when its foreground deletion began: they go first.
     left: Vec<Pair>,
+    /// Those that lost an owner that held them by a user's hand since the last quiet moment. References are removed by uid, as with
+    /// upstream and whatever else the object looks like, so a removal beside such an owner may come just behind.
+    taken: BTreeSet<Incarnation>,
 }
 
 impl Law<'_> {
@@ -122,7 +127,8 @@ impl Law<'_> {
             }
         }
         let is_bereft = after.references.is_empty() && !before.references.is_empty() && !after.terminating;
-        (is_bereft && !orphaned).then_some("it lost its last owner, and is never collected")
+        (is_bereft && !orphaned && !self.taken.contains(&at))
+            .then_some("it lost its last owner, and is never collected")
     }
 
     /// Whether the foreground deletion of an owner goes on to the object's own dependents, as the collector has long known them.
@@ -145,6 +151,19 @@ impl Law<'_> {
             self.now.get(slot).is_some_and(|state| state.incarnation == *incarnation && state.waits())
         };
         self.waited.retain(waits);
+        self.taken.clear();
+    }
+
+    fn note_taken(&mut self, change: &Change, before: Option<&State>) {
+        let (Some(before), Some(after)) = (before, &change.state) else { return };
+        let at = (change.slot, before.incarnation);
+        let held = |old: &Held| {
+            !after.references.iter().any(|new| incarnation(new) == incarnation(old))
+                && standing(self.program, &self.now, at.0, old) == Standing::Solid
+        };
+        if self.course.by_user.contain(change, before.incarnation) && before.references.iter().any(held) {
+            self.taken.insert(at);
+        }
     }
 
     fn note(&mut self, change: &Change, before: Option<&State>) {

@@ -157,6 +157,31 @@ fn what_its_owner_began_to_orphan_may_be_left_without_owners() {
     assert!(is_breach(&[]), "it is in foreground deletion, and never was in another");
 }
 
+/// Seed 403: a user takes the owner that held the object in the moment in which a reference beside it is dropped.
+#[test]
+fn who_takes_the_owner_that_held_may_be_overtaken() {
+    let program = world(&[Kind::Secret; 3], &[(2, 0), (2, 1)]);
+    let to = |slot| to_slot(&program, slot, Some(false));
+    let write = |revision, slot, state| Change { revision, slot, state };
+    let changes = vec![
+        write(1, 0, Some(alive(Vec::new()))),
+        write(2, 1, Some(alive(Vec::new()))),
+        write(3, 2, Some(alive(vec![to(0), to(1)]))),
+        write(4, 0, Some(terminating(&[HELD, FOREGROUND], Vec::new()))),
+        write(5, 2, Some(alive(vec![to(0)]))),
+        write(7, 2, Some(alive(Vec::new()))),
+    ];
+    let by_user = Writes { revisions: (1..=5).collect(), ..Writes::default() };
+    let course = Course { changes, by_user, ..Course::default() };
+    assert!(breaches(&program, &course).is_empty());
+    let later = Course { quiet_at: vec![5], ..course.clone() };
+    assert!(!breaches(&program, &later).is_empty(), "a moment later it was known");
+    let mut alone = course;
+    alone.changes.remove(4);
+    alone.changes[2] = write(3, 2, Some(alive(vec![to(0)])));
+    assert!(!breaches(&program, &alone).is_empty(), "nothing else ever held it");
+}
+
 /// Seed 47: upstream unblocks a dependent that closes no cycle, and with that misses the moment for a deletion in foreground.
 #[test]
 fn what_is_to_go_in_foreground_does_even_where_upstream_unblocks_in_vain() {
