@@ -71,6 +71,8 @@ pub(crate) struct Kind {
     pub(crate) rewound: Option<u32>,
     /// The highest version that its store was ever seen at, by whatever question, and when.
     pub(crate) high: Option<(ResourceVersion, Time)>,
+    /// How far it had been seen when it ceased to be served: a list that ends before that is of another history.
+    pub(crate) floor: Option<ResourceVersion>,
     /// Of the objects that the list under way shows at an earlier version than is known, the lowest version known: a list that ends
     /// past it should have shown that.
     pub(crate) outrun: Option<ResourceVersion>,
@@ -169,6 +171,7 @@ impl Coverage {
             lost: None,
             rewound: None,
             high: None,
+            floor: None,
             outrun: None,
             emptied: None,
             doubtful: false,
@@ -237,6 +240,7 @@ impl Coverage {
         let id = self.by_resource.remove(collection)?;
         let kind = self.kind_mut(id);
         kind.served = None;
+        kind.floor = kind.high.as_ref().map(|(high, _)| high.clone());
         kind.position = None;
         kind.progress = None;
         kind.lost = None;
@@ -261,7 +265,8 @@ impl Coverage {
     /// The list under way is complete as of `version`.
     pub(crate) fn list_ended(&mut self, now: Time, id: KindId, version: ResourceVersion) -> Advance {
         let kind = self.kind_mut(id);
-        let back = kind.position.as_ref().is_some_and(|position| version.is_before(position));
+        let floor = kind.floor.take();
+        let back = kind.position.iter().chain(&floor).any(|known| version.is_before(known));
         let skipped = kind.outrun.take().is_some_and(|known| version.reached(&known));
         let rewind = (back || skipped || kind.leaps(now, &version)) && kind.rewound.is_none();
         if kind.rewound.is_some_and(|list| list != kind.list) {

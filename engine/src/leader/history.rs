@@ -152,6 +152,7 @@ impl Leader {
             if id == kind || (everything && !entry.is_aggregated()) {
                 entry.rewound = Some(entry.list);
                 entry.high = None;
+                entry.floor = None;
                 entry.doubtful = false;
             }
         }

@@ -159,6 +159,21 @@ fn a_kind_that_is_not_served_while_the_store_goes_back_is_of_the_new_history_too
 }
 
 #[test]
+fn a_kind_that_is_served_again_and_stands_before_where_it_was_shows_a_restored_store() {
+    let mut bench = Bench::synced();
+    bench.seen("configmaps", object("configmaps", "a", 150).owned_by("things", "o"));
+    bench.input(Input::KindUnserved(collection("configmaps")));
+    bench.serve("configmaps");
+    let restored = || vec![object("configmaps", "a", 80)];
+    // Nothing else was ever seen past 110.
+    bench.list("configmaps", 110, restored());
+    assert_eq!(rewinds(&bench), 1);
+    bench.list("configmaps", 110, restored());
+    assert_eq!(bench.leader.nodes(&uid("a"))[0].resource_version, Some(version(80)));
+    assert_eq!(rewinds(&bench), 1);
+}
+
+#[test]
 fn dependents_of_a_kind_that_the_new_history_does_not_serve_hold_no_owner() {
     let mut bench = Bench::synced();
     let owner = || object("configmaps", "o", 80).terminating("orphan");
