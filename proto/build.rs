@@ -4,15 +4,18 @@ use prost::Message as _;
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 6] = [
     "ownergraph/type/v1alpha1/type.proto",
     "ownergraph/work/v1alpha1/work_service.proto",
     "ownergraph/graph/v1alpha1/graph_service.proto",
     "ownergraph/admin/v1alpha1/admin_service.proto",
+    "ownergraph/decision/v1alpha1/decision_service.proto",
+    "io/cloudevents/v1/cloudevents.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=ownergraph");
+    println!("cargo::rerun-if-changed=io");
     let files = protox::Compiler::new(["."])?
         .include_imports(true)
         .include_source_info(true)

@@ -23,6 +23,7 @@ mod balancing;
 mod blocking;
 mod contract;
 mod granting;
+mod grounds;
 mod history;
 mod intake;
 mod invariants;
@@ -36,8 +37,8 @@ mod reporting;
 mod tests;
 
 pub use contract::{
-    Cause, Config, Event, Input, InvalidReferences, Mode, OnStoreRewind, Output, PauseAnswer, PauseList, PauseRead,
-    Policy, Probe, ProbeAnswer, ProbeId, StreamId,
+    Cause, Config, Event, Grounds, Input, InvalidReferences, Mode, OnStoreRewind, OpenDecision, Output, PauseAnswer,
+    PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
 };
 pub use reading::{Address, CycleSearch, Direction, Found, Frame, Planning, Scan, Walk, WalkOptions, Walked};
 

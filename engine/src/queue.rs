@@ -7,6 +7,7 @@ use crate::work::{Action, ActionKind, LeaseId, Preconditions};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use blocked::Blockers;
+use core::ops::Bound;
 
 mod blocked;
 mod invariants;
@@ -432,6 +433,12 @@ impl Queue {
             item.place = Place::Observed;
         }
         self.make_ready(uid);
+    }
+
+    /// The uids with an item that come after this one, or all, in order.
+    pub(crate) fn uids_after(&self, after: Option<&Uid>) -> impl Iterator<Item = &Uid> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.items.range((start, Bound::Unbounded)).map(|(uid, _)| uid)
     }
 
     /// Every uid with an item, in order.

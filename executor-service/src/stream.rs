@@ -230,6 +230,9 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
         | ErrorReason::PausesNotInstalled
         | ErrorReason::PauseNotFound
         | ErrorReason::ApiServerRefuses
+        | ErrorReason::PositionCompacted
+        | ErrorReason::SlowConsumer
+        | ErrorReason::DecisionNotFound
         | ErrorReason::Unspecified => None,
     }
 }

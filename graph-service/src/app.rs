@@ -1,6 +1,7 @@
 //! The graph service as one call: start, run, stop.
 
 use crate::clock::Clock;
+use crate::decisions::{self, DecisionLog};
 use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues};
 use crate::election::{Election as Elections, Leadership, LeaseOptions, Validity, follow_changes};
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
@@ -124,11 +125,12 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         Election::Lease(_) => Validity::default(),
         Election::Fixed(_) => Validity::endless(),
     };
+    let log = DecisionLog::new();
     let driver = Driver::new(
         Leader::new(engine_config(&config, &cluster_uid), seed()?),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
         ask(ingest.clone()),
-        Render::new(metrics.clone(), edges.observer, warnings),
+        Render::new(metrics.clone(), edges.observer, warnings, decisions::Writer::new(log.clone()), clock),
         clock,
         heartbeat,
         validity.clone(),
@@ -154,6 +156,8 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let shared = Shared {
         reader,
         sessions,
+        decisions: log,
+        shutdown: shutdown.clone(),
         leadership: known_leadership,
         health,
         metrics,

@@ -1,6 +1,7 @@
 //! The gRPC front: work for executors, reads for everybody, health and reflection.
 
 use crate::clock::Clock;
+use crate::decisions::DecisionLog;
 use crate::driver::{Reader, SessionInput};
 use crate::election::Leadership;
 use crate::metrics::Metrics;
@@ -10,20 +11,25 @@ use connection::Incoming;
 use engine::leader::Leader;
 use engine::view::CollectionStatus;
 use proto::admin::v1alpha1::admin_service_server::AdminServiceServer;
+use proto::decision::v1alpha1::decision_service_server::DecisionServiceServer;
 use proto::graph::v1alpha1::graph_service_server::GraphServiceServer;
 use proto::r#type::v1alpha1::{ReplicaRole, ResponseMeta};
 use proto::work::v1alpha1::work_service_server::WorkServiceServer;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tonic::transport::Server;
 
 mod admin;
 pub(crate) mod connection;
+mod decisions;
+mod filter;
+mod followers;
 mod graph;
 mod health;
+mod pages;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -48,6 +54,9 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(7);
 pub(crate) struct Shared {
     pub(crate) reader: Reader,
     pub(crate) sessions: mpsc::Sender<SessionInput>,
+    pub(crate) decisions: DecisionLog,
+    /// Streams come to their end when this is asked for.
+    pub(crate) shutdown: Shutdown,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Metrics,
@@ -59,10 +68,6 @@ pub(crate) struct Shared {
 impl Shared {
     fn leadership(&self) -> Leadership {
         self.leadership.borrow().clone()
-    }
-
-    fn wire_clock(&self) -> proto::convert::Clock {
-        proto::convert::Clock { now: self.clock.now(), calendar: SystemTime::now() }
     }
 
     /// Must not be called under the reader's lock: it takes it itself.
@@ -93,6 +98,8 @@ impl Shared {
 pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutdown: Shutdown, tasks: &mut Tasks) {
     let (readers, work) = work::Work::new(Arc::clone(&shared));
     tasks.spawn_until_end("stream readers", readers.run());
+    let (writers, followers) = followers::Followers::new();
+    tasks.spawn_until_end("stream writers", writers.run());
     let (reporter, health) = tonic_health::server::health_reporter();
     tasks.spawn_until_end("grpc health", health::follow(reporter, Arc::clone(&shared), shutdown.clone()));
     tasks.spawn("grpc", async move {
@@ -101,6 +108,7 @@ pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutd
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared)));
+        let decisions = DecisionServiceServer::new(decisions::Decisions::new(Arc::clone(&shared), followers));
         let admin = AdminServiceServer::new(admin::Admin::new(shared, press));
         let stop = shutdown.clone();
         let server = Server::builder()
@@ -112,6 +120,7 @@ pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutd
             .max_connection_age(2 * work::STREAM_AGE)
             .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(graph.max_decoding_message_size(MESSAGE_MAX_BYTES))
+            .add_service(decisions.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(admin.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(health)
             .add_service(reflection)

@@ -10,12 +10,14 @@
 //! * `election`: a Kubernetes Lease, as terms for the engine
 //! * `grpc`: executors and readers
 //! * `pauses`: the brake, as resources of the cluster
+//! * `decisions`: the log of what was decided
 //! * `render`, `metrics`: what the engine says, as lines and numbers
 //! * `warnings`: Kubernetes events about references that cannot be right
 //! * `readiness`, `dot`: what the admin server answers
 
 mod app;
 mod clock;
+mod decisions;
 mod dot;
 mod driver;
 mod election;

@@ -1,5 +1,7 @@
 //! Events of the engine as log lines and counters. The engine itself neither logs nor counts.
 
+use crate::clock::Clock;
+use crate::decisions::Writer;
 use crate::metrics::Metrics;
 use crate::warnings::Warning;
 use engine::coverage::State;
@@ -27,6 +29,8 @@ pub(crate) struct Render {
     metrics: Metrics,
     observer: Option<Observer>,
     warnings: mpsc::Sender<Warning>,
+    decisions: Writer,
+    clock: Clock,
     /// Collections that were reported as lost, with the reason: a retry that fails likewise is no news, and a return is.
     lost: BTreeMap<GroupResource, String>,
     /// What the API server refused, with when that was last reported: thousands of items may meet one missing rule.
@@ -36,18 +40,28 @@ pub(crate) struct Render {
 }
 
 impl Render {
-    pub(crate) fn new(metrics: Metrics, observer: Option<Observer>, warnings: mpsc::Sender<Warning>) -> Render {
+    pub(crate) fn new(
+        metrics: Metrics,
+        observer: Option<Observer>,
+        warnings: mpsc::Sender<Warning>,
+        decisions: Writer,
+        clock: Clock,
+    ) -> Render {
         Render {
             metrics,
             observer,
             warnings,
+            decisions,
+            clock,
             lost: BTreeMap::new(),
             refused: BTreeMap::new(),
             unauthenticated: BTreeMap::new(),
         }
     }
 
-    pub(crate) fn round(&self, inputs: usize, facts: usize, took: Duration) {
+    /// A round is over: what came of it may be seen.
+    pub(crate) fn round(&mut self, inputs: usize, facts: usize, took: Duration) {
+        self.decisions.publish();
         self.metrics.round(facts, took);
         if took > ROUND_SLOW {
             tracing::info!(inputs, took_ms = took.as_millis(), "a round of inputs took long");
@@ -57,14 +71,19 @@ impl Render {
     /// Per-object decisions at debug, changes of state at info, and a warning only for what somebody may have to act on.
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
-            Event::Decided { item, generation, target, action, causes } => {
+            Event::Decided { item, generation, target, action, causes, .. } => {
                 self.metrics.decided(*action);
                 tracing::debug!(item, generation, %target, uid = %target.uid, action = action.as_str(), why = %Causes(causes), "decided");
             }
-            Event::Withdrawn { item, target, action } => {
+            Event::Withdrawn { item, target, action, .. } => {
                 tracing::debug!(item, %target, uid = %target.uid, action = action.as_str(), "decision withdrawn");
             }
-            Event::Attempted { item, target, action, outcome, executor, http_status, message, api_calls, age } => {
+            Event::Granted { item, target, action, executor, attempt, .. } => {
+                tracing::debug!(item, %target, uid = %target.uid, action = action.as_str(), %executor, attempt, "granted");
+            }
+            Event::Attempted {
+                item, target, action, outcome, executor, http_status, message, api_calls, age, ..
+            } => {
                 self.metrics.attempted(*action, *outcome);
                 self.attempted(target, *action, *outcome, executor, message);
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
@@ -126,6 +145,7 @@ impl Render {
                 tracing::debug!(why, "input ignored");
             }
         }
+        self.decisions.note(event, self.clock.wire());
         if let Some(observer) = &mut self.observer {
             observer(event);
         }

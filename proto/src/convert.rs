@@ -10,6 +10,7 @@
 use engine::work::LeaseId;
 use std::time::Duration;
 
+mod decision;
 mod field;
 mod item;
 mod object;
@@ -19,6 +20,7 @@ mod report;
 mod stream;
 mod view;
 
+pub use decision::{decision_event, decision_id, open_decision};
 pub use item::kinds;
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, pending_work, plan, reason, reason_code};

@@ -25,6 +25,12 @@ pub const UID: &str = "uid";
 pub const OURS: &str = "ours";
 /// Metadata of `CLUSTER_MISMATCH`: the cluster of the caller.
 pub const THEIRS: &str = "theirs";
+/// Metadata of `POSITION_COMPACTED` and `SLOW_CONSUMER`: the log.
+pub const LOG_ID: &str = "logId";
+/// Metadata of `POSITION_COMPACTED`: the oldest event that is kept.
+pub const OLDEST_SEQUENCE: &str = "oldestSequence";
+/// Metadata of `SLOW_CONSUMER`: the last event the reader was sent.
+pub const LAST_SEQUENCE: &str = "lastSequence";
 
 const PREFIX: &str = "ERROR_REASON_";
 

@@ -5,7 +5,7 @@
 //!
 //! Modules in reading order:
 //!
-//! * `type`, [`work`], [`graph`], [`admin`]: generated from the `.proto` files of the same package.
+//! * `type`, [`work`], [`graph`], [`admin`], [`decision`], [`cloudevents`]: generated from the `.proto` files of the same package.
 //! * [`convert`]: engine values to messages, and messages, with every field checked, to engine values.
 //! * [`batch`]: splitting what is too large for one message.
 //! * [`error_reason`]: how the reason of an error is spelled.
@@ -43,6 +43,24 @@ pub mod graph {
     #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
     pub mod v1alpha1 {
         tonic::include_proto!("ownergraph.graph.v1alpha1");
+    }
+}
+
+/// The log of decisions: package `ownergraph.decision`.
+pub mod decision {
+    /// Version `v1alpha1`.
+    #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
+    pub mod v1alpha1 {
+        tonic::include_proto!("ownergraph.decision.v1alpha1");
+    }
+}
+
+/// CloudEvents 1.0 as protobuf: package `io.cloudevents`.
+pub mod cloudevents {
+    /// Version `v1`.
+    #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
+    pub mod v1 {
+        tonic::include_proto!("io.cloudevents.v1");
     }
 }
 

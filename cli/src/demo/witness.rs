@@ -85,7 +85,8 @@ impl Ledger {
             }
             Event::SessionOpened { .. } => self.executors += 1,
             Event::SessionEnded { .. } => self.executors = self.executors.saturating_sub(1),
-            Event::Withdrawn { .. }
+            Event::Granted { .. }
+            | Event::Withdrawn { .. }
             | Event::TermGained(_)
             | Event::TermLost
             | Event::GrantsStopped { .. }

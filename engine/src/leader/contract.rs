@@ -5,7 +5,10 @@ use crate::evidence::Proof;
 use crate::hold::{Pause, Scope};
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
-use crate::work::{ActionKind, Outcome, Refusal, Term, ToExecutor, ToLeader};
+use crate::time::Time;
+use crate::view::EdgeView;
+use crate::work::{ActionKind, Outcome, Preconditions, PropagationPolicy, Refusal, Term, ToExecutor, ToLeader};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -220,12 +223,25 @@ pub enum Event {
         target: ObjectRef,
         action: ActionKind,
         causes: Vec<Cause>,
+        /// `None` where this replica does not lead.
+        grounds: Option<Box<Grounds>>,
+    },
+    /// A decision was given to an executor. Comes before the message that does so.
+    Granted {
+        item: u64,
+        target: ObjectRef,
+        action: ActionKind,
+        executor: Name,
+        attempt: u32,
+        grounds: Box<Grounds>,
     },
     /// A decision no longer holds and was never carried out.
     Withdrawn {
         item: u64,
         target: ObjectRef,
         action: ActionKind,
+        /// As in [`Grounds::decision`].
+        decision: u64,
     },
     /// An attempt ended.
     Attempted {
@@ -239,6 +255,8 @@ pub enum Event {
         api_calls: u32,
         /// From decision to report.
         age: Duration,
+        attempt: u32,
+        grounds: Box<Grounds>,
     },
     /// A node left the graph by DELETED or by a relist; `caused_by_us` if a DELETE of ours had been accepted.
     Removed {
@@ -317,6 +335,36 @@ pub enum Event {
     Rejected {
         why: String,
     },
+}
+
+/// What a decision rests on, as of the event that carries it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grounds {
+    /// The same for the same action on the same object by the same facts, on every replica and under every term.
+    pub decision: u64,
+    /// `None` for a Verify.
+    pub preconditions: Option<Preconditions>,
+    /// `None` for anything but a Delete.
+    pub propagation_policy: Option<PropagationPolicy>,
+    pub causes: Vec<Cause>,
+    /// Every reference of the target, with its standing and evidence.
+    pub owners: Vec<EdgeView>,
+    /// The owners whose going led here, from the nearest to the root of the cascade, as far as they are remembered.
+    pub chain: Vec<ObjectRef>,
+}
+
+/// A decision that is not carried out yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenDecision {
+    pub target: ObjectRef,
+    pub action: ActionKind,
+    pub decided: Time,
+    pub attempts: u32,
+    /// Who has it.
+    pub executor: Option<Name>,
+    /// A pause keeps it from being carried out.
+    pub held: bool,
+    pub grounds: Grounds,
 }
 
 /// Why a decision was made: one per owner reference that counted.

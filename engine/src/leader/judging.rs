@@ -259,7 +259,9 @@ impl Leader {
             Put::New | Put::Replaced => {
                 if let Some(item) = self.queue.get(&target.uid) {
                     let (id, generation) = (item.id, item.generation);
-                    self.event(Event::Decided { item: id, generation, target, action, causes });
+                    let leads = self.term.is_some();
+                    let grounds = leads.then(|| self.grounds(&target.uid, causes.clone())).flatten();
+                    self.event(Event::Decided { item: id, generation, target, action, causes, grounds });
                 }
             }
             Put::Same => {}
@@ -284,7 +286,8 @@ impl Leader {
             Ok(None) => {}
             Ok(Some(item)) => {
                 let action = item.draft.action.kind();
-                self.event(Event::Withdrawn { item: item.id, target: item.draft.target, action });
+                let decision = super::grounds::decision(&item.draft);
+                self.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, decision });
                 // What another node of this uid asked for may have given way to it.
                 self.mark_uid(&uid);
                 self.mark_deleting_owners(&uid);

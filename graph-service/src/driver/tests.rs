@@ -1,5 +1,6 @@
 use super::{Control, Driver, Ending, Heartbeat, OUTBOX_MAX, Outbox, Queues, SessionInput};
 use crate::clock::Clock;
+use crate::decisions::{DecisionLog, Writer};
 use crate::election::Validity;
 use crate::metrics::Metrics;
 use crate::render::Render;
@@ -36,13 +37,14 @@ impl Harness {
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&events);
         let observer = Box::new(move |event: &engine::leader::Event| seen.lock().unwrap().push(format!("{event:?}")));
-        let validity = Validity::endless();
+        let (validity, clock) = (Validity::endless(), Clock::start());
+        let metrics = Metrics::register(&mut Registry::default());
         let driver = Driver::new(
             Leader::new(config, 1),
             Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
             Box::new(|_ask| {}),
-            Render::new(Metrics::register(&mut Registry::default()), Some(observer), mpsc::channel(1).0),
-            Clock::start(),
+            Render::new(metrics, Some(observer), mpsc::channel(1).0, Writer::new(DecisionLog::new()), clock),
+            clock,
             Heartbeat::default(),
             validity.clone(),
         );

@@ -1,7 +1,9 @@
-//! `grpc.health.v1`: which services answer. Work is served by the leader alone, so that clients with health checking find it.
+//! `grpc.health.v1`: which services answer. Work, and the log of decisions, are the leader's alone, so that clients with health checking
+//! find it.
 
 use super::Shared;
 use proto::admin::v1alpha1::admin_service_server::SERVICE_NAME as ADMIN;
+use proto::decision::v1alpha1::decision_service_server::SERVICE_NAME as DECISION;
 use proto::graph::v1alpha1::graph_service_server::SERVICE_NAME as GRAPH;
 use proto::work::v1alpha1::work_service_server::SERVICE_NAME as WORK;
 use runtime::shutdown::Shutdown;
@@ -24,7 +26,8 @@ pub(super) async fn follow(reporter: HealthReporter, shared: Arc<Shared>, shutdo
         let open = !shutdown.is_requested();
         let ready = open && shared.health.is_ready();
         let leading = open && leadership.borrow_and_update().leading;
-        for (service, serves) in [(SERVER, ready), (GRAPH, ready), (ADMIN, open), (WORK, leading)] {
+        for (service, serves) in [(SERVER, ready), (GRAPH, ready), (ADMIN, open), (WORK, leading), (DECISION, leading)]
+        {
             // Whoever watches is sent whatever is set, changed or not.
             if told.insert(service, serves) != Some(serves) {
                 let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };

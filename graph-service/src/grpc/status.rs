@@ -1,10 +1,12 @@
 //! Errors of the wire. The only place where status codes are chosen.
 
+use crate::decisions::Extent;
 use crate::driver::Ending;
 use crate::election::Leadership;
 use crate::pauses::{DEFINITION, press};
 use engine::object::clip;
 use engine::work::Refusal;
+use proto::decision::v1alpha1::Position;
 use proto::error_reason as reason;
 use proto::r#type::v1alpha1::ErrorReason;
 use std::collections::HashMap;
@@ -144,6 +146,37 @@ pub(super) fn page_token_mismatch() -> Status {
     error(Code::InvalidArgument, ErrorReason::PageTokenMismatch, how, &[], None)
 }
 
+/// Nothing is kept of this decision.
+pub(super) fn decision_not_found(which: &str) -> Status {
+    let which = clip(which, TEXT_MAX_BYTES);
+    let how = format!("nothing is kept of decision {which:?}");
+    error(Code::NotFound, ErrorReason::DecisionNotFound, how, &[], None)
+}
+
+/// What comes after a position is not kept.
+pub(super) fn position_compacted(extent: &Extent) -> Status {
+    let oldest = extent.oldest.to_string();
+    error(
+        Code::OutOfRange,
+        ErrorReason::PositionCompacted,
+        format!("log {} begins at {oldest}; start there, or with what is open", extent.log_id),
+        &[(reason::LOG_ID, &extent.log_id), (reason::OLDEST_SEQUENCE, &oldest)],
+        None,
+    )
+}
+
+/// A reader cannot keep up.
+pub(super) fn slow_consumer(sent: Option<&Position>) -> Status {
+    let (log_id, last) = sent.map(|at| (at.log_id.as_str(), at.sequence.to_string())).unwrap_or_default();
+    error(
+        Code::ResourceExhausted,
+        ErrorReason::SlowConsumer,
+        format!("the reader is too slow; everything up to position {last} was sent"),
+        &[(reason::LOG_ID, log_id), (reason::LAST_SEQUENCE, &last)],
+        None,
+    )
+}
+
 /// A request that lacks what it needs.
 pub(super) fn bad_field(field: &str, why: &str) -> Status {
     Status::with_error_details(
@@ -176,7 +209,7 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
     }
 }
 
-fn not_leader(leadership: &Leadership) -> Status {
+pub(super) fn not_leader(leadership: &Leadership) -> Status {
     let Some(holder) = &leadership.holder else {
         return error(
             Code::Unavailable,

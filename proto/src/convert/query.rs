@@ -158,7 +158,7 @@ pub fn departure(tombstone: Tombstone, clock: Clock) -> graph::Departure {
     }
 }
 
-fn cause(cause: &Cause) -> graph::Reason {
+pub(super) fn cause(cause: &Cause) -> graph::Reason {
     let owner = |code: Code, kind: &str, namespace: &str, name: &str, uid: String| {
         let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
         let related = wire::ObjectRef { kind, namespace, name, uid, ..Default::default() };

@@ -77,6 +77,7 @@ impl Tally {
     pub(super) fn event(&mut self, event: &Event) {
         let name = match event {
             Event::Decided { .. } => "decided",
+            Event::Granted { .. } => "granted",
             Event::Withdrawn { .. } => "withdrawn",
             Event::Attempted { action, outcome, .. } => {
                 *self.attempts.entry((*action, *outcome)).or_default() += 1;

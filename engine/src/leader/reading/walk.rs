@@ -186,7 +186,7 @@ pub(super) fn order(object: &ObjectRef) -> (&str, &str, &str, &str, &Uid) {
 
 impl Leader {
     /// The node of a uid that shows most of it: observed, then read, then only claimed.
-    pub(super) fn best_known(&self, uid: &Uid) -> Option<NodeId> {
+    pub(in crate::leader) fn best_known(&self, uid: &Uid) -> Option<NodeId> {
         let known = |id: &NodeId| {
             let node = self.graph.node(*id);
             (node.observed().is_none(), node.facts().is_none())
@@ -195,7 +195,7 @@ impl Leader {
     }
 
     /// The references of a node, in order, with their standings.
-    pub(super) fn edges(&self, id: NodeId) -> Vec<EdgeView> {
+    pub(in crate::leader) fn edges(&self, id: NodeId) -> Vec<EdgeView> {
         let node = self.graph.node(id);
         let Some(facts) = node.facts() else { return Vec::new() };
         if node.owners().count() != facts.owners.len() {

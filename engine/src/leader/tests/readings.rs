@@ -302,3 +302,53 @@ fn what_does_not_move_is_found_with_what_has_to_move_first() {
     assert_eq!(find(&address("leaf")), [uid("leaf")]);
     assert_eq!(find(&address("other")), []);
 }
+
+#[test]
+fn a_decision_tells_what_it_rests_on_back_to_the_root() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "root", 101));
+    bench.seen("configmaps", object("configmaps", "mid", 102).owned_by("things", "root"));
+    bench.seen("configmaps", object("configmaps", "leaf", 103).owned_by("configmaps", "mid"));
+    bench.deleted("things", "root", 104);
+    let lease = bench.take("mid");
+    bench.report(&lease, Outcome::Done);
+    bench.deleted("configmaps", "mid", 105);
+    let lease = bench.take("leaf");
+    bench.deleted("configmaps", "leaf", 106);
+    bench.report(&lease, Outcome::Done);
+    let mut told = Vec::new();
+    for event in &bench.events {
+        let (phase, target, grounds) = match event {
+            Event::Decided { target, grounds, .. } => ("decided", target, grounds.clone().unwrap()),
+            Event::Granted { target, grounds, .. } => ("granted", target, grounds.clone()),
+            Event::Attempted { target, grounds, .. } => ("attempted", target, grounds.clone()),
+            Event::Withdrawn { .. }
+            | Event::Removed { .. }
+            | Event::Proven { .. }
+            | Event::Prevented { .. }
+            | Event::Collection { .. }
+            | Event::SessionOpened { .. }
+            | Event::SessionEnded { .. }
+            | Event::TermGained(_)
+            | Event::TermLost
+            | Event::GrantsStopped { .. }
+            | Event::GrantsResumed
+            | Event::Rewound { .. }
+            | Event::PauseTaken { .. }
+            | Event::PauseEffective { .. }
+            | Event::PauseEnded { .. }
+            | Event::PausesUnknown { .. }
+            | Event::PausesKnown
+            | Event::OwnerInOtherNamespace { .. }
+            | Event::Unusable { .. }
+            | Event::Rejected { .. } => continue,
+        };
+        if *target.name == *"leaf" {
+            let chain: Vec<&str> = grounds.chain.iter().map(|at| &*at.name).collect();
+            told.push((phase, grounds.decision, chain.join(" "), grounds.causes.len()));
+        }
+    }
+    let id = told[0].1;
+    let whole = |phase| (phase, id, "mid root".to_string(), 1);
+    assert_eq!(told, [whole("decided"), whole("granted"), whole("attempted")], "one decision from first to last");
+}

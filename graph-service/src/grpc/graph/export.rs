@@ -1,7 +1,6 @@
 //! The whole graph as a stream: a chunk is made when the one before has been taken.
 
-use super::filter::Filter;
-use super::{STEP, Shared};
+use super::{Filter, STEP, Shared};
 use engine::leader::Scan;
 use futures::stream::{self, BoxStream, StreamExt};
 use proto::graph::v1alpha1::export_graph_response::{Chunk, Footer, Header, Part};

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::Clock;
+use crate::decisions::DecisionLog;
 use crate::driver::Heartbeat;
 use crate::driver::Reader;
 use crate::election::Leadership;
@@ -14,6 +15,7 @@ use futures::StreamExt as _;
 use prometheus_client::registry::Registry;
 use proto::graph::v1alpha1::export_graph_response::Part;
 use proto::r#type::v1alpha1::ObjectFilter;
+use runtime::shutdown::Shutdown;
 use tokio::sync::{mpsc, watch};
 use tonic::Code;
 use tonic_types::StatusExt as _;
@@ -88,6 +90,8 @@ fn graph(children: usize) -> Graph {
     Graph::new(Arc::new(Shared {
         reader: Reader::of(leader),
         sessions,
+        decisions: DecisionLog::new(),
+        shutdown: Shutdown::new(),
         leadership: known,
         health: Health::new(clock, Heartbeat::default(), registry, metrics.clone()),
         metrics,

@@ -2,6 +2,7 @@
 
 use super::status;
 use engine::object::ObjectRef;
+use proto::r#type::v1alpha1 as wire;
 use proto::r#type::v1alpha1::ObjectFilter;
 use tonic::Status;
 
@@ -24,13 +25,20 @@ impl Filter {
     }
 
     pub(super) fn admits(&self, object: &ObjectRef) -> bool {
+        self.any(&object.group, &object.resource, &object.namespace, &object.uid.to_string())
+    }
+
+    /// The same for an object as the wire has it.
+    pub(super) fn admits_wire(&self, object: &wire::ObjectRef) -> bool {
+        self.any(&object.group, &object.resource, &object.namespace, &object.uid)
+    }
+
+    fn any(&self, group: &str, resource: &str, namespace: &str, uid: &str) -> bool {
         self.0.iter().any(|filter| {
-            let resource = |wanted: &proto::r#type::v1alpha1::GroupResource| {
-                wanted.group == *object.group && wanted.resource == *object.resource
-            };
-            (filter.resources.is_empty() || filter.resources.iter().any(resource))
-                && (filter.namespaces.is_empty() || filter.namespaces.iter().any(|name| **name == *object.namespace))
-                && (filter.uids.is_empty() || filter.uids.iter().any(|uid| *uid == object.uid.to_string()))
+            let is = |wanted: &wire::GroupResource| wanted.group == group && wanted.resource == resource;
+            (filter.resources.is_empty() || filter.resources.iter().any(is))
+                && (filter.namespaces.is_empty() || filter.namespaces.iter().any(|name| name == namespace))
+                && (filter.uids.is_empty() || filter.uids.iter().any(|wanted| wanted == uid))
         })
     }
 }

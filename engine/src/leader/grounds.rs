@@ -1,0 +1,120 @@
+//! What decisions rest on, for those who follow them.
+
+use super::{Cause, Grounds, Leader, OpenDecision};
+use crate::graph::NodeId;
+use crate::object::{Digest, ObjectRef, Uid};
+use crate::queue::{Draft, Place};
+use crate::work::Action;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// Longest chain of causes that is told.
+const CHAIN_MAX: usize = 32;
+
+impl Leader {
+    /// What the decision about this object rests on now. `None` if there is none.
+    pub(super) fn grounds(&self, uid: &Uid, causes: Vec<Cause>) -> Option<Box<Grounds>> {
+        let draft = &self.queue.get(uid)?.draft;
+        let node = self.graph.primary(uid);
+        Some(Box::new(Grounds {
+            decision: decision(draft),
+            preconditions: draft.preconditions.clone(),
+            propagation_policy: match draft.action {
+                Action::Delete { propagation_policy, .. } => Some(propagation_policy),
+                Action::RemoveOwnerReferences { .. }
+                | Action::UnblockOwnerReferences { .. }
+                | Action::RemoveFinalizer { .. }
+                | Action::Verify { .. } => None,
+            },
+            chain: self.chain(uid, &causes),
+            causes,
+            owners: node.map_or_else(Vec::new, |id| self.edges(id)),
+        }))
+    }
+
+    /// The same, with the causes as they are now.
+    pub(super) fn grounds_now(&self, uid: &Uid) -> Option<Box<Grounds>> {
+        let causes = match self.graph.primary(uid) {
+            Some(id) => self.causes_now(id),
+            // It went before its attempt was reported.
+            None => self.tombstone(uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
+        };
+        self.grounds(uid, causes)
+    }
+
+    /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
+    pub fn open_decisions(&self, after: Option<&Uid>, max: usize) -> Vec<OpenDecision> {
+        let open = |uid: &Uid| {
+            let item = self.queue.get(uid)?;
+            let executor = match item.place {
+                Place::Leased(lease) => self.leases.get(lease).and_then(|lease| self.leases.session(lease.session)),
+                Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
+            };
+            Some(OpenDecision {
+                target: item.draft.target.clone(),
+                action: item.draft.action.kind(),
+                decided: item.decided,
+                attempts: item.attempts,
+                executor: executor.map(|session| session.executor.clone()),
+                held: matches!(item.place, Place::Held(_)),
+                grounds: *self.grounds_now(uid)?,
+            })
+        };
+        self.queue.uids_after(after).take(max).filter_map(open).collect()
+    }
+
+    fn causes_now(&self, id: NodeId) -> Vec<Cause> {
+        let observed = self.graph.node(id).observed();
+        observed.map_or_else(Vec::new, |observed| self.causes(id, &observed.facts))
+    }
+
+    /// From the nearest owner whose going led here to the first: what is still in the graph is asked there, what went is remembered.
+    fn chain(&self, of: &Uid, causes: &[Cause]) -> Vec<ObjectRef> {
+        let mut chain: Vec<ObjectRef> = Vec::new();
+        let mut next = going(causes).cloned();
+        while let Some(uid) = next.take().filter(|uid| chain.len() < CHAIN_MAX && uid != of) {
+            let gone = self.tombstone(&uid);
+            let Some(id) = self.best_known(&uid) else {
+                let Some(gone) = gone else { break };
+                if chain.contains(&gone.object) {
+                    break;
+                }
+                chain.push(gone.object.clone());
+                next = going(&gone.causes).cloned();
+                continue;
+            };
+            let object = self.object_ref(id);
+            if chain.contains(&object) {
+                break;
+            }
+            chain.push(object);
+            next = match gone {
+                Some(gone) => going(&gone.causes).cloned(),
+                None => going(&self.causes_now(id)).cloned(),
+            };
+        }
+        chain
+    }
+}
+
+/// The same for the same action on the same object by the same facts.
+pub(super) fn decision(draft: &Draft) -> u64 {
+    let mut digest = Digest::default();
+    digest.text(&draft.target.uid.to_string());
+    digest.text(&format!("{:?}", draft.action));
+    let facts = draft.preconditions.as_ref().map_or(0, |preconditions| preconditions.facts_digest);
+    digest.text(&facts.to_string());
+    digest.0
+}
+
+/// The first owner among the causes that went or is going.
+fn going(causes: &[Cause]) -> Option<&Uid> {
+    causes.iter().find_map(|cause| match cause {
+        Cause::OwnerAbsent { uid, .. } | Cause::OwnerWaiting { uid, .. } | Cause::OwnerOrphans { uid, .. } => Some(uid),
+        Cause::KeptBy { .. } | Cause::NoBlockingDependents | Cause::NoDependents | Cause::Cycle | Cause::NeverSeen => {
+            None
+        }
+    })
+}

@@ -1,0 +1,234 @@
+//! One reader's way along the log.
+//!
+//! It begins with what is open, if that is wanted or something was lost, and goes on with what comes. The position that goes out with a
+//! message is what the reader may store: everything wanted up to there has gone out before.
+
+use super::encode::batch;
+use super::filter::Filter;
+use crate::decisions::{Extent, Tail};
+use crate::grpc::followers::{NotTaken, Reader, reconnect_after, renewal_age};
+use crate::grpc::{Shared, status};
+use engine::object::Uid;
+use proto::convert::open_decision;
+use proto::decision::v1alpha1::watch_decisions_request::Start as Wanted;
+use proto::decision::v1alpha1::watch_decisions_response::{Bookmark, Event, Gap, GoingAway};
+use proto::decision::v1alpha1::{DecisionEvent, EventEncoding, Position, WatchDecisionsResponse};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+use tonic::Status;
+
+/// The reader was too slow, or away for too long.
+const COMPACTED: &str = "COMPACTED";
+/// Another leader, and with it another log.
+const LOG_REPLACED: &str = "LOG_REPLACED";
+
+/// Where a reader begins.
+#[derive(Debug, PartialEq)]
+pub(super) struct Start {
+    at: Position,
+    /// First comes what is open at that position,
+    open: bool,
+    /// and before it that something is missing.
+    gap: Option<Gap>,
+}
+
+impl Start {
+    pub(super) fn of(wanted: Option<Wanted>, extent: &Extent, accept_gaps: bool) -> Result<Start, Status> {
+        let at = |sequence: u64| Position { log_id: extent.log_id.clone(), sequence };
+        let from = |sequence: u64| Ok(Start { at: at(sequence), open: false, gap: None });
+        let position = match wanted {
+            Some(Wanted::Oldest(true)) => return from(extent.oldest - 1),
+            None | Some(Wanted::Now(true)) => return from(extent.newest),
+            Some(Wanted::OpenThenFollow(true)) => return Ok(Start { at: at(extent.newest), open: true, gap: None }),
+            Some(Wanted::Oldest(false) | Wanted::Now(false) | Wanted::OpenThenFollow(false)) => {
+                return Err(status::bad_field("start", "is false; leave out what is not wanted"));
+            }
+            Some(Wanted::After(position)) => position,
+        };
+        if position.log_id.is_empty() {
+            return Err(status::bad_field("after.log_id", "is missing"));
+        }
+        let ours = position.log_id == extent.log_id && position.sequence <= extent.newest;
+        if ours && position.sequence + 1 >= extent.oldest {
+            return from(position.sequence);
+        }
+        if !accept_gaps {
+            return Err(status::position_compacted(extent));
+        }
+        let gap = if ours { lost_after(&position, extent, COMPACTED) } else { replaced(extent) };
+        Ok(Start { at: at(extent.newest), open: true, gap: Some(gap) })
+    }
+}
+
+fn lost_after(position: &Position, extent: &Extent, reason: &str) -> Gap {
+    let at = |sequence: u64| Some(Position { log_id: extent.log_id.clone(), sequence });
+    Gap { first_missing: at(position.sequence + 1), next: at(extent.newest + 1), reason: reason.to_owned() }
+}
+
+fn replaced(extent: &Extent) -> Gap {
+    let next = Some(Position { log_id: extent.log_id.clone(), sequence: extent.newest + 1 });
+    Gap { first_missing: None, next, reason: LOG_REPLACED.to_owned() }
+}
+
+/// What a reader wants.
+#[derive(Debug)]
+pub(super) struct Follow {
+    pub(super) shared: Arc<Shared>,
+    pub(super) include: Option<Filter>,
+    pub(super) exclude: Option<Filter>,
+    pub(super) batch_max: usize,
+    pub(super) bookmark_interval: Duration,
+    pub(super) encoding: EventEncoding,
+    pub(super) accept_gaps: bool,
+}
+
+/// Why a reader gets nothing more.
+#[derive(Debug)]
+enum Stop {
+    Gone,
+    Failed(Status),
+}
+
+/// What has gone out.
+struct Sent {
+    reader: Reader<WatchDecisionsResponse>,
+    /// The last position the reader was told.
+    position: Option<Position>,
+    is_first: bool,
+    at: Instant,
+}
+
+impl Follow {
+    pub(super) async fn run(self, start: Start, reader: Reader<WatchDecisionsResponse>) -> Result<(), Status> {
+        let sent = Sent { reader, position: None, is_first: true, at: Instant::now() };
+        match self.follow(start, sent).await {
+            Ok(()) | Err(Stop::Gone) => Ok(()),
+            Err(Stop::Failed(status)) => Err(status),
+        }
+    }
+
+    async fn follow(&self, start: Start, mut sent: Sent) -> Result<(), Stop> {
+        let ends = Instant::now() + renewal_age();
+        let mut changes = self.shared.decisions.changes();
+        let mut at = start.at;
+        if let Some(gap) = start.gap {
+            self.send(Event::Gap(gap), None, &mut sent).await?;
+        }
+        if start.open {
+            self.send_open(&at, &mut sent).await?;
+        }
+        loop {
+            changes.mark_unchanged();
+            let (events, more) = match self.shared.decisions.after(&at, self.batch_max) {
+                Tail::Events(events) => {
+                    let more = events.len() == self.batch_max;
+                    (events, more)
+                }
+                Tail::Compacted(extent) if self.accept_gaps => {
+                    at = self.go_on(lost_after(&at, &extent, COMPACTED), &mut sent).await?;
+                    continue;
+                }
+                Tail::Compacted(_) => return Err(Stop::Failed(status::slow_consumer(sent.position.as_ref()))),
+                Tail::Replaced => {
+                    at = self.go_on_in_another(&mut sent).await?;
+                    continue;
+                }
+            };
+            at.sequence += events.len() as u64;
+            let wanted: Vec<DecisionEvent> = events.into_iter().filter(|event| self.admits(event)).collect();
+            if !wanted.is_empty() {
+                let batch = batch(wanted, self.encoding, &self.shared.cluster_uid);
+                self.send(Event::Batch(batch), Some(&at), &mut sent).await?;
+            }
+            let bookmark_at = sent.at + self.bookmark_interval;
+            let now = Instant::now();
+            if sent.is_first || now >= bookmark_at {
+                self.send(Event::Bookmark(Bookmark::default()), Some(&at), &mut sent).await?;
+            }
+            if now >= ends || self.shared.shutdown.is_requested() {
+                return self.send_away(&at, &mut sent).await;
+            }
+            if more {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                // The log lives as long as the service.
+                _ = changes.changed() => {}
+                () = sleep_until(bookmark_at.min(ends)) => {}
+                () = self.shared.shutdown.requested() => {}
+                () = sent.reader.gone() => return Err(Stop::Gone),
+            }
+        }
+    }
+
+    fn admits(&self, event: &DecisionEvent) -> bool {
+        self.include.as_ref().is_none_or(|filter| filter.admits(event))
+            && !self.exclude.as_ref().is_some_and(|filter| filter.admits(event))
+    }
+
+    /// The leadership came back, or is elsewhere now.
+    async fn go_on_in_another(&self, sent: &mut Sent) -> Result<Position, Stop> {
+        match self.shared.decisions.extent() {
+            None => Err(Stop::Failed(status::not_leader(&self.shared.leadership()))),
+            Some(extent) if self.accept_gaps => self.go_on(replaced(&extent), sent).await,
+            Some(extent) => Err(Stop::Failed(status::position_compacted(&extent))),
+        }
+    }
+
+    /// After a loss: what is open, then what comes.
+    async fn go_on(&self, gap: Gap, sent: &mut Sent) -> Result<Position, Stop> {
+        let next = gap.next.clone().unwrap_or_default();
+        let at = Position { sequence: next.sequence.saturating_sub(1), ..next };
+        self.send(Event::Gap(gap), None, sent).await?;
+        self.send_open(&at, sent).await?;
+        Ok(at)
+    }
+
+    /// Every decision that is not carried out yet, each as it is when its turn comes; what changes meanwhile comes after `at`.
+    async fn send_open(&self, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
+        let mut last: Option<Uid> = None;
+        loop {
+            let Some(term) = self.shared.leadership().term.filter(|_| self.shared.leadership().leading) else {
+                return Err(Stop::Failed(status::not_leader(&self.shared.leadership())));
+            };
+            let open = self.shared.reader.with(|leader| leader.open_decisions(last.as_ref(), self.batch_max));
+            let Some(newest) = open.last() else { break };
+            last = Some(newest.target.uid.clone());
+            let clock = self.shared.clock.wire();
+            let events = open.iter().map(|open| open_decision(open, &term, clock));
+            let wanted: Vec<DecisionEvent> = events.filter(|event| self.admits(event)).collect();
+            if !wanted.is_empty() {
+                let batch = batch(wanted, self.encoding, &self.shared.cluster_uid);
+                self.send(Event::Batch(batch), None, sent).await?;
+            }
+            tokio::task::yield_now().await;
+        }
+        self.send(Event::Bookmark(Bookmark { snapshot_complete: true }), Some(at), sent).await
+    }
+
+    async fn send_away(&self, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
+        let reason = if self.shared.shutdown.is_requested() { "this replica stops" } else { "the stream is renewed" };
+        let reconnect_after = prost_types::Duration::try_from(reconnect_after()).ok();
+        self.send(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after }), Some(at), sent).await
+    }
+
+    /// `position` is absent where not everything up to it has gone out.
+    async fn send(&self, event: Event, position: Option<&Position>, sent: &mut Sent) -> Result<(), Stop> {
+        let meta = std::mem::take(&mut sent.is_first).then(|| self.shared.meta());
+        let head = self.shared.decisions.extent();
+        let head = head.map(|extent| Position { log_id: extent.log_id, sequence: extent.newest });
+        let message = WatchDecisionsResponse { event: Some(event), position: position.cloned(), head, meta };
+        match sent.reader.send(message).await {
+            Ok(()) => {}
+            Err(NotTaken::Gone) => return Err(Stop::Gone),
+            Err(NotTaken::Slow) => return Err(Stop::Failed(status::slow_consumer(sent.position.as_ref()))),
+        }
+        if let Some(position) = position {
+            sent.position = Some(position.clone());
+        }
+        sent.at = Instant::now();
+        Ok(())
+    }
+}

@@ -1,0 +1,412 @@
+//! Followers of a log that is written by hand, and of a leader with something to do.
+
+use super::*;
+use crate::clock::Clock;
+use crate::decisions::{DecisionLog, Writer};
+use crate::driver::{Heartbeat, Reader};
+use crate::election::Leadership;
+use crate::grpc::followers::UNREAD_FOR;
+use crate::metrics::Metrics;
+use crate::readiness::Health;
+use engine::leader::{Config, Event, Input, Leader, Mode, Output, Policy};
+use engine::object::{Access, Backend, Facts, GroupResource, Object, OwnerReference, ResourceVersion, ServedKind, Uid};
+use engine::time::Time;
+use engine::work::Term;
+use futures::StreamExt as _;
+use prometheus_client::registry::Registry;
+use prost::Message as _;
+use proto::cloudevents::v1::CloudEvent;
+use proto::decision::v1alpha1::watch_decisions_request::Start as Wanted;
+use proto::decision::v1alpha1::watch_decisions_response::Event as Got;
+use proto::r#type::v1alpha1::ObjectFilter;
+use runtime::shutdown::Shutdown;
+use runtime::tasks::Tasks;
+use tokio::sync::{mpsc, watch};
+use tonic::Code;
+use tonic_types::StatusExt as _;
+
+type Answers = BoxStream<'static, Result<WatchDecisionsResponse, Status>>;
+
+/// The service on a leader that observes: `dependents` of one owner that went.
+struct World {
+    service: Decisions,
+    writer: Writer,
+    leadership: watch::Sender<Leadership>,
+    shutdown: Shutdown,
+    _tasks: Tasks,
+}
+
+fn term(number: u64) -> Term {
+    Term { election: "election".into(), number }
+}
+
+fn leadership(number: u64) -> Leadership {
+    Leadership { leading: true, term: Some(term(number)), holder: Some("replica-a".to_owned()), ..Default::default() }
+}
+
+fn secrets() -> GroupResource {
+    GroupResource { group: "".into(), resource: "secrets".into() }
+}
+
+fn object(name: &str, owner: Option<&str>, version: &str) -> Object {
+    let reference = |owner: &str| OwnerReference {
+        api_version: "v1".into(),
+        kind: "Secret".into(),
+        name: owner.into(),
+        uid: Uid::parse(&format!("uid-{owner}")).unwrap(),
+        controller: None,
+        block_owner_deletion: None,
+    };
+    Object {
+        uid: Uid::parse(&format!("uid-{name}")).unwrap(),
+        namespace: "shop".into(),
+        name: name.into(),
+        resource_version: ResourceVersion::parse(version),
+        facts: Facts { owners: owner.map(reference).into_iter().collect(), ..Facts::default() },
+    }
+}
+
+fn world(dependents: usize) -> World {
+    let policy = Policy::default();
+    let config = Config {
+        mode: Mode::Observe,
+        cluster_uid: "cluster".into(),
+        endpoint: String::new(),
+        session_ttl: Duration::from_secs(15),
+        heartbeat_interval: Duration::from_secs(5),
+        execution_limit: Duration::from_secs(30),
+        stale_after: Duration::from_secs(30),
+        policy,
+    };
+    let mut leader = Leader::new(config, 7);
+    let collection = secrets();
+    let mut inputs = vec![
+        Input::TermGained(term(1)),
+        Input::KindServed(ServedKind {
+            group_resource: collection.clone(),
+            kind: "Secret".into(),
+            version: "v1".into(),
+            namespaced: true,
+            access: Access::Watched,
+            backend: Backend::Main,
+        }),
+        Input::ListBegun { collection: collection.clone() },
+        Input::Listed { collection: collection.clone(), object: object("owner", None, "5") },
+    ];
+    for number in 0..dependents {
+        let object = object(&format!("dependent-{number:05}"), Some("owner"), "5");
+        inputs.push(Input::Listed { collection: collection.clone(), object });
+    }
+    inputs.push(Input::ListEnded { collection: collection.clone(), resource_version: ResourceVersion::parse("10") });
+    inputs.push(Input::Deleted { collection, object: object("owner", None, "11") });
+    let log = DecisionLog::new();
+    let mut writer = Writer::new(log.clone());
+    let clock = Clock::start();
+    for input in inputs {
+        leader.handle(Time::ZERO, input);
+        while let Some(output) = leader.poll() {
+            if let Output::Event(event) = output {
+                writer.note(&event, clock.wire());
+            }
+        }
+    }
+    writer.publish();
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let (sessions, _closed) = mpsc::channel(1);
+    let (leadership, known) = watch::channel(leadership(1));
+    let shutdown = Shutdown::new();
+    let shared = Arc::new(Shared {
+        reader: Reader::of(leader),
+        sessions,
+        decisions: log,
+        shutdown: shutdown.clone(),
+        leadership: known,
+        health: Health::new(clock, Heartbeat::default(), registry, metrics.clone()),
+        metrics,
+        clock,
+        cluster_uid: "cluster".to_owned(),
+        replica: "replica-a".to_owned(),
+    });
+    let mut tasks = Tasks::new();
+    let (writers, followers) = Followers::new();
+    tasks.spawn_until_end("stream writers", writers.run());
+    World { service: Decisions::new(shared, followers), writer, leadership, shutdown, _tasks: tasks }
+}
+
+impl World {
+    async fn watch(&self, request: WatchDecisionsRequest) -> Result<Answers, Status> {
+        Ok(self.service.watch_decisions(Request::new(request)).await?.into_inner())
+    }
+
+    async fn from(&self, start: Wanted) -> Answers {
+        self.watch(WatchDecisionsRequest { start: Some(start), ..Default::default() }).await.unwrap()
+    }
+
+    fn log(&mut self, names: &[&str]) {
+        for name in names {
+            let target = object_ref(name);
+            let event = Event::Withdrawn { item: 1, target, action: engine::work::ActionKind::Delete, decision: 7 };
+            self.writer.note(&event, self.service.shared.clock.wire());
+        }
+        self.writer.publish();
+    }
+
+    fn change_leader(&mut self, next: Option<u64>) {
+        let clock = self.service.shared.clock.wire();
+        self.writer.note(&Event::TermLost, clock);
+        if let Some(next) = next {
+            self.writer.note(&Event::TermGained(term(next)), clock);
+        }
+        self.leadership.send_replace(next.map(leadership).unwrap_or_default());
+        self.writer.publish();
+    }
+}
+
+fn object_ref(name: &str) -> engine::object::ObjectRef {
+    engine::object::ObjectRef {
+        group: "".into(),
+        version: "v1".into(),
+        resource: "secrets".into(),
+        kind: "Secret".into(),
+        namespace: "shop".into(),
+        name: name.into(),
+        uid: Uid::parse(&format!("uid-{name}")).unwrap(),
+    }
+}
+
+fn after(sequence: u64) -> Wanted {
+    Wanted::After(Position { log_id: "election.1".to_owned(), sequence })
+}
+
+/// The next message, with what stands beside it.
+async fn next(answers: &mut Answers) -> (Got, Option<u64>) {
+    let answer = answers.next().await.expect("the stream goes on").expect("the stream is well");
+    (answer.event.unwrap(), answer.position.map(|at| at.sequence))
+}
+
+async fn failed(answers: &mut Answers) -> Status {
+    loop {
+        match answers.next().await {
+            Some(Ok(_)) => {}
+            Some(Err(status)) => return status,
+            None => panic!("the stream ended well"),
+        }
+    }
+}
+
+fn names(got: Got) -> Vec<String> {
+    let Got::Batch(batch) = got else { panic!("no batch: {got:?}") };
+    batch.events.into_iter().map(|event| event.target.unwrap().name).collect()
+}
+
+fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
+}
+
+fn bookmark(snapshot_complete: bool) -> Got {
+    Got::Bookmark(watch_decisions_response::Bookmark { snapshot_complete })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_gets_every_event_once_in_order_from_wherever_it_starts() {
+    let mut world = world(3);
+    let mut oldest = world.from(Wanted::Oldest(true)).await;
+    let (got, position) = next(&mut oldest).await;
+    assert_eq!((names(got).len(), position), (3, Some(3)));
+    let mut later = world.from(after(1)).await;
+    assert_eq!(names(next(&mut later).await.0), ["dependent-00001", "dependent-00002"]);
+    let mut now = world.from(Wanted::Now(true)).await;
+    assert_eq!(next(&mut now).await, (bookmark(false), Some(3)), "the first message tells who answers, and where");
+
+    world.log(&["x", "y"]);
+    for stream in [&mut oldest, &mut later, &mut now] {
+        let (got, position) = next(stream).await;
+        assert_eq!((names(got), position), (vec!["x".to_owned(), "y".to_owned()], Some(5)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_open_comes_first_then_the_word_that_it_was_all_then_what_happens() {
+    let mut world = world(150);
+    let mut stream = world.from(Wanted::OpenThenFollow(true)).await;
+    let mut open = Vec::new();
+    loop {
+        match next(&mut stream).await {
+            (got @ Got::Batch(_), position) => {
+                assert_eq!(position, None, "half of what is open is no place to go on from");
+                open.extend(names(got));
+            }
+            (got, position) => {
+                assert_eq!((got, position), (bookmark(true), Some(150)));
+                break;
+            }
+        }
+    }
+    assert_eq!(open.len(), 150);
+    assert!(open.is_sorted());
+    world.log(&["x"]);
+    assert_eq!(names(next(&mut stream).await.0), ["x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_shows_where_it_is_also_where_filters_let_nothing_through() {
+    let mut world = world(0);
+    let nothing = DecisionFilter { phases: vec![Phase::Leased.into()], ..Default::default() };
+    let request = WatchDecisionsRequest { include: vec![nothing], ..Default::default() };
+    let mut stream = world.watch(request).await.unwrap();
+    assert_eq!(next(&mut stream).await, (bookmark(false), Some(0)));
+    let started = tokio::time::Instant::now();
+    world.log(&["x", "y"]);
+    assert_eq!(next(&mut stream).await, (bookmark(false), Some(2)));
+    assert_eq!(started.elapsed(), BOOKMARK_DEFAULT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_look_at_the_target_the_phase_the_action_and_the_cause() {
+    let mut world = world(2);
+    world.log(&["x"]);
+    let one = |name: &str| ObjectFilter { uids: vec![format!("uid-{name}")], ..Default::default() };
+    let phase = |phase: Phase| DecisionFilter { phases: vec![phase.into()], ..Default::default() };
+    let target = |name: &str| DecisionFilter { targets: vec![one(name)], ..Default::default() };
+    let cause = DecisionFilter { causes: vec![Cause::OwnersGone.into()], ..Default::default() };
+    let cases = [
+        (vec![phase(Phase::Proposed)], vec![], vec!["dependent-00000", "dependent-00001"]),
+        (vec![phase(Phase::Superseded)], vec![], vec!["x"]),
+        (vec![], vec![cause], vec!["x"]),
+        (vec![target("x"), target("dependent-00001")], vec![], vec!["dependent-00001", "x"]),
+        (vec![], vec![target("x"), target("dependent-00001")], vec!["dependent-00000"]),
+    ];
+    for (include, exclude, expected) in cases {
+        let request =
+            WatchDecisionsRequest { start: Some(Wanted::Oldest(true)), include, exclude, ..Default::default() };
+        let mut stream = world.watch(request.clone()).await.unwrap();
+        assert_eq!(names(next(&mut stream).await.0), expected, "{request:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_tells_its_cause_its_owners_and_what_the_write_will_rest_on() {
+    let world = world(1);
+    let mut stream = world.from(Wanted::Oldest(true)).await;
+    let (Got::Batch(batch), _) = next(&mut stream).await else { panic!("no batch") };
+    let event = &batch.events[0];
+    assert_eq!((event.phase(), event.cause()), (Phase::Proposed, Cause::OwnersGone));
+    assert_eq!(event.root.as_ref().unwrap().name, "owner");
+    assert_eq!(event.cause_chain.len(), 1);
+    assert_eq!(event.owners.len(), 1);
+    assert_eq!(event.preconditions.as_ref().unwrap().resource_version, "5");
+    let asked = GetDecisionRequest { decision_id: event.decision_id.clone() };
+    let got = world.service.get_decision(Request::new(asked)).await.unwrap().into_inner();
+    assert_eq!(got.events, batch.events);
+    let unknown = GetDecisionRequest { decision_id: "0".to_owned() };
+    let status = world.service.get_decision(Request::new(unknown)).await.unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::NotFound, "DECISION_NOT_FOUND"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_event_carries_the_whole_event_and_sorts_as_text() {
+    let mut world = world(0);
+    world.log(&["x"; 12]);
+    let request = WatchDecisionsRequest {
+        start: Some(Wanted::Oldest(true)),
+        encoding: EventEncoding::Cloudevents.into(),
+        ..Default::default()
+    };
+    let mut stream = world.watch(request).await.unwrap();
+    let (Got::Batch(batch), _) = next(&mut stream).await else { panic!("no batch") };
+    let events: Vec<CloudEvent> =
+        batch.cloud_events.iter().map(|bytes| CloudEvent::decode(bytes.as_slice()).unwrap()).collect();
+    assert_eq!(events.len(), 12);
+    assert_eq!(events[0].source, "/clusters/cluster/gc");
+    assert_eq!(events[0].r#type, "io.ownergraph.decision.superseded.v1");
+    assert_eq!(events[0].id, "election.1/1");
+    let sequence = |event: &CloudEvent| format!("{:?}", event.attributes["sequence"]);
+    assert!(events.iter().map(sequence).is_sorted());
+    let Some(proto::cloudevents::v1::cloud_event::Data::ProtoData(data)) = &events[0].data else { panic!("no data") };
+    assert_eq!(DecisionEvent::decode(data.value.as_slice()).unwrap().target.unwrap().name, "x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_leader_is_another_log_and_that_is_said() {
+    let mut world = world(2);
+    let mut strict = world.from(Wanted::Now(true)).await;
+    let request = WatchDecisionsRequest { accept_gaps: true, start: Some(Wanted::Now(true)), ..Default::default() };
+    let mut lenient = world.watch(request).await.unwrap();
+    for stream in [&mut strict, &mut lenient] {
+        assert_eq!(next(stream).await, (bookmark(false), Some(2)));
+    }
+    world.change_leader(Some(2));
+    let status = failed(&mut strict).await;
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::OutOfRange, "POSITION_COMPACTED"));
+    let (Got::Gap(gap), None) = next(&mut lenient).await else { panic!("no gap") };
+    assert_eq!((gap.reason.as_str(), gap.next.unwrap().log_id.as_str()), ("LOG_REPLACED", "election.2"));
+    assert_eq!(names(next(&mut lenient).await.0).len(), 2, "what is open comes again");
+    assert_eq!(next(&mut lenient).await, (bookmark(true), Some(0)));
+
+    world.change_leader(None);
+    let status = failed(&mut lenient).await;
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "NO_LEADER"));
+    let Err(status) = world.watch(WatchDecisionsRequest::default()).await else { panic!("a standby has no log") };
+    assert_eq!(status.code(), Code::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_position_is_refused_or_becomes_a_gap_with_what_is_open() {
+    let world = world(2);
+    let old = Wanted::After(Position { log_id: "election.0".to_owned(), sequence: 9 });
+    let request = |accept_gaps| WatchDecisionsRequest { start: Some(old.clone()), accept_gaps, ..Default::default() };
+    let Err(status) = world.watch(request(false)).await else { panic!("an old position is no start") };
+    assert_eq!(reason(&status), "POSITION_COMPACTED");
+    let mut stream = world.watch(request(true)).await.unwrap();
+    assert!(matches!(next(&mut stream).await, (Got::Gap(gap), None) if gap.reason == "LOG_REPLACED"));
+    assert_eq!(names(next(&mut stream).await.0).len(), 2);
+    assert_eq!(next(&mut stream).await, (bookmark(true), Some(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_is_told_where_it_was_and_disturbs_nobody() {
+    let mut world = world(0);
+    let mut lazy = world.from(Wanted::Now(true)).await;
+    let mut eager = world.from(Wanted::Now(true)).await;
+    assert_eq!(next(&mut lazy).await, (bookmark(false), Some(0)));
+    assert_eq!(next(&mut eager).await, (bookmark(false), Some(0)));
+    let started = tokio::time::Instant::now();
+    while started.elapsed() <= UNREAD_FOR + 2 * BOOKMARK_DEFAULT {
+        world.log(&["x"]);
+        assert_eq!(names(next(&mut eager).await.0), ["x"]);
+        next(&mut eager).await;
+    }
+    let status = failed(&mut lazy).await;
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::ResourceExhausted, "SLOW_CONSUMER"));
+    let details = status.get_error_details();
+    let metadata = &details.error_info().unwrap().metadata;
+    assert_eq!((metadata["logId"].as_str(), metadata["lastSequence"].as_str()), ("election.1", "1"));
+    assert!(lazy.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_is_announced_and_ends_the_stream_well() {
+    let world = world(1);
+    let mut stream = world.from(Wanted::Oldest(true)).await;
+    next(&mut stream).await;
+    world.shutdown.request();
+    assert!(matches!(next(&mut stream).await, (Got::GoingAway(_), Some(1))));
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_is_listed_the_newest_first_in_pages() {
+    let world = world(5);
+    let mut request = ListDecisionsRequest { page_size: 2, ..Default::default() };
+    let mut listed = Vec::new();
+    loop {
+        let answer = world.service.list_decisions(Request::new(request.clone())).await.unwrap().into_inner();
+        listed.extend(answer.events.into_iter().map(|event| event.position.unwrap().sequence));
+        if answer.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = answer.next_page_token;
+    }
+    assert_eq!(listed, [5, 4, 3, 2, 1]);
+}

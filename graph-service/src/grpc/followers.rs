@@ -1,0 +1,159 @@
+//! Streams that this service writes for as long as somebody reads.
+//!
+//! A writer makes the next message only when the one before has been taken, so one message is all that is kept for a reader. One that
+//! takes nothing for [`UNREAD_FOR`] is sent away: its place is wanted by others.
+
+use super::connection::Cut;
+use super::status;
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt};
+use runtime::tasks::{JobEnd, Jobs};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
+use tonic::Status;
+
+/// Streams at a time.
+pub(super) const FOLLOWERS_MAX: usize = 256;
+/// How long a reader may leave a message untaken.
+pub(super) const UNREAD_FOR: Duration = Duration::from_secs(60);
+/// How long it has after that to take the end.
+const FAREWELL_WITHIN: Duration = Duration::from_secs(30);
+/// A stream is renewed about so often.
+const STREAM_AGE: Duration = Duration::from_secs(30 * 60);
+
+/// Opens streams.
+#[derive(Clone, Debug)]
+pub(super) struct Followers {
+    started: mpsc::Sender<Writing>,
+    places: Arc<Semaphore>,
+}
+
+/// Runs what writes them.
+#[derive(Debug)]
+pub(super) struct Writers {
+    started: mpsc::Receiver<Writing>,
+    running: Jobs<(), ()>,
+}
+
+type Writing = BoxFuture<'static, ()>;
+
+/// Where a writer puts its messages.
+#[derive(Debug)]
+pub(super) struct Reader<T> {
+    messages: mpsc::Sender<T>,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotTaken {
+    /// Nobody reads any more.
+    Gone,
+    /// The reader is there, and takes nothing.
+    Slow,
+}
+
+impl<T> Reader<T> {
+    /// Waits until there is room for a message.
+    pub(super) async fn send(&self, message: T) -> Result<(), NotTaken> {
+        match timeout(UNREAD_FOR, self.messages.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(NotTaken::Gone),
+            Err(_) => Err(NotTaken::Slow),
+        }
+    }
+
+    /// Until nobody reads any more.
+    pub(super) async fn gone(&self) {
+        self.messages.closed().await;
+    }
+}
+
+impl Followers {
+    pub(super) fn new() -> (Writers, Followers) {
+        let (sender, started) = mpsc::channel(FOLLOWERS_MAX);
+        let followers = Followers { started: sender, places: Arc::new(Semaphore::new(FOLLOWERS_MAX)) };
+        (Writers { started, running: Jobs::new(FOLLOWERS_MAX) }, followers)
+    }
+
+    /// A stream of what `write` sends, and then of how it ends. `connection` is cut where not even the end is taken: HTTP/2 has no other
+    /// way to get rid of a stream whose peer does not read.
+    pub(super) fn open<T, W>(
+        &self,
+        connection: Option<Cut>,
+        write: impl FnOnce(Reader<T>) -> W,
+    ) -> Result<BoxStream<'static, Result<T, Status>>, Status>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let too_many = || status::limit_exceeded("followers", FOLLOWERS_MAX);
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| too_many())?;
+        let (sender, receiver) = mpsc::channel(1);
+        let ending = Arc::new(OnceLock::new());
+        let writing = write(Reader { messages: sender.clone() });
+        let end = End { ending: Arc::clone(&ending), connection, _place: place };
+        // There is room for as many as there are places, so a failure is the end of the process.
+        self.started.try_send(Box::pin(end.after(writing, sender))).map_err(|_| too_many())?;
+        let messages = stream::unfold((receiver, Some(ending)), async |(mut receiver, mut ending)| {
+            if let Some(message) = receiver.recv().await {
+                return Some((Ok(message), (receiver, ending)));
+            }
+            let failed = ending.take()?.get()?.clone();
+            Some((Err(failed), (receiver, ending)))
+        });
+        Ok(messages.boxed())
+    }
+}
+
+struct End {
+    ending: Arc<OnceLock<Status>>,
+    connection: Option<Cut>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl End {
+    async fn after<T>(self, writing: impl Future<Output = Result<(), Status>>, messages: mpsc::Sender<T>) {
+        if let Err(status) = writing.await {
+            self.ending.set(status).expect("it is set here only");
+        }
+        // The last message is taken when there is room for another.
+        let taken = timeout(FAREWELL_WITHIN, messages.reserve()).await;
+        if let (Err(_), Some(connection)) = (taken, self.connection) {
+            tracing::info!("a connection is cut: its peer does not read");
+            connection.cut();
+        }
+    }
+}
+
+impl Writers {
+    /// Never ends while the service lives.
+    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+        loop {
+            tokio::select! {
+                ((), end) = self.running.next() => match end {
+                    JobEnd::Done(()) | JobEnd::Aborted => {}
+                    JobEnd::Panicked(message) => tracing::error!(message, "the writer of a stream panicked"),
+                },
+                Some(writing) = self.started.recv(), if self.running.has_room() => self.running.spawn((), writing),
+            }
+        }
+    }
+}
+
+/// Half an hour, give or take a tenth, so that readers that came together do not leave together.
+pub(super) fn renewal_age() -> Duration {
+    spread(STREAM_AGE - STREAM_AGE / 10, STREAM_AGE / 5)
+}
+
+/// When to come back after such a renewal.
+pub(super) fn reconnect_after() -> Duration {
+    spread(Duration::ZERO, Duration::from_secs(1))
+}
+
+fn spread(from: Duration, width: Duration) -> Duration {
+    // Without randomness there is no spread, which hurts nobody.
+    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
+    from + width.mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
