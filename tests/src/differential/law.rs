@@ -54,8 +54,8 @@ struct Law<'a> {
     freed: Vec<Pair>,
     /// Dependents that blocked their owner when its foreground deletion began: they go first.
     left: Vec<Pair>,
-    /// Those that lost an owner that held them by a user's hand since the last quiet moment. References are removed by uid, as with
-    /// upstream and whatever else the object looks like, so a removal beside such an owner may come just behind.
+    /// Those that lost an owner that held them, or did at the last quiet moment, by a user's hand since then. References are removed by
+    /// uid, as with upstream and whatever else the object looks like, so a removal beside such an owner may come just behind.
     taken: BTreeSet<Incarnation>,
 }
 
@@ -159,7 +159,9 @@ impl Law<'_> {
         let at = (change.slot, before.incarnation);
         let held = |old: &Held| {
             !after.references.iter().any(|new| incarnation(new) == incarnation(old))
-                && standing(self.program, &self.now, at.0, old) == Standing::Solid
+                && [&self.now, &self.settled]
+                    .into_iter()
+                    .any(|end| standing(self.program, end, at.0, old) == Standing::Solid)
         };
         if self.course.by_user.contain(change, before.incarnation) && before.references.iter().any(held) {
             self.taken.insert(at);

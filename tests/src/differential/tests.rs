@@ -157,7 +157,7 @@ fn what_its_owner_began_to_orphan_may_be_left_without_owners() {
     assert!(is_breach(&[]), "it is in foreground deletion, and never was in another");
 }
 
-/// Seed 403: a user takes the owner that held the object in the moment in which a reference beside it is dropped.
+/// Seeds 88 and 403: a user takes the owner that held the object in the moment in which a reference beside it is dropped.
 #[test]
 fn who_takes_the_owner_that_held_may_be_overtaken() {
     let program = world(&[Kind::Secret; 3], &[(2, 0), (2, 1)]);
@@ -176,6 +176,11 @@ fn who_takes_the_owner_that_held_may_be_overtaken() {
     assert!(breaches(&program, &course).is_empty());
     let later = Course { quiet_at: vec![5], ..course.clone() };
     assert!(!breaches(&program, &later).is_empty(), "a moment later it was known");
+    let mut waits = Course { quiet_at: vec![4], ..course.clone() };
+    waits.changes.insert(4, write(5, 1, Some(terminating(&[HELD, FOREGROUND], Vec::new()))));
+    waits.changes[5].revision = 6;
+    waits.by_user.revisions.insert(6);
+    assert!(breaches(&program, &waits).is_empty(), "it held the object just before");
     let mut alone = course;
     alone.changes.remove(4);
     alone.changes[2] = write(3, 2, Some(alive(vec![to(0)])));
