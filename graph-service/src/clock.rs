@@ -1,7 +1,7 @@
 //! The engine's time: counted from the start of the process.
 
 use engine::time::Time;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The process's clock, in the engine's terms.
@@ -19,11 +19,6 @@ impl Clock {
 
     pub(crate) fn instant(self, time: Time) -> Instant {
         self.0.instant(time.since_origin())
-    }
-
-    /// For moments on the wire.
-    pub(crate) fn wire(self) -> proto::convert::Clock {
-        proto::convert::Clock { now: self.now(), calendar: SystemTime::now() }
     }
 
     /// How long ago that was; zero for what lies ahead.

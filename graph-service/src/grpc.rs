@@ -18,7 +18,7 @@ use proto::work::v1alpha1::work_service_server::WorkServiceServer;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tonic::transport::Server;
 
@@ -48,6 +48,11 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// How long connections may take to close once a stop was asked for. Below the limit of the whole process.
 const CLOSE_WITHIN: Duration = Duration::from_secs(7);
+
+/// For moments that are written as dates.
+pub(crate) fn wire_clock(clock: Clock) -> proto::convert::Clock {
+    proto::convert::Clock { now: clock.now(), calendar: SystemTime::now() }
+}
 
 /// What the services answer from.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::decisions::Writer;
+use crate::grpc::wire_clock;
 use crate::metrics::Metrics;
 use crate::warnings::Warning;
 use engine::coverage::State;
@@ -145,7 +146,7 @@ impl Render {
                 tracing::debug!(why, "input ignored");
             }
         }
-        self.decisions.note(event, self.clock.wire());
+        self.decisions.note(event, wire_clock(self.clock));
         if let Some(observer) = &mut self.observer {
             observer(event);
         }

@@ -1,6 +1,6 @@
 //! The state of the collector, on every replica.
 
-use super::{Shared, status};
+use super::{Shared, status, wire_clock};
 use crate::pauses::press::Press;
 use engine::leader::Leader;
 use proto::admin::v1alpha1::admin_service_server::AdminService;
@@ -32,7 +32,7 @@ impl AdminService for Admin {
         let (status, pauses, collections) = self.shared.reader.with(look);
         let meta = self.shared.meta_of(&collections);
         let leader = self.shared.leadership().holder.unwrap_or_default();
-        let (clock, version) = (self.shared.clock.wire(), env!("CARGO_PKG_VERSION"));
+        let (clock, version) = (wire_clock(self.shared.clock), env!("CARGO_PKG_VERSION"));
         Ok(Response::new(proto::convert::status(status, pauses, clock, version, &leader, meta)))
     }
 
@@ -41,7 +41,7 @@ impl AdminService for Admin {
         _request: Request<ListExecutorsRequest>,
     ) -> Result<Response<ListExecutorsResponse>, Status> {
         let executors = self.shared.reader.with(Leader::executors);
-        let clock = self.shared.clock.wire();
+        let clock = wire_clock(self.shared.clock);
         let executors = executors.into_iter().map(|view| proto::convert::executor(view, clock)).collect();
         Ok(Response::new(ListExecutorsResponse { executors, meta: Some(self.shared.meta()) }))
     }
@@ -56,7 +56,7 @@ impl AdminService for Admin {
             order.request_id = Uuid::new_v4().to_string();
         }
         let view = self.press.pause(&order).await.map_err(|failure| status::pause(&failure, ""))?;
-        let pause = Some(proto::convert::pause(view, self.shared.clock.wire()));
+        let pause = Some(proto::convert::pause(view, wire_clock(self.shared.clock)));
         Ok(Response::new(PauseCollectionResponse { pause, meta: Some(self.shared.meta()) }))
     }
 

@@ -4,7 +4,7 @@
 
 use super::filter::Filter;
 use super::pages::{Answers, Page, Paging};
-use super::{Shared, status};
+use super::{Shared, status, wire_clock};
 use engine::leader::{CycleSearch, Direction, Leader, Planning, Scan, Walk, WalkOptions, Walked};
 use engine::object::Uid;
 use engine::plan::PlanOptions;
@@ -187,7 +187,7 @@ impl GraphService for Graph {
         request: Request<ExplainObjectRequest>,
     ) -> Result<Response<ExplainObjectResponse>, Status> {
         let known = self.resolve(request.into_inner().r#ref).await?;
-        let (uid, clock) = (known.uid(), self.shared.clock.wire());
+        let (uid, clock) = (known.uid(), wire_clock(self.shared.clock));
         let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
         let meta = Some(self.shared.meta());
         let answer = match self.shared.reader.with(|leader| leader.explain(uid)) {
@@ -222,7 +222,7 @@ impl GraphService for Graph {
         let options = plan_options(&request)?;
         let question = PreviewDeletionRequest { page_size: 0, page_token: String::new(), ..request.clone() };
         let paging = Paging::of(&question, request.page_size, &request.page_token)?;
-        let (is_first, clock) = (paging.is_first(), self.shared.clock.wire());
+        let (is_first, clock) = (paging.is_first(), wire_clock(self.shared.clock));
         let first = async || {
             let _turn = self.long_read().await?;
             let mut planning = Planning::new(options.clone());
@@ -268,7 +268,7 @@ impl GraphService for Graph {
         let first = async || {
             let mut scan = Scan::default();
             let found = self.scan(|leader, each| scan.stuck(leader, each), STEP).await?;
-            let clock = self.shared.clock.wire();
+            let clock = wire_clock(self.shared.clock);
             let latest = clock.calendar.checked_sub(min_age).unwrap_or(SystemTime::UNIX_EPOCH).into();
             let coded = |explanation: &Explanation| {
                 let has = |code| explanation.reasons.iter().any(|reason| convert::reason_code(reason.code) == code);
@@ -339,7 +339,7 @@ impl GraphService for Graph {
     ) -> Result<Response<ListCoverageResponse>, Status> {
         let collections = self.shared.reader.with(Leader::collections);
         let meta = self.shared.meta_of(&collections);
-        let clock = self.shared.clock.wire();
+        let clock = wire_clock(self.shared.clock);
         let collections = collections.into_iter().map(|status| convert::collection(status, clock)).collect();
         Ok(Response::new(ListCoverageResponse { collections, meta: Some(meta) }))
     }

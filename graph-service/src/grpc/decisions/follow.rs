@@ -7,7 +7,7 @@ use super::encode::batch;
 use super::filter::Filter;
 use crate::decisions::{Extent, Tail};
 use crate::grpc::followers::{NotTaken, Reader, reconnect_after, renewal_age};
-use crate::grpc::{Shared, status};
+use crate::grpc::{Shared, status, wire_clock};
 use engine::object::Uid;
 use proto::convert::open_decision;
 use proto::decision::v1alpha1::watch_decisions_request::Start as Wanted;
@@ -196,7 +196,7 @@ impl Follow {
             let open = self.shared.reader.with(|leader| leader.open_decisions(last.as_ref(), self.batch_max));
             let Some(newest) = open.last() else { break };
             last = Some(newest.target.uid.clone());
-            let clock = self.shared.clock.wire();
+            let clock = wire_clock(self.shared.clock);
             let events = open.iter().map(|open| open_decision(open, &term, clock));
             let wanted: Vec<DecisionEvent> = events.filter(|event| self.admits(event)).collect();
             if !wanted.is_empty() {

@@ -6,6 +6,7 @@ use crate::decisions::{DecisionLog, Writer};
 use crate::driver::{Heartbeat, Reader};
 use crate::election::Leadership;
 use crate::grpc::followers::UNREAD_FOR;
+use crate::grpc::wire_clock;
 use crate::metrics::Metrics;
 use crate::readiness::Health;
 use engine::leader::{Config, Event, Input, Leader, Mode, Output, Policy};
@@ -106,7 +107,7 @@ fn world(dependents: usize) -> World {
         leader.handle(Time::ZERO, input);
         while let Some(output) = leader.poll() {
             if let Output::Event(event) = output {
-                writer.note(&event, clock.wire());
+                writer.note(&event, wire_clock(clock));
             }
         }
     }
@@ -147,13 +148,13 @@ impl World {
         for name in names {
             let target = object_ref(name);
             let event = Event::Withdrawn { item: 1, target, action: engine::work::ActionKind::Delete, decision: 7 };
-            self.writer.note(&event, self.service.shared.clock.wire());
+            self.writer.note(&event, wire_clock(self.service.shared.clock));
         }
         self.writer.publish();
     }
 
     fn change_leader(&mut self, next: Option<u64>) {
-        let clock = self.service.shared.clock.wire();
+        let clock = wire_clock(self.service.shared.clock);
         self.writer.note(&Event::TermLost, clock);
         if let Some(next) = next {
             self.writer.note(&Event::TermGained(term(next)), clock);
