@@ -164,6 +164,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         clock,
         cluster_uid,
         replica: config.replica,
+        long_reads: grpc::long_reads(),
     };
     grpc::start(edges.grpc, Arc::new(shared), press, shutdown.clone(), &mut tasks);
     tasks.spawn("stop", stop(shutdown.clone(), control, released));

@@ -89,8 +89,8 @@ impl DecisionLog {
         if position.sequence + 1 < extent.oldest {
             return Tail::Compacted(extent);
         }
-        let skip = usize::try_from(position.sequence + 1 - extent.oldest).unwrap_or(usize::MAX);
-        let events: Vec<Bytes> = kept.events.iter().skip(skip).take(max).cloned().collect();
+        let known = usize::try_from(position.sequence + 1 - extent.oldest).expect("not more than are kept");
+        let events: Vec<Bytes> = kept.events.range(known..).take(max).cloned().collect();
         drop(kept);
         Tail::Events(decode(events, &extent.log_id, position.sequence + 1))
     }

@@ -19,7 +19,8 @@ use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+use tonic::Status;
 use tonic::transport::Server;
 
 mod admin;
@@ -30,6 +31,8 @@ mod followers;
 mod graph;
 mod health;
 mod pages;
+#[cfg(test)]
+pub(crate) mod small_world;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -46,8 +49,22 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Above what any message of ours needs by far.
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Reads that look at much, at once.
+const LONG_READS_MAX: usize = 4;
 /// How long connections may take to close once a stop was asked for. Below the limit of the whole process.
 const CLOSE_WITHIN: Duration = Duration::from_secs(7);
+
+/// A stream's age at its renewal: give or take a tenth, so that those that came together do not leave together.
+fn renewal_age(about: Duration) -> Duration {
+    spread(about - about / 10, about / 5)
+}
+
+/// Somewhere in the time that begins after `from` and lasts for `width`.
+fn spread(from: Duration, width: Duration) -> Duration {
+    // Without randomness there is no spread, which hurts nobody.
+    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
+    from + width.mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
 
 /// For moments that are written as dates.
 pub(crate) fn wire_clock(clock: Clock) -> proto::convert::Clock {
@@ -68,9 +85,20 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) cluster_uid: String,
     pub(crate) replica: String,
+    /// Turns of reads that look at much; see [`long_reads`].
+    pub(crate) long_reads: Semaphore,
+}
+
+/// Walks, plans, searches and looks through the log at once; more wait for their turn.
+pub(crate) fn long_reads() -> Semaphore {
+    Semaphore::new(LONG_READS_MAX)
 }
 
 impl Shared {
+    async fn long_read(&self) -> Result<SemaphorePermit<'_>, Status> {
+        self.long_reads.acquire().await.map_err(|_closed| Status::unavailable("this replica stops"))
+    }
+
     fn leadership(&self) -> Leadership {
         self.leadership.borrow().clone()
     }

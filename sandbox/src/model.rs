@@ -199,8 +199,8 @@ impl Model {
     }
 
     /// Lets the revision go on, as writes to what this model does not hold do it.
-    pub fn skip_revisions(&mut self, by: u64) {
-        self.store.skip(by);
+    pub fn advance_revision(&mut self, by: u64) {
+        self.store.advance(by);
     }
 
     /// What controllers inside the real API server and beside it do without being asked: finalizes namespaces and

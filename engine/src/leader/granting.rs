@@ -138,12 +138,10 @@ impl Leader {
             generation: item.generation,
         };
         let ambiguous = item.ambiguous;
-        if let (Some(grounds), Some(executor)) =
-            (self.grounds_now(uid), self.leases.session(session).map(|session| session.executor.clone()))
-        {
-            let (item, target, action) = (work.id, work.target.clone(), work.action.kind());
-            self.event(Event::Granted { item, target, action, executor, attempt, grounds });
-        }
+        let grounds = self.grounds_now(&item.draft);
+        let executor = self.leases.session(session)?.executor.clone();
+        let (of, target) = (work.id, work.target.clone());
+        self.event(Event::Granted { item: of, target, action: kind, executor, attempt, grounds });
         let id = self.leases.grant(self.now, session, term.number, uid.clone(), work.id, destroys);
         self.queue.place(uid, Place::Leased(id));
         if let Some(item) = self.queue.get_mut(uid) {

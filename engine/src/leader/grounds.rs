@@ -6,7 +6,6 @@ use crate::object::{Digest, ObjectRef, Uid};
 use crate::queue::{Draft, Place};
 use crate::work::Action;
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -14,11 +13,11 @@ use alloc::vec::Vec;
 const CHAIN_MAX: usize = 32;
 
 impl Leader {
-    /// What the decision about this object rests on now. `None` if there is none.
-    pub(super) fn grounds(&self, uid: &Uid, causes: Vec<Cause>) -> Option<Box<Grounds>> {
-        let draft = &self.queue.get(uid)?.draft;
+    /// What a decision rests on.
+    pub(super) fn grounds(&self, draft: &Draft, causes: Vec<Cause>) -> Box<Grounds> {
+        let uid = &draft.target.uid;
         let node = self.graph.primary(uid);
-        Some(Box::new(Grounds {
+        Box::new(Grounds {
             decision: decision(draft),
             preconditions: draft.preconditions.clone(),
             propagation_policy: match draft.action {
@@ -31,17 +30,18 @@ impl Leader {
             chain: self.chain(uid, &causes),
             causes,
             owners: node.map_or_else(Vec::new, |id| self.edges(id)),
-        }))
+        })
     }
 
     /// The same, with the causes as they are now.
-    pub(super) fn grounds_now(&self, uid: &Uid) -> Option<Box<Grounds>> {
+    pub(super) fn grounds_now(&self, draft: &Draft) -> Box<Grounds> {
+        let uid = &draft.target.uid;
         let causes = match self.graph.primary(uid) {
             Some(id) => self.causes_now(id),
             // It went before its attempt was reported.
             None => self.tombstone(uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
         };
-        self.grounds(uid, causes)
+        self.grounds(draft, causes)
     }
 
     /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
@@ -59,7 +59,7 @@ impl Leader {
                 attempts: item.attempts,
                 executor: executor.map(|session| session.executor.clone()),
                 held: matches!(item.place, Place::Held(_)),
-                grounds: *self.grounds_now(uid)?,
+                grounds: *self.grounds_now(&item.draft),
             })
         };
         self.queue.uids_after(after).take(max).filter_map(open).collect()
@@ -103,9 +103,9 @@ impl Leader {
 pub(super) fn decision(draft: &Draft) -> u64 {
     let mut digest = Digest::default();
     digest.text(&draft.target.uid.to_string());
-    digest.text(&format!("{:?}", draft.action));
+    digest.text(draft.action.kind().as_str());
     let facts = draft.preconditions.as_ref().map_or(0, |preconditions| preconditions.facts_digest);
-    digest.text(&facts.to_string());
+    facts.to_be_bytes().into_iter().for_each(|byte| digest.byte(byte));
     digest.0
 }
 

@@ -260,7 +260,7 @@ impl Leader {
                 if let Some(item) = self.queue.get(&target.uid) {
                     let (id, generation) = (item.id, item.generation);
                     let leads = self.term.is_some();
-                    let grounds = leads.then(|| self.grounds(&target.uid, causes.clone())).flatten();
+                    let grounds = leads.then(|| self.grounds(&item.draft, causes.clone()));
                     self.event(Event::Decided { item: id, generation, target, action, causes, grounds });
                 }
             }

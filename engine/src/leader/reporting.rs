@@ -80,21 +80,20 @@ impl Leader {
         let target = item.draft.target.clone();
         let decided_at = item.draft.preconditions.as_ref().map(|wanted| wanted.resource_version.clone());
         let (action, age) = (item.draft.action.kind(), self.now.since(item.decided));
-        if let Some(grounds) = self.grounds_now(&target.uid) {
-            self.event(Event::Attempted {
-                item: lease.item,
-                target: target.clone(),
-                action,
-                outcome: report.outcome,
-                executor,
-                http_status: report.http_status,
-                message: report.message.clone(),
-                api_calls: report.api_calls,
-                age,
-                attempt: report.attempt,
-                grounds,
-            });
-        }
+        let grounds = self.grounds_now(&item.draft);
+        self.event(Event::Attempted {
+            item: lease.item,
+            target: target.clone(),
+            action,
+            outcome: report.outcome,
+            executor,
+            http_status: report.http_status,
+            message: report.message.clone(),
+            api_calls: report.api_calls,
+            age,
+            attempt: report.attempt,
+            grounds,
+        });
         self.note_credentials(lease.session, report.outcome);
         if report.http_status != 0 && report.outcome != Outcome::Throttled {
             self.meter(&target.group_resource());

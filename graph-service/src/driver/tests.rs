@@ -2,9 +2,10 @@ use super::{Control, Driver, Ending, Heartbeat, OUTBOX_MAX, Outbox, Queues, Sess
 use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Writer};
 use crate::election::Validity;
+use crate::grpc::small_world::config;
 use crate::metrics::Metrics;
 use crate::render::Render;
-use engine::leader::{Config, Input, Leader, Mode, Policy, StreamId};
+use engine::leader::{Input, Leader, Mode, StreamId};
 use engine::work::{ActionKind, Hello, PROTOCOL, Refusal, Term, ToExecutor, ToLeader};
 use prometheus_client::registry::Registry;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -21,16 +22,7 @@ struct Harness {
 
 impl Harness {
     fn new() -> Harness {
-        let config = Config {
-            mode: Mode::Enforce,
-            cluster_uid: "cluster".into(),
-            endpoint: "127.0.0.1:7450".to_owned(),
-            session_ttl: Duration::from_secs(15),
-            heartbeat_interval: Duration::from_secs(5),
-            execution_limit: Duration::from_secs(30),
-            stale_after: Duration::from_secs(30),
-            policy: Policy::default(),
-        };
+        let config = config(Mode::Enforce);
         let (control, control_queue) = mpsc::channel(8);
         let (sessions, session_queue) = mpsc::channel(64);
         let (_facts, fact_queue) = mpsc::channel(8);

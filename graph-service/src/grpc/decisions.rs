@@ -2,12 +2,13 @@
 
 use super::connection::Cut;
 use super::followers::Followers;
-use super::pages::{Answers, Page, Paging};
+use super::pages::{fitting, page_size};
 use super::{Shared, status};
 use crate::decisions::{Extent, Tail};
 use filter::{Filter, Within};
 use follow::{Follow, Start};
 use futures::stream::BoxStream;
+use place::Place;
 use proto::decision::v1alpha1::decision_service_server::DecisionService;
 use proto::decision::v1alpha1::*;
 use std::sync::Arc;
@@ -17,11 +18,14 @@ use tonic::{Request, Response, Status};
 mod encode;
 mod filter;
 mod follow;
+mod place;
 #[cfg(test)]
 mod tests;
 
 /// Events that are looked at under one hold of the log.
 const STEP: usize = 1024;
+/// Phases of one decision that are told: the oldest.
+const PHASES_MAX: usize = 1000;
 /// Events of one message where nothing is said, and at most.
 const BATCH_DEFAULT: usize = 64;
 const BATCH_MAX: usize = 256;
@@ -34,36 +38,15 @@ const BOOKMARK_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Decisions {
     shared: Arc<Shared>,
     followers: Followers,
-    answers: Answers,
 }
 
 impl Decisions {
     pub(super) fn new(shared: Arc<Shared>, followers: Followers) -> Decisions {
-        Decisions { shared, followers, answers: Answers::default() }
+        Decisions { shared, followers }
     }
 
     fn extent(&self) -> Result<Extent, Status> {
         self.shared.decisions.extent().ok_or_else(|| status::not_leader(&self.shared.leadership()))
-    }
-
-    /// All events that are kept and wanted, the oldest first.
-    async fn kept(&self, wanted: impl Fn(&DecisionEvent) -> bool) -> Result<Vec<DecisionEvent>, Status> {
-        let Extent { log_id, oldest, newest } = self.extent()?;
-        let mut at = Position { log_id, sequence: oldest - 1 };
-        let mut found = Vec::new();
-        while at.sequence < newest {
-            match self.shared.decisions.after(&at, STEP) {
-                Tail::Events(events) => {
-                    at.sequence += events.len() as u64;
-                    found.extend(events.into_iter().filter(&wanted));
-                }
-                // What was trimmed meanwhile is not kept, and so is not listed.
-                Tail::Compacted(extent) => at.sequence = extent.oldest - 1,
-                Tail::Replaced => return Err(status::not_leader(&self.shared.leadership())),
-            }
-            tokio::task::yield_now().await;
-        }
-        Ok(found)
     }
 }
 
@@ -106,17 +89,34 @@ impl DecisionService for Decisions {
         let include = Filter::of("include", &request.include)?;
         let within = Within::of(request.start_time, request.end_time)?;
         let question = ListDecisionsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
-        let first = async || {
-            let wanted = |event: &DecisionEvent| {
-                within.admits(event) && include.as_ref().is_none_or(|filter| filter.admits(event))
-            };
-            let mut events = self.kept(wanted).await?;
-            events.reverse();
-            Ok((events, ()))
-        };
-        let Page { items, next_page_token, rest: () } = self.answers.page(paging, first).await?;
-        Ok(Response::new(ListDecisionsResponse { events: items, next_page_token, meta: Some(self.shared.meta()) }))
+        let size = page_size(request.page_size)?;
+        let mut extent = self.extent()?;
+        let place = Place::of(&question, &request.page_token, &extent)?;
+        let wanted =
+            |event: &DecisionEvent| within.admits(event) && include.as_ref().is_none_or(|filter| filter.admits(event));
+        let _turn = self.shared.long_read().await?;
+        let mut before = place.before;
+        let mut found: Vec<DecisionEvent> = Vec::new();
+        // One more than the page, to know whether there is a next.
+        while found.len() <= size && before > extent.oldest {
+            let from = before.saturating_sub(STEP as u64).max(extent.oldest);
+            let at = Position { log_id: extent.log_id.clone(), sequence: from - 1 };
+            match self.shared.decisions.after(&at, usize::try_from(before - from).unwrap_or(STEP)) {
+                Tail::Events(events) => {
+                    found.extend(events.into_iter().rev().filter(wanted));
+                    before = from;
+                }
+                // What was trimmed meanwhile is not kept, and so is not listed.
+                Tail::Compacted(now) => extent = now,
+                Tail::Replaced => return Err(status::not_leader(&self.shared.leadership())),
+            }
+            tokio::task::yield_now().await;
+        }
+        let count = fitting(&found, size);
+        let next = (found.len() > count).then(|| found[..count].last()?.position.clone()).flatten();
+        let next_page_token = next.map_or_else(String::new, |last| place.token(last.sequence));
+        found.truncate(count);
+        Ok(Response::new(ListDecisionsResponse { events: found, next_page_token, meta: Some(self.shared.meta()) }))
     }
 
     async fn get_decision(
@@ -124,7 +124,22 @@ impl DecisionService for Decisions {
         request: Request<GetDecisionRequest>,
     ) -> Result<Response<GetDecisionResponse>, Status> {
         let wanted = request.into_inner().decision_id;
-        let events = self.kept(|event| event.decision_id == wanted).await?;
+        let Extent { log_id, oldest, newest } = self.extent()?;
+        let _turn = self.shared.long_read().await?;
+        let mut at = Position { log_id, sequence: oldest - 1 };
+        let mut events = Vec::new();
+        while at.sequence < newest && events.len() < PHASES_MAX {
+            match self.shared.decisions.after(&at, STEP) {
+                Tail::Events(step) => {
+                    at.sequence += step.len() as u64;
+                    events.extend(step.into_iter().filter(|event| event.decision_id == wanted));
+                }
+                Tail::Compacted(extent) => at.sequence = extent.oldest - 1,
+                Tail::Replaced => return Err(status::not_leader(&self.shared.leadership())),
+            }
+            tokio::task::yield_now().await;
+        }
+        events.truncate(PHASES_MAX);
         if events.is_empty() {
             return Err(status::decision_not_found(&wanted));
         }

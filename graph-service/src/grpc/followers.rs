@@ -21,7 +21,7 @@ pub(super) const UNREAD_FOR: Duration = Duration::from_secs(60);
 /// How long it has after that to take the end.
 const FAREWELL_WITHIN: Duration = Duration::from_secs(30);
 /// A stream is renewed about so often.
-const STREAM_AGE: Duration = Duration::from_secs(30 * 60);
+pub(super) const STREAM_AGE: Duration = Duration::from_secs(30 * 60);
 
 /// Opens streams.
 #[derive(Clone, Debug)]
@@ -140,20 +140,4 @@ impl Writers {
             }
         }
     }
-}
-
-/// Half an hour, give or take a tenth, so that readers that came together do not leave together.
-pub(super) fn renewal_age() -> Duration {
-    spread(STREAM_AGE - STREAM_AGE / 10, STREAM_AGE / 5)
-}
-
-/// When to come back after such a renewal.
-pub(super) fn reconnect_after() -> Duration {
-    spread(Duration::ZERO, Duration::from_secs(1))
-}
-
-fn spread(from: Duration, width: Duration) -> Duration {
-    // Without randomness there is no spread, which hurts nobody.
-    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
-    from + width.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }

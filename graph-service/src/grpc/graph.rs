@@ -18,7 +18,6 @@ use proto::graph::v1alpha1::*;
 use proto::r#type::v1alpha1::{ObjectRef, PropagationPolicy};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Request, Response, Status};
 
 mod export;
@@ -40,8 +39,6 @@ const BATCH_MAX: usize = 500;
 const TARGETS_MAX: usize = 100;
 /// Most stuck objects and cycles that are kept of one search.
 const FOUND_MAX: usize = 10_000;
-/// Walks, plans and searches at once; more wait for their turn.
-const LONG_READS_MAX: usize = 4;
 /// What counts as stuck where nothing else is said.
 const STUCK_AGE: Duration = Duration::from_secs(300);
 
@@ -49,20 +46,15 @@ const STUCK_AGE: Duration = Duration::from_secs(300);
 pub(super) struct Graph {
     shared: Arc<Shared>,
     answers: Answers,
-    long_reads: Semaphore,
 }
 
 impl Graph {
     pub(super) fn new(shared: Arc<Shared>) -> Graph {
-        Graph { shared, answers: Answers::default(), long_reads: Semaphore::new(LONG_READS_MAX) }
-    }
-
-    async fn long_read(&self) -> Result<SemaphorePermit<'_>, Status> {
-        self.long_reads.acquire().await.map_err(|_closed| Status::unavailable("this replica stops"))
+        Graph { shared, answers: Answers::default() }
     }
 
     async fn walk(&self, start: Uid, options: WalkOptions) -> Result<Walked, Status> {
-        let _turn = self.long_read().await?;
+        let _turn = self.shared.long_read().await?;
         let mut walk = Walk::new(start, options);
         while !self.shared.reader.with(|leader| walk.step(leader, STEP)) {
             tokio::task::yield_now().await;
@@ -73,7 +65,7 @@ impl Graph {
 
     /// Runs a scan to its end.
     async fn scan<T>(&self, mut step: impl FnMut(&Leader, usize) -> Option<T>, each: usize) -> Result<Vec<T>, Status> {
-        let _turn = self.long_read().await?;
+        let _turn = self.shared.long_read().await?;
         let mut all = Vec::new();
         while let Some(found) = self.shared.reader.with(|leader| step(leader, each)) {
             all.push(found);
@@ -224,7 +216,7 @@ impl GraphService for Graph {
         let paging = Paging::of(&question, request.page_size, &request.page_token)?;
         let (is_first, clock) = (paging.is_first(), wire_clock(self.shared.clock));
         let first = async || {
-            let _turn = self.long_read().await?;
+            let _turn = self.shared.long_read().await?;
             let mut planning = Planning::new(options.clone());
             while !self.shared.reader.with(|leader| planning.step(leader, STEP)) {
                 tokio::task::yield_now().await;

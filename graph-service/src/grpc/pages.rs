@@ -44,8 +44,7 @@ pub(super) struct Page<T, R> {
 impl Paging {
     /// `question` is the request without its page.
     pub(super) fn of(question: &impl Message, size: i32, token: &str) -> Result<Paging, Status> {
-        let size = usize::try_from(size).map_err(|_| status::bad_field("page_size", "is negative"))?;
-        let size = if size == 0 { SIZE_DEFAULT } else { size.min(SIZE_MAX) };
+        let size = page_size(size)?;
         let token = if token.is_empty() { None } else { Some(parse(token).ok_or_else(status::token_malformed)?) };
         Ok(Paging { question: digest(&question.encode_to_vec()), size, token })
     }
@@ -135,8 +134,14 @@ impl Answers {
     }
 }
 
+/// Entries of a page, of what a request says.
+pub(super) fn page_size(wanted: i32) -> Result<usize, Status> {
+    let size = usize::try_from(wanted).map_err(|_| status::bad_field("page_size", "is negative"))?;
+    Ok(if size == 0 { SIZE_DEFAULT } else { size.min(SIZE_MAX) })
+}
+
 /// How many of the items make a page.
-fn fitting(items: &[impl Message], size: usize) -> usize {
+pub(super) fn fitting(items: &[impl Message], size: usize) -> usize {
     let mut bytes = 0;
     let fits = |item: &&_| {
         bytes += Message::encoded_len(*item);
@@ -157,7 +162,7 @@ fn parse(token: &str) -> Option<(u128, usize)> {
 }
 
 /// FNV-1a: tells the questions of one caller apart, no more.
-fn digest(bytes: &[u8]) -> u64 {
+pub(super) fn digest(bytes: &[u8]) -> u64 {
     let step = |digest: u64, &byte: &u8| (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }

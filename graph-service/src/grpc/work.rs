@@ -4,7 +4,7 @@
 //! in a bounded outbox that the response drains. Whoever overflows either ends only this stream.
 
 use super::connection::Cut;
-use super::{Shared, status};
+use super::{Shared, renewal_age, status};
 use crate::driver::{Ending, OUTBOX_MAX, Outbox, SessionInput};
 use engine::leader::StreamId;
 use engine::work::{GoAwayCause, Refusal, ToExecutor, ToLeader};
@@ -141,7 +141,7 @@ impl WorkService for Work {
             connection,
             _place: place,
         };
-        let reading = reader.run(over.clone(), renewal_age());
+        let reading = reader.run(over.clone(), renewal_age(STREAM_AGE));
         if self.readers.try_send((stream, Box::pin(reading))).is_err() {
             // There is a place for each stream, so this is the end of the process.
             let _gone = self.shared.sessions.try_send(SessionInput::Closed { stream });
@@ -291,14 +291,6 @@ enum Phase {
 /// A stream that broke off is its peer's business; one with a message that is no message is a violation.
 fn broken(error: &Status) -> Ending {
     Ending::Violation(format!("the stream cannot be read: {}", error.message()))
-}
-
-/// An hour, give or take a tenth, so that executors that came together do not leave together.
-fn renewal_age() -> Duration {
-    // Without randomness there is no spread, which hurts nobody.
-    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
-    let spread = STREAM_AGE / 5;
-    STREAM_AGE - STREAM_AGE / 10 + spread.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
 /// The response: what the driver says, then how it ended.

@@ -129,7 +129,8 @@ impl Store {
         self.revision
     }
 
-    pub(crate) fn skip(&mut self, by: u64) {
+    /// Writes to what this store does not keep have moved the revision.
+    pub(crate) fn advance(&mut self, by: u64) {
         self.revision += by;
     }
 

@@ -147,7 +147,7 @@ impl World {
         }
         self.lease.version += 1;
         if self.options.busy_store {
-            self.server.model.skip_revisions(1);
+            self.server.model.advance_revision(1);
         }
         let record = LeaseRecord {
             uid: Name::from("election"),

@@ -39,7 +39,7 @@ impl World {
                 self.note(|| String::from("a backup is taken"));
                 let (model, truth) = (self.server.model.snapshot(), self.server.truth.clone());
                 self.backup = Some(Backup { model, truth, lease: self.lease.clone() });
-                self.server.model.skip_revisions(written);
+                self.server.model.advance_revision(written);
                 self.server.truth.skip_to(self.server.model.revision());
             }
             return;
@@ -53,7 +53,7 @@ impl World {
         self.lease = backup.lease;
         self.lease_forged_until = self.now + LEASE_SETTLES;
         if self.options.bumped {
-            self.server.model.skip_revisions(BUMP);
+            self.server.model.advance_revision(BUMP);
             let revision = self.server.model.revision();
             self.server.model.compact(revision);
             self.server.truth.skip_to(revision);

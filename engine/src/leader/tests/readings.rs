@@ -318,30 +318,14 @@ fn a_decision_tells_what_it_rests_on_back_to_the_root() {
     bench.report(&lease, Outcome::Done);
     let mut told = Vec::new();
     for event in &bench.events {
-        let (phase, target, grounds) = match event {
-            Event::Decided { target, grounds, .. } => ("decided", target, grounds.clone().unwrap()),
-            Event::Granted { target, grounds, .. } => ("granted", target, grounds.clone()),
-            Event::Attempted { target, grounds, .. } => ("attempted", target, grounds.clone()),
-            Event::Withdrawn { .. }
-            | Event::Removed { .. }
-            | Event::Proven { .. }
-            | Event::Prevented { .. }
-            | Event::Collection { .. }
-            | Event::SessionOpened { .. }
-            | Event::SessionEnded { .. }
-            | Event::TermGained(_)
-            | Event::TermLost
-            | Event::GrantsStopped { .. }
-            | Event::GrantsResumed
-            | Event::Rewound { .. }
-            | Event::PauseTaken { .. }
-            | Event::PauseEffective { .. }
-            | Event::PauseEnded { .. }
-            | Event::PausesUnknown { .. }
-            | Event::PausesKnown
-            | Event::OwnerInOtherNamespace { .. }
-            | Event::Unusable { .. }
-            | Event::Rejected { .. } => continue,
+        let (phase, target, grounds) = if let Event::Decided { target, grounds: Some(grounds), .. } = event {
+            ("decided", target, grounds)
+        } else if let Event::Granted { target, grounds, .. } = event {
+            ("granted", target, grounds)
+        } else if let Event::Attempted { target, grounds, .. } = event {
+            ("attempted", target, grounds)
+        } else {
+            continue;
         };
         if *target.name == *"leaf" {
             let chain: Vec<&str> = grounds.chain.iter().map(|at| &*at.name).collect();

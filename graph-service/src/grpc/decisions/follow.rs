@@ -6,8 +6,8 @@
 use super::encode::batch;
 use super::filter::Filter;
 use crate::decisions::{Extent, Tail};
-use crate::grpc::followers::{NotTaken, Reader, reconnect_after, renewal_age};
-use crate::grpc::{Shared, status, wire_clock};
+use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
+use crate::grpc::{Shared, renewal_age, spread, status, wire_clock};
 use engine::object::Uid;
 use proto::convert::open_decision;
 use proto::decision::v1alpha1::watch_decisions_request::Start as Wanted;
@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
+
+/// Readers of streams that end at the same time come back within this.
+const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The reader was too slow, or away for too long.
 const COMPACTED: &str = "COMPACTED";
@@ -109,7 +112,7 @@ impl Follow {
     }
 
     async fn follow(&self, start: Start, mut sent: Sent) -> Result<(), Stop> {
-        let ends = Instant::now() + renewal_age();
+        let ends = Instant::now() + renewal_age(STREAM_AGE);
         let mut changes = self.shared.decisions.changes();
         let mut at = start.at;
         if let Some(gap) = start.gap {
@@ -210,7 +213,7 @@ impl Follow {
 
     async fn send_away(&self, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
         let reason = if self.shared.shutdown.is_requested() { "this replica stops" } else { "the stream is renewed" };
-        let reconnect_after = prost_types::Duration::try_from(reconnect_after()).ok();
+        let reconnect_after = prost_types::Duration::try_from(spread(Duration::ZERO, RECONNECT_WITHIN)).ok();
         self.send(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after }), Some(at), sent).await
     }
 

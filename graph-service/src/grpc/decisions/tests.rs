@@ -1,28 +1,22 @@
 //! Followers of a log that is written by hand, and of a leader with something to do.
 
 use super::*;
-use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Writer};
-use crate::driver::{Heartbeat, Reader};
 use crate::election::Leadership;
 use crate::grpc::followers::UNREAD_FOR;
+use crate::grpc::small_world::{config, facts, reason, secret, shared, uid_of};
 use crate::grpc::wire_clock;
-use crate::metrics::Metrics;
-use crate::readiness::Health;
-use engine::leader::{Config, Event, Input, Leader, Mode, Output, Policy};
-use engine::object::{Access, Backend, Facts, GroupResource, Object, OwnerReference, ResourceVersion, ServedKind, Uid};
+use engine::leader::{Event, Input, Leader, Mode, Output};
 use engine::time::Time;
 use engine::work::Term;
 use futures::StreamExt as _;
-use prometheus_client::registry::Registry;
 use prost::Message as _;
 use proto::cloudevents::v1::CloudEvent;
 use proto::decision::v1alpha1::watch_decisions_request::Start as Wanted;
 use proto::decision::v1alpha1::watch_decisions_response::Event as Got;
 use proto::r#type::v1alpha1::ObjectFilter;
-use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
@@ -33,7 +27,6 @@ struct World {
     service: Decisions,
     writer: Writer,
     leadership: watch::Sender<Leadership>,
-    shutdown: Shutdown,
     _tasks: Tasks,
 }
 
@@ -45,94 +38,31 @@ fn leadership(number: u64) -> Leadership {
     Leadership { leading: true, term: Some(term(number)), holder: Some("replica-a".to_owned()), ..Default::default() }
 }
 
-fn secrets() -> GroupResource {
-    GroupResource { group: "".into(), resource: "secrets".into() }
-}
-
-fn object(name: &str, owner: Option<&str>, version: &str) -> Object {
-    let reference = |owner: &str| OwnerReference {
-        api_version: "v1".into(),
-        kind: "Secret".into(),
-        name: owner.into(),
-        uid: Uid::parse(&format!("uid-{owner}")).unwrap(),
-        controller: None,
-        block_owner_deletion: None,
-    };
-    Object {
-        uid: Uid::parse(&format!("uid-{name}")).unwrap(),
-        namespace: "shop".into(),
-        name: name.into(),
-        resource_version: ResourceVersion::parse(version),
-        facts: Facts { owners: owner.map(reference).into_iter().collect(), ..Facts::default() },
-    }
-}
-
 fn world(dependents: usize) -> World {
-    let policy = Policy::default();
-    let config = Config {
-        mode: Mode::Observe,
-        cluster_uid: "cluster".into(),
-        endpoint: String::new(),
-        session_ttl: Duration::from_secs(15),
-        heartbeat_interval: Duration::from_secs(5),
-        execution_limit: Duration::from_secs(30),
-        stale_after: Duration::from_secs(30),
-        policy,
-    };
-    let mut leader = Leader::new(config, 7);
-    let collection = secrets();
-    let mut inputs = vec![
-        Input::TermGained(term(1)),
-        Input::KindServed(ServedKind {
-            group_resource: collection.clone(),
-            kind: "Secret".into(),
-            version: "v1".into(),
-            namespaced: true,
-            access: Access::Watched,
-            backend: Backend::Main,
-        }),
-        Input::ListBegun { collection: collection.clone() },
-        Input::Listed { collection: collection.clone(), object: object("owner", None, "5") },
-    ];
-    for number in 0..dependents {
-        let object = object(&format!("dependent-{number:05}"), Some("owner"), "5");
-        inputs.push(Input::Listed { collection: collection.clone(), object });
-    }
-    inputs.push(Input::ListEnded { collection: collection.clone(), resource_version: ResourceVersion::parse("10") });
-    inputs.push(Input::Deleted { collection, object: object("owner", None, "11") });
+    let mut leader = Leader::new(config(Mode::Observe), 7);
+    let dependent = |number: usize| secret(&format!("dependent-{number:05}"), &["owner"]);
+    let objects = [secret("owner", &[])].into_iter().chain((0..dependents).map(dependent)).collect();
+    let (leadership, known) = watch::channel(leadership(1));
     let log = DecisionLog::new();
     let mut writer = Writer::new(log.clone());
-    let clock = Clock::start();
+    let mut inputs = vec![Input::TermGained(term(1))];
+    inputs.extend(facts(objects, "owner"));
+    let mut events = Vec::new();
     for input in inputs {
         leader.handle(Time::ZERO, input);
         while let Some(output) = leader.poll() {
             if let Output::Event(event) = output {
-                writer.note(&event, wire_clock(clock));
+                events.push(event);
             }
         }
     }
+    let shared = shared(leader, log, known);
+    events.iter().for_each(|event| writer.note(event, wire_clock(shared.clock)));
     writer.publish();
-    let mut registry = Registry::default();
-    let metrics = Metrics::register(&mut registry);
-    let (sessions, _closed) = mpsc::channel(1);
-    let (leadership, known) = watch::channel(leadership(1));
-    let shutdown = Shutdown::new();
-    let shared = Arc::new(Shared {
-        reader: Reader::of(leader),
-        sessions,
-        decisions: log,
-        shutdown: shutdown.clone(),
-        leadership: known,
-        health: Health::new(clock, Heartbeat::default(), registry, metrics.clone()),
-        metrics,
-        clock,
-        cluster_uid: "cluster".to_owned(),
-        replica: "replica-a".to_owned(),
-    });
     let mut tasks = Tasks::new();
     let (writers, followers) = Followers::new();
     tasks.spawn_until_end("stream writers", writers.run());
-    World { service: Decisions::new(shared, followers), writer, leadership, shutdown, _tasks: tasks }
+    World { service: Decisions::new(shared, followers), writer, leadership, _tasks: tasks }
 }
 
 impl World {
@@ -172,7 +102,7 @@ fn object_ref(name: &str) -> engine::object::ObjectRef {
         kind: "Secret".into(),
         namespace: "shop".into(),
         name: name.into(),
-        uid: Uid::parse(&format!("uid-{name}")).unwrap(),
+        uid: uid_of(name),
     }
 }
 
@@ -199,10 +129,6 @@ async fn failed(answers: &mut Answers) -> Status {
 fn names(got: Got) -> Vec<String> {
     let Got::Batch(batch) = got else { panic!("no batch: {got:?}") };
     batch.events.into_iter().map(|event| event.target.unwrap().name).collect()
-}
-
-fn reason(status: &Status) -> String {
-    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
 fn bookmark(snapshot_complete: bool) -> Got {
@@ -391,15 +317,16 @@ async fn a_stop_is_announced_and_ends_the_stream_well() {
     let world = world(1);
     let mut stream = world.from(Wanted::Oldest(true)).await;
     next(&mut stream).await;
-    world.shutdown.request();
+    world.service.shared.shutdown.request();
     assert!(matches!(next(&mut stream).await, (Got::GoingAway(_), Some(1))));
     assert!(stream.next().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_log_is_listed_the_newest_first_in_pages() {
-    let world = world(5);
-    let mut request = ListDecisionsRequest { page_size: 2, ..Default::default() };
+    let mut world = world(2 * STEP + 1);
+    let all = 2 * STEP as u64 + 1;
+    let mut request = ListDecisionsRequest { page_size: 700, ..Default::default() };
     let mut listed = Vec::new();
     loop {
         let answer = world.service.list_decisions(Request::new(request.clone())).await.unwrap().into_inner();
@@ -408,6 +335,33 @@ async fn the_log_is_listed_the_newest_first_in_pages() {
             break;
         }
         request.page_token = answer.next_page_token;
+        // What comes meanwhile is on no later page.
+        world.log(&["later"]);
     }
-    assert_eq!(listed, [5, 4, 3, 2, 1]);
+    assert_eq!(listed, (1..=all).rev().collect::<Vec<u64>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_is_wanted_is_listed_and_a_token_is_for_one_question_and_one_log() {
+    let mut world = world(2);
+    world.log(&["x", "y", "z"]);
+    let list = async |world: &World, request: &ListDecisionsRequest| {
+        let answer = world.service.list_decisions(Request::new(request.clone())).await?.into_inner();
+        let names = answer.events.into_iter().map(|event| event.target.unwrap().name).collect::<Vec<_>>();
+        Ok::<_, Status>((names.join(" "), answer.next_page_token))
+    };
+    let include = vec![DecisionFilter { phases: vec![Phase::Superseded.into()], ..Default::default() }];
+    let request = ListDecisionsRequest { include, page_size: 2, ..Default::default() };
+    let (names, page_token) = list(&world, &request).await.unwrap();
+    assert_eq!(names, "z y");
+    let next = ListDecisionsRequest { page_token, ..request.clone() };
+    assert_eq!(list(&world, &next).await.unwrap(), ("x".to_owned(), String::new()));
+
+    let unnamed = ListDecisionsRequest { include: Vec::new(), ..next.clone() };
+    let none = ListDecisionsRequest { page_token: "one".to_owned(), ..request.clone() };
+    for (request, expected) in [(&unnamed, "PAGE_TOKEN_MISMATCH"), (&none, "TOKEN_MALFORMED")] {
+        assert_eq!(reason(&list(&world, request).await.unwrap_err()), expected);
+    }
+    world.change_leader(Some(2));
+    assert_eq!(reason(&list(&world, &next).await.unwrap_err()), "PAGE_TOKEN_EXPIRED");
 }

@@ -1,104 +1,31 @@
 //! The reads, on a leader that was told a small world.
 
 use super::*;
-use crate::clock::Clock;
 use crate::decisions::DecisionLog;
-use crate::driver::Heartbeat;
-use crate::driver::Reader;
 use crate::election::Leadership;
-use crate::metrics::Metrics;
-use crate::readiness::Health;
-use engine::leader::{Config, Input, Mode, Policy};
-use engine::object::{Access, Backend, Facts, GroupResource, Object, OwnerReference, ResourceVersion, ServedKind};
+use crate::grpc::small_world::{config, facts, reason, secret, shared};
+use engine::leader::Mode;
 use engine::time::Time;
 use futures::StreamExt as _;
-use prometheus_client::registry::Registry;
 use proto::graph::v1alpha1::export_graph_response::Part;
 use proto::r#type::v1alpha1::ObjectFilter;
-use runtime::shutdown::Shutdown;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tonic::Code;
-use tonic_types::StatusExt as _;
-
-fn secrets() -> GroupResource {
-    GroupResource { group: "".into(), resource: "secrets".into() }
-}
-
-fn object(name: &str, owners: &[&str]) -> Object {
-    let owner = |name: &&str| OwnerReference {
-        api_version: "v1".into(),
-        kind: "Secret".into(),
-        name: (*name).into(),
-        uid: Uid::parse(&format!("uid-{name}")).unwrap(),
-        controller: None,
-        block_owner_deletion: Some(true),
-    };
-    Object {
-        uid: Uid::parse(&format!("uid-{name}")).unwrap(),
-        namespace: "shop".into(),
-        name: name.into(),
-        resource_version: ResourceVersion::parse("5"),
-        facts: Facts { owners: owners.iter().map(owner).collect(), ..Facts::default() },
-    }
-}
 
 /// `root` with `children` direct dependents, each with one of its own; `gone` went.
 fn graph(children: usize) -> Graph {
-    let mut leader = Leader::new(
-        Config {
-            mode: Mode::Enforce,
-            cluster_uid: "cluster".into(),
-            endpoint: String::new(),
-            session_ttl: Duration::from_secs(15),
-            heartbeat_interval: Duration::from_secs(5),
-            execution_limit: Duration::from_secs(30),
-            stale_after: Duration::from_secs(30),
-            policy: Policy::default(),
-        },
-        7,
-    );
-    let collection = secrets();
-    let mut inputs = vec![
-        Input::KindServed(ServedKind {
-            group_resource: collection.clone(),
-            kind: "Secret".into(),
-            version: "v1".into(),
-            namespaced: true,
-            access: Access::Watched,
-            backend: Backend::Main,
-        }),
-        Input::ListBegun { collection: collection.clone() },
-    ];
-    let mut objects = vec![object("root", &[]), object("gone", &[])];
+    let mut leader = Leader::new(config(Mode::Enforce), 7);
+    let mut objects = vec![secret("root", &[]), secret("gone", &[])];
     for number in 0..children {
-        objects.push(object(&format!("child-{number:05}"), &["root"]));
-        objects.push(object(&format!("leaf-{number:05}"), &[&format!("child-{number:05}")]));
+        objects.push(secret(&format!("child-{number:05}"), &["root"]));
+        objects.push(secret(&format!("leaf-{number:05}"), &[&format!("child-{number:05}")]));
     }
-    inputs.extend(objects.into_iter().map(|object| Input::Listed { collection: collection.clone(), object }));
-    inputs.push(Input::ListEnded { collection: collection.clone(), resource_version: ResourceVersion::parse("10") });
-    let went = Object { resource_version: ResourceVersion::parse("11"), ..object("gone", &[]) };
-    inputs.push(Input::Deleted { collection, object: went });
-    for input in inputs {
+    for input in facts(objects, "gone") {
         leader.handle(Time::ZERO, input);
     }
     while leader.poll().is_some() {}
-    let clock = Clock::start();
-    let mut registry = Registry::default();
-    let metrics = Metrics::register(&mut registry);
-    let (sessions, _closed) = mpsc::channel(1);
     let (_leadership, known) = watch::channel(Leadership::default());
-    Graph::new(Arc::new(Shared {
-        reader: Reader::of(leader),
-        sessions,
-        decisions: DecisionLog::new(),
-        shutdown: Shutdown::new(),
-        leadership: known,
-        health: Health::new(clock, Heartbeat::default(), registry, metrics.clone()),
-        metrics,
-        clock,
-        cluster_uid: "cluster".to_owned(),
-        replica: "replica-a".to_owned(),
-    }))
+    Graph::new(shared(leader, DecisionLog::new(), known))
 }
 
 fn by_uid(name: &str) -> Option<ObjectRef> {
@@ -108,10 +35,6 @@ fn by_uid(name: &str) -> Option<ObjectRef> {
 fn by_address(name: &str) -> Option<ObjectRef> {
     let (resource, namespace, name) = ("secrets".to_owned(), "shop".to_owned(), name.to_owned());
     Some(ObjectRef { resource, namespace, name, ..Default::default() })
-}
-
-fn reason(status: &Status) -> String {
-    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
 async fn get(graph: &Graph, object: Option<ObjectRef>) -> Result<Node, Status> {

@@ -1,0 +1,48 @@
+//! Where a page of the log begins. The log only grows, so a place in it is all that a later page needs.
+
+use crate::decisions::Extent;
+use crate::grpc::pages::digest;
+use crate::grpc::status;
+use prost::Message;
+use tonic::Status;
+
+/// A page token is these three numbers, in hex.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    question: u64,
+    log: u64,
+    /// The page has what comes before this.
+    pub(super) before: u64,
+}
+
+impl Place {
+    /// `question` is the request without its page. Without a token, the end of the log.
+    pub(super) fn of(question: &impl Message, token: &str, extent: &Extent) -> Result<Place, Status> {
+        let question = digest(&question.encode_to_vec());
+        let log = digest(extent.log_id.as_bytes());
+        if token.is_empty() {
+            return Ok(Place { question, log, before: extent.newest + 1 });
+        }
+        let place = parse(token).filter(|place| place.before <= extent.newest || place.log != log);
+        let place = place.ok_or_else(status::token_malformed)?;
+        if place.question != question {
+            return Err(status::page_token_mismatch());
+        }
+        if place.log != log {
+            return Err(status::page_token_expired());
+        }
+        Ok(place)
+    }
+
+    /// Of the page of the same question that has what comes before this.
+    pub(super) fn token(self, before: u64) -> String {
+        let Place { question, log, .. } = self;
+        format!("{question:016x}{log:016x}{before:016x}")
+    }
+}
+
+fn parse(token: &str) -> Option<Place> {
+    let token = Some(token).filter(|token| token.is_ascii() && token.len() == 3 * 16)?;
+    let number = |at: usize| u64::from_str_radix(&token[at..at + 16], 16).ok();
+    Some(Place { question: number(0)?, log: number(16)?, before: number(32)? })
+}

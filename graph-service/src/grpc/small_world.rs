@@ -1,0 +1,104 @@
+//! What the tests of the services stand on: a leader that was told of a few Secrets.
+
+use super::Shared;
+use super::long_reads;
+use crate::clock::Clock;
+use crate::decisions::DecisionLog;
+use crate::driver::{Heartbeat, Reader};
+use crate::election::Leadership;
+use crate::metrics::Metrics;
+use crate::readiness::Health;
+use engine::leader::{Config, Input, Leader, Mode, Policy};
+use engine::object::{Access, Backend, Facts, GroupResource, Object, OwnerReference, ResourceVersion, ServedKind, Uid};
+use prometheus_client::registry::Registry;
+use runtime::shutdown::Shutdown;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tonic::Status;
+use tonic_types::StatusExt as _;
+
+pub(crate) fn config(mode: Mode) -> Config {
+    Config {
+        mode,
+        cluster_uid: "cluster".into(),
+        endpoint: "127.0.0.1:7450".to_owned(),
+        session_ttl: Duration::from_secs(15),
+        heartbeat_interval: Duration::from_secs(5),
+        execution_limit: Duration::from_secs(30),
+        stale_after: Duration::from_secs(30),
+        policy: Policy::default(),
+    }
+}
+
+pub(super) fn secrets() -> GroupResource {
+    GroupResource { group: "".into(), resource: "secrets".into() }
+}
+
+pub(super) fn uid_of(name: &str) -> Uid {
+    Uid::parse(&format!("uid-{name}")).unwrap()
+}
+
+/// A Secret at version 5.
+pub(super) fn secret(name: &str, owners: &[&str]) -> Object {
+    let owner = |name: &&str| OwnerReference {
+        api_version: "v1".into(),
+        kind: "Secret".into(),
+        name: (*name).into(),
+        uid: uid_of(name),
+        controller: None,
+        block_owner_deletion: Some(true),
+    };
+    Object {
+        uid: uid_of(name),
+        namespace: "shop".into(),
+        name: name.into(),
+        resource_version: ResourceVersion::parse("5"),
+        facts: Facts { owners: owners.iter().map(owner).collect(), ..Facts::default() },
+    }
+}
+
+/// The collection with these objects, and then without `gone`, which is one of them.
+pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
+    let collection = secrets();
+    let served = ServedKind {
+        group_resource: collection.clone(),
+        kind: "Secret".into(),
+        version: "v1".into(),
+        namespaced: true,
+        access: Access::Watched,
+        backend: Backend::Main,
+    };
+    let mut facts = vec![Input::KindServed(served), Input::ListBegun { collection: collection.clone() }];
+    facts.extend(objects.into_iter().map(|object| Input::Listed { collection: collection.clone(), object }));
+    facts.push(Input::ListEnded { collection: collection.clone(), resource_version: ResourceVersion::parse("10") });
+    let went = Object { resource_version: ResourceVersion::parse("11"), ..secret(gone, &[]) };
+    facts.push(Input::Deleted { collection, object: went });
+    facts
+}
+
+/// What the services of `replica-a` share.
+pub(super) fn shared(leader: Leader, decisions: DecisionLog, leadership: watch::Receiver<Leadership>) -> Arc<Shared> {
+    let clock = Clock::start();
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let (sessions, _closed) = mpsc::channel(1);
+    Arc::new(Shared {
+        reader: Reader::of(leader),
+        sessions,
+        decisions,
+        shutdown: Shutdown::new(),
+        leadership,
+        health: Health::new(clock, Heartbeat::default(), registry, metrics.clone()),
+        metrics,
+        clock,
+        cluster_uid: "cluster".to_owned(),
+        replica: "replica-a".to_owned(),
+        long_reads: long_reads(),
+    })
+}
+
+/// Why a call failed, in the API's word.
+pub(super) fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
+}
