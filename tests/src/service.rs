@@ -181,7 +181,11 @@ impl Fleet {
     }
 }
 
-fn start_graph(
+/// Starts a graph service of this cluster, the `number`th in `directory`.
+///
+/// # Errors
+/// It does not start.
+pub fn start_graph(
     programs: &Programs,
     kubeconfig: &Path,
     directory: &Path,

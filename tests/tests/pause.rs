@@ -4,7 +4,6 @@ use anyhow::{Context, ensure};
 use http::Method;
 use kube::Client;
 use serde_json::Value;
-use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use tests::controlplane::{Binaries, ControlPlane, require};
 use tests::load::{self, configmaps, count, create, delete, families, until};
 use tests::process::{Directory, free_port};
 use tests::proxy::Proxy;
-use tests::service::{Programs, Service};
+use tests::service::{Programs, Service, start_graph};
 use tokio::time::Instant;
 
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -178,18 +177,6 @@ impl World {
         until("the cascade finishes", CASCADE_WITHIN, || count(&self.client, maps), |left| *left == 0).await?;
         Ok(())
     }
-}
-
-fn start_graph(
-    programs: &Programs,
-    kubeconfig: &Path,
-    directory: &Path,
-    grpc: &str,
-    number: usize,
-) -> anyhow::Result<Service> {
-    let kubeconfig = kubeconfig.display().to_string();
-    let flags = ["--kubeconfig", &kubeconfig, "--listen", grpc];
-    Service::start(programs, "graph-service", &format!("graph-{number}"), directory, &flags)
 }
 
 fn effective(status: &Value) -> bool {
