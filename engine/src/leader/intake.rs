@@ -66,6 +66,7 @@ impl Leader {
         self.relisted(kind);
         self.mark_dependents_of_kind(kind);
         self.mark_unobserved(kind);
+        self.mark_deletions();
         // The definition may have said before that this would come.
         self.timers.set(self.now + EMPTIED_SETTLES, Timer::Emptied(kind));
     }

@@ -59,6 +59,7 @@ impl Leader {
             }),
             Verdict::Orphaning { dependents, drop } => {
                 let passed = self.has_passed_barrier(id);
+                undecided = self.unreachable_dependents(id, dependents);
                 let end = (passed && dependents == 0).then(|| finish(ORPHAN_FINALIZER, Cause::NoDependents));
                 self.removal(id, &drop).or(end)
             }
@@ -135,7 +136,7 @@ impl Leader {
     fn end_foreground(&mut self, id: NodeId, blocking: usize) -> (Option<(Action, Vec<Cause>)>, Option<Undecided>) {
         if blocking > 0 {
             self.deletions.entry(id).or_insert(None);
-            return (None, None);
+            return (None, self.unreachable_dependents(id, blocking));
         }
         let namespace = &self.graph.node(id).at.namespace;
         let may_hide = |kind: &crate::coverage::Kind| {
@@ -183,6 +184,14 @@ impl Leader {
                 self.mark(owner);
             }
         }
+    }
+
+    /// What is left of `count` dependents to wait for is of a kind that nobody serves: nothing can be done for them, and nothing known
+    /// about them, until it is served again. The first tells: those that can be reached go one by one.
+    fn unreachable_dependents(&self, id: NodeId, count: usize) -> Option<Undecided> {
+        let first = self.graph.node(id).dependents().next().filter(|_| count > 0)?;
+        let unserved = self.coverage.kind(self.graph.node(first).at.kind).served.is_none();
+        unserved.then_some(Undecided::DependentsUnseen)
     }
 
     /// A collection that cannot be seen, unless an administrator says that it does not matter.

@@ -107,13 +107,10 @@ impl Leader {
             Ok(answer) => {
                 let position = &self.coverage.kind(kind).position;
                 let reached = position.as_ref().is_some_and(|position| position.reached(&answer.resource_version));
-                // All there is was in the answer: usually nothing.
-                let complete = answer.complete;
                 let version = answer.resource_version.clone();
-                if complete {
-                    self.merge(kind, answer);
-                }
-                (Some(version), reached || complete)
+                // All there is was in the answer: usually nothing.
+                let merged = answer.complete && self.merge(kind, answer);
+                (Some(version), reached || merged)
             }
             Err(_) => (None, false),
         };
@@ -123,27 +120,30 @@ impl Leader {
 
     fn namespace_answered(&mut self, kind: KindId, namespace: &Name, answer: Result<ProbeAnswer, String>) {
         let ok = match answer {
-            Ok(answer) if answer.complete => {
-                self.merge(kind, answer);
-                true
-            }
-            Ok(_) | Err(_) => false,
+            Ok(answer) => answer.complete && self.merge(kind, answer),
+            Err(_) => false,
         };
         self.barrier.listed(kind, namespace, ok);
     }
 
-    /// Takes from a consistent list what its collection's watch has not shown yet, as far as owners in deletion are concerned.
-    fn merge(&mut self, kind: KindId, answer: ProbeAnswer) {
+    /// Takes from a consistent list what its collection's watch has not shown yet, as far as owners in deletion are concerned. False if
+    /// the list was overtaken: it shows what has gone since, and what else it shows may be as old.
+    fn merge(&mut self, kind: KindId, answer: ProbeAnswer) -> bool {
         let entry = self.coverage.kind(kind);
         // What the watch has shown is newer: an object missing from the graph has gone since.
         if !entry.is_unseen() && entry.position.as_ref().is_some_and(|at| at.reached(&answer.resource_version)) {
-            return;
+            return true;
+        }
+        let overtaken = entry.high.as_ref().is_some_and(|(high, _)| answer.resource_version.is_before(high));
+        if overtaken && answer.objects.iter().any(|object| self.has_gone(&object.uid, kind)) {
+            return false;
         }
         for object in answer.objects {
             if self.concerns_deletion(&object) {
                 self.take_in(kind, object, Source::Ahead);
             }
         }
+        true
     }
 
     fn concerns_deletion(&self, object: &Object) -> bool {

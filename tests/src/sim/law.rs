@@ -235,9 +235,8 @@ pub(super) fn unfinished(truth: &Truth, now: u64) -> Vec<String> {
 fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
     let facts = life.facts();
     if facts.terminating {
-        // What referred to it when its kind ceased to be served may be there for all that anybody knows.
-        let unverified = |other: &Life| !truth.served[other.kind] && truth.refers(other, life);
-        if truth.lives.values().any(unverified) {
+        // What was seen to refer to it before its kind ceased to be served may do so for all that anybody knows.
+        if truth.lives.values().any(|other| !truth.served[other.kind] && other.has_referred_to(life)) {
             return None;
         }
         if facts.has_finalizer(ORPHAN_FINALIZER) {

@@ -81,6 +81,10 @@ impl Life {
         self.ever_references.iter().any(|other| other.3 == this.3 && *other != this)
     }
 
+    pub(super) fn has_referred_to(&self, owner: &Life) -> bool {
+        self.ever_references.iter().any(|reference| reference.3 == owner.object.uid)
+    }
+
     pub(super) fn named(&self) -> String {
         let kind = KINDS[self.kind].kind;
         format!("{kind} {}/{} ({})", self.object.namespace, self.object.name, short(&self.object.uid))
@@ -342,13 +346,6 @@ impl Truth {
             }
         }
         false
-    }
-
-    /// Whether an object refers to another, or did so at its end.
-    pub(super) fn refers(&self, dependent: &Life, owner: &Life) -> bool {
-        let leads =
-            |reference| self.owner(dependent, reference).is_some_and(|found| found.object.uid == owner.object.uid);
-        dependent.facts().owners.iter().any(leads)
     }
 
     /// Objects that exist and refer to `owner`, with their reference.

@@ -184,6 +184,7 @@ impl Leader {
             let dependents =
                 self.graph.node(id).dependents().filter(blocks).map(|dependent| self.object_ref(dependent));
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
+            reasons.extend(self.unreachable(id));
         } else if self.undecided.get(&id) == Some(&Undecided::DependentsUnseen) {
             reasons.extend(self.unseen());
         }
@@ -196,6 +197,7 @@ impl Leader {
         let mut reasons = Vec::new();
         if dependents > 0 {
             reasons.push(related(ReasonCode::DependentsToOrphan, self.dependents(id), dependents));
+            reasons.extend(self.unreachable(id));
         } else if self.queue.get(&self.graph.node(id).uid).is_none() {
             // The barrier has not passed: some collection has not shown everything yet.
             reasons.extend(self.unseen());
@@ -210,6 +212,15 @@ impl Leader {
         let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
         let reason = |name: &Name| Reason { detail: name.to_string(), ..plain(ReasonCode::FinalizerPresent) };
         facts.map_or_else(Vec::new, |facts| facts.finalizers.iter().filter(foreign).map(reason).collect())
+    }
+
+    /// The kind of the dependents that are waited for and that nobody serves.
+    fn unreachable(&self, id: NodeId) -> Option<Reason> {
+        self.undecided.get(&id).filter(|why| **why == Undecided::DependentsUnseen)?;
+        let kind = self.coverage.kind(self.graph.node(self.graph.node(id).dependents().next()?).at.kind);
+        let dot = if kind.group.is_empty() { "" } else { "." };
+        let detail = format!("nobody serves {}{dot}{} any more", kind.kind, kind.group);
+        Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
     /// Collections that may hide dependents.

@@ -230,3 +230,25 @@ fn an_owner_that_is_back_from_an_orphaning_deletion_has_orphaned_nobody() {
     bench.deleted("things", "o", 107);
     assert_eq!(bench.grants(), ["delete(Background) a"]);
 }
+
+#[test]
+fn a_list_that_the_watch_has_overtaken_shows_no_restored_store() {
+    let mut bench = Bench::synced();
+    bench.pass(Duration::from_secs(1));
+    let a = object("configmaps", "a", 102).owned_by("things", "o");
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", a.clone());
+    bench.seen("things", object("things", "o", 103).terminating("orphan"));
+    let others = [("configmaps", a.clone()), ("configmaps", object("configmaps", "b", 90))];
+    bench.answer_probes(105, &others);
+    bench.pass(Duration::from_millis(250));
+    // While the namespace is listed, a goes, and its collection is listed anew.
+    bench.deleted("configmaps", "a", 106);
+    bench.input(Input::ListBegun { collection: collection("configmaps") });
+    bench.answer_probes(105, &others);
+    assert_eq!((rewinds(&bench), bench.grants()), (0, vec!["remove o from a".to_string()]), "decided before it went");
+    // What else such a list shows may be as old: it is asked again.
+    bench.pass(Duration::from_secs(2));
+    bench.answer_probes(107, &[]);
+    assert_eq!((rewinds(&bench), bench.grants()), (0, vec!["remove finalizer orphan of o".to_string()]));
+}

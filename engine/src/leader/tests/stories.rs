@@ -85,6 +85,29 @@ fn what_discovery_no_longer_shows_stays_in_the_graph_until_it_shows_it_again() {
 }
 
 #[test]
+fn an_owner_whose_dependents_are_of_a_kind_that_went_waits_for_it_and_says_so() {
+    for (finalizer, ends) in [("orphan", "remove o from a"), ("foregroundDeletion", "delete(Background) a if o waits")]
+    {
+        let mut bench = Bench::synced();
+        bench.seen("configmaps", object("configmaps", "a", 101).blocking("things", "o"));
+        bench.input(Input::KindUnserved(collection("configmaps")));
+        bench.seen("things", object("things", "o", 102).terminating(finalizer));
+        bench.pass(Duration::from_secs(7200));
+        assert_eq!(
+            (bench.grants(), bench.undecided()),
+            (vec![], vec![(Undecided::DependentsUnseen, 1)]),
+            "{finalizer}"
+        );
+        let told = bench.leader.explain(&uid("o")).unwrap();
+        let why = "nobody serves ConfigMap any more";
+        assert!(told.reasons.iter().any(|reason| reason.detail == why), "{:?}", told.reasons);
+        bench.serve("configmaps");
+        bench.list("configmaps", 120, vec![object("configmaps", "a", 101).blocking("things", "o")]);
+        assert_eq!((bench.grants(), bench.undecided()), (vec![ends.to_string()], vec![]));
+    }
+}
+
+#[test]
 fn a_child_that_finds_the_successor_of_its_owner_outlives_the_proof_against_the_owner() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
