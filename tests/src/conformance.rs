@@ -4,6 +4,7 @@
 
 pub mod cases;
 pub mod catalogue;
+pub mod guard;
 pub mod requests;
 pub mod runner;
 pub mod step;

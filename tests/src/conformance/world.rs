@@ -1,10 +1,12 @@
 //! The two worlds that cases run in, and the collector in each.
 
+use super::guard::{Guard, Seen};
 use super::step::{CLUSTER_WIDGET, GROUP, Kind, WIDGET};
 use crate::controlplane::{self, CollectorOptions, ControlPlane, UpstreamCollector};
 use crate::process::Directory;
 use crate::service::{Programs, Service};
 use anyhow::{Context, ensure};
+use axum::serve::ListenerExt as _;
 use http::{Method, Request, StatusCode};
 use runtime::kubernetes::{Access, Answer, Cluster, call, connect};
 
@@ -31,6 +33,7 @@ const DEAD_WEBHOOK: &str = "https://127.0.0.1:1/convert";
 pub struct World {
     pub name: &'static str,
     cluster: Cluster,
+    /// The collector's.
     kubeconfig: PathBuf,
     sandbox: Option<Sandbox>,
     /// Whose collector runs instead of ours.
@@ -50,6 +53,7 @@ pub enum Collector {
 struct Sandbox {
     server: Server,
     faults: Mutex<Vec<FaultId>>,
+    guard: Guard,
     _serving: JoinSet<()>,
 }
 
@@ -57,18 +61,26 @@ impl World {
     /// The sandbox, behind a socket on loopback.
     pub async fn sandbox() -> anyhow::Result<World> {
         let directory = Directory::create()?;
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("binding a socket on loopback")?;
-        let kubeconfig = directory.path().join("kubeconfig");
-        sandbox::write_kubeconfig(&kubeconfig, listener.local_addr()?).context("writing the sandbox's kubeconfig")?;
-        let server = Server::new(1);
+        let (server, guard) = (Server::new(1), Guard::default());
         let mut serving = JoinSet::new();
+        let (listener, kubeconfig) = listen(&directory, "kubeconfig").await?;
         let serve = server.clone();
         serving.spawn(async move {
             let ended = serve.serve(listener, std::future::pending()).await;
             tracing::info!(?ended, "the sandbox has stopped");
         });
-        let sandbox = Sandbox { server, faults: Mutex::default(), _serving: serving };
-        World::open("sandbox", kubeconfig, Some(sandbox), directory).await
+        let (listener, watched) = listen(&directory, "collector-kubeconfig").await?;
+        let router = guard.before(server.router());
+        serving.spawn(async move {
+            // Watch events are small and must not wait for the acknowledgement of the one before.
+            let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+            let ended = axum::serve(listener, router).await;
+            tracing::info!(?ended, "the way to the sandbox has ended");
+        });
+        let sandbox = Sandbox { server, faults: Mutex::default(), guard, _serving: serving };
+        let mut world = World::open("sandbox", kubeconfig, Some(sandbox), directory).await?;
+        world.kubeconfig = watched;
+        Ok(world)
     }
 
     /// The real API server that all tests of this process share; `None` where it cannot be built. With `upstream`, its own collector
@@ -101,6 +113,11 @@ impl World {
             world.define(kind).await?;
         }
         Ok(world)
+    }
+
+    /// The collector's writes so far; `None` where nobody looked at them.
+    pub fn writes(&self) -> Option<Seen> {
+        self.sandbox.as_ref().map(|sandbox| sandbox.guard.seen())
     }
 
     /// Starts a collector, with `flags` if it is ours, and waits until it is ready.
@@ -226,6 +243,14 @@ impl World {
             ensure!(Instant::now() < deadline, "{path} is not {what} in {KIND_WITHIN:?}, still answered {status}");
         }
     }
+}
+
+/// A socket on loopback, and a file that leads there.
+async fn listen(directory: &Directory, name: &str) -> anyhow::Result<(TcpListener, PathBuf)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("binding a socket on loopback")?;
+    let kubeconfig = directory.path().join(name);
+    sandbox::write_kubeconfig(&kubeconfig, listener.local_addr()?).context("writing the sandbox's kubeconfig")?;
+    Ok((listener, kubeconfig))
 }
 
 /// The beat at which things are asked again.
