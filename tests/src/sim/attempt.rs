@@ -28,6 +28,14 @@ pub(super) enum Request {
 }
 
 impl Request {
+    /// What it is about.
+    pub(super) fn object(&self) -> &ObjectRef {
+        match self {
+            Request::Get(object) | Request::ListName(object) => object,
+            Request::Delete { target, .. } | Request::Patch { target, .. } => target,
+        }
+    }
+
     /// For the counts of a run.
     pub(super) fn name(&self) -> &'static str {
         match self {

@@ -2,6 +2,7 @@
 
 use super::attempt::{Answer, Attempt, Refused, Request};
 use super::clock::Clock;
+use super::kinds::{KINDS, UNWATCHED, by_resource};
 use super::law::Judge;
 use super::stream::is_behind;
 use super::world::{Happening, MS, S, World};
@@ -344,6 +345,10 @@ impl World {
             let webhook = Some(String::from("webhook.example.com"));
             return Some(Refused { webhook, webhook_broken, ..plain(if webhook_broken { 500 } else { 403 }) });
         }
+        if self.is_cold(request) {
+            *self.tally.shapes.entry("of a whole kind").or_default() += 1;
+            return Some(plain(404));
+        }
         if self.strikes("false 404", faults.false_not_found) {
             // Well-formed only while the server lies; otherwise the kind itself seems not to be served.
             let lies = self.now < self.lying_until && !matches!(request, Request::ListName(_));
@@ -354,6 +359,24 @@ impl World {
             return Some(Refused { names_object: shape == 3, ..plain(404) });
         }
         None
+    }
+
+    /// A handler that is not up yet, or a proxy before it, knows nothing of a kind: longer than it takes to ask twice.
+    pub(super) fn perhaps_cold(&mut self) {
+        if self.cold.is_some_and(|(_, until)| self.now < until) {
+            return;
+        }
+        if self.strikes("cold handler", self.options.faults.false_not_found / 10) {
+            // A kind that can only be read has nothing else to go by.
+            let kind = if self.chaos.percent(50) { UNWATCHED } else { self.chaos.index(KINDS.len()) };
+            self.cold = Some((kind, self.now + self.chaos.between(S, 300 * S)));
+        }
+    }
+
+    fn is_cold(&self, request: &Request) -> bool {
+        let object = request.object();
+        let kind = by_resource(&object.group, &object.resource);
+        self.cold.is_some_and(|(cold, until)| self.now < until && kind == Some(cold))
     }
 
     pub(super) fn credentials_checked(&mut self, at: usize, incarnation: u64) {

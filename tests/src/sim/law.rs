@@ -9,6 +9,7 @@
 //! * `orphan` leaves when nothing refers to the owner that did so before its mark; no lag excuses it.
 //! * `foregroundDeletion` leaves when no blocking reference older than the mark is left that the acting leader had been shown, or that
 //!   lies in a collection it knew to be incomplete.
+//! * An owner that is proven absent is absent, however late the proof comes: nobody comes back under the same uid but by a restore.
 //! * A store that is restored undoes what a decision rested on, and neither uid nor version of the target tell. What was decided before
 //!   the acting leader's connections broke, and sent before its leases can have ended, is judged by the history it was decided in.
 //!   An owner that orphaned its dependents in a history that is lost, and is gone in the present one, may be taken for one that
@@ -17,7 +18,8 @@
 use super::kinds::{KINDS, UNWATCHED, by_kind};
 use super::rewind::Former;
 use super::truth::{Life, Truth, Worth, short};
-use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, OwnerReference, ResourceVersion, Uid};
+use engine::evidence::Proof;
+use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::work::PropagationPolicy;
 
 /// What the leader that granted a lease had been shown by then.
@@ -216,6 +218,22 @@ pub(super) fn finalizer(
         }
     }
     Ok(())
+}
+
+/// An absence that a leader takes for proven. With `has_list` the owner's kind can be listed, and reads alone prove nothing.
+pub(super) fn proof(truth: &Truth, owner: &ObjectRef, proof: &Proof, has_list: bool) -> Result<(), String> {
+    let refused =
+        |why: &str| Err(format!("takes {owner} ({}) for absent by {}: {why}", short(&owner.uid), proof.as_str()));
+    if *proof == Proof::ReadTwice && has_list {
+        return refused("its kind can be listed");
+    }
+    let is_there = |life: &Life| {
+        let kind = &KINDS[life.kind];
+        life.exists()
+            && (kind.group, kind.kind) == (&*owner.group, &*owner.kind)
+            && (&life.object.namespace, &life.object.name) == (&owner.namespace, &owner.name)
+    };
+    if truth.lives.get(&owner.uid).is_some_and(is_there) { refused("it is there") } else { Ok(()) }
 }
 
 /// What is left to be done, one sentence each; empty at the fixpoint.

@@ -224,6 +224,16 @@ impl World {
                 {
                     self.violate(format!("replica {at} believes the store went back: {why}"));
                 }
+                // What was seen before a restore is believed until that shows.
+                if let Event::Proven { owner, proof } = &event
+                    && !restored
+                {
+                    let kind = by_resource(&owner.group, &owner.resource);
+                    let has_list = kind != Some(UNWATCHED) || self.options.unwatched == 0;
+                    if let Err(why) = law::proof(&self.server.truth, owner, proof, has_list) {
+                        self.violate(format!("replica {at} {why}"));
+                    }
+                }
             }
             Output::Send { stream, message } => {
                 self.note(|| format!("replica {at} -> stream {} {message:?}", stream.0));

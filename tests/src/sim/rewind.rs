@@ -2,9 +2,11 @@
 
 use super::election::Lease;
 use super::kinds::KINDS;
-use super::truth::Truth;
+use super::truth::{Actor, Truth};
+use super::users;
 use super::world::{Happening, MS, S, World};
-use sandbox::model::Snapshot;
+use engine::object::Uid;
+use sandbox::model::{Policy, Snapshot};
 
 /// Other writes between a backup and whatever comes after it, of the first and of the second one: in a cluster that lives, a store that
 /// went back does not overtake its former self before anybody has looked.
@@ -37,6 +39,7 @@ impl World {
         let Some(backup) = self.backup.take() else {
             if let Some(&written) = WRITTEN_SINCE.get(self.formers.len()) {
                 self.note(|| String::from("a backup is taken"));
+                self.owners_to_lose();
                 let (model, truth) = (self.server.model.snapshot(), self.server.truth.clone());
                 self.backup = Some(Backup { model, truth, lease: self.lease.clone() });
                 self.server.model.advance_revision(written);
@@ -65,6 +68,26 @@ impl World {
                 self.break_connections(at);
             }
         }
+        self.spread();
+    }
+
+    /// What a restore brings back is what was deleted since: owners whose dependents outlast them.
+    fn owners_to_lose(&mut self) {
+        for number in 0..self.user.between(1, 3) {
+            let name = format!("lost-{}-{number}", self.formers.len());
+            let Some(owner) = users::owner_to_lose(&mut self.server, self.now, &mut self.user, &name) else { continue };
+            let at = self.user.between(0, 30 * S);
+            self.after(at, Happening::UserLoses { owner });
+        }
+        self.server.commit(self.now, Actor::User);
+        self.spread();
+    }
+
+    pub(super) fn user_loses(&mut self, owner: &Uid) {
+        let Some(life) = self.server.truth.lives.get(owner).filter(|life| life.exists()).cloned() else { return };
+        let done = self.server.delete(self.now, &life, Some(Policy::Background));
+        self.note(|| format!("user loses {}: {done:?}", life.named()));
+        self.server.commit(self.now, Actor::User);
         self.spread();
     }
 

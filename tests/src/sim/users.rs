@@ -5,7 +5,7 @@ use super::options::Users;
 use super::random::Random;
 use super::server::{DEFINITION_FINALIZER, Server};
 use super::truth::{Life, short};
-use engine::object::{FOREGROUND_FINALIZER, HOLD_ANNOTATION, ORPHAN_FINALIZER};
+use engine::object::{FOREGROUND_FINALIZER, HOLD_ANNOTATION, ORPHAN_FINALIZER, Uid};
 use sandbox::model::Policy;
 use serde_json::{Value, json};
 
@@ -107,6 +107,21 @@ fn create_as(
     }
     let done = server.create(now, kind, namespace, metadata.clone());
     format!("creates {} {namespace}/{name} {metadata}: {}", KINDS[kind].kind, told(&done))
+}
+
+/// An owner, half of the time of the kind that nobody watches, and a dependent that somebody else's finalizer keeps.
+pub(super) fn owner_to_lose(server: &mut Server, now: u64, random: &mut Random, name: &str) -> Option<Uid> {
+    let kind = if random.percent(50) { UNWATCHED } else { random.index(2) };
+    let namespace = NAMESPACES[random.index(NAMESPACES.len())];
+    server.create(now, kind, namespace, json!({ "name": name })).ok()?;
+    server.commit(now, super::truth::Actor::User);
+    let is_it = |life: &&Life| life.exists() && life.kind == kind && *life.object.name == *name;
+    let uid = server.truth.lives.values().find(is_it)?.object.uid.clone();
+    let of = KINDS[kind];
+    let owner = json!({ "apiVersion": of.api_version(), "kind": of.kind, "name": name, "uid": uid.to_string() });
+    let metadata = json!({ "name": name, "ownerReferences": [owner], "finalizers": [FOREIGN] });
+    server.create(now, random.index(3), namespace, metadata).ok()?;
+    Some(uid)
 }
 
 /// A reference for an object of this kind and namespace, right or wrong.

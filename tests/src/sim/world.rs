@@ -61,6 +61,7 @@ pub(super) enum Happening {
     RequestArrives { executor: usize, incarnation: u64, lease: LeaseId, number: u64, sent: u64, request: Request },
     Answered { executor: usize, incarnation: u64, lease: LeaseId, number: u64, answer: Answer },
     UserActs,
+    UserLoses { owner: Uid },
     Chaos,
     Calm,
     Look,
@@ -87,7 +88,7 @@ pub(super) struct World {
     sequence: u64,
     pub(super) net: Random,
     pub(super) api: Random,
-    user: Random,
+    pub(super) user: Random,
     pub(super) chaos: Random,
     pub(super) server: Server,
     pub(super) replicas: Vec<Replica>,
@@ -105,6 +106,8 @@ pub(super) struct World {
     pub(super) calm: bool,
     /// Until then reads lie about what is there.
     pub(super) lying_until: u64,
+    /// A kind whose requests are all answered by a bare 404, and until when.
+    pub(super) cold: Option<(usize, u64)>,
     /// Until then writes of a kind meet a fault of one sort.
     pub(super) grants: BTreeMap<LeaseId, Shown>,
     pub(super) tally: Tally,
@@ -138,6 +141,7 @@ impl World {
             dying: BTreeSet::new(),
             calm: false,
             lying_until: 0,
+            cold: None,
             grants: BTreeMap::new(),
             tally: Tally::default(),
             trace: trace.then(Vec::new),
@@ -254,6 +258,7 @@ impl World {
                 self.answered(executor, incarnation, lease, number, answer);
             }
             Happening::UserActs => self.user_acts(),
+            Happening::UserLoses { owner } => self.user_loses(&owner),
             Happening::Chaos => self.make_chaos(),
             Happening::Calm => self.calm_down(),
             Happening::Look => self.look(),
@@ -332,6 +337,7 @@ impl World {
             | Happening::ExecutorStart { .. }
             | Happening::RequestArrives { .. }
             | Happening::UserActs
+            | Happening::UserLoses { .. }
             | Happening::Chaos
             | Happening::Calm
             | Happening::Look => 0,
@@ -410,6 +416,7 @@ impl World {
         if self.lying_until == 0 && self.strikes("lying reads", faults.false_not_found / 10) {
             self.lying_until = self.now + self.chaos.between(S, 60 * S);
         }
+        self.perhaps_cold();
         for replica in 0..self.replicas.len() {
             if self.strikes("relist", faults.relists) {
                 let kind = self.chaos.index(KINDS.len());
@@ -448,6 +455,7 @@ impl World {
         self.calm = true;
         self.calm_since = self.now;
         self.lying_until = 0;
+        self.cold = None;
         for replica in &mut self.replicas {
             replica.lags_until = 0;
             if let Some(candidate) = &mut replica.candidate {
