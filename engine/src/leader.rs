@@ -171,7 +171,8 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// A leader without a term, with an empty graph. The seed serves jitter.
+    /// A leader without a term, with an empty graph. The seed, another one in every process, serves jitter, and tells the leases of one
+    /// process from those of another.
     pub fn new(config: Config, seed: u64) -> Leader {
         let holds_invalid = config.policy.invalid_references == InvalidReferences::Hold;
         Leader {
@@ -183,7 +184,7 @@ impl Leader {
             graph: Graph::new(holds_invalid),
             coverage: Coverage::default(),
             queue: Queue::default(),
-            leases: Leases::default(),
+            leases: Leases::new(seed),
             strays: Strays::default(),
             pause_watch: pausing::Watch::default(),
             barrier: Barrier::default(),

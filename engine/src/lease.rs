@@ -22,6 +22,8 @@ pub(crate) const WINDOW_MAX: u32 = 1024;
 const GRANTED_AHEAD: Duration = Duration::from_secs(5);
 /// and at least so much.
 const GRANTED_AHEAD_MIN: usize = 2;
+/// Leases that one process can give out, a power of two: at ten thousand a second these last three years.
+const LEASES_MAX: u64 = 1 << 40;
 /// Ended incarnations that are remembered, so that they are refused.
 const RETIRED_MAX: usize = 4096;
 
@@ -123,6 +125,12 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
+    /// None yet, to be numbered in a range of this process. A store that is restored gives out its terms again, and a report of the
+    /// history that is lost must not name a lease of this one.
+    pub(crate) fn new(seed: u64) -> Leases {
+        Leases { last_lease: seed & !(LEASES_MAX - 1), ..Leases::default() }
+    }
+
     pub(crate) fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id)
     }

@@ -25,7 +25,7 @@ pub struct Term {
     pub number: u64,
 }
 
-/// Names one grant. Never used twice: a leader numbers its grants, and its term is part of the id.
+/// Names one grant. Never used twice: a leader numbers its grants in a range of its own, and its term is part of the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId {
     pub term: u64,

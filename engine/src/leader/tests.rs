@@ -189,8 +189,12 @@ impl Bench {
     }
 
     fn without_executor() -> Bench {
+        Bench::of_process(7)
+    }
+
+    fn of_process(seed: u64) -> Bench {
         let mut bench = Bench {
-            leader: Leader::new(config(), 7),
+            leader: Leader::new(config(), seed),
             now: Time::ZERO,
             events: Vec::new(),
             sent: Vec::new(),
