@@ -26,7 +26,19 @@ impl Programs {
         let directory =
             this.ancestors().nth(2).context("the test's program is not below a target directory")?.to_owned();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--bins", "-p", "graph-service", "-p", "executor-service", "-p", "cli"]);
+        cargo.args([
+            "build",
+            "--quiet",
+            "--bins",
+            "-p",
+            "graph-service",
+            "-p",
+            "executor-service",
+            "-p",
+            "cli",
+            "-p",
+            "policy-subscriber",
+        ]);
         if directory.ends_with("release") {
             cargo.arg("--release");
         }

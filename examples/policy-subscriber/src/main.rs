@@ -1,0 +1,112 @@
+//! Follows every decision of the collector, and goes on after a restart where it stopped: the skeleton of a policy engine.
+//!
+//! One line per event on stdout. The position is stored after the events up to it are handled, so a subscriber that is killed sees
+//! some of them again and none too few.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example speaks to whoever runs it")]
+
+use anyhow::Context;
+use clap::Parser;
+use proto::decision::v1alpha1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1alpha1::watch_decisions_request::Start;
+use proto::decision::v1alpha1::watch_decisions_response::Event;
+use proto::decision::v1alpha1::{DecisionEvent, Position, WatchDecisionsRequest, WatchDecisionsResponse};
+use proto::error_reason::{DOMAIN, LEADER_ENDPOINT};
+use proto::work::v1alpha1::ItemKind;
+use serde_json::{Value, json};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::Duration;
+use tonic::Status;
+use tonic_types::StatusExt;
+
+/// Follow the decisions of Ownergraph.
+#[derive(Parser)]
+struct Args {
+    /// Graph services, tried in turn: host:port,host:port.
+    #[arg(long, value_delimiter = ',', required = true)]
+    server: Vec<String>,
+    /// Where to keep how far this subscriber has come.
+    #[arg(long, default_value = "position.json")]
+    position: PathBuf,
+    /// Complain when something in this namespace is deleted.
+    #[arg(long, default_value = "kube-system")]
+    protect: String,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let mut hint = None;
+    for server in args.server.iter().cycle() {
+        let server = hint.take().unwrap_or_else(|| server.clone());
+        let Err(ended) = follow(&args, &server).await else { continue };
+        let Ok(status) = ended.downcast::<Status>().inspect_err(|error| eprintln!("{server}: {error:#}")) else {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            continue;
+        };
+        eprintln!("{server}: {}", status.message());
+        let details = status.get_error_details();
+        let info = details.error_info().filter(|info| info.domain == DOMAIN);
+        hint = info.and_then(|info| info.metadata.get(LEADER_ENDPOINT)).filter(|leader| !leader.is_empty()).cloned();
+        let asked = details.retry_info().and_then(|info| info.retry_delay);
+        tokio::time::sleep(asked.unwrap_or(Duration::from_secs(1))).await;
+    }
+    Ok(())
+}
+
+/// Follows one stream to its end.
+async fn follow(args: &Args, server: &str) -> anyhow::Result<()> {
+    let mut client = DecisionServiceClient::connect(format!("http://{server}")).await?;
+    let start = stored(args)?.map_or(Start::Oldest(true), Start::After);
+    let request = WatchDecisionsRequest { start: Some(start), accept_gaps: true, ..WatchDecisionsRequest::default() };
+    let mut stream = client.watch_decisions(request).await?.into_inner();
+    while let Some(WatchDecisionsResponse { event, position, .. }) = stream.message().await? {
+        match event {
+            Some(Event::Batch(batch)) => batch.events.iter().for_each(|event| handle(args, event)),
+            Some(Event::Gap(gap)) => {
+                let next = gap.next.unwrap_or_default();
+                println!("gap {} before {}/{}", gap.reason, next.log_id, next.sequence);
+            }
+            Some(Event::GoingAway(going)) => {
+                let after = going.reconnect_after.and_then(|after| Duration::try_from(after).ok());
+                tokio::time::sleep(after.unwrap_or_default()).await;
+            }
+            // Nothing new; the position may have moved all the same.
+            Some(Event::Bookmark(_)) | None => {}
+        }
+        if let Some(position) = position {
+            store(args, &position)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a policy engine does with an event.
+fn handle(args: &Args, event: &DecisionEvent) {
+    let at = event.position.clone().unwrap_or_default();
+    let target = event.target.clone().unwrap_or_default();
+    let (phase, kind) = (event.phase().as_str_name(), event.kind());
+    let name = format!("{} {}/{}", target.kind, target.namespace, target.name);
+    println!("{}/{} {phase} {} {name}", at.log_id, at.sequence, kind.as_str_name());
+    if kind == ItemKind::Delete && target.namespace == args.protect {
+        eprintln!("policy: {name} is to be deleted in protected namespace {}", args.protect);
+    }
+}
+
+fn stored(args: &Args) -> anyhow::Result<Option<Position>> {
+    let text = match std::fs::read_to_string(&args.position) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read.with_context(|| format!("reading {}", args.position.display()))?,
+    };
+    let stored: Value = serde_json::from_str(&text).with_context(|| format!("{}", args.position.display()))?;
+    let (log, sequence) = (stored["logId"].as_str(), stored["sequence"].as_u64());
+    Ok(log.zip(sequence).map(|(log_id, sequence)| Position { log_id: log_id.to_owned(), sequence }))
+}
+
+/// Under another name first: a process that is killed while it writes leaves the old position, not half of one.
+fn store(args: &Args, position: &Position) -> anyhow::Result<()> {
+    let stored = json!({ "logId": position.log_id, "sequence": position.sequence });
+    let next = args.position.with_extension("next");
+    std::fs::write(&next, stored.to_string()).with_context(|| format!("writing {}", next.display()))?;
+    std::fs::rename(&next, &args.position).with_context(|| format!("writing {}", args.position.display()))
+}
