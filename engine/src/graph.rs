@@ -149,6 +149,9 @@ struct Orphaned {
     at: Coordinates,
     /// Set once the owner is gone: the barrier round after which it may be forgotten.
     round: Option<u64>,
+    /// It was seen in a history that the store no longer has. In the present one the owner may be back, and orphan nobody, until it is
+    /// proven absent.
+    lost: bool,
 }
 
 /// Nearly every uid has one node.
@@ -244,9 +247,15 @@ impl Graph {
         self.by_uid(uid).iter().copied().find(|&id| self.node(id).observed().is_some())
     }
 
-    /// Whether this node was last seen orphaning its dependents.
-    pub(crate) fn is_orphaned(&self, node: &Node) -> bool {
+    /// Whether this node was last seen orphaning its dependents, in whatever history.
+    pub(crate) fn was_orphaning(&self, node: &Node) -> bool {
         self.orphaned.get(&node.uid).is_some_and(|orphaned| orphaned.at == node.at)
+    }
+
+    /// Whether the dependents of this node, which is not observed, are orphaned.
+    pub(crate) fn is_orphaned(&self, node: &Node) -> bool {
+        let lost = self.orphaned.get(&node.uid).is_some_and(|orphaned| orphaned.lost);
+        self.was_orphaning(node) && (!lost || matches!(node.presence, Presence::Absent(_)))
     }
 
     /// Whether an object of this uid was seen orphaning its dependents, whatever its coordinates.
@@ -261,9 +270,16 @@ impl Graph {
         }
     }
 
+    /// Every orphaning that was seen so far belongs to a history that the store no longer has.
+    pub(crate) fn lose_orphaned(&mut self) {
+        for orphaned in self.orphaned.values_mut() {
+            orphaned.lost = true;
+        }
+    }
+
     /// Takes over from another graph that what is at this node orphans its dependents.
     pub(crate) fn set_orphaned(&mut self, uid: Uid, at: Coordinates) {
-        self.orphaned.entry(uid).or_insert(Orphaned { at, round: None });
+        self.orphaned.entry(uid).or_insert(Orphaned { at, round: None, lost: false });
     }
 
     /// Remembered owners that are gone, with their namespace.
@@ -325,7 +341,8 @@ impl Graph {
         let Object { uid, namespace, name, resource_version, facts } = object;
         let at = Coordinates { kind, namespace, name };
         if facts.orphans_dependents() {
-            self.orphaned.entry(uid.clone()).or_insert_with(|| Orphaned { at: at.clone(), round: None });
+            let orphaned = || Orphaned { at: at.clone(), round: None, lost: false };
+            self.orphaned.entry(uid.clone()).or_insert_with(orphaned).lost = false;
         } else if !facts.terminating {
             // Nobody is called back from deletion: whatever was seen was of a history that the store no longer has.
             self.orphaned.remove(&uid);

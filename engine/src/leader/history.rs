@@ -179,6 +179,7 @@ impl Leader {
         self.writes.clear();
         self.gone.clear();
         self.gone_order.clear();
+        self.graph.lose_orphaned();
         for (id, presence) in self.graph.iter().map(|(id, node)| (id, node.presence.clone())).collect::<Vec<_>>() {
             let of = self.graph.node(id).at.kind;
             let void = touched.contains(&of) || (everything && !self.coverage.kind(of).is_aggregated());

@@ -322,7 +322,7 @@ impl Leader {
         self.deletions.remove(&id);
         self.undecided.remove(&id);
         self.withdraw(id);
-        if self.graph.is_orphaned(self.graph.node(id)) {
+        if self.graph.was_orphaning(self.graph.node(id)) {
             let round = self.barrier.request(&namespace);
             self.graph.remember_orphaned(&uid, round);
         }

@@ -232,6 +232,41 @@ fn an_owner_that_is_back_from_an_orphaning_deletion_has_orphaned_nobody() {
 }
 
 #[test]
+fn an_orphaning_of_a_lost_history_counts_only_once_the_owner_is_proven_absent() {
+    for gone in [false, true] {
+        let mut bench = Bench::synced();
+        bench.seen("things", object("things", "o", 101).terminating("orphan"));
+        if gone {
+            bench.deleted("things", "o", 120);
+        }
+        bench.seen("configmaps", object("configmaps", "a", 121).owned_by("things", "o"));
+        assert_eq!(bench.grants(), ["remove o from a"]);
+        bench.bookmark("nodes", 90);
+        bench.list("nodes", 95, vec![]);
+        bench.list("configmaps", 95, vec![object("configmaps", "a", 80).owned_by("things", "o")]);
+        bench.input(Input::KindUnserved(collection("things")));
+        for _ in 0..14 {
+            bench.pass(Duration::from_secs(5));
+            bench.answer_probes(96, &[]);
+        }
+        let undecided = vec![(Undecided::OwnerKindUnresolved, 1)];
+        assert_eq!((bench.grants(), bench.undecided()), (vec![], undecided), "gone: {gone}");
+        // It is served again: the owner may be back, and orphan nobody, or not.
+        bench.serve("things");
+        if gone {
+            bench.list("things", 97, vec![]);
+            bench.pass(Duration::from_secs(1));
+            bench.found("o", FindingResult::Absent(Some(version(98))));
+            assert_eq!(bench.grants(), ["remove o from a"]);
+        } else {
+            bench.list("things", 97, vec![object("things", "o", 70)]);
+            bench.pass(Duration::from_secs(60));
+            assert_eq!((bench.grants(), bench.undecided()), (vec![], vec![]));
+        }
+    }
+}
+
+#[test]
 fn a_list_that_the_watch_has_overtaken_shows_no_restored_store() {
     let mut bench = Bench::synced();
     bench.pass(Duration::from_secs(1));
