@@ -10,6 +10,7 @@ pub mod link;
 pub mod load;
 pub mod process;
 pub mod proxy;
+pub mod reference;
 pub mod replicas;
 pub mod scaling;
 pub mod scenarios;

@@ -14,13 +14,14 @@ fn root() -> PathBuf {
 }
 
 /// Which of our crates each of our crates may know. Arrows point to what knows less.
-const MAY_KNOW: [(&str, &[&str]); 8] = [
+const MAY_KNOW: [(&str, &[&str]); 9] = [
     ("engine", &[]),
     ("runtime", &[]),
     ("sandbox", &[]),
     ("proto", &["engine"]),
     ("graph-service", &["engine", "proto", "runtime"]),
     ("executor-service", &["engine", "proto", "runtime"]),
+    ("policy-subscriber", &["proto"]),
     ("cli", &["engine", "executor-service", "graph-service", "proto", "runtime", "sandbox"]),
     ("tests", &["engine", "executor-service", "graph-service", "proto", "runtime", "sandbox"]),
 ];
@@ -64,7 +65,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
             if name != "target" && name != ".git" {
                 files(&path, found);
             }
-        } else if [".rs", ".proto", ".md", ".toml", ".yaml"].iter().any(|ending| name.ends_with(ending)) {
+        } else if [".rs", ".proto", ".py", ".md", ".toml", ".yaml"].iter().any(|ending| name.ends_with(ending)) {
             found.push(path);
         }
     }
