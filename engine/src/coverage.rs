@@ -90,6 +90,11 @@ impl Kind {
         self.served.as_ref().is_some_and(|served| served.access == Access::Watched)
     }
 
+    /// What this list showed, and its watch after it, is of a history that the store no longer has.
+    pub(crate) fn is_lost(&self, list: u32) -> bool {
+        self.rewound == Some(list)
+    }
+
     /// A watched collection that may hold objects the graph does not show.
     pub(crate) fn is_unseen(&self) -> bool {
         self.is_watched() && self.state != State::Synced

@@ -77,6 +77,9 @@ pub(crate) struct Collection {
 pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict {
     let node = graph.node(id);
     let Some(observed) = node.observed() else { return Verdict::NotObserved };
+    if coverage.kind(node.at.kind).is_lost(observed.list) {
+        return Verdict::Undecided(Undecided::CollectionUnsynced);
+    }
     let facts = &observed.facts;
     let standings = standings(graph, coverage, node, facts);
     let at = |wanted: &[Standing]| -> Vec<usize> { places(&standings, |standing| wanted.contains(&standing)) };
@@ -129,6 +132,9 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: &Node, owner: &Node) 
         return Standing::InvalidScope;
     }
     let facts = match &owner.presence {
+        Presence::Observed(observed) if kind.is_lost(observed.list) => {
+            return Standing::Unverified(Undecided::CollectionUnsynced);
+        }
         Presence::Observed(observed) => Some(&observed.facts),
         Presence::Read { facts, .. } => Some(facts),
         Presence::Absent(_) if graph.is_orphaned(owner) => return Standing::Orphaning,

@@ -140,7 +140,8 @@ impl Leader {
         let touched: Vec<KindId> = self
             .coverage
             .served()
-            .filter(|&(id, other)| other.is_watched() && (id == kind || (everything && !other.is_aggregated())))
+            // Behind an APIService there may be the same store: what is kept elsewhere is only listed once more.
+            .filter(|&(id, other)| other.is_watched() && (id == kind || everything))
             .map(|(id, _)| id)
             .collect();
         for &id in &touched {
@@ -149,7 +150,7 @@ impl Leader {
         // What is not served now may be again: it is of the other history too.
         for id in self.coverage.ids() {
             let entry = self.coverage.kind_mut(id);
-            if id == kind || (everything && !entry.is_aggregated()) {
+            if id == kind || everything {
                 entry.rewound = Some(entry.list);
                 entry.high = None;
                 entry.floor = None;
@@ -182,7 +183,7 @@ impl Leader {
         self.graph.lose_orphaned();
         for (id, presence) in self.graph.iter().map(|(id, node)| (id, node.presence.clone())).collect::<Vec<_>>() {
             let of = self.graph.node(id).at.kind;
-            let void = touched.contains(&of) || (everything && !self.coverage.kind(of).is_aggregated());
+            let void = everything || touched.contains(&of);
             if void && matches!(presence, Presence::Absent(_) | Presence::Read { .. }) {
                 self.inquiries.remove(&id);
                 self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });

@@ -114,7 +114,7 @@ impl Leader {
 
     pub(super) fn list_ended(&mut self, kind: KindId, version: ResourceVersion) {
         let entry = self.coverage.kind(kind);
-        let (list, all_fresh) = (entry.list, entry.fresh == entry.observed);
+        let (list, all_fresh, was_lost) = (entry.list, entry.fresh == entry.observed, entry.rewound.is_some());
         if !all_fresh {
             for id in self.nodes_of(kind) {
                 let Some(node) = self.graph.get(id) else { continue };
@@ -137,6 +137,9 @@ impl Leader {
         // Of the list that shows another history, part may have been taken for the known one: only the next counts.
         if self.coverage.kind(kind).rewound.is_none() {
             self.relisted(kind);
+            if was_lost {
+                self.mark_dependents_of_kind(kind);
+            }
         }
         self.mark_unobserved(kind);
         self.mark_dependents_of_unobserved(kind);

@@ -267,6 +267,41 @@ fn an_orphaning_of_a_lost_history_counts_only_once_the_owner_is_proven_absent() 
 }
 
 #[test]
+fn what_a_collection_showed_in_a_lost_history_counts_for_nothing_while_it_cannot_be_listed() {
+    for (stale, undecided) in [("things", 2), ("configmaps", 1)] {
+        let mut bench = Bench::synced();
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+        bench.seen("things", object("things", "o", 120).terminating("orphan"));
+        let undone = bench.take("a");
+        assert_eq!(describe(&undone), "remove o from a");
+        bench.bookmark("nodes", 90);
+        let now = [
+            ("nodes", vec![]),
+            ("things", vec![object("things", "o", 70)]),
+            ("configmaps", vec![object("configmaps", "a", 80).owned_by("things", "o")]),
+        ];
+        for (resource, objects) in now.clone().into_iter().filter(|(resource, _)| *resource != stale) {
+            bench.list(resource, 95, objects);
+        }
+        bench.input(Input::ListFailed { collection: collection(stale), error: "403".to_string() });
+        for _ in 0..14 {
+            bench.pass(Duration::from_secs(5));
+            bench.answer_probes(96, &[]);
+        }
+        assert_eq!(bench.leader.status().stopped, None, "one collection does not stop the others");
+        let undecided = vec![(Undecided::CollectionUnsynced, undecided)];
+        assert_eq!((bench.grants(), bench.undecided()), (vec![], undecided), "{stale}");
+        for (resource, objects) in now.into_iter().filter(|(resource, _)| *resource == stale) {
+            bench.list(resource, 97, objects);
+        }
+        assert_eq!((bench.grants(), bench.undecided()), (vec![], vec![]), "o is not in deletion: {stale}");
+        bench.deleted("things", "o", 98);
+        assert_eq!(bench.grants(), ["delete(Background) a"]);
+    }
+}
+
+#[test]
 fn a_list_that_the_watch_has_overtaken_shows_no_restored_store() {
     let mut bench = Bench::synced();
     bench.pass(Duration::from_secs(1));
