@@ -1,5 +1,6 @@
 //! The tests that need more than one crate, and what they share.
 
+pub mod asking;
 pub mod chaos;
 pub mod conformance;
 pub mod controlplane;

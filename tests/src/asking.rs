@@ -1,0 +1,183 @@
+//! How fast a graph service answers about a large world on a real API server, while things are deleted in it.
+
+use crate::controlplane::{Binaries, ControlPlane};
+use crate::load::{self, configmaps, count, delete, families, until};
+use crate::service::{Fleet, Programs};
+use anyhow::{Context, ensure};
+use kube::Client;
+use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
+use proto::graph::v1alpha1::{
+    ExplainObjectRequest, GetObjectRequest, ListDependentsRequest, PreviewDeletionRequest, PreviewDeletionResponse,
+};
+use proto::r#type::v1alpha1::ObjectRef;
+use std::fmt;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+
+/// Dependents of an ordinary owner, which is one page.
+const FAMILY: usize = 100;
+/// Dependents of the owner that is previewed.
+const TREE: usize = 10_000;
+const ASKED: usize = 2_000;
+const PREVIEWED: usize = 20;
+const SOON: Duration = Duration::from_secs(300);
+
+/// How long the answers took.
+#[derive(Clone, Debug)]
+pub struct Times(Vec<Duration>);
+
+impl Times {
+    /// The time that so many percent stayed below.
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+        sorted.get(at).copied().unwrap_or_default()
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    pub objects: usize,
+    pub get: Times,
+    pub dependents: Times,
+    pub explain: Times,
+    /// Of the first page, which has the whole plan behind it.
+    pub preview: Times,
+    /// Deleted meanwhile.
+    pub collected: usize,
+    /// No round of the engine took longer, by the service's own histogram.
+    pub round_below: f64,
+}
+
+/// Builds a world of about so many objects and asks about it.
+pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> anyhow::Result<Figures> {
+    let plane = ControlPlane::start(binaries).await?;
+    let client = plane.client().await?;
+    load::namespace(&client, "world").await?;
+    load::namespace(&client, "busy").await?;
+    let maps = configmaps("world");
+    let owners = objects.saturating_sub(TREE) / (FAMILY + 1);
+    families(&client, "world", "o", owners, FAMILY).await?;
+    let root = families(&client, "world", "tree", 1, TREE.min(objects)).await?;
+    let objects = count(&client, &maps).await?;
+    let fleet = Fleet::start(programs, plane.kubeconfig(), 1).await?;
+    let known = || fleet.graph.metric("ownergraph_graph_nodes ");
+    until("the graph has everything", SOON, known, |nodes| nodes.is_some_and(|nodes| nodes >= objects as f64)).await?;
+
+    let mut busy = JoinSet::new();
+    busy.spawn(keep_busy(client.clone()));
+    let channel = Channel::from_shared(format!("http://{}", fleet.grpc()))?.connect().await?;
+    let ask = GraphServiceClient::new(channel).max_decoding_message_size(16 << 20);
+    let before = rounds(&fleet).await?;
+    let mut figures = asked(&ask, owners).await?;
+    figures.objects = objects;
+    let uid = uid_of(&client, &maps, &root[0]).await?;
+    figures.preview = preview(&ask, &uid, TREE.min(objects)).await?;
+    let after = rounds(&fleet).await?;
+    busy.abort_all();
+    figures.collected = fleet.graph.total("ownergraph_objects_removed_total").await? as usize;
+    let slower = |below: &f64| after.iter().zip(&before).any(|(now, then)| now.0 > *below && now.1 - then.1 > 0.0);
+    figures.round_below = after.iter().map(|bucket| bucket.0).find(|below| !slower(below)).unwrap_or(f64::INFINITY);
+    ensure!(figures.collected > 0, "nothing was deleted while it was asked");
+    Ok(figures)
+}
+
+/// Families come and go, as long as nobody stops it.
+async fn keep_busy(client: Client) -> anyhow::Result<()> {
+    let maps = configmaps("busy");
+    for round in 0_u64.. {
+        let owners = families(&client, "busy", &format!("b{round}"), 4, 25).await?;
+        for owner in owners {
+            delete(&client, &format!("{maps}/{owner}"), "Background").await?;
+        }
+    }
+    Ok(())
+}
+
+fn at(name: String) -> Option<ObjectRef> {
+    let (kind, resource) = ("ConfigMap".to_owned(), "configmaps".to_owned());
+    Some(ObjectRef { kind, resource, namespace: "world".to_owned(), name, ..ObjectRef::default() })
+}
+
+async fn asked(ask: &GraphServiceClient<Channel>, owners: usize) -> anyhow::Result<Figures> {
+    let (mut get, mut dependents, mut explain) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..ASKED {
+        let owner = (number * 7919) % owners.max(1);
+        let child = format!("o-{owner}-{}", number % FAMILY);
+        let begun = Instant::now();
+        ask.clone().get_object(GetObjectRequest { r#ref: at(child.clone()) }).await?;
+        get.push(begun.elapsed());
+        let begun = Instant::now();
+        let request = ListDependentsRequest { r#ref: at(format!("o-{owner}")), ..ListDependentsRequest::default() };
+        let answer = ask.clone().list_dependents(request).await?.into_inner();
+        dependents.push(begun.elapsed());
+        ensure!(answer.dependents.len() == FAMILY, "{} dependents of o-{owner}", answer.dependents.len());
+        let begun = Instant::now();
+        ask.clone().explain_object(ExplainObjectRequest { r#ref: at(child) }).await?;
+        explain.push(begun.elapsed());
+    }
+    Ok(Figures {
+        objects: 0,
+        get: Times(get),
+        dependents: Times(dependents),
+        explain: Times(explain),
+        preview: Times(Vec::new()),
+        collected: 0,
+        round_below: 0.0,
+    })
+}
+
+async fn preview(ask: &GraphServiceClient<Channel>, uid: &str, tree: usize) -> anyhow::Result<Times> {
+    let mut times = Vec::new();
+    for _ in 0..PREVIEWED {
+        let targets = vec![ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() }];
+        let request = PreviewDeletionRequest { targets, ..PreviewDeletionRequest::default() };
+        let begun = Instant::now();
+        let answer: PreviewDeletionResponse = ask.clone().preview_deletion(request).await?.into_inner();
+        times.push(begun.elapsed());
+        let planned: u64 = answer.totals.iter().map(|total| total.count).sum();
+        ensure!(planned > tree as u64, "the plan is of {:?}", answer.totals);
+    }
+    Ok(Times(times))
+}
+
+async fn uid_of(client: &Client, maps: &str, name: &str) -> anyhow::Result<String> {
+    let object = load::get(client, format!("{maps}/{name}")).await?.with_context(|| format!("{name} is gone"))?;
+    object["metadata"]["uid"].as_str().map(str::to_owned).context("an object has a uid")
+}
+
+/// Rounds of the engine by what they took, not summed: the bound in seconds and how many were below it, but not below the one before.
+async fn rounds(fleet: &Fleet) -> anyhow::Result<Vec<(f64, f64)>> {
+    let (_, metrics) = fleet.graph.get("/metrics").await?;
+    let mut below = 0.0;
+    let mut buckets = Vec::new();
+    for line in metrics.lines() {
+        let Some(rest) = line.strip_prefix("ownergraph_round_seconds_bucket{le=\"") else { continue };
+        let (bound, count) = rest.split_once("\"} ").context("a bucket's bound and count")?;
+        let (bound, count): (f64, f64) = (bound.parse().unwrap_or(f64::INFINITY), count.parse()?);
+        buckets.push((bound, count - below));
+        below = count;
+    }
+    Ok(buckets)
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} objects, {} collected meanwhile", self.objects, self.collected)?;
+        let rows = [
+            ("GetObject", &self.get),
+            ("ListDependents of 100", &self.dependents),
+            ("ExplainObject", &self.explain),
+            ("PreviewDeletion of 10 000", &self.preview),
+        ];
+        for (what, times) in rows {
+            let [p50, p99, most] = [50, 99, 100].map(|percent| times.percentile(percent).as_secs_f64() * 1e3);
+            writeln!(f, "{what:<26} p50 {p50:7.2} ms   p99 {p99:7.2} ms   longest {most:7.2} ms")?;
+        }
+        writeln!(f, "no round of the engine took {:.1} ms", self.round_below * 1e3)
+    }
+}
