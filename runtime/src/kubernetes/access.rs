@@ -8,6 +8,7 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::client::DEFAULT_USER_AGENT;
+use super::overrides::Overrides;
 
 /// Where the service account of a pod lies. Its presence is what tells a pod from a person's machine.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -21,11 +22,18 @@ pub struct Access {
     pub context: Option<String>,
     /// How audit logs and the API server's metrics name this process.
     pub user_agent: String,
+    /// What is put in the place of what the kubeconfig says.
+    pub overrides: Overrides,
 }
 
 impl Default for Access {
     fn default() -> Access {
-        Access { kubeconfig: None, context: None, user_agent: DEFAULT_USER_AGENT.to_owned() }
+        Access {
+            kubeconfig: None,
+            context: None,
+            user_agent: DEFAULT_USER_AGENT.to_owned(),
+            overrides: Overrides::default(),
+        }
     }
 }
 
@@ -44,6 +52,8 @@ pub enum AccessError {
     NoCurrentContext { paths: String, known: String },
     #[error("{paths} has no context {context:?} ({known})")]
     NoSuchContext { paths: String, context: String, known: String },
+    #[error("{paths} has no user {user:?} ({known})")]
+    NoSuchUser { paths: String, user: String, known: String },
     #[error("context {context:?} of {paths} names the cluster {cluster:?}, which is not there")]
     NoSuchCluster { paths: String, context: String, cluster: String },
     #[error(
@@ -52,6 +62,10 @@ pub enum AccessError {
     Proxy { paths: String, context: String, proxy: String },
     #[error("{origin} cannot be used: {cause}")]
     Unusable { origin: String, cause: String },
+    #[error(
+        "flags such as --cluster, --user, --token and --as change a kubeconfig, and there is none; give one with --kubeconfig or KUBECONFIG"
+    )]
+    OverridesInPod,
     #[error("--context {context:?} needs a kubeconfig, and there is none; give one with --kubeconfig or KUBECONFIG")]
     ContextInPod { context: String },
     #[error(
@@ -113,16 +127,25 @@ pub(super) async fn find(access: &Access, places: Places) -> Result<Found, Acces
     if let Some(context) = &access.context {
         return Err(AccessError::ContextInPod { context: context.clone() });
     }
+    if access.overrides != (Overrides { namespace: access.overrides.namespace.clone(), ..Overrides::default() }) {
+        return Err(AccessError::OverridesInPod);
+    }
     let origin = format!("the pod's service account in {SERVICE_ACCOUNT}");
     match Config::incluster() {
-        Ok(config) => Ok(Found { config, name: "in-cluster".to_owned(), origin }),
+        Ok(mut config) => {
+            config.default_namespace = access.overrides.namespace.clone().unwrap_or(config.default_namespace);
+            Ok(Found { config, name: "in-cluster".to_owned(), origin })
+        }
         Err(error) => Err(AccessError::Unusable { origin, cause: error.to_string() }),
     }
 }
 
 async fn from_files(paths: &[PathBuf], origin: &'static str, access: &Access) -> Result<Found, AccessError> {
-    let merged = read_merged(paths, origin)?;
+    let mut merged = read_merged(paths, origin)?;
     let paths = listing(paths);
+    if let Some(context) = access.context.clone().or_else(|| merged.current_context.clone()) {
+        access.overrides.apply(&mut merged, &context);
+    }
     let context = chosen_context(&merged, access, &paths)?;
     let origin = format!("context {context:?} of {paths}");
     let options = KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
@@ -185,6 +208,13 @@ fn chosen_context(kubeconfig: &Kubeconfig, access: &Access, paths: &str) -> Resu
     let Some(cluster) = cluster.and_then(|named| named.cluster.as_ref()) else {
         return Err(AccessError::NoSuchCluster { paths: paths(), context, cluster: content.cluster.clone() });
     };
+    if let Some(user) = access.overrides.user.as_ref()
+        && !kubeconfig.auth_infos.iter().any(|named| named.name == *user)
+    {
+        let names = kubeconfig.auth_infos.iter().map(|named| named.name.as_str());
+        let known = format!("it has: {}", names.collect::<Vec<_>>().join(", "));
+        return Err(AccessError::NoSuchUser { paths: paths(), user: user.clone(), known });
+    }
     match cluster.proxy_url.as_deref() {
         None | Some("") => Ok(context),
         Some(proxy) => Err(AccessError::Proxy { paths: paths(), context, proxy: proxy.to_owned() }),
