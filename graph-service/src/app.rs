@@ -61,6 +61,8 @@ pub enum Election {
     Lease(LeaseOptions),
     /// It leads from the start and alone, under this term.
     Fixed(Term),
+    /// It never leads: it answers reads, and writes nothing anywhere.
+    Never,
 }
 
 /// Where the service touches the world.
@@ -122,7 +124,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     tasks.spawn_until_end("warnings", crate::warnings::post(edges.cluster.client.clone(), waiting_warnings, host));
 
     let validity = match &edges.election {
-        Election::Lease(_) => Validity::default(),
+        Election::Lease(_) | Election::Never => Validity::default(),
         Election::Fixed(_) => Validity::endless(),
     };
     let log = DecisionLog::new();
@@ -257,6 +259,7 @@ impl Candidate<'_> {
                 });
                 control.send(Control::Input(Input::TermGained(term))).await.context("the driver has ended at once")
             }
+            Election::Never => Ok(()),
             Election::Lease(options) => {
                 let changes = Arc::new(Notify::new());
                 let following = follow_changes(another(self.cluster)?, options.clone(), Arc::clone(&changes), seed()?);
