@@ -24,6 +24,7 @@ Examples:
   ownergraph collect --mode observe                    decide and report, delete nothing
   ownergraph sandbox --write-kubeconfig sandbox.yaml   an API server in memory, for kubectl and tests
   ownergraph pause --all --for 1h --reason restoring   hold what would be deleted, on a collector that runs
+  ownergraph why pod/web-1 -n shop                     ask about an object; also as kubectl ownergraph why
 
 Exit codes:
   0  fine
@@ -141,6 +142,8 @@ pub(crate) enum Command {
     /// Prints the definitions of the collector's own resources, for kubectl apply.
     #[command(after_help = CRDS_EXAMPLES)]
     Crds,
+    #[command(flatten)]
+    Ask(Box<crate::kubectl::flags::Command>),
 }
 
 /// Which graph service.
@@ -368,7 +371,11 @@ mod tests {
     fn the_flags_fit_together_and_each_reads_its_variable() {
         let command = Args::command();
         command.clone().debug_assert();
-        for command in command.get_subcommands() {
+        // The questions read the variables of their connection only: a deletion is never confirmed by a variable.
+        let questions = crate::kubectl::flags::Plugin::command();
+        questions.clone().debug_assert();
+        let ours = command.get_subcommands().filter(|of| questions.find_subcommand(of.get_name()).is_none());
+        for command in ours {
             for flag in command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag))) {
                 let wanted = format!("OWNERGRAPH_{}", flag.0.replace('-', "_").to_uppercase());
                 let variable = flag.1.get_env().map(|name| name.to_string_lossy().into_owned());

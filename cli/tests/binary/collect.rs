@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A sandbox, and a kubeconfig for it.
-struct Cluster {
+pub(crate) struct Cluster {
     process: Running,
-    api: Http,
-    kubeconfig: String,
+    pub(crate) api: Http,
+    pub(crate) kubeconfig: String,
     _directory: TempDir,
 }
 
 impl Cluster {
-    async fn start() -> Cluster {
+    pub(crate) async fn start() -> Cluster {
         let directory = tempfile::tempdir().unwrap();
         let kubeconfig = directory.path().join("kubeconfig").to_str().unwrap().to_owned();
         let mut process = Running::start(&["sandbox", "--write-kubeconfig", &kubeconfig]);
@@ -25,7 +25,7 @@ impl Cluster {
     }
 
     /// Starts a collector and waits until it is ready. Gives its admin server.
-    async fn collector(&self, more: &[&str]) -> (Running, Http) {
+    pub(crate) async fn collector(&self, more: &[&str]) -> (Running, Http) {
         let mut arguments = vec!["collect", "--kubeconfig", &self.kubeconfig, "--admin-listen", "127.0.0.1:0"];
         arguments.extend(["--log-format", "json"]);
         arguments.extend(more);

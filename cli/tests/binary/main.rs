@@ -5,4 +5,5 @@
 mod collect;
 mod demo;
 mod process;
+mod questions;
 mod usage;

@@ -20,6 +20,13 @@ pub(crate) fn ownergraph(arguments: &[&str]) -> Command {
     command
 }
 
+/// The plugin of kubectl, likewise.
+pub(crate) fn plugin(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-ownergraph"));
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true).env_clear().env("HOME", "/nonexistent");
+    command
+}
+
 /// Runs it to its end.
 pub(crate) async fn output(command: &mut Command) -> Output {
     timeout(WITHIN, command.output()).await.expect("it did not end").unwrap()

@@ -1,0 +1,82 @@
+//! `cycles`: objects that own each other.
+
+use super::document::{Document, Schema};
+use super::ending::{Answered, Ending, Problem};
+use super::flags::{Cycles, Format};
+use super::naming::shown;
+use super::picture;
+use super::questions::{listing, within_namespace};
+use super::service::Service;
+use super::session::Session;
+use proto::graph::v1alpha1::find_cycles_response::Cycle;
+
+const FORMATS: [Format; 5] = [Format::Tree, Format::Json, Format::Yaml, Format::Dot, Format::Mermaid];
+
+pub(super) async fn run(flags: Cycles) -> Answered {
+    let mut session = Session::open(flags.asking, &FORMATS).await?;
+    let mut service = Service::connect(&mut session, true).await?;
+    let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
+    let (found, unsynced) = service.cycles(include, flags.blocking).await?;
+    if !unsynced.is_empty() {
+        session.missed(format!("not all is seen: {}", listing(&unsynced)));
+    }
+    write(&session, &found)?;
+    if found.is_empty() {
+        session.note("no objects own each other");
+        return Ok(Ending::Fine);
+    }
+    Ok(Ending::Findings)
+}
+
+fn write(session: &Session, found: &[Cycle]) -> Result<(), Problem> {
+    let nodes: Vec<_> = found.iter().flat_map(|cycle| &cycle.members).collect();
+    let edges: Vec<_> = found.iter().flat_map(|cycle| &cycle.edges).collect();
+    match session.format {
+        Format::Json | Format::Yaml => {
+            let cycles = Schema::load()?.values("FindCyclesResponse.Cycle", found)?;
+            session.print_document(Document::new("CycleList").with("cycles", cycles))
+        }
+        Format::Dot => session.print(&picture::dot(&nodes, &edges)),
+        Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),
+        Format::Tree | Format::Table | Format::Wide | Format::Name | Format::Ndjson => session.print(&text(found)),
+    }
+}
+
+fn text(found: &[Cycle]) -> String {
+    let mut text = String::new();
+    for (number, cycle) in found.iter().enumerate() {
+        let state = if cycle.deadlocked { "all wait for each other" } else { "not in the way of a deletion now" };
+        text.push_str(&format!("CYCLE {}  {} objects, {state}\n", number + 1, cycle.members.len()));
+        for member in &cycle.members {
+            let object = member.r#ref.clone().unwrap_or_default();
+            let relaxed =
+                if object.uid == cycle.unblock_candidate_uid { "  (its reference would be relaxed first)" } else { "" };
+            text.push_str(&format!("  {}{relaxed}\n", shown(&object)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::graph::v1alpha1::Node;
+    use proto::r#type::v1alpha1::ObjectRef;
+
+    #[test]
+    fn a_cycle_names_its_members_and_what_would_give_way() {
+        let node = |name: &str| {
+            let object = ObjectRef { kind: "Pod".into(), name: name.into(), uid: name.into(), ..Default::default() };
+            Node { r#ref: Some(object), ..Default::default() }
+        };
+        let cycle = Cycle {
+            members: vec![node("a"), node("b")],
+            deadlocked: true,
+            unblock_candidate_uid: "b".into(),
+            ..Default::default()
+        };
+        let expected =
+            "CYCLE 1  2 objects, all wait for each other\n  Pod a\n  Pod b  (its reference would be relaxed first)\n";
+        assert_eq!(text(&[cycle]), expected);
+    }
+}

@@ -1,0 +1,133 @@
+//! A graph that is listed from here: the graph service itself, within this process, which never leads and so writes nothing.
+//!
+//! It is the same service, so it gives the same answers by the same judge, from what the caller may see.
+
+use super::ending::Problem;
+use super::naming::Catalogue;
+use super::session::Session;
+use anyhow::Context as _;
+use executor_service::endpoint;
+use futures::{FutureExt as _, StreamExt as _};
+use graph_service::{Config, Connection, Edges, Election};
+use hyper_util::rt::TokioIo;
+use proto::admin::v1alpha1::GetStatusRequest;
+use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
+use proto::graph::v1alpha1::ListCoverageRequest;
+use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
+use proto::graph::v1alpha1::list_coverage_response::State;
+use runtime::kubernetes::cluster_uid;
+use runtime::shutdown::Shutdown;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tonic::transport::Channel;
+
+const PIPE_BYTES: usize = 1 << 20;
+/// All first lists, and the questions about owners that they do not show.
+const LISTED_WITHIN: Duration = Duration::from_secs(120);
+/// Questions that are still open then are left open, and show as undecided.
+const ASKED_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// Not watched by the service either, unless it is told to.
+const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
+
+/// The service of this process. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Direct {
+    _task: JoinSet<anyhow::Result<()>>,
+}
+
+/// Starts it, and waits until every collection is listed or known to be out of reach.
+pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Problem> {
+    let catalogue = Catalogue::ask(session).await?;
+    let ignored = |group: &str, resource: &str| IGNORED.contains(&(group, resource));
+    let watched = catalogue.0.iter().filter(|served| ["list", "watch", "delete"].iter().all(|verb| served.can(verb)));
+    let expected: BTreeSet<(String, String)> = watched
+        .map(|served| (served.group.clone(), served.resource.clone()))
+        .filter(|(group, resource)| !ignored(group, resource))
+        .collect();
+    let name = session.cluster.name.clone();
+    session.note(&format!(
+        "no ownergraph service in context {name:?}; listing {} resource types directly (slow)",
+        expected.len()
+    ));
+    cluster_uid(&session.cluster.client).await.context("the cluster cannot be listed from here")?;
+
+    let (near, far) = tokio::io::duplex(PIPE_BYTES);
+    let config = Config {
+        mode: engine::leader::Mode::Observe,
+        replica: "here".to_owned(),
+        advertise: String::new(),
+        ignore: IGNORED.iter().map(|&(group, resource)| resource_of(group, resource)).collect(),
+        policy: engine::leader::Policy::default(),
+    };
+    let edges = Edges {
+        grpc: futures::stream::iter([Ok(Connection::new(far))]).chain(futures::stream::pending()).boxed(),
+        admin: None,
+        cluster: session.cluster.clone(),
+        election: Election::Never,
+        observer: None,
+    };
+    let mut task = JoinSet::new();
+    task.spawn(graph_service::serve(config, edges, Shutdown::new()).boxed());
+    let mut near = Some(near);
+    let pipe =
+        tower::service_fn(move |_| std::future::ready(near.take().map(TokioIo::new).ok_or("the pipe is used up")));
+    let channel = endpoint("localhost:7450").map_err(Problem::sentence)?.connect_with_connector(pipe).await;
+    let channel = channel.context("the graph of this process cannot be reached")?;
+    let listed = tokio::time::timeout(LISTED_WITHIN, until_listed(channel.clone(), &expected));
+    let Ok(listed) = listed.await else {
+        return Err(Problem::TimedOut(format!("not every resource type was listed within {LISTED_WITHIN:?}")));
+    };
+    for what in listed? {
+        session.missed(what);
+    }
+    Ok((channel, Direct { _task: task }))
+}
+
+fn resource_of(group: &str, resource: &str) -> engine::object::GroupResource {
+    engine::object::GroupResource { group: group.into(), resource: resource.into() }
+}
+
+/// What could not be listed, once nothing is being listed any more.
+async fn until_listed(channel: Channel, expected: &BTreeSet<(String, String)>) -> anyhow::Result<Vec<String>> {
+    let mut graph = GraphServiceClient::new(channel.clone());
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let collections = loop {
+        looks.tick().await;
+        let collections = graph.list_coverage(ListCoverageRequest {}).await?.into_inner().collections;
+        let waits = |collection: &&_| matches!(state(collection), State::Listing | State::Unspecified);
+        let known: BTreeSet<(String, String)> =
+            collections.iter().filter(|collection| !waits(collection)).filter_map(key).collect();
+        if known.is_superset(expected) {
+            break collections;
+        }
+    };
+    let mut admin = AdminServiceClient::new(channel);
+    let deadline = Instant::now() + ASKED_WITHIN;
+    while Instant::now() < deadline {
+        let open = admin.get_status(GetStatusRequest {}).await?.into_inner().undecided_counts;
+        if open.get("owner_unverified").is_none_or(|&count| count == 0) {
+            break;
+        }
+        looks.tick().await;
+    }
+    let failed = collections.iter().filter(|collection| matches!(state(collection), State::Failed | State::Stale));
+    let sentence = |collection: &proto::graph::v1alpha1::list_coverage_response::Collection| {
+        let (group, resource) = key(collection)?;
+        let dot = if group.is_empty() { "" } else { "." };
+        Some(format!("{resource}{dot}{group} cannot be listed: {}", collection.error))
+    };
+    Ok(failed.filter_map(sentence).collect())
+}
+
+fn state(collection: &proto::graph::v1alpha1::list_coverage_response::Collection) -> State {
+    collection.state()
+}
+
+fn key(collection: &proto::graph::v1alpha1::list_coverage_response::Collection) -> Option<(String, String)> {
+    let of = collection.group_resource.as_ref()?;
+    Some((of.group.clone(), of.resource.clone()))
+}

@@ -1,0 +1,88 @@
+//! Answers as JSON and YAML: the messages of the gRPC API in protobuf's own JSON form, with `apiVersion`, `kind` and `status`.
+
+use super::ending::Problem;
+use anyhow::Context as _;
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage};
+use serde_json::{Map, Value, json};
+
+const API_VERSION: &str = "ownergraph.dev/v1alpha1";
+const GRAPH: &str = "ownergraph.graph.v1alpha1";
+
+/// A document without its status.
+#[derive(Clone, Debug)]
+pub(super) struct Document(Map<String, Value>);
+
+impl Document {
+    pub(super) fn new(kind: &str) -> Document {
+        let mut fields = Map::new();
+        fields.insert("apiVersion".to_owned(), Value::from(API_VERSION));
+        fields.insert("kind".to_owned(), Value::from(kind));
+        Document(fields)
+    }
+
+    pub(super) fn with(mut self, field: &str, value: Value) -> Document {
+        self.0.insert(field.to_owned(), value);
+        self
+    }
+
+    /// All fields of a message, beside those that are there.
+    pub(super) fn with_fields(mut self, message: Value) -> Document {
+        if let Value::Object(fields) = message {
+            self.0.extend(fields);
+        }
+        self
+    }
+
+    pub(super) fn with_incomplete(mut self, incomplete: &[String]) -> Value {
+        self.0.insert("status".to_owned(), json!({ "incomplete": incomplete }));
+        Value::Object(self.0)
+    }
+}
+
+/// The names and types of the messages.
+#[derive(Debug)]
+pub(super) struct Schema(DescriptorPool);
+
+impl Schema {
+    pub(super) fn load() -> Result<Schema, Problem> {
+        let pool = DescriptorPool::decode(proto::FILE_DESCRIPTOR_SET);
+        Ok(Schema(pool.context("the descriptors of this build cannot be read")?))
+    }
+
+    /// A message of the graph package, by its name: `Node`, `PreviewDeletionResponse.Entry`.
+    pub(super) fn value(&self, name: &str, message: &impl Message) -> Result<Value, Problem> {
+        let described = self.0.get_message_by_name(&format!("{GRAPH}.{name}"));
+        let described = described.with_context(|| format!("this build describes no message {name}"))?;
+        let message = DynamicMessage::decode(described, message.encode_to_vec().as_slice());
+        let message = message.with_context(|| format!("{name} is not as described"))?;
+        Ok(serde_json::to_value(message).with_context(|| format!("{name} has no JSON form"))?)
+    }
+
+    pub(super) fn values<'m, M: Message + 'm>(
+        &self,
+        name: &str,
+        messages: impl IntoIterator<Item = &'m M>,
+    ) -> Result<Value, Problem> {
+        messages
+            .into_iter()
+            .map(|message| self.value(name, message))
+            .collect::<Result<Vec<Value>, _>>()
+            .map(Value::from)
+    }
+}
+
+pub(super) fn json(value: &Value) -> Result<String, Problem> {
+    let mut text = serde_json::to_string_pretty(value).context("the answer has no JSON form")?;
+    text.push('\n');
+    Ok(text)
+}
+
+pub(super) fn yaml(value: &Value) -> Result<String, Problem> {
+    Ok(serde_saphyr::to_string(value).context("the answer has no YAML form")?)
+}
+
+/// One line.
+pub(super) fn line(value: &Value) -> String {
+    format!("{value}\n")
+}

@@ -1,0 +1,69 @@
+//! How a question ends.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+pub(super) const FAILED: u8 = 1;
+const FINDINGS: u8 = 2;
+const REFUSED: u8 = 3;
+const TIMED_OUT: u8 = 124;
+
+/// An answer was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Nothing is wrong, or nothing was found.
+    Fine,
+    /// Something was found that somebody may have to act on.
+    Findings,
+    /// The answer is not certain enough to act on.
+    Refused,
+}
+
+/// Why there is no answer. Each is printed as one sentence.
+#[derive(Debug)]
+pub(super) enum Problem {
+    Refused(String),
+    TimedOut(String),
+    Other(anyhow::Error),
+}
+
+pub(super) type Answered = Result<Ending, Problem>;
+
+impl Problem {
+    pub(super) fn sentence(text: impl Into<String>) -> Problem {
+        Problem::Other(anyhow::Error::msg(text.into()))
+    }
+}
+
+impl From<anyhow::Error> for Problem {
+    fn from(error: anyhow::Error) -> Problem {
+        Problem::Other(error)
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
+        Problem::Other(anyhow::Error::from(error).context("the answer cannot be written"))
+    }
+}
+
+/// Says on stderr what went wrong, and gives the code for it.
+pub(super) fn exit_code(answered: Answered) -> ExitCode {
+    let (code, sentence) = match answered {
+        Ok(Ending::Fine) => return ExitCode::SUCCESS,
+        Ok(Ending::Findings) => return ExitCode::from(FINDINGS),
+        Ok(Ending::Refused) => return ExitCode::from(REFUSED),
+        Err(Problem::Refused(sentence)) => (REFUSED, sentence),
+        Err(Problem::TimedOut(sentence)) => (TIMED_OUT, sentence),
+        // Whoever reads the output has had enough of it.
+        Err(Problem::Other(error)) if error.chain().any(is_broken_pipe) => return ExitCode::from(FAILED),
+        Err(Problem::Other(error)) => (FAILED, format!("{error:#}")),
+    };
+    // Where not even stderr can be written there is nobody to tell.
+    let _closed = writeln!(io::stderr(), "error: {sentence}");
+    ExitCode::from(code)
+}
+
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

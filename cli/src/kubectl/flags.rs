@@ -1,0 +1,370 @@
+//! The questions and their flags. Names and meanings are kubectl's wherever kubectl has them.
+
+use clap::{Parser, Subcommand, ValueEnum};
+use runtime::kubernetes::{Access, Overrides};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    fine, or nothing found
+  1    an error
+  2    findings: something is stuck, dangling or in a cycle
+  3    refused: the plan is not certain, something is held, or the facts changed
+  124  timed out";
+
+/// Ask a garbage collector what depends on what, why, and what a deletion would do.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "kubectl-ownergraph", bin_name = "kubectl ownergraph", version, max_term_width = 110, after_help = EXIT_CODES)]
+pub(crate) struct Plugin {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Shows what depends on an object, as a tree.
+    #[command(after_help = EXIT_CODES)]
+    Tree(Tree),
+    /// Shows what an object depends on, and what each reference is worth.
+    #[command(after_help = EXIT_CODES)]
+    Owners(Owners),
+    /// Shows how one object depends on another.
+    #[command(after_help = EXIT_CODES)]
+    Path(Path),
+    /// Says why an object is still here, is going, or went.
+    #[command(after_help = EXIT_CODES)]
+    Why(Why),
+    /// Says what an act would do, without doing it.
+    #[command(subcommand)]
+    Plan(Plan),
+    /// Deletes what a plan said, if the plan still holds.
+    #[command(after_help = EXIT_CODES)]
+    Delete(Delete),
+    /// Lists objects that are marked for deletion or decided upon and do not move.
+    #[command(after_help = EXIT_CODES)]
+    Stuck(Stuck),
+    /// Lists objects that own each other.
+    #[command(after_help = EXIT_CODES)]
+    Cycles(Cycles),
+    /// Counts objects without owners by kind, or lists those whose owners are gone.
+    #[command(after_help = EXIT_CODES)]
+    Orphans(Orphans),
+    /// Checks every owner reference.
+    #[command(after_help = EXIT_CODES)]
+    Check(Check),
+    /// Writes the whole graph.
+    #[command(after_help = EXIT_CODES)]
+    Export(Export),
+    /// Writes a completion script for a shell.
+    Completion { shell: clap_complete::Shell },
+    /// Tells the versions of this program, the API server and the graph service.
+    Version(Version),
+}
+
+/// How to reach the API server and the graph service.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    /// The graph service, instead of looking for one by label and forwarding a port to it.
+    #[arg(long, env = "OWNERGRAPH_SERVER", value_name = "HOST:PORT")]
+    pub(crate) server: Option<String>,
+    /// Look for the graph service in this namespace only.
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "server")]
+    pub(crate) port_forward_namespace: Option<String>,
+    /// Do not look for a graph service: list the cluster from here (slow).
+    #[arg(long, conflicts_with_all = ["server", "port_forward_namespace"])]
+    pub(crate) direct: bool,
+    /// Namespace of the objects that are named.
+    #[arg(short, long)]
+    pub(crate) namespace: Option<String>,
+    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, env = "OWNERGRAPH_CONTEXT")]
+    pub(crate) context: Option<String>,
+    /// Cluster of the kubeconfig.
+    #[arg(long)]
+    pub(crate) cluster: Option<String>,
+    /// User of the kubeconfig.
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// Bearer token for the API server.
+    #[arg(long)]
+    pub(crate) token: Option<String>,
+    /// User to act as.
+    #[arg(long = "as", value_name = "USER")]
+    pub(crate) impersonate: Option<String>,
+    /// Group to act as a member of; may be repeated.
+    #[arg(long = "as-group", value_name = "GROUP")]
+    pub(crate) impersonate_groups: Vec<String>,
+    /// Uid to act as.
+    #[arg(long = "as-uid", value_name = "UID")]
+    pub(crate) impersonate_uid: Option<String>,
+    /// Name that the API server's certificate is checked against.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tls_server_name: Option<String>,
+    /// File with the certificate authority of the API server.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) certificate_authority: Option<PathBuf>,
+    /// File with a client certificate.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) client_certificate: Option<PathBuf>,
+    /// File with the client certificate's key.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) client_key: Option<PathBuf>,
+    /// Do not check the API server's certificate.
+    #[arg(long)]
+    pub(crate) insecure_skip_tls_verify: bool,
+    /// Limit of each request, such as 10s or 2m.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = graph_service::options::duration)]
+    pub(crate) request_timeout: Duration,
+}
+
+impl Connection {
+    pub(crate) fn access(&self) -> Access {
+        Access {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            user_agent: concat!("kubectl-ownergraph/", env!("CARGO_PKG_VERSION")).to_owned(),
+            overrides: Overrides {
+                cluster: self.cluster.clone(),
+                user: self.user.clone(),
+                namespace: self.namespace.clone(),
+                token: self.token.clone(),
+                impersonate: self.impersonate.clone(),
+                impersonate_uid: self.impersonate_uid.clone(),
+                impersonate_groups: self.impersonate_groups.clone(),
+                tls_server_name: self.tls_server_name.clone(),
+                certificate_authority: self.certificate_authority.clone(),
+                client_certificate: self.client_certificate.clone(),
+                client_key: self.client_key.clone(),
+                insecure_skip_tls_verify: self.insecure_skip_tls_verify,
+            },
+        }
+    }
+}
+
+/// How the answer is written. Each command takes those that make sense for it, and names them where another is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Columns.
+    Table,
+    /// More columns.
+    Wide,
+    /// Columns, with the names as a tree.
+    Tree,
+    Json,
+    Yaml,
+    /// TYPE/NAME, one a line.
+    Name,
+    /// Graphviz.
+    Dot,
+    Mermaid,
+    /// One JSON object a line.
+    Ndjson,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Output {
+    /// Format of the answer.
+    #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// When to use colours; NO_COLOR wins.
+    #[arg(short = 'c', long = "color", value_enum, default_value = "auto", value_name = "WHEN")]
+    pub(crate) colour: Colour,
+}
+
+/// What every question has.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Asking {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Tree {
+    /// The object: TYPE NAME, TYPE/NAME or TYPE.VERSION.GROUP/NAME.
+    #[arg(required = true, num_args = 1..=2, value_name = "TYPE/NAME")]
+    pub(crate) object: Vec<String>,
+    /// Show what it depends on instead.
+    #[arg(long)]
+    pub(crate) up: bool,
+    #[command(flatten)]
+    pub(crate) walk: Walk,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Walk {
+    /// How far to go.
+    #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) depth: u32,
+    /// Leave out the columns that are read from the API server: READY, REASON, STATUS, AGE.
+    #[arg(long)]
+    pub(crate) no_status: bool,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Owners {
+    /// The object: TYPE NAME, TYPE/NAME or TYPE.VERSION.GROUP/NAME.
+    #[arg(required = true, num_args = 1..=2, value_name = "TYPE/NAME")]
+    pub(crate) object: Vec<String>,
+    #[command(flatten)]
+    pub(crate) walk: Walk,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Path {
+    /// The two objects, each as TYPE/NAME or TYPE.VERSION.GROUP/NAME.
+    #[arg(required = true, num_args = 2, value_name = "TYPE/NAME")]
+    pub(crate) objects: Vec<String>,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Why {
+    /// The object: TYPE NAME, TYPE/NAME or TYPE.VERSION.GROUP/NAME.
+    #[arg(required = true, num_args = 1..=2, value_name = "TYPE/NAME")]
+    pub(crate) object: Vec<String>,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Plan {
+    /// What a deletion would do: what goes, what stays and why, what waits.
+    #[command(after_help = EXIT_CODES)]
+    Delete(PlanDelete),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cascade {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+impl Cascade {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Cascade::Background => "background",
+            Cascade::Foreground => "foreground",
+            Cascade::Orphan => "orphan",
+        }
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Targets {
+    /// The objects: TYPE NAME..., or TYPE/NAME...
+    #[arg(required = true, value_name = "TYPE/NAME")]
+    pub(crate) objects: Vec<String>,
+    /// What becomes of the dependents.
+    #[arg(long, value_enum, default_value = "background")]
+    pub(crate) cascade: Cascade,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PlanDelete {
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Delete {
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+    /// The digest that `plan delete` printed.
+    #[arg(long, required = true, value_name = "DIGEST")]
+    pub(crate) confirm: String,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+/// Which namespaces to look at.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Scope {
+    /// All namespaces, and what is in none.
+    #[arg(short = 'A', long)]
+    pub(crate) all_namespaces: bool,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Stuck {
+    /// Only what has been so for this long, such as 30s or 10m.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = graph_service::options::duration)]
+    pub(crate) older_than: Duration,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Cycles {
+    /// Only cycles of blocking references, which can stop foreground deletions.
+    #[arg(long)]
+    pub(crate) blocking: bool,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Orphans {
+    /// Objects that refer to an owner that is gone.
+    #[arg(long)]
+    pub(crate) dangling: bool,
+    /// Of these, the ones whose owner was created again under another uid.
+    #[arg(long, conflicts_with = "dangling")]
+    pub(crate) lost_owner: bool,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Version {
+    /// Only this program's own.
+    #[arg(long)]
+    pub(crate) client: bool,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}

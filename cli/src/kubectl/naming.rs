@@ -1,0 +1,260 @@
+//! TYPE/NAME as kubectl reads it: against what the API server serves, with the caller's rights.
+
+use super::ending::Problem;
+use super::session::Session;
+use anyhow::Context as _;
+use http::{Request, StatusCode, header::ACCEPT};
+use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
+use proto::r#type::v1alpha1::ObjectRef;
+use runtime::kubernetes::{call, parse_status};
+use serde::Deserialize;
+
+#[cfg(test)]
+mod tests;
+
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const ANSWER_MAX_BYTES: usize = 4 << 20;
+/// From here on two names are taken for one with a slip of the finger.
+const ALIKE: f64 = 0.8;
+
+/// One version of a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Served {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) resource: String,
+    pub(super) singular: String,
+    pub(super) kind: String,
+    pub(super) short_names: Vec<String>,
+    pub(super) namespaced: bool,
+    pub(super) verbs: Vec<String>,
+}
+
+impl Served {
+    /// `/apis/apps/v1/namespaces/shop/deployments`; `namespace` is empty for all.
+    pub(super) fn collection(&self, namespace: &str) -> String {
+        collection(&self.group, &self.version, &self.resource, namespace)
+    }
+
+    pub(super) fn can(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|has| has == verb)
+    }
+
+    fn is_of(&self, place: &str) -> bool {
+        place.is_empty()
+            || place == self.group
+            || place == format!("{}.{}", self.version, self.group).trim_end_matches('.')
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        name == self.resource || name == self.singular || name == self.kind.to_lowercase()
+    }
+}
+
+/// The path of a collection.
+pub(super) fn collection(group: &str, version: &str, resource: &str, namespace: &str) -> String {
+    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+    format!("{root}{place}/{resource}")
+}
+
+/// Everything the API server serves, the core group first, versions by preference.
+#[derive(Clone, Debug)]
+pub(super) struct Catalogue(pub(super) Vec<Served>);
+
+impl Catalogue {
+    /// Two requests.
+    pub(super) async fn ask(session: &Session) -> Result<Catalogue, Problem> {
+        let client = &session.cluster.client;
+        let asked =
+            async { tokio::try_join!(client.list_core_api_versions_aggregated(), client.list_api_groups_aggregated()) };
+        let within = session.connection.request_timeout;
+        let Ok(answers) = tokio::time::timeout(within, asked).await else {
+            return Err(Problem::TimedOut(format!(
+                "{} does not say what it serves within {within:?}",
+                session.cluster.url
+            )));
+        };
+        let (core, named) = answers.with_context(|| {
+            format!("{} does not say what it serves (Kubernetes 1.26 or later does)", session.cluster.url)
+        })?;
+        Ok(Catalogue(core.items.into_iter().chain(named.items).flat_map(resources).collect()))
+    }
+
+    /// The resource of a TYPE, TYPE.GROUP or TYPE.VERSION.GROUP. The error is a sentence.
+    pub(super) fn find(&self, wanted: &str) -> Result<&Served, String> {
+        let lower = wanted.to_lowercase();
+        let (name, place) = lower.split_once('.').unwrap_or((&lower, ""));
+        let of_place = || self.0.iter().filter(|served| served.is_of(place));
+        let found = of_place().find(|served| served.is_called(name));
+        let found = found.or_else(|| of_place().find(|served| served.short_names.iter().any(|short| short == name)));
+        found.ok_or_else(|| match self.alike(name) {
+            Some(alike) => format!("the server has no resource type {wanted:?}; did you mean {alike:?}?"),
+            None => format!("the server has no resource type {wanted:?}; kubectl api-resources lists them"),
+        })
+    }
+
+    fn alike(&self, name: &str) -> Option<&str> {
+        let names =
+            self.0.iter().flat_map(|served| [&*served.singular, &*served.resource]).filter(|name| !name.is_empty());
+        let rated = names.map(|known| (strsim::jaro_winkler(name, known), known));
+        rated.filter(|(rate, _)| *rate >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
+    }
+}
+
+fn resources(group: APIGroupDiscovery) -> Vec<Served> {
+    let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+    let of = |version: &str, raw: APIResourceDiscovery| Served {
+        group: name.clone(),
+        version: version.to_owned(),
+        resource: raw.resource.unwrap_or_default(),
+        singular: raw.singular_resource.unwrap_or_default(),
+        kind: raw.response_kind.and_then(|kind| kind.kind).unwrap_or_default(),
+        short_names: raw.short_names,
+        namespaced: raw.scope.as_deref() == Some("Namespaced"),
+        verbs: raw.verbs,
+    };
+    let versions = group.versions.into_iter();
+    let served = versions.flat_map(|version| {
+        let name = version.version.unwrap_or_default();
+        version.resources.into_iter().map(|raw| of(&name, raw)).collect::<Vec<_>>()
+    });
+    served.filter(|served| !served.kind.is_empty() && !served.resource.is_empty()).collect()
+}
+
+/// What a read of an object's metadata came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    There {
+        uid: String,
+        resource_version: String,
+    },
+    Absent,
+    /// Why, in words.
+    Unreadable(String),
+}
+
+/// An object that somebody named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) served: Served,
+    /// Empty for cluster scope.
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) found: Found,
+}
+
+impl Named {
+    /// By uid where it is there, else by address: the graph remembers what went lately.
+    pub(super) fn reference(&self) -> ObjectRef {
+        let Served { group, version, resource, kind, .. } = self.served.clone();
+        let uid = match &self.found {
+            Found::There { uid, .. } => uid.clone(),
+            Found::Absent | Found::Unreadable(_) => String::new(),
+        };
+        ObjectRef { group, version, resource, kind, namespace: self.namespace.clone(), name: self.name.clone(), uid }
+    }
+
+    pub(super) fn path(&self) -> String {
+        format!("{}/{}", self.served.collection(&self.namespace), self.name)
+    }
+}
+
+/// `Pod shop/web`.
+pub(super) fn shown(object: &ObjectRef) -> String {
+    let slash = if object.namespace.is_empty() { "" } else { "/" };
+    format!("{} {}{slash}{}", object.kind, object.namespace, object.name)
+}
+
+/// `pod/web`, or `deployment.apps/web`.
+pub(super) fn by_type(object: &ObjectRef) -> String {
+    let dot = if object.group.is_empty() { "" } else { "." };
+    format!("{}{dot}{}/{}", object.kind.to_lowercase(), object.group, object.name)
+}
+
+/// Splits `TYPE NAME...` and `TYPE/NAME...` into pairs. The error is a sentence.
+pub(super) fn pairs(words: &[String]) -> Result<Vec<(String, String)>, String> {
+    let split = |word: &String| word.split_once('/').map(|(of, name)| (of.to_owned(), name.to_owned()));
+    let pairs: Vec<(String, String)> = match words {
+        [] => return Err("name an object, as TYPE/NAME".to_owned()),
+        [first, ..] if first.contains('/') => words
+            .iter()
+            .map(|word| split(word).ok_or_else(|| format!("{word:?} is not TYPE/NAME, as the others are")))
+            .collect::<Result<_, _>>()?,
+        [only] => return Err(format!("{only:?} names a type; name an object, as {only}/NAME")),
+        [of, names @ ..] => match names.iter().find(|name| name.contains('/')) {
+            Some(name) => return Err(format!("{name:?} has a type, and {of:?} is one already")),
+            None => names.iter().map(|name| (of.clone(), name.clone())).collect(),
+        },
+    };
+    let bad = |name: &str| {
+        name.is_empty() || name.starts_with('.') || name.contains(|c: char| "/%?#".contains(c) || !c.is_ascii_graphic())
+    };
+    match pairs.iter().find(|(of, name)| of.is_empty() || bad(name)) {
+        Some((of, name)) => Err(format!("{of}/{name} is not TYPE/NAME")),
+        None => Ok(pairs),
+    }
+}
+
+/// The named objects, each with one read of its metadata.
+pub(super) async fn resolve(session: &mut Session, words: &[String]) -> Result<Vec<Named>, Problem> {
+    let pairs = pairs(words).map_err(Problem::sentence)?;
+    let catalogue = Catalogue::ask(session).await?;
+    let mut all = Vec::new();
+    for (of, name) in pairs {
+        let served = catalogue.find(&of).map_err(Problem::sentence)?.clone();
+        let namespace = if served.namespaced { session.namespace().to_owned() } else { String::new() };
+        let mut named = Named { served, namespace, name, found: Found::Absent };
+        named.found = read(session, &named).await?;
+        if let Found::Unreadable(why) = &named.found {
+            let what = shown(&named.reference());
+            session.missed(format!(
+                "{what} cannot be read with these credentials ({why}); the graph is asked by its name"
+            ));
+        }
+        all.push(named);
+    }
+    Ok(all)
+}
+
+/// The one object of a command that takes one.
+pub(super) async fn resolve_one(session: &mut Session, words: &[String]) -> Result<Named, Problem> {
+    let mut all = resolve(session, words).await?;
+    match all.len() {
+        1 => Ok(all.remove(0)),
+        more => Err(Problem::sentence(format!("name one object, not {more}"))),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: String,
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+pub(super) async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
+    let request =
+        Request::get(named.path()).header(ACCEPT, METADATA).body(Vec::new()).context("the name makes no path")?;
+    let within = session.connection.request_timeout;
+    let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
+    let answer = answer.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
+    match answer.status {
+        StatusCode::OK => {
+            let object: Object =
+                serde_json::from_slice(&answer.body).context("the API server's answer is no object")?;
+            let Metadata { uid, resource_version } = object.metadata;
+            Ok(Found::There { uid, resource_version })
+        }
+        StatusCode::NOT_FOUND => Ok(Found::Absent),
+        status => {
+            let message = parse_status(&answer).map(|status| status.message).filter(|message| !message.is_empty());
+            Ok(Found::Unreadable(message.unwrap_or_else(|| status.to_string())))
+        }
+    }
+}

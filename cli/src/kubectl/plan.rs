@@ -1,0 +1,158 @@
+//! `plan delete`: what a deletion would do.
+
+use super::document::{Document, Schema};
+use super::ending::{Answered, Ending, Problem};
+use super::flags::{Cascade, Format, PlanDelete};
+use super::naming::{Found, Named, by_type, resolve, shown};
+use super::questions::listing;
+use super::service::Service;
+use super::session::Session;
+use super::why;
+use proto::graph::v1alpha1::preview_deletion_response::{Effect, Entry};
+use proto::graph::v1alpha1::{PreviewDeletionRequest, PreviewDeletionResponse};
+use proto::r#type::v1alpha1::PropagationPolicy;
+use std::collections::BTreeMap;
+
+#[cfg(test)]
+mod tests;
+
+const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
+/// Lines of one effect that are written in full; JSON has all.
+const LINES_MAX: usize = 20;
+
+pub(super) async fn run(flags: PlanDelete) -> Answered {
+    let mut session = Session::open(flags.asking, &FORMATS).await?;
+    let named = resolve(&mut session, &flags.targets.objects).await?;
+    present(&named)?;
+    let mut service = Service::connect(&mut session, true).await?;
+    let plan = ask(&mut service, &named, flags.targets.cascade).await?;
+    let doubts = doubts(&plan);
+    for doubt in &doubts {
+        session.missed(doubt.clone());
+    }
+    match session.format {
+        Format::Json | Format::Yaml => {
+            let fields = Schema::load()?.value("PreviewDeletionResponse", &plan)?;
+            session.print_document(Document::new("DeletionPlan").with_fields(fields))?;
+        }
+        Format::Name => {
+            let going = plan.entries.iter().filter(|entry| entry.effect() == Effect::Delete);
+            let line = |entry: &Entry| format!("{}\n", by_type(&entry.r#ref.clone().unwrap_or_default()));
+            session.print(&going.map(line).collect::<String>())?;
+        }
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+            let namespace = session.namespace().to_owned();
+            session.print(&text(&plan, &named, flags.targets.cascade, &namespace))?;
+        }
+    }
+    let certain = doubts.is_empty() && !session.is_incomplete();
+    Ok(if certain { Ending::Fine } else { Ending::Refused })
+}
+
+/// Every target must be there, and readable: its uid is what the plan is about.
+pub(super) fn present(named: &[Named]) -> Result<(), Problem> {
+    for object in named {
+        let what = shown(&object.reference());
+        match &object.found {
+            Found::There { .. } => {}
+            Found::Absent => return Err(Problem::sentence(format!("{what} is not there"))),
+            Found::Unreadable(why) => return Err(Problem::sentence(format!("{what} cannot be read: {why}"))),
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn ask(
+    service: &mut Service,
+    named: &[Named],
+    cascade: Cascade,
+) -> Result<PreviewDeletionResponse, Problem> {
+    let policy = match cascade {
+        Cascade::Background => PropagationPolicy::Background,
+        Cascade::Foreground => PropagationPolicy::Foreground,
+        Cascade::Orphan => PropagationPolicy::Orphan,
+    };
+    let targets = named.iter().map(Named::reference).collect();
+    service.preview(PreviewDeletionRequest { targets, propagation_policy: policy.into(), ..Default::default() }).await
+}
+
+/// Why the plan is not certain, or would not be carried out whole.
+pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let unsynced = plan.meta.as_ref().map(|meta| meta.unsynced.as_slice()).unwrap_or_default();
+    let mut unseen = unsynced.to_vec();
+    unseen.extend(plan.undecided_by.iter().filter(|of| !unsynced.contains(of)).cloned());
+    if !unseen.is_empty() {
+        doubts.push(format!("the plan may lack objects: not all is seen of {}", listing(&unseen)));
+    }
+    if !plan.missing_uids.is_empty() {
+        doubts.push(format!("the graph does not hold {} of the targets yet", plan.missing_uids.len()));
+    }
+    let count = |effect: Effect| plan.entries.iter().filter(|entry| entry.effect() == effect).count();
+    match (count(Effect::Unknown), count(Effect::Held)) {
+        (0, 0) => {}
+        (unknown, 0) => doubts.push(format!("what becomes of {unknown} objects is not known")),
+        (0, held) => doubts.push(format!("{held} objects are held")),
+        (unknown, held) => doubts.push(format!("what becomes of {unknown} objects is not known, and {held} are held")),
+    }
+    doubts
+}
+
+fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cascade, namespace: &str) -> String {
+    let targets: Vec<String> = named.iter().map(|object| shown(&object.reference())).collect();
+    let mut text = format!("PLAN  delete {} ({})\n", targets.join(", "), cascade.as_str());
+    let effects = [
+        (Effect::Delete, "delete"),
+        (Effect::Orphaned, "orphan"),
+        (Effect::ReferenceRemoved, "keep"),
+        (Effect::Waits, "waits"),
+        (Effect::Held, "held"),
+        (Effect::Unknown, "unknown"),
+    ];
+    for (effect, word) in effects {
+        let entries: Vec<&Entry> = plan.entries.iter().filter(|entry| entry.effect() == effect).collect();
+        if entries.is_empty() {
+            continue;
+        }
+        let count = entries.len();
+        if effect == Effect::Delete {
+            text.push_str(&format!("  {word:<8}{count:>4}  {}\n", kinds(&entries)));
+            continue;
+        }
+        for (at, entry) in entries.iter().take(LINES_MAX).enumerate() {
+            let object = shown(&entry.r#ref.clone().unwrap_or_default());
+            let reasons: Vec<String> = entry.reasons.iter().map(why::reason_words).collect();
+            let head = if at == 0 { format!("  {word:<8}{count:>4}") } else { " ".repeat(14) };
+            text.push_str(format!("{head}  {object}  {}", reasons.join("; ")).trim_end());
+            text.push('\n');
+        }
+        if count > LINES_MAX {
+            text.push_str(&format!("{}  and {} more; -o json has all\n", " ".repeat(14), count - LINES_MAX));
+        }
+    }
+    let types: Vec<String> = named.iter().map(type_and_name).collect();
+    let in_namespace =
+        if named.iter().any(|object| object.served.namespaced) { format!(" -n {namespace}") } else { String::new() };
+    let (digest, types, cascade) = (&plan.digest, types.join(" "), cascade.as_str());
+    text.push_str(&format!("digest {digest}\n"));
+    text.push_str(&format!(
+        "run    kubectl ownergraph delete {types}{in_namespace} --cascade={cascade} --confirm={digest}\n"
+    ));
+    text
+}
+
+fn type_and_name(object: &Named) -> String {
+    let dot = if object.served.group.is_empty() { "" } else { "." };
+    format!("{}{dot}{}/{}", object.served.resource, object.served.group, object.name)
+}
+
+/// `Pod 6, Secret 4`: the most numerous first.
+fn kinds(entries: &[&Entry]) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for entry in entries {
+        *counts.entry(entry.r#ref.clone().unwrap_or_default().kind).or_default() += 1;
+    }
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,79 @@
+use super::*;
+use crate::kubectl::naming::Served;
+use proto::graph::v1alpha1::{Reason, reason::Code};
+use proto::r#type::v1alpha1::{GroupResource, ObjectRef, ResponseMeta};
+
+fn object(kind: &str, name: &str) -> ObjectRef {
+    let (kind, namespace, name) = (kind.to_owned(), "shop".to_owned(), name.to_owned());
+    ObjectRef { kind, namespace, name, ..Default::default() }
+}
+
+fn entry(kind: &str, name: &str, effect: Effect, reasons: Vec<Reason>) -> Entry {
+    Entry { r#ref: Some(object(kind, name)), effect: effect.into(), step: 0, reasons }
+}
+
+fn plan() -> PreviewDeletionResponse {
+    let kept = Reason {
+        code: Code::SolidOwner.into(),
+        related: vec![object("Database", "billing")],
+        related_count: 1,
+        ..Default::default()
+    };
+    let waits =
+        Reason { code: Code::FinalizerPresent.into(), detail: "backup.example.com/s3".into(), ..Default::default() };
+    PreviewDeletionResponse {
+        entries: vec![
+            entry("Database", "orders", Effect::Delete, vec![]),
+            entry("Pod", "orders-0", Effect::Delete, vec![]),
+            entry("Pod", "orders-1", Effect::Delete, vec![]),
+            entry("Secret", "shared-ca", Effect::ReferenceRemoved, vec![kept]),
+            entry("Backup", "nightly", Effect::Waits, vec![waits]),
+        ],
+        digest: "9f2c41d0a1b2c3d4".to_owned(),
+        ..Default::default()
+    }
+}
+
+fn orders() -> Named {
+    let served = Served {
+        group: "example.com".into(),
+        resource: "databases".into(),
+        kind: "Database".into(),
+        namespaced: true,
+        ..Default::default()
+    };
+    let found = Found::There { uid: "u".into(), resource_version: "1".into() };
+    Named { served, namespace: "shop".into(), name: "orders".into(), found }
+}
+
+#[test]
+fn a_plan_says_what_goes_what_stays_and_how_to_run_it() {
+    insta::assert_snapshot!(text(&plan(), &[orders()], Cascade::Foreground, "shop"), @r"
+    PLAN  delete Database shop/orders (foreground)
+      delete     3  Pod 2, Database 1
+      keep       1  Secret shop/shared-ca  Database shop/billing owns it
+      waits      1  Backup shop/nightly  finalizer backup.example.com/s3
+    digest 9f2c41d0a1b2c3d4
+    run    kubectl ownergraph delete databases.example.com/orders -n shop --cascade=foreground --confirm=9f2c41d0a1b2c3d4
+    ");
+    let fields = Schema::load().unwrap().value("PreviewDeletionResponse", &plan()).unwrap();
+    let value = Document::new("DeletionPlan").with_fields(fields).with_incomplete(&[]);
+    insta::assert_snapshot!(crate::kubectl::document::json(&value).unwrap());
+}
+
+#[test]
+fn whatever_is_not_certain_is_a_doubt() {
+    assert_eq!(doubts(&plan()), Vec::<String>::new());
+    let pods = GroupResource { group: String::new(), resource: "pods".into() };
+    let unsynced = PreviewDeletionResponse {
+        meta: Some(ResponseMeta { unsynced: vec![pods.clone()], ..Default::default() }),
+        ..plan()
+    };
+    let undecided = PreviewDeletionResponse { undecided_by: vec![pods], ..plan() };
+    let missing = PreviewDeletionResponse { missing_uids: vec!["u".into()], ..plan() };
+    let held = PreviewDeletionResponse { entries: vec![entry("Pod", "a", Effect::Held, vec![])], ..plan() };
+    let unknown = PreviewDeletionResponse { entries: vec![entry("Pod", "a", Effect::Unknown, vec![])], ..plan() };
+    for doubtful in [unsynced, undecided, missing, held, unknown] {
+        assert_eq!(doubts(&doubtful).len(), 1, "{doubtful:?}");
+    }
+}

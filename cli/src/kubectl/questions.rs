@@ -1,0 +1,225 @@
+//! The calls of the graph service, with all pages of their answers.
+
+use super::ending::Problem;
+use super::service::Service;
+use proto::graph::v1alpha1::export_graph_response::Part;
+use proto::graph::v1alpha1::*;
+use proto::r#type::v1alpha1::{GroupResource, ObjectFilter, ObjectRef, ResponseMeta};
+use std::future::Future;
+use std::time::Duration;
+use tonic::{Code, Response, Status};
+use tonic_types::StatusExt as _;
+
+const PAGE_SIZE: i32 = 1000;
+
+/// An object of a walk, its distance, and its references within the walk.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) node: Node,
+    pub(super) depth: u32,
+    pub(super) edges: Vec<Edge>,
+}
+
+/// What a walk found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Walked {
+    pub(super) found: Vec<Found>,
+    pub(super) depth_limited: bool,
+    pub(super) unsynced: Vec<GroupResource>,
+}
+
+/// Everything, or what an export was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Exported {
+    pub(super) nodes: Vec<Node>,
+    pub(super) edges: Vec<Edge>,
+    pub(super) unsynced: Vec<GroupResource>,
+}
+
+impl Service {
+    /// `None` where the graph knows no such object.
+    pub(super) async fn get(&mut self, object: &ObjectRef) -> Result<Option<Node>, Problem> {
+        let request = GetObjectRequest { r#ref: Some(object.clone()) };
+        let answer = answered(self.within, self.graph.get_object(request)).await;
+        Ok(unless_unknown(answer)?.and_then(|answer| answer.node))
+    }
+
+    pub(super) async fn dependents(&mut self, object: &ObjectRef, depth: u32) -> Result<Option<Walked>, Problem> {
+        let mut walked = Walked::default();
+        let mut request = ListDependentsRequest {
+            r#ref: Some(object.clone()),
+            max_depth: depth,
+            page_size: PAGE_SIZE,
+            ..Default::default()
+        };
+        loop {
+            let answer = answered(self.within, self.graph.list_dependents(request.clone())).await;
+            let Some(page) = unless_unknown(answer)? else { return Ok(None) };
+            let found = page.dependents.into_iter();
+            walked
+                .found
+                .extend(found.filter_map(|of| Some(Found { node: of.node?, depth: of.depth, edges: of.edges })));
+            walked.depth_limited |= page.depth_limited;
+            walked.unsynced = unsynced(page.meta);
+            if page.next_page_token.is_empty() {
+                return Ok(Some(walked));
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+
+    pub(super) async fn owners(&mut self, object: &ObjectRef, depth: u32) -> Result<Option<Walked>, Problem> {
+        let mut walked = Walked::default();
+        let mut request = ListOwnersRequest {
+            r#ref: Some(object.clone()),
+            max_depth: depth,
+            page_size: PAGE_SIZE,
+            ..Default::default()
+        };
+        loop {
+            let answer = answered(self.within, self.graph.list_owners(request.clone())).await;
+            let Some(page) = unless_unknown(answer)? else { return Ok(None) };
+            let found = page.owners.into_iter();
+            walked
+                .found
+                .extend(found.filter_map(|of| Some(Found { node: of.node?, depth: of.depth, edges: of.edges })));
+            walked.unsynced = unsynced(page.meta);
+            if page.next_page_token.is_empty() {
+                return Ok(Some(walked));
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+
+    pub(super) async fn explain(&mut self, object: &ObjectRef) -> Result<Option<ExplainObjectResponse>, Problem> {
+        let request = ExplainObjectRequest { r#ref: Some(object.clone()) };
+        unless_unknown(answered(self.within, self.graph.explain_object(request)).await)
+    }
+
+    /// The plan with all its entries.
+    pub(super) async fn preview(
+        &mut self,
+        request: PreviewDeletionRequest,
+    ) -> Result<PreviewDeletionResponse, Problem> {
+        let mut request = PreviewDeletionRequest { page_size: PAGE_SIZE, ..request };
+        let mut plan: Option<PreviewDeletionResponse> = None;
+        loop {
+            let page = answered(self.within, self.graph.preview_deletion(request.clone())).await?;
+            let next = page.next_page_token.clone();
+            match &mut plan {
+                Some(plan) => plan.entries.extend(page.entries),
+                None => plan = Some(page),
+            }
+            if next.is_empty() {
+                return Ok(PreviewDeletionResponse { next_page_token: String::new(), ..plan.unwrap_or_default() });
+            }
+            request.page_token = next;
+        }
+    }
+
+    pub(super) async fn stuck(
+        &mut self,
+        include: Vec<ObjectFilter>,
+        min_age: Duration,
+    ) -> Result<(Vec<find_stuck_objects_response::Stuck>, Vec<GroupResource>), Problem> {
+        let min_age = prost_types::Duration::try_from(min_age).ok();
+        let mut request = FindStuckObjectsRequest { include, min_age, page_size: PAGE_SIZE, ..Default::default() };
+        let mut all = Vec::new();
+        loop {
+            let page = answered(self.within, self.graph.find_stuck_objects(request.clone())).await?;
+            all.extend(page.objects);
+            if page.next_page_token.is_empty() {
+                return Ok((all, unsynced(page.meta)));
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+
+    pub(super) async fn cycles(
+        &mut self,
+        include: Vec<ObjectFilter>,
+        blocking_only: bool,
+    ) -> Result<(Vec<find_cycles_response::Cycle>, Vec<GroupResource>), Problem> {
+        let mut request = FindCyclesRequest { include, blocking_only, page_size: PAGE_SIZE, ..Default::default() };
+        let mut all = Vec::new();
+        loop {
+            let page = answered(self.within, self.graph.find_cycles(request.clone())).await?;
+            all.extend(page.cycles);
+            if page.next_page_token.is_empty() {
+                return Ok((all, unsynced(page.meta)));
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+
+    /// The limit is for each part, not for all: a million objects take their time.
+    pub(super) async fn export(&mut self, include: Vec<ObjectFilter>) -> Result<Exported, Problem> {
+        let mut parts = answered(self.within, self.graph.export_graph(ExportGraphRequest { include })).await?;
+        let mut all = Exported::default();
+        loop {
+            let next = tokio::time::timeout(self.within, parts.message()).await.map_err(|_| late(self.within))?;
+            match next.map_err(problem)?.and_then(|message| message.part) {
+                Some(Part::Header(header)) => all.unsynced = unsynced(header.meta),
+                Some(Part::Chunk(chunk)) => {
+                    all.nodes.extend(chunk.nodes);
+                    all.edges.extend(chunk.edges);
+                }
+                Some(Part::Footer(_)) => return Ok(all),
+                None => return Err(Problem::sentence("the export broke off before its end; try again")),
+            }
+        }
+    }
+}
+
+/// Filters for one namespace, or none for all.
+pub(super) fn within_namespace(namespace: &str, all: bool) -> Vec<ObjectFilter> {
+    let only = ObjectFilter { namespaces: vec![namespace.to_owned()], ..Default::default() };
+    if all { Vec::new() } else { vec![only] }
+}
+
+/// `pods, deployments.apps`.
+pub(super) fn listing(collections: &[GroupResource]) -> String {
+    let name = |of: &GroupResource| {
+        let dot = if of.group.is_empty() { "" } else { "." };
+        format!("{}{dot}{}", of.resource, of.group)
+    };
+    collections.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn unsynced(meta: Option<ResponseMeta>) -> Vec<GroupResource> {
+    meta.map(|meta| meta.unsynced).unwrap_or_default()
+}
+
+pub(super) async fn answered<T>(
+    within: Duration,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, Problem> {
+    let answer = tokio::time::timeout(within, call).await.map_err(|_| late(within))?;
+    answer.map(Response::into_inner).map_err(problem)
+}
+
+fn late(within: Duration) -> Problem {
+    Problem::TimedOut(format!("the graph service has not answered within {within:?}"))
+}
+
+/// An object that the graph does not know is no failure.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unknown(String);
+
+fn problem(status: Status) -> Problem {
+    if status.code() == Code::NotFound {
+        return Problem::Other(Unknown(status.message().to_owned()).into());
+    }
+    let reason = status.get_error_details().error_info().map(|info| format!(" ({})", info.reason)).unwrap_or_default();
+    let sentence = format!("the graph service answers {:?}: {}{reason}", status.code(), status.message());
+    if status.code() == Code::DeadlineExceeded { Problem::TimedOut(sentence) } else { Problem::sentence(sentence) }
+}
+
+fn unless_unknown<T>(answer: Result<T, Problem>) -> Result<Option<T>, Problem> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Problem::Other(error)) if error.is::<Unknown>() => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}

@@ -1,0 +1,196 @@
+//! `orphans` and `check`: what is to be said of references all over.
+
+use super::columns::{Cell, columns};
+use super::document::{Document, Schema};
+use super::ending::{Answered, Ending, Problem};
+use super::flags::{Asking, Check, Format, Orphans, Scope};
+use super::naming::{by_type, shown};
+use super::questions::{Exported, listing, within_namespace};
+use super::service::Service;
+use super::session::Session;
+use super::tree::{is_wrong, standing};
+use proto::graph::v1alpha1::{Edge, Node, NodeState, OwnerStanding};
+use proto::r#type::v1alpha1::ObjectRef;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
+
+pub(super) async fn orphans(flags: Orphans) -> Answered {
+    let (session, all) = ask(flags.asking, flags.scope).await?;
+    if !flags.dangling && !flags.lost_owner {
+        write_counts(&session, &unowned(&all))?;
+        return Ok(Ending::Fine);
+    }
+    let found =
+        findings(&all, |edge| edge.standing() == OwnerStanding::Dangling && (flags.dangling || is_back(&all, edge)));
+    report(&session, "OrphanList", &found)
+}
+
+pub(super) async fn check(flags: Check) -> Answered {
+    let (session, all) = ask(flags.asking, flags.scope).await?;
+    report(&session, "CheckReport", &findings(&all, |edge| is_wrong(edge.standing())))
+}
+
+/// The graph, or a namespace of it.
+async fn ask(asking: Asking, scope: Scope) -> Result<(Session, Exported), Problem> {
+    let mut session = Session::open(asking, &FORMATS).await?;
+    let mut service = Service::connect(&mut session, true).await?;
+    let all = service.export(within_namespace(session.namespace(), scope.all_namespaces)).await?;
+    if !all.unsynced.is_empty() {
+        session.missed(format!("not all is seen: {}", listing(&all.unsynced)));
+    }
+    Ok((session, all))
+}
+
+/// Objects of each kind, and how many of them have no owner.
+fn unowned(all: &Exported) -> BTreeMap<String, (usize, usize)> {
+    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let there = all.nodes.iter().filter(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating));
+    for node in there {
+        let object = node.r#ref.clone().unwrap_or_default();
+        let dot = if object.group.is_empty() { "" } else { "." };
+        let count = counts.entry(format!("{}{dot}{}", object.kind, object.group)).or_default();
+        count.0 += 1;
+        count.1 += usize::from(node.owner_references.is_empty());
+    }
+    counts
+}
+
+fn write_counts(session: &Session, counts: &BTreeMap<String, (usize, usize)>) -> Result<(), Problem> {
+    match session.format {
+        Format::Json | Format::Yaml => {
+            let kinds: Vec<Value> = counts
+                .iter()
+                .map(|(kind, (all, without))| json!({ "kind": kind, "objects": all, "withoutOwner": without }))
+                .collect();
+            session.print_document(Document::new("OrphanCounts").with("kinds", Value::from(kinds)))
+        }
+        Format::Name => session.print(&counts.keys().map(|kind| format!("{kind}\n")).collect::<String>()),
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+            let row = |(kind, (all, without)): (&String, &(usize, usize))| {
+                vec![Cell::bold(kind.as_str()), Cell::plain(all.to_string()), Cell::plain(without.to_string())]
+            };
+            session.print(&columns(&["KIND", "OBJECTS", "WITHOUT OWNER"], &counts.iter().map(row).collect::<Vec<_>>()))
+        }
+    }
+}
+
+/// A reference that somebody should look at, and the object that has it.
+type Finding<'a> = (&'a Node, &'a Edge);
+
+fn findings<'a>(all: &'a Exported, wanted: impl Fn(&Edge) -> bool) -> Vec<Finding<'a>> {
+    let by_uid: BTreeMap<&str, &Node> =
+        all.nodes.iter().filter_map(|node| Some((node.r#ref.as_ref()?.uid.as_str(), node))).collect();
+    let found = all.edges.iter().filter(|edge| wanted(edge));
+    let mut found: Vec<Finding<'a>> =
+        found.filter_map(|edge| Some((*by_uid.get(edge.dependent_uid.as_str())?, edge))).collect();
+    found.sort_by_key(|(node, edge)| (address(node.r#ref.as_ref()), edge.owner_uid.clone()));
+    found
+}
+
+/// An object of the owner's address is there again, with another uid.
+fn is_back(all: &Exported, edge: &Edge) -> bool {
+    let there: BTreeSet<_> = all
+        .nodes
+        .iter()
+        .filter(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating))
+        .map(|node| address(node.r#ref.as_ref()))
+        .collect();
+    there.contains(&address(edge.owner.as_ref()))
+}
+
+fn address(object: Option<&ObjectRef>) -> (String, String, String, String) {
+    let object = object.cloned().unwrap_or_default();
+    (object.group, object.kind, object.namespace, object.name)
+}
+
+fn report(session: &Session, kind: &str, found: &[Finding<'_>]) -> Answered {
+    match session.format {
+        Format::Json | Format::Yaml => {
+            let schema = Schema::load()?;
+            let value = |(node, edge): &Finding<'_>| {
+                Ok(json!({ "node": schema.value("Node", *node)?, "edge": schema.value("Edge", *edge)? }))
+            };
+            let findings = found.iter().map(value).collect::<Result<Vec<Value>, Problem>>()?;
+            session.print_document(Document::new(kind).with("findings", Value::from(findings)))?;
+        }
+        Format::Name => {
+            let names: BTreeSet<String> = found
+                .iter()
+                .map(|(node, _)| format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default())))
+                .collect();
+            session.print(&names.into_iter().collect::<String>())?;
+        }
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+            if !found.is_empty() {
+                session.print(&table(found))?;
+            }
+        }
+    }
+    if found.is_empty() {
+        session.note("nothing was found");
+        return Ok(Ending::Fine);
+    }
+    Ok(Ending::Findings)
+}
+
+fn table(found: &[Finding<'_>]) -> String {
+    let row = |(node, edge): &Finding<'_>| {
+        let object = node.r#ref.clone().unwrap_or_default();
+        let reference = edge.reference.clone().unwrap_or_default();
+        let owner = edge.owner.as_ref().map_or_else(|| format!("{} {}", reference.kind, reference.name), shown);
+        vec![
+            Cell::plain(object.namespace.as_str()),
+            Cell::bold(format!("{}/{}", object.kind, object.name)),
+            Cell::plain(owner),
+            Cell::state(standing(edge.standing())),
+            Cell::plain(edge.owner_uid.as_str()),
+        ]
+    };
+    columns(&["NAMESPACE", "NAME", "OWNER", "OWNER IS", "OWNER UID"], &found.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::r#type::v1alpha1::OwnerReference;
+
+    fn object(name: &str, uid: &str) -> ObjectRef {
+        let (kind, namespace) = ("ConfigMap".to_owned(), "shop".to_owned());
+        ObjectRef { kind, namespace, name: name.to_owned(), uid: uid.to_owned(), ..Default::default() }
+    }
+
+    fn node(name: &str, uid: &str, owned: bool) -> Node {
+        let owner_references = if owned { vec![OwnerReference::default()] } else { vec![] };
+        Node { r#ref: Some(object(name, uid)), state: NodeState::Live.into(), owner_references, ..Default::default() }
+    }
+
+    #[test]
+    fn counts_findings_and_lost_owners_come_from_one_export() {
+        let edge = |dependent: &str, owner: ObjectRef, standing: OwnerStanding| Edge {
+            dependent_uid: dependent.to_owned(),
+            owner_uid: owner.uid.clone(),
+            owner: Some(owner),
+            standing: standing.into(),
+            ..Default::default()
+        };
+        let all = Exported {
+            nodes: vec![node("owner", "new", false), node("a", "a", true), node("b", "b", true)],
+            edges: vec![
+                edge("a", object("owner", "old"), OwnerStanding::Dangling),
+                edge("b", object("other", "gone"), OwnerStanding::Dangling),
+                edge("b", object("owner", "new"), OwnerStanding::Solid),
+            ],
+            unsynced: vec![],
+        };
+        assert_eq!(unowned(&all), BTreeMap::from([("ConfigMap".to_owned(), (3, 1))]));
+        assert_eq!(findings(&all, |edge| is_wrong(edge.standing())).len(), 2);
+        let lost = findings(&all, |edge| edge.standing() == OwnerStanding::Dangling && is_back(&all, edge));
+        let text = anstream::adapter::strip_str(&table(&lost)).to_string();
+        insta::assert_snapshot!(text, @r"
+        NAMESPACE  NAME         OWNER                 OWNER IS  OWNER UID
+        shop       ConfigMap/a  ConfigMap shop/owner  dangling  old
+        ");
+    }
+}

@@ -1,0 +1,81 @@
+//! What a question needs beside itself: credentials, the terminal, and a list of what could not be seen.
+
+use super::document::{self, Document};
+use super::ending::Problem;
+use super::flags::{Asking, Colour, Connection, Format};
+use anstream::{AutoStream, ColorChoice};
+use runtime::kubernetes::{Cluster, connect};
+use std::io::{self, Write as _};
+
+/// One run of one command.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) cluster: Cluster,
+    pub(super) connection: Connection,
+    pub(super) format: Format,
+    colour: Colour,
+    incomplete: Vec<String>,
+}
+
+impl Session {
+    /// Finds the credentials; nothing is sent yet. The first of `formats` is what is meant where none is asked for.
+    pub(super) async fn open(asking: Asking, formats: &[Format]) -> Result<Session, Problem> {
+        let Asking { connection, output } = asking;
+        let format = output.format.unwrap_or(formats[0]);
+        if !formats.contains(&format) {
+            let names = formats.iter().map(|format| name(*format)).collect::<Vec<_>>().join(", ");
+            return Err(Problem::sentence(format!("-o {} makes no sense here; there are {names}", name(format))));
+        }
+        let cluster = connect(&connection.access()).await.map_err(|error| Problem::sentence(error.to_string()))?;
+        Ok(Session { cluster, connection, format, colour: output.colour, incomplete: Vec::new() })
+    }
+
+    /// The namespace of what is named without one.
+    pub(super) fn namespace(&self) -> &str {
+        self.connection.namespace.as_deref().unwrap_or(self.cluster.client.default_namespace())
+    }
+
+    /// Says something that is no part of the answer.
+    pub(super) fn note(&self, text: &str) {
+        // Where stderr cannot be written there is nobody to tell.
+        let _closed = writeln!(io::stderr(), "note: {text}");
+    }
+
+    /// Says what could not be seen, here and in the document.
+    pub(super) fn missed(&mut self, what: String) {
+        if !self.incomplete.contains(&what) {
+            self.note(&what);
+            self.incomplete.push(what);
+        }
+    }
+
+    pub(super) fn is_incomplete(&self) -> bool {
+        !self.incomplete.is_empty()
+    }
+
+    /// Writes the answer. It may hold colours, which are taken out where nobody wants them.
+    pub(super) fn print(&self, text: &str) -> Result<(), Problem> {
+        let stdout = io::stdout();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let choice = match self.colour {
+            _ if no_color => ColorChoice::Never,
+            Colour::Always => ColorChoice::Always,
+            Colour::Never => ColorChoice::Never,
+            Colour::Auto => AutoStream::choice(&stdout),
+        };
+        let mut out = AutoStream::new(stdout.lock(), choice);
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// Writes the answer as JSON or YAML.
+    pub(super) fn print_document(&self, document: Document) -> Result<(), Problem> {
+        let value = document.with_incomplete(&self.incomplete);
+        self.print(&if self.format == Format::Yaml { document::yaml(&value)? } else { document::json(&value)? })
+    }
+}
+
+fn name(format: Format) -> String {
+    use clap::ValueEnum as _;
+    format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}

@@ -1,0 +1,76 @@
+//! `stuck`: what does not move, and what has to move first.
+
+use super::columns::{Cell, columns, now, span};
+use super::document::{self, Document, Schema};
+use super::ending::{Answered, Ending, Problem};
+use super::flags::{Format, Stuck};
+use super::naming::{by_type, shown};
+use super::questions::{listing, within_namespace};
+use super::service::Service;
+use super::session::Session;
+use super::why;
+use proto::graph::v1alpha1::find_stuck_objects_response::Stuck as Found;
+
+const FORMATS: [Format; 5] = [Format::Table, Format::Json, Format::Yaml, Format::Name, Format::Ndjson];
+
+pub(super) async fn run(flags: Stuck) -> Answered {
+    let mut session = Session::open(flags.asking, &FORMATS).await?;
+    let mut service = Service::connect(&mut session, true).await?;
+    let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
+    let (found, unsynced) = service.stuck(include, flags.older_than).await?;
+    if !unsynced.is_empty() {
+        session.missed(format!("not all is seen: {}", listing(&unsynced)));
+    }
+    write(&session, &found)?;
+    if found.is_empty() {
+        session.note("nothing is stuck");
+        return Ok(Ending::Fine);
+    }
+    Ok(Ending::Findings)
+}
+
+fn write(session: &Session, found: &[Found]) -> Result<(), Problem> {
+    const MESSAGE: &str = "FindStuckObjectsResponse.Stuck";
+    match session.format {
+        Format::Json | Format::Yaml => {
+            let objects = Schema::load()?.values(MESSAGE, found)?;
+            session.print_document(Document::new("StuckList").with("objects", objects))
+        }
+        Format::Ndjson => {
+            let schema = Schema::load()?;
+            let lines = found.iter().map(|stuck| schema.value(MESSAGE, stuck).map(|value| document::line(&value)));
+            session.print(&lines.collect::<Result<String, _>>()?)
+        }
+        Format::Name => {
+            let name = |stuck: &Found| {
+                format!("{}\n", by_type(&stuck.node.clone().unwrap_or_default().r#ref.unwrap_or_default()))
+            };
+            session.print(&found.iter().map(name).collect::<String>())
+        }
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid if found.is_empty() => Ok(()),
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid => {
+            session.print(&table(found, now()))
+        }
+    }
+}
+
+fn table(found: &[Found], now: i64) -> String {
+    let cells = |stuck: &Found| {
+        let object = stuck.node.clone().unwrap_or_default().r#ref.unwrap_or_default();
+        let since = stuck.since.map(|since| span(now - since.seconds)).unwrap_or_default();
+        let because = stuck.reasons.first().map(why::reason_words).unwrap_or_default();
+        let first: Vec<String> = stuck.root_blockers.iter().take(3).map(shown).collect();
+        vec![
+            Cell::plain(object.namespace.as_str()),
+            Cell::bold(format!("{}/{}", object.kind, object.name)),
+            Cell::plain(since),
+            Cell::state(why::verdict_word(stuck.verdict())),
+            Cell::plain(because),
+            Cell::plain(first.join(", ")),
+        ]
+    };
+    columns(
+        &["NAMESPACE", "NAME", "SINCE", "IS", "BECAUSE", "MOVE FIRST"],
+        &found.iter().map(cells).collect::<Vec<_>>(),
+    )
+}

@@ -1,0 +1,34 @@
+//! `version`: of this program, the API server and the graph service.
+
+use super::ending::{Answered, Ending};
+use super::flags::{Format, Version};
+use super::questions::answered;
+use super::service::Service;
+use super::session::Session;
+use anyhow::Context as _;
+use proto::admin::v1alpha1::GetStatusRequest;
+
+/// The package of the messages, which JSON and YAML carry too.
+const SCHEMA: &str = "ownergraph.graph.v1alpha1";
+
+pub(super) async fn run(flags: Version) -> Answered {
+    let mut session = Session::open(flags.asking, &[Format::Table]).await?;
+    let mut text = format!("client   {}\nschema   {SCHEMA}\n", env!("CARGO_PKG_VERSION"));
+    if !flags.client {
+        let server =
+            tokio::time::timeout(session.connection.request_timeout, session.cluster.client.apiserver_version());
+        let server = server.await.context("the API server has not answered in time")?;
+        let server = server.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
+        text.push_str(&format!("server   Kubernetes {}\n", server.git_version));
+        match Service::connect(&mut session, false).await {
+            Ok(mut service) => {
+                let status = answered(service.within, service.admin.get_status(GetStatusRequest {})).await?;
+                let replica = status.meta.map(|meta| meta.replica).unwrap_or_default();
+                text.push_str(&format!("service  {} (replica {replica})\n", status.version));
+            }
+            Err(_) => text.push_str("service  none was found\n"),
+        }
+    }
+    session.print(&text)?;
+    Ok(Ending::Fine)
+}

@@ -1,0 +1,293 @@
+//! `why`: the collector's verdict on one object, in sentences.
+
+use super::columns::{now, span};
+use super::document::{Document, Schema};
+use super::ending::{Answered, Ending};
+use super::flags::{Format, Why};
+use super::naming::{Found, resolve_one, shown};
+use super::questions::listing;
+use super::service::Service;
+use super::session::Session;
+use super::tree::standing;
+use proto::graph::v1alpha1::reason::Code;
+use proto::graph::v1alpha1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};
+use proto::r#type::v1alpha1::ObjectRef;
+use serde_json::json;
+
+#[cfg(test)]
+mod tests;
+
+const FORMATS: [Format; 3] = [Format::Table, Format::Json, Format::Yaml];
+/// Objects that one line names.
+const NAMED_MAX: usize = 3;
+
+pub(super) async fn run(flags: Why) -> Answered {
+    let mut session = Session::open(flags.asking, &FORMATS).await?;
+    let named = resolve_one(&mut session, &flags.object).await?;
+    let mut service = Service::connect(&mut session, true).await?;
+    let reference = named.reference();
+    let Some(answer) = service.explain(&reference).await? else {
+        return unknown(&session, &reference, &named.found);
+    };
+    let unsynced = answer.meta.as_ref().map(|meta| meta.unsynced.clone()).unwrap_or_default();
+    if !unsynced.is_empty() {
+        session.missed(format!("not all is seen: {}", listing(&unsynced)));
+    }
+    if matches!(session.format, Format::Json | Format::Yaml) {
+        let fields = Schema::load()?.value("ExplainObjectResponse", &answer)?;
+        session.print_document(Document::new("Explanation").with_fields(fields))?;
+    } else {
+        session.print(&text(&answer, now()))?;
+    }
+    Ok(ending(answer.verdict()))
+}
+
+/// What is blocked, undecided, held or parked is a finding.
+fn ending(verdict: Verdict) -> Ending {
+    match verdict {
+        Verdict::Blocked | Verdict::Undecided | Verdict::Held | Verdict::Parked => Ending::Findings,
+        Verdict::Unspecified
+        | Verdict::Kept
+        | Verdict::Unowned
+        | Verdict::Collectable
+        | Verdict::InProgress
+        | Verdict::Gone => Ending::Fine,
+    }
+}
+
+fn unknown(session: &Session, object: &ObjectRef, found: &Found) -> Answered {
+    if matches!(session.format, Format::Json | Format::Yaml) {
+        let at =
+            json!({ "group": object.group, "kind": object.kind, "namespace": object.namespace, "name": object.name });
+        session.print_document(
+            Document::new("Explanation").with("node", json!({ "ref": at })).with("known", false.into()),
+        )?;
+    } else {
+        session.print(&unknown_text(object, found))?;
+    }
+    Ok(Ending::Fine)
+}
+
+fn unknown_text(object: &ObjectRef, found: &Found) -> String {
+    let what = shown(object);
+    match found {
+        Found::There { .. } => format!(
+            "{what} is there, and the graph has not seen it yet\n  next     ask again in a moment; if this stays so, its type is not watched\n"
+        ),
+        Found::Absent => format!(
+            "{what} was never seen\n  because  neither the API server nor the graph knows it; the graph remembers for ten minutes what went\n  next     check the name and the namespace\n"
+        ),
+        Found::Unreadable(why) => format!(
+            "{what} is not known to the graph, and cannot be read with these credentials\n  because  {why}\n  next     check the name, the namespace and the rights\n"
+        ),
+    }
+}
+
+/// The whole answer. `now` is in seconds of the Unix epoch.
+fn text(answer: &ExplainObjectResponse, now: i64) -> String {
+    let node = answer.node.clone().unwrap_or_default();
+    let object = node.r#ref.clone().unwrap_or_default();
+    let mut text = format!("{} {}\n", shown(&object), headline(answer, &node, now));
+    for reason in &answer.reasons {
+        line(&mut text, "because", &format!("{}{}", reason_words(reason), ago(reason.since.as_ref(), now)));
+    }
+    for reason in answer.departure.iter().flat_map(|departure| &departure.reasons) {
+        line(&mut text, "because", &reason_words(reason));
+    }
+    for edge in &answer.owners {
+        line(&mut text, "owner", &owner_words(edge));
+    }
+    if let Some(work) = &answer.work {
+        line(&mut text, "decided", &work_words(work, now));
+    }
+    if let Some(next) = next(answer, &node) {
+        line(&mut text, "next", &next);
+    }
+    text
+}
+
+fn line(text: &mut String, head: &str, words: &str) {
+    text.push_str(&format!("  {head:<9}{words}\n"));
+}
+
+fn headline(answer: &ExplainObjectResponse, node: &Node, now: i64) -> String {
+    match answer.verdict() {
+        Verdict::Kept if node.state() == NodeState::Virtual => {
+            "is there, and its collection has not shown it yet".to_owned()
+        }
+        Verdict::Kept => "stays".to_owned(),
+        Verdict::Unowned => "stays: it has no owners, so the collector never touches it".to_owned(),
+        Verdict::Collectable if answer.work.is_none() => "would be deleted".to_owned(),
+        Verdict::Collectable if has_executor(answer) => "is being deleted: an executor has it".to_owned(),
+        Verdict::Collectable => "will be deleted: it waits for its turn".to_owned(),
+        Verdict::Undecided => "stays for now: whether it has to go is not known".to_owned(),
+        Verdict::Held => "stays: it would go, and something holds it".to_owned(),
+        Verdict::InProgress if node.orphaning_dependents => {
+            format!("is going{}: its dependents lose their reference first, and stay", marked(node, now))
+        }
+        Verdict::InProgress => format!("is going{}", marked(node, now)),
+        Verdict::Blocked if node.deleting_dependents => {
+            format!("is going{}, and waits for its dependents to go first", marked(node, now))
+        }
+        Verdict::Blocked => format!("is going{}, and something is in the way", marked(node, now)),
+        Verdict::Parked => "should be deleted, and the API server refuses that as invalid".to_owned(),
+        Verdict::Gone => went(answer.departure.as_ref(), now),
+        Verdict::Unspecified => "has a verdict that this version does not know; upgrade it".to_owned(),
+    }
+}
+
+fn has_executor(answer: &ExplainObjectResponse) -> bool {
+    answer.work.as_ref().is_some_and(|work| !work.executor.is_empty())
+}
+
+fn marked(node: &Node, now: i64) -> String {
+    node.delete_time
+        .as_ref()
+        .map(|at| format!(", marked for deletion {} ago", span(now - at.seconds)))
+        .unwrap_or_default()
+}
+
+fn went(departure: Option<&Departure>, now: i64) -> String {
+    let Some(departure) = departure else { return "is gone".to_owned() };
+    let when = departure.time.as_ref().map(|at| format!(" {} ago", span(now - at.seconds))).unwrap_or_default();
+    if departure.by_us {
+        format!("was deleted{when} by the collector")
+    } else {
+        format!("was deleted{when} by somebody else")
+    }
+}
+
+fn ago(since: Option<&prost_types::Timestamp>, now: i64) -> String {
+    since.map(|since| format!(", since {}", span(now - since.seconds))).unwrap_or_default()
+}
+
+fn owner_words(edge: &Edge) -> String {
+    let reference = edge.reference.clone().unwrap_or_default();
+    let owner = edge.owner.as_ref().map_or_else(|| format!("{} {}", reference.kind, reference.name), shown);
+    let mut words = vec![standing(edge.standing())];
+    if reference.controller == Some(true) {
+        words.push("controller");
+    }
+    if reference.block_owner_deletion == Some(true) {
+        words.push("blocking");
+    }
+    format!("{owner} ({})", words.join(", "))
+}
+
+fn work_words(work: &PendingWork, now: i64) -> String {
+    let when = work.decide_time.as_ref().map(|at| format!(" {} ago", span(now - at.seconds))).unwrap_or_default();
+    let mut words = vec![format!("{}{when}", work.action)];
+    match (work.executor.as_str(), &work.start_time) {
+        ("", _) => {}
+        (executor, Some(at)) => words.push(format!("{executor} began {} ago", span(now - at.seconds))),
+        (executor, None) => words.push(format!("{executor} has it")),
+    }
+    if work.attempts > 1 {
+        words.push(format!("attempt {}", work.attempts));
+    }
+    if let Some(at) = &work.retry_time {
+        words.push(format!("tried again in {}", span(at.seconds - now)));
+    }
+    words.join(", ")
+}
+
+/// What a person can do, where that is not plain from the rest.
+fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
+    let code = answer.reasons.first().map(Reason::code)?;
+    let words = match (answer.verdict(), code) {
+        (Verdict::Kept, Code::SolidOwner) => "it goes when the last of its owners is gone",
+        (Verdict::Held, Code::HoldAnnotation) => "remove the annotation to let it go",
+        (Verdict::Undecided, Code::OwnerKindUnresolved) => {
+            "install the definition of the owner's kind, or remove the reference"
+        }
+        (Verdict::Undecided, Code::CollectionUnsynced) => "it is decided as soon as that collection can be listed",
+        (Verdict::Undecided, Code::OwnerUnverified) => "nothing: the owner is being asked for",
+        (Verdict::Undecided, Code::OwnerUnreadable) => "let the collector read the owner; it goes on asking",
+        (Verdict::Blocked, Code::FinalizerPresent) => {
+            "find out why the controller of that finalizer does not remove it; removing it by hand skips its cleanup"
+        }
+        (Verdict::Blocked, Code::BlockingDependents) if node.deleting_dependents => {
+            "kubectl ownergraph stuck names what has to move first"
+        }
+        (_, Code::NoExecutor) => "start an executor-service, or look at why none is connected",
+        (_, Code::Forbidden) => "give the executors the right to do it",
+        (_, Code::AdmissionDenied) => "ask whoever runs that webhook or policy",
+        _ => return None,
+    };
+    Some(words.to_owned())
+}
+
+/// One reason, in words.
+pub(super) fn reason_words(reason: &Reason) -> String {
+    let who = related(reason);
+    let detail = reason.detail.as_str();
+    let about = |words: &str| if detail.is_empty() { words.to_owned() } else { format!("{words}: {detail}") };
+    let (verb_s, verb_have) = if reason.related_count == 1 { ("s", "has") } else { ("", "have") };
+    match reason.code() {
+        Code::Unspecified => about("for a reason that this version does not know"),
+        Code::SolidOwner => format!("{who} own{verb_s} it"),
+        Code::OwnerUnverified => about(&format!("whether {who} exist{verb_s} is not known yet")),
+        Code::OwnerKindUnresolved => {
+            about(&format!("the API server does not serve the kind of {}", or(&who, "the owner")))
+        }
+        Code::CollectionUnsynced if who.is_empty() => about("a collection cannot be seen"),
+        Code::CollectionUnsynced => about(&format!("the collection of {who} cannot be seen")),
+        Code::Paused => about("a pause holds it"),
+        Code::FinalizerPresent => format!("finalizer {detail}"),
+        Code::BlockingDependents => {
+            format!("{who} {} to go first", if reason.related_count == 1 { "has" } else { "have" })
+        }
+        Code::Cycle => "it is in a cycle of blocking references, which is about to be relaxed".to_owned(),
+        Code::Forbidden => about("the executors lack a right"),
+        Code::AdmissionDenied => about("a webhook or an admission policy refuses"),
+        Code::Backoff => "an attempt failed, and there will be another".to_owned(),
+        Code::NoExecutor => "no executor is connected".to_owned(),
+        Code::AwaitingOwnWrite => "its deletion was accepted, and the watch has not shown it yet".to_owned(),
+        Code::InvalidReference => about(&format!("the reference to {} cannot be right", or(&who, "an owner"))),
+        Code::HoldAnnotation => about("an annotation holds it"),
+        Code::OwnersAbsent => {
+            let how = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+            format!("{who} {} gone{how}", if reason.related_count == 1 { "is" } else { "are" })
+        }
+        Code::OwnersWaiting => format!("{who} wait{verb_s} for it to go"),
+        Code::DependentsToOrphan => format!("{who} {verb_have} yet to lose a reference"),
+        Code::OwnerUnreadable => about(&format!("questions about {} are answered with errors", or(&who, "the owner"))),
+        Code::Throttled => about("the API server pushes back"),
+        Code::NotLeading => about("this replica does not lead; another carries decisions out"),
+        Code::GrantsStopped => about("nothing is carried out at the moment"),
+        Code::ObserveOnly => "the collector only observes, and carries nothing out".to_owned(),
+        Code::GracePeriod => "it goes by itself when its grace period is over".to_owned(),
+        Code::NeverObserved => format!("only references to it are known: {who} {verb_have} one"),
+        Code::Deleted => about("it was deleted"),
+    }
+}
+
+fn or<'t>(text: &'t str, other: &'t str) -> &'t str {
+    if text.is_empty() { other } else { text }
+}
+
+/// The first objects of a reason, and how many more there are.
+fn related(reason: &Reason) -> String {
+    let names: Vec<String> = reason.related.iter().take(NAMED_MAX).map(shown).collect();
+    let count = usize::try_from(reason.related_count).unwrap_or(usize::MAX);
+    match count.saturating_sub(names.len()) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+/// A verdict in a word.
+pub(super) fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Unspecified => "-",
+        Verdict::Kept => "kept",
+        Verdict::Unowned => "unowned",
+        Verdict::Collectable => "queued",
+        Verdict::Undecided => "undecided",
+        Verdict::Held => "held",
+        Verdict::InProgress => "deleting",
+        Verdict::Blocked => "blocked",
+        Verdict::Parked => "refused",
+        Verdict::Gone => "gone",
+    }
+}

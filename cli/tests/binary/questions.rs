@@ -1,0 +1,182 @@
+//! The questions, answered by a collector on a sandbox and by the plugin's own listing: both must say the same.
+
+use crate::collect::Cluster;
+use crate::process::{Http, Running, output, ownergraph, plugin, until};
+use serde_json::Value;
+use std::net::TcpListener;
+
+/// A sandbox with `root` above `first` and `second`, `first` above `leaf`, and `stray` below an owner that never was.
+struct World {
+    cluster: Cluster,
+    collector: Running,
+    server: String,
+}
+
+/// What a run came to.
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl World {
+    async fn start() -> World {
+        let cluster = Cluster::start().await;
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = free.local_addr().unwrap().to_string();
+        drop(free);
+        let (collector, _admin) = cluster.collector(&["--mode", "observe", "--listen", &server]).await;
+        let root = cluster.api.create("root", &[]).await;
+        let first = cluster.api.create("first", &[&root]).await;
+        cluster.api.create("second", &[&root]).await;
+        cluster.api.create("leaf", &[&first]).await;
+        let world = World { cluster, collector, server };
+        until("the graph has seen all of it", async || {
+            world.ask(&["tree", "cm/root", "--no-status", "-o", "name"]).await.stdout.lines().count() == 4
+        })
+        .await;
+        world
+    }
+
+    fn api(&self) -> &Http {
+        &self.cluster.api
+    }
+
+    async fn run(&self, way: &[&str], arguments: &[&str]) -> Said {
+        let all = [arguments, &["--kubeconfig", &self.cluster.kubeconfig], way].concat();
+        let output = output(&mut plugin(&all)).await;
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    async fn ask(&self, arguments: &[&str]) -> Said {
+        self.run(&["--server", &self.server], arguments).await
+    }
+
+    async fn ask_here(&self, arguments: &[&str]) -> Said {
+        self.run(&["--direct"], arguments).await
+    }
+}
+
+fn digest(plan: &Said) -> String {
+    let line =
+        plan.stdout.lines().find_map(|line| line.strip_prefix("digest ")).unwrap_or_else(|| panic!("{}", plan.stderr));
+    line.to_owned()
+}
+
+#[tokio::test]
+async fn the_service_and_the_own_listing_answer_alike() {
+    let world = World::start().await;
+    let questions: [&[&str]; 7] = [
+        &["tree", "configmap/root", "--no-status"],
+        &["tree", "configmaps", "root", "--no-status", "-o", "dot"],
+        &["owners", "cm/leaf", "--no-status"],
+        &["path", "cm/leaf", "cm/root"],
+        &["why", "configmap", "first"],
+        &["plan", "delete", "cm/root", "--cascade=foreground"],
+        &["orphans"],
+    ];
+    for question in questions {
+        let (theirs, ours) = (world.ask(question).await, world.ask_here(question).await);
+        assert_eq!((theirs.code, ours.code), (Some(0), Some(0)), "{question:?}: {} {}", theirs.stderr, ours.stderr);
+        assert_eq!(theirs.stdout, ours.stdout, "{question:?}");
+        assert_eq!(theirs.stderr, "", "{question:?}");
+        assert!(
+            ours.stderr.contains("listing ") && ours.stderr.contains(" resource types directly (slow)"),
+            "{}",
+            ours.stderr
+        );
+    }
+    let tree = world.ask(&["tree", "cm/root"]).await.stdout;
+    let lines: Vec<&str> = tree.lines().collect();
+    assert!(lines[0].contains("READY") && lines[0].contains("AGE"), "{tree}");
+    assert!(lines[2].contains("├─ConfigMap/first") && lines[2].contains("Current"), "{tree}");
+    assert!(lines[3].contains("│ └─ConfigMap/leaf") && lines[4].contains("└─ConfigMap/second"), "{tree}");
+    assert!(world.ask(&["why", "cm/leaf"]).await.stdout.contains("ConfigMap default/first owns it"));
+    assert_eq!(world.collector.terminate().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_plan_is_carried_out_as_it_was_or_not_at_all() {
+    let world = World::start().await;
+    let plan = ["plan", "delete", "cm/root"];
+    let delete = |digest: String| ["delete".to_owned(), "cm/root".to_owned(), format!("--confirm={digest}")];
+    let old = digest(&world.ask(&plan).await);
+    let first = world.api().get("first").await.unwrap();
+    let uid = first["metadata"]["uid"].clone();
+    let owner = serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "first", "uid": uid });
+    world.api().create("late", &[&owner]).await;
+    until("the plan has changed", async || digest(&world.ask(&plan).await) != old).await;
+
+    let arguments = delete(old);
+    let refused = world.ask(&arguments.each_ref().map(String::as_str)).await;
+    assert_eq!(refused.code, Some(3), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("the plan has changed") && refused.stderr.contains("nothing was deleted"),
+        "{}",
+        refused.stderr
+    );
+    assert!(world.api().get("root").await.is_some());
+
+    let arguments = delete(digest(&world.ask(&plan).await));
+    let done = world.ask(&arguments.each_ref().map(String::as_str)).await;
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "configmap/root deleted\n"), "{}", done.stderr);
+    assert!(world.api().get("root").await.is_none());
+    until("what went is remembered", async || {
+        let why = world.ask(&["why", "cm/root"]).await.stdout;
+        why.contains("ConfigMap default/root was deleted") && why.contains("by somebody else")
+    })
+    .await;
+    until("the dependents are known to be in vain", async || {
+        let found = world.ask(&["orphans", "--dangling"]).await;
+        found.code == Some(2) && found.stdout.contains("ConfigMap/first")
+    })
+    .await;
+    let gone = world.ask(&arguments.each_ref().map(String::as_str)).await;
+    assert_eq!(gone.code, Some(3), "{}", gone.stderr);
+}
+
+#[tokio::test]
+async fn documents_carry_their_kind_and_what_is_missing() {
+    let world = World::start().await;
+    let cases: [(&[&str], &str, &str); 7] = [
+        (&["tree", "cm/root"], "Tree", "dependents"),
+        (&["owners", "cm/leaf"], "Owners", "owners"),
+        (&["why", "cm/leaf"], "Explanation", "verdict"),
+        (&["plan", "delete", "cm/root"], "DeletionPlan", "digest"),
+        (&["stuck"], "StuckList", "objects"),
+        (&["check", "-A"], "CheckReport", "findings"),
+        (&["export"], "GraphExport", "nodes"),
+    ];
+    for (question, kind, field) in cases {
+        let said = world.ask(&[question, &["-o", "json"]].concat()).await;
+        let document: Value =
+            serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{question:?}: {}", said.stderr));
+        assert_eq!((&document["apiVersion"], &document["kind"]), (&"ownergraph.dev/v1alpha1".into(), &kind.into()));
+        assert!(!document[field].is_null() && document["status"]["incomplete"].is_array(), "{document}");
+    }
+}
+
+#[tokio::test]
+async fn slips_are_named_with_a_suggestion_and_the_right_code() {
+    let world = World::start().await;
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["tree", "deplyment/x"], 1, "did you mean \"deployment\"?"),
+        (&["tree", "cm/nobody"], 1, "ConfigMap default/nobody is not known"),
+        (&["plan", "delete", "cm/nobody"], 1, "is not there"),
+        (&["why", "cm/root", "-o", "dot"], 1, "-o dot makes no sense here"),
+        (&["why", "cm"], 1, "name an object"),
+        (&["tre", "cm/root"], 1, "similar subcommand"),
+    ];
+    for (arguments, code, part) in cases {
+        let said = world.ask(arguments).await;
+        assert_eq!(said.code, Some(code), "{arguments:?}: {}", said.stderr);
+        assert!(said.stderr.contains(part) && said.stdout.is_empty(), "{arguments:?}: {} {}", said.stdout, said.stderr);
+    }
+    let never = world.ask(&["why", "cm/nobody"]).await;
+    assert!(never.code == Some(0) && never.stdout.contains("was never seen"), "{}", never.stdout);
+    let same = output(&mut ownergraph(&["stuck", "--nonsense"])).await;
+    assert_eq!(same.status.code(), Some(1), "2 would mean findings");
+    let nobody = world.run(&["--server", "127.0.0.1:1"], &["why", "cm/root"]).await;
+    assert!(nobody.code == Some(1) && nobody.stderr.contains("127.0.0.1:1 cannot be reached"), "{}", nobody.stderr);
+}
