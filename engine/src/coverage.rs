@@ -73,6 +73,8 @@ pub(crate) struct Kind {
     pub(crate) high: Option<(ResourceVersion, Time)>,
     /// How far it had been seen when it ceased to be served: a list that ends before that is of another history.
     pub(crate) floor: Option<ResourceVersion>,
+    /// When it ceased to be served it was behind an APIService: its versions say nothing of the main store.
+    pub(crate) was_aggregated: bool,
     /// Of the objects that the list under way shows at an earlier version than is known, the lowest version known: a list that ends
     /// past it should have shown that.
     pub(crate) outrun: Option<ResourceVersion>,
@@ -177,6 +179,7 @@ impl Coverage {
             rewound: None,
             high: None,
             floor: None,
+            was_aggregated: false,
             outrun: None,
             emptied: None,
             doubtful: false,
@@ -244,12 +247,13 @@ impl Coverage {
     pub(crate) fn unserve(&mut self, now: Time, collection: &GroupResource) -> Option<KindId> {
         let id = self.by_resource.remove(collection)?;
         let kind = self.kind_mut(id);
+        kind.was_aggregated = kind.is_aggregated();
+        kind.doubtful &= !kind.was_aggregated;
         kind.served = None;
         kind.floor = kind.high.as_ref().map(|(high, _)| high.clone());
         kind.position = None;
         kind.progress = None;
         kind.lost = None;
-        kind.doubtful = false;
         kind.error.clear();
         kind.enter(now, State::Ignored);
         Some(id)

@@ -99,6 +99,7 @@ impl Leader {
                         self.doubt(other);
                     }
                 }
+                self.doubt_unserved(&answer.resource_version);
                 self.clear_suspect();
             }
             // No answer, or none that compares: ask another.
@@ -308,8 +309,22 @@ impl Leader {
         }
     }
 
+    /// A kind that is not served cannot be asked. What is known of it stands where the store has come at least as far, and waits else:
+    /// until it is served, and its list tells.
+    fn doubt_unserved(&mut self, version: &ResourceVersion) {
+        for id in self.coverage.ids() {
+            let entry = self.coverage.kind_mut(id);
+            if let (None, Some(floor), false) = (&entry.served, &entry.floor, entry.was_aggregated) {
+                entry.doubtful = !version.reached(floor);
+            }
+        }
+    }
+
     pub(super) fn ask_doubt(&mut self, kind: KindId) {
         let entry = self.coverage.kind(kind);
+        if entry.served.is_none() {
+            return;
+        }
         match entry.high.clone().filter(|_| entry.doubtful && entry.is_watched()) {
             Some((high, _)) => self.probe(kind, None, Some(1), Purpose::Doubt(kind, high)),
             None => self.coverage.kind_mut(kind).doubtful = false,

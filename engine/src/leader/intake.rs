@@ -64,6 +64,10 @@ impl Leader {
         let Some(kind) = self.coverage.unserve(self.now, collection) else { return };
         self.barrier.unserved(kind);
         self.relisted(kind);
+        if self.coverage.kind(kind).doubtful {
+            // It can be asked no more: another one has to say where the store stands.
+            self.suspect();
+        }
         self.mark_dependents_of_kind(kind);
         self.mark_unobserved(kind);
         self.mark_deletions();

@@ -302,6 +302,56 @@ fn what_a_collection_showed_in_a_lost_history_counts_for_nothing_while_it_cannot
 }
 
 #[test]
+fn what_rests_on_a_kind_that_ceases_to_be_served_waits_where_the_store_may_have_gone_back() {
+    for (lost_first, stands_at, goes) in
+        [(true, 120, false), (false, 120, false), (true, 500, true), (false, 600, true)]
+    {
+        let mut bench = Bench::without_executor();
+        for resource in ["configmaps", "nodes", "things"] {
+            bench.serve(resource);
+            bench.list(resource, 100, vec![]);
+        }
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+        bench.deleted("things", "o", 500);
+        if lost_first {
+            breaks(&mut bench, "things");
+        }
+        bench.input(Input::KindUnserved(collection("things")));
+        if !lost_first {
+            breaks(&mut bench, "nodes");
+        }
+        for _ in 0..10 {
+            for probe in core::mem::take(&mut bench.probes) {
+                let answer = ProbeAnswer {
+                    resource_version: version(stands_at),
+                    objects: vec![],
+                    complete: true,
+                    remaining: None,
+                };
+                let served = probe.collection != collection("things");
+                bench.input(Input::Probed {
+                    probe: probe.id,
+                    answer: served.then_some(answer).ok_or("404".to_string()),
+                });
+            }
+            bench.pass(Duration::from_secs(1));
+        }
+        assert_eq!((rewinds(&bench), bench.leader.status().stopped.clone()), (0, None));
+        bench.hello(STREAM, hello("e1", "i1"));
+        bench.pass(Duration::from_secs(1));
+        let expected: &[&str] = if goes { &["delete(Background) a"] } else { &[] };
+        assert_eq!(bench.grants(), expected, "{lost_first} {stands_at}");
+        if !goes {
+            // It is served again, and its list tells.
+            bench.serve("things");
+            bench.list("things", 125, vec![object("things", "o", 101)]);
+            assert_eq!(rewinds(&bench), 1);
+        }
+    }
+}
+
+#[test]
 fn a_list_that_the_watch_has_overtaken_shows_no_restored_store() {
     let mut bench = Bench::synced();
     bench.pass(Duration::from_secs(1));
