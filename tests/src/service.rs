@@ -169,8 +169,13 @@ impl Fleet {
 
     /// Starts one more executor.
     pub fn add_executor(&mut self, name: &str) -> anyhow::Result<()> {
+        self.add_executor_with(name, &[])
+    }
+
+    /// The same, with more flags.
+    pub fn add_executor_with(&mut self, name: &str, flags: &[&str]) -> anyhow::Result<()> {
         let kubeconfig = self.kubeconfig.display().to_string();
-        let arguments = ["--kubeconfig", &kubeconfig, "--graph", &self.grpc, "--name", name];
+        let arguments = [&["--kubeconfig", &kubeconfig, "--graph", &self.grpc, "--name", name], flags].concat();
         let log = format!("{name}-{}", self.started);
         self.started += 1;
         let executor = Service::start(&self.programs, "executor-service", &log, self.directory.path(), &arguments)?;

@@ -1,0 +1,58 @@
+//! `cargo bench -p tests --bench cascade`: the floor, upstream's collector and ours on the same cascades, in turns. `OBJECTS=n` takes others
+//! than 10 000, `ROUNDS=n` others than three, `POLICIES=Background,Orphan` some policies only, `JSON=FILE` writes every run there.
+
+use anyhow::Context;
+use std::io::Write as _;
+use std::process::Command;
+use tests::cascade::{Contender, Table, run};
+use tests::controlplane::require;
+use tests::service::Programs;
+
+const OBJECTS: usize = 10_000;
+const ROUNDS: usize = 3;
+const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
+const CONTENDERS: [Contender; 6] = [
+    Contender::Floor(20),
+    Contender::Upstream(20),
+    Contender::Ours(20),
+    Contender::Floor(64),
+    Contender::Upstream(64),
+    Contender::Ours(64),
+];
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    // `cargo test --benches` starts benchmarks too, and wants none of their time.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let Some(binaries) = require() else { return Ok(()) };
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    let (objects, rounds) = (number("OBJECTS").unwrap_or(OBJECTS), number("ROUNDS").unwrap_or(ROUNDS));
+    let wanted = std::env::var("POLICIES").ok();
+    let programs = Programs::build()?;
+    let mut cargo = Command::new(env!("CARGO"));
+    let built = cargo.args(["build", "--quiet", "--release", "-p", "tests", "--bin", "floor"]).status();
+    anyhow::ensure!(built.context("running cargo")?.success(), "building the floor");
+    let mut table = Table::default();
+    let mut err = std::io::stderr();
+    for policy in POLICIES {
+        if wanted.as_ref().is_some_and(|wanted| !wanted.split(',').any(|one| one == policy)) {
+            continue;
+        }
+        for round in 0..rounds {
+            for turn in 0..CONTENDERS.len() {
+                // Each begins once in every place, so that no one always comes after the same other.
+                let contender = CONTENDERS[(turn + round) % CONTENDERS.len()];
+                let one = run(&binaries, &programs, contender, policy, objects).await?;
+                writeln!(err, "{policy}, round {round}, {contender}: {:.0} objects/s", one.rate())?;
+                table.add(one);
+            }
+        }
+    }
+    write!(err, "{table}")?;
+    if let Some(path) = std::env::var_os("JSON") {
+        std::fs::write(&path, format!("{:#}\n", table.json()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! `floor KUBECONFIG NAMESPACE IN_FLIGHT POLICY FILES`: what a collector at least has to do, for benchmarks to compare with. It lists the
+//! ConfigMaps that have an owner, writes `FILES.ready`, waits for `FILES.go`, and sends one request for each object: a DELETE with uid and
+//! resourceVersion, or, where POLICY is Orphan, a PATCH that drops its references. Nothing else. What that took of the processor, in
+//! seconds, and of memory, in MiB, is in `FILES.done` then.
+
+use anyhow::{Context, ensure};
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use tests::cascade::{cpu_seconds, memory_mib};
+use tests::load::{configmaps, list};
+use tokio::task::JoinSet;
+
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [kubeconfig, namespace, in_flight, policy, files] = arguments.as_slice() else {
+        anyhow::bail!("usage: floor KUBECONFIG NAMESPACE IN_FLIGHT POLICY FILES")
+    };
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
+    let client = Client::try_from(config)?;
+    let maps = configmaps(namespace);
+    let objects = list(&client, maps.as_str()).await?;
+    let dependents = objects.iter().filter(|object| !object["metadata"]["ownerReferences"].is_null());
+    let requests: Vec<http::Request<Vec<u8>>> =
+        dependents.map(|object| request(&maps, object, policy == "Orphan")).collect::<anyhow::Result<_>>()?;
+    fs::write(format!("{files}.ready"), "")?;
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    while !Path::new(&format!("{files}.go")).exists() {
+        ticks.tick().await;
+    }
+    let this = std::process::id();
+    let before = cpu_seconds(this)?;
+    let in_flight: usize = in_flight.parse().context("IN_FLIGHT is no number")?;
+    let mut under_way: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    for request in requests {
+        if under_way.len() == in_flight {
+            under_way.join_next().await.context("something is under way")???;
+        }
+        let client = client.clone();
+        under_way.spawn(async move {
+            client.request_text(request).await?;
+            Ok(())
+        });
+    }
+    while let Some(done) = under_way.join_next().await {
+        done??;
+    }
+    let (cpu, memory) = (cpu_seconds(this)? - before, memory_mib(this)?);
+    // Under another name first, so that whoever waits for it does not read half of it.
+    fs::write(format!("{files}.end"), format!("{cpu} {memory}"))?;
+    Ok(fs::rename(format!("{files}.end"), format!("{files}.done"))?)
+}
+
+fn request(maps: &str, object: &Value, orphan: bool) -> anyhow::Result<http::Request<Vec<u8>>> {
+    let metadata = &object["metadata"];
+    let name = metadata["name"].as_str().context("an object has a name")?;
+    let (uid, version) = (&metadata["uid"], &metadata["resourceVersion"]);
+    ensure!(uid.is_string() && version.is_string(), "{name} has no uid or resourceVersion");
+    let path = format!("{maps}/{name}");
+    let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+    let (request, kind, body) = if orphan {
+        let owner = &metadata["ownerReferences"][0]["uid"];
+        let drop = json!({ "metadata": { "uid": uid, "ownerReferences": [{ "$patch": "delete", "uid": owner }] } });
+        (http::Request::patch(path), "application/strategic-merge-patch+json", drop)
+    } else {
+        let preconditions = json!({ "uid": uid, "resourceVersion": version });
+        let delete = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
+        (http::Request::delete(path), "application/json", delete)
+    };
+    Ok(request.header("accept", accept).header("content-type", kind).body(body.to_string().into_bytes())?)
+}
