@@ -152,6 +152,8 @@ pub struct Leader {
     last_probe: u64,
     /// A connection broke: nothing is granted until the store is known to stand where it did. So many questions have been asked.
     suspect: Option<u32>,
+    /// So often a store went back.
+    histories: u64,
     /// The store went back: nothing is granted until these are listed again,
     rewound: BTreeSet<KindId>,
     /// and so many reads in a row have fitted together.
@@ -198,6 +200,7 @@ impl Leader {
             probes: BTreeMap::new(),
             last_probe: 0,
             suspect: None,
+            histories: 0,
             rewound: BTreeSet::new(),
             settling: None,
             gone: BTreeMap::new(),

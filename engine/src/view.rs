@@ -107,6 +107,17 @@ pub struct CollectionStatus {
     pub progress: Option<Time>,
 }
 
+/// How far a collection has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    pub state: State,
+    /// Up to here the graph has everything that its watch had to say; `None` before the first list has ended, and after
+    /// the store went back before the next one has.
+    pub position: Option<ResourceVersion>,
+    /// The version to ask for on the wire.
+    pub version: Name,
+}
+
 /// A kind that references name and the API server does not serve, with how many dependents wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnresolvedKind {

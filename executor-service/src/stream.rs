@@ -233,6 +233,18 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
         | ErrorReason::PositionCompacted
         | ErrorReason::SlowConsumer
         | ErrorReason::DecisionNotFound
+        | ErrorReason::ReplicaBehind
+        | ErrorReason::CollectionUnsynced
+        | ErrorReason::TokenFromOtherCluster
+        | ErrorReason::TokenFromOtherHistory
+        | ErrorReason::ResourceVersionNotComparable
+        | ErrorReason::FieldInvalid
+        | ErrorReason::ExpressionInvalid
+        | ErrorReason::MethodUnknown
+        | ErrorReason::MessageTooLarge
+        | ErrorReason::MessageUnreadable
+        | ErrorReason::Stopping
+        | ErrorReason::CallFailed
         | ErrorReason::Unspecified => None,
     }
 }

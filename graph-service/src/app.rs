@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::decisions::{self, DecisionLog};
 use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues};
 use crate::election::{Election as Elections, Leadership, LeaseOptions, Validity, follow_changes};
+use crate::grpc::freshness::Freshness;
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::ingest::{self, Ingest};
 use crate::metrics::Metrics;
@@ -117,6 +118,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let (sessions, session_queue) = mpsc::channel(SESSION_QUEUE_MAX);
     let (facts, fact_queue) = mpsc::channel(FACT_QUEUE_MAX);
     let clients = ingest::Clients { lists: edges.cluster.client.clone(), watches: another(&edges.cluster)? };
+    let ask_stand = ingest::ask_stand(clients.clone());
     let ingest = Ingest::start(clients, ingest_config(&config)?, facts, control.clone(), &shutdown, &mut tasks);
 
     let (warnings, waiting_warnings) = mpsc::channel(crate::warnings::QUEUE_MAX);
@@ -156,6 +158,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     tasks.spawn_until_end("pause keeper", keeper);
     let press = Press { client: presser, control: control.clone(), reader: reader.clone() };
     let shared = Shared {
+        freshness: Freshness::new(reader.clone(), cluster_uid.clone(), ask_stand),
         reader,
         sessions,
         decisions: log,

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 #[cfg(test)]
 mod tests;
@@ -99,12 +99,29 @@ pub(crate) enum Ask {
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     leader: Arc<RwLock<Leader>>,
+    /// Keeps no value: it tells that there was a round.
+    rounds: watch::Sender<()>,
 }
 
 impl Reader {
     #[cfg(test)]
     pub(crate) fn of(leader: Leader) -> Reader {
-        Reader { leader: Arc::new(RwLock::new(leader)) }
+        Reader { leader: Arc::new(RwLock::new(leader)), rounds: watch::Sender::new(()) }
+    }
+
+    /// What a round of the driver does, in tests without one.
+    #[cfg(test)]
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Leader)) {
+        let mut leader = self.leader.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut leader);
+        while leader.poll().is_some() {}
+        drop(leader);
+        self.rounds.send_replace(());
+    }
+
+    /// Tells of every round that took something in.
+    pub(crate) fn rounds(&self) -> watch::Receiver<()> {
+        self.rounds.subscribe()
     }
 
     /// Calls `look` under a read lock: keep it short, the collector waits for it.
@@ -141,6 +158,7 @@ pub(crate) struct Queues {
 /// See the module.
 pub(crate) struct Driver {
     leader: Arc<RwLock<Leader>>,
+    rounds: watch::Sender<()>,
     queues: Queues,
     streams: BTreeMap<StreamId, Outbox>,
     /// Streams whose outbox overflowed in the last round; the engine learns of it in the next.
@@ -168,6 +186,7 @@ impl Driver {
     ) -> Driver {
         Driver {
             leader: Arc::new(RwLock::new(leader)),
+            rounds: watch::Sender::new(()),
             queues,
             streams: BTreeMap::new(),
             overflowed: Vec::new(),
@@ -182,7 +201,7 @@ impl Driver {
     }
 
     pub(crate) fn reader(&self) -> Reader {
-        Reader { leader: Arc::clone(&self.leader) }
+        Reader { leader: Arc::clone(&self.leader), rounds: self.rounds.clone() }
     }
 
     /// Runs until it has been stopped through [`Control::Stop`].
@@ -195,6 +214,9 @@ impl Driver {
             round.fill(&mut self.queues);
             let (inputs, facts) = (round.len(), round.facts.len());
             let (outputs, done) = self.change(&mut round);
+            if inputs > 0 {
+                self.rounds.send_replace(());
+            }
             self.carry_out(outputs);
             // Only now: whoever waits may rely on every message to executors, farewells say, being on its way.
             for done in done {

@@ -10,10 +10,11 @@ use crate::readiness::Health;
 use connection::Incoming;
 use engine::leader::Leader;
 use engine::view::CollectionStatus;
+use freshness::{About, Freshness};
 use proto::admin::v1alpha1::admin_service_server::AdminServiceServer;
 use proto::decision::v1alpha1::decision_service_server::DecisionServiceServer;
 use proto::graph::v1alpha1::graph_service_server::GraphServiceServer;
-use proto::r#type::v1alpha1::{ReplicaRole, ResponseMeta};
+use proto::r#type::v1alpha1::{ConsistencyToken, ReplicaRole, ResponseMeta};
 use proto::work::v1alpha1::work_service_server::WorkServiceServer;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
@@ -22,15 +23,19 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tonic::Status;
 use tonic::transport::Server;
+use tower::util::MapResponseLayer;
 
 mod admin;
 pub(crate) mod connection;
 mod decisions;
+mod expression;
 mod filter;
 mod followers;
+pub(crate) mod freshness;
 mod graph;
 mod health;
 mod pages;
+mod reasons;
 #[cfg(test)]
 pub(crate) mod small_world;
 mod status;
@@ -85,6 +90,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) cluster_uid: String,
     pub(crate) replica: String,
+    pub(crate) freshness: Freshness,
     /// Turns of reads that look at much; see [`long_reads`].
     pub(crate) long_reads: Semaphore,
 }
@@ -96,19 +102,26 @@ pub(crate) fn long_reads() -> Semaphore {
 
 impl Shared {
     async fn long_read(&self) -> Result<SemaphorePermit<'_>, Status> {
-        self.long_reads.acquire().await.map_err(|_closed| Status::unavailable("this replica stops"))
+        self.long_reads.acquire().await.map_err(|_closed| status::stopping())
     }
 
     fn leadership(&self) -> Leadership {
         self.leadership.borrow().clone()
     }
 
-    /// Must not be called under the reader's lock: it takes it itself.
+    /// Of an answer that could have found something anywhere. To be asked before what the answer is read from, so that it is at least as
+    /// fresh as this says. Must not be called under the reader's lock: it takes it itself.
     fn meta(&self) -> ResponseMeta {
-        self.meta_of(&self.reader.with(Leader::collections))
+        self.meta_about(&About::Everything)
     }
 
-    fn meta_of(&self, collections: &[CollectionStatus]) -> ResponseMeta {
+    /// Of an answer about these collections.
+    fn meta_about(&self, about: &About) -> ResponseMeta {
+        let positions = self.freshness.now();
+        self.meta_of(&self.reader.with(Leader::collections), positions.token(about))
+    }
+
+    fn meta_of(&self, collections: &[CollectionStatus], as_of: ConsistencyToken) -> ResponseMeta {
         let leadership = self.leadership();
         let role = match leadership.leading {
             true => ReplicaRole::Leader,
@@ -123,6 +136,7 @@ impl Shared {
             lag: proto::convert::lag(collections, self.clock.now()),
             unsynced: proto::convert::unsynced(collections),
             cluster_uid: self.cluster_uid.clone(),
+            as_of: Some(as_of),
         }
     }
 }
@@ -151,6 +165,7 @@ pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutd
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_connection_age(2 * work::STREAM_AGE)
+            .layer(MapResponseLayer::new(reasons::complete))
             .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(graph.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(decisions.max_decoding_message_size(MESSAGE_MAX_BYTES))

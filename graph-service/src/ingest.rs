@@ -8,6 +8,7 @@
 //! `supervisor` (which collections run), `probe` (questions), `pauses` (which pauses there are).
 
 use crate::driver::Control;
+use crate::grpc::freshness::AskStand;
 use engine::leader::{Input, PauseRead, Probe, ProbeId};
 use engine::object::{GroupResource, Name};
 use kube::Client;
@@ -112,6 +113,11 @@ impl Ingest {
         tasks.spawn("collections", supervisor);
         Handle { shared, probes, refusals, pauses }
     }
+}
+
+/// Where a collection stands, for readers: one short list, and all of it where that is everything.
+pub(crate) fn ask_stand(clients: Clients) -> AskStand {
+    Box::new(move |collection, version| Box::pin(probe::stand(clients.clone(), collection, version)))
 }
 
 /// Asks the running tasks for something. Never waits.

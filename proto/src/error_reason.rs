@@ -21,10 +21,22 @@ pub const MAX_VERSION: &str = "maxVersion";
 pub const LIMIT: &str = "limit";
 /// Metadata of `OBJECT_NOT_FOUND` and `UID_MISMATCH`: the uid that was asked for, or that is there.
 pub const UID: &str = "uid";
-/// Metadata of `CLUSTER_MISMATCH`: the cluster of the service that answers.
+/// Metadata of `CLUSTER_MISMATCH` and `TOKEN_FROM_OTHER_CLUSTER`: the cluster of the service that answers.
 pub const OURS: &str = "ours";
-/// Metadata of `CLUSTER_MISMATCH`: the cluster of the caller.
+/// Metadata of `CLUSTER_MISMATCH` and `TOKEN_FROM_OTHER_CLUSTER`: the cluster of the caller, or of its token.
 pub const THEIRS: &str = "theirs";
+/// Metadata of `FIELD_INVALID`, `EXPRESSION_INVALID` and `TOKEN_MALFORMED`: the field.
+pub const FIELD: &str = "field";
+/// Metadata of `EXPRESSION_INVALID`: the line of the first mistake, from 1.
+pub const LINE: &str = "line";
+/// Metadata of `EXPRESSION_INVALID`: the column of the first mistake, from 1.
+pub const COLUMN: &str = "column";
+/// Metadata of `REPLICA_BEHIND`, `COLLECTION_UNSYNCED` and `RESOURCE_VERSION_NOT_COMPARABLE`: the collection, as `resource.group`.
+pub const COLLECTION: &str = "collection";
+/// Metadata of `REPLICA_BEHIND`: what the collection should have reached.
+pub const WANTED: &str = "wanted";
+/// Metadata of `REPLICA_BEHIND`: what it has reached; empty where that is not known.
+pub const POSITION: &str = "position";
 /// Metadata of `POSITION_COMPACTED` and `SLOW_CONSUMER`: the log.
 pub const LOG_ID: &str = "logId";
 /// Metadata of `POSITION_COMPACTED`: the oldest event that is kept.

@@ -109,7 +109,7 @@ async fn asked(ask: &GraphServiceClient<Channel>, owners: usize) -> anyhow::Resu
         let owner = (number * 7919) % owners.max(1);
         let child = format!("o-{owner}-{}", number % FAMILY);
         let begun = Instant::now();
-        ask.clone().get_object(GetObjectRequest { r#ref: at(child.clone()) }).await?;
+        ask.clone().get_object(GetObjectRequest { r#ref: at(child.clone()), ..Default::default() }).await?;
         get.push(begun.elapsed());
         let begun = Instant::now();
         let request = ListDependentsRequest { r#ref: at(format!("o-{owner}")), ..ListDependentsRequest::default() };
@@ -117,7 +117,7 @@ async fn asked(ask: &GraphServiceClient<Channel>, owners: usize) -> anyhow::Resu
         dependents.push(begun.elapsed());
         ensure!(answer.dependents.len() == FAMILY, "{} dependents of o-{owner}", answer.dependents.len());
         let begun = Instant::now();
-        ask.clone().explain_object(ExplainObjectRequest { r#ref: at(child) }).await?;
+        ask.clone().explain_object(ExplainObjectRequest { r#ref: at(child), ..Default::default() }).await?;
         explain.push(begun.elapsed());
     }
     Ok(Figures {

@@ -39,7 +39,7 @@ pub(super) struct Exported {
 impl Service {
     /// `None` where the graph knows no such object.
     pub(super) async fn get(&mut self, object: &ObjectRef) -> Result<Option<Node>, Problem> {
-        let request = GetObjectRequest { r#ref: Some(object.clone()) };
+        let request = GetObjectRequest { r#ref: Some(object.clone()), ..Default::default() };
         let answer = answered(self.within, self.graph.get_object(request)).await;
         Ok(unless_unknown(answer)?.and_then(|answer| answer.node))
     }
@@ -92,7 +92,7 @@ impl Service {
     }
 
     pub(super) async fn explain(&mut self, object: &ObjectRef) -> Result<Option<ExplainObjectResponse>, Problem> {
-        let request = ExplainObjectRequest { r#ref: Some(object.clone()) };
+        let request = ExplainObjectRequest { r#ref: Some(object.clone()), ..Default::default() };
         unless_unknown(answered(self.within, self.graph.explain_object(request)).await)
     }
 
@@ -154,7 +154,7 @@ impl Service {
 
     /// The limit is for each part, not for all: a million objects take their time.
     pub(super) async fn export(&mut self, include: Vec<ObjectFilter>) -> Result<Exported, Problem> {
-        let mut parts = answered(self.within, self.graph.export_graph(ExportGraphRequest { include })).await?;
+        let mut parts = answered(self.within, self.graph.export_graph(ExportGraphRequest { include, ..Default::default() })).await?;
         let mut all = Exported::default();
         loop {
             let next = tokio::time::timeout(self.within, parts.message()).await.map_err(|_| late(self.within))?;

@@ -138,6 +138,7 @@ impl Leader {
         let collection = served.group_resource.clone();
         let everything = !self.coverage.kind(kind).is_aggregated();
         self.event(Event::Rewound { collection, why });
+        self.histories += 1;
         let touched: Vec<KindId> = self
             .coverage
             .served()

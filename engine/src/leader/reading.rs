@@ -3,9 +3,9 @@
 use super::{Leader, Mode};
 use crate::coverage::KindId;
 use crate::graph::{NodeId, Presence};
-use crate::object::{Facts, GroupResource, Name, Uid};
+use crate::object::{Facts, GroupResource, Name, ResourceVersion, Uid};
 use crate::view::{
-    CollectionStatus, ExecutorView, NodeView, PresenceView, Status, Tombstone, Undecided, UnresolvedKind,
+    CollectionStatus, ExecutorView, NodeView, PresenceView, Reached, Status, Tombstone, Undecided, UnresolvedKind,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -76,6 +76,40 @@ impl Leader {
             })
         };
         self.coverage.served().filter_map(|(_, kind)| status(kind)).collect()
+    }
+
+    /// How far each watched collection has come, by group and resource. Those that were never listed are left out, and those that have yet
+    /// to be listed again since their store went back.
+    pub fn positions(&self) -> Vec<(GroupResource, ResourceVersion)> {
+        let position = |kind: &crate::coverage::Kind| {
+            let collection = kind.served.as_ref().filter(|_| kind.is_watched())?.group_resource.clone();
+            Some((collection, kind.position.clone().filter(|_| kind.rewound.is_none())?))
+        };
+        self.coverage.served().filter_map(|(_, kind)| position(kind)).collect()
+    }
+
+    /// How far one collection has come; `None` where it is not served.
+    pub fn reached(&self, collection: &GroupResource) -> Option<Reached> {
+        let kind = self.coverage.kind(self.coverage.find(collection)?);
+        let version = kind.served.as_ref()?.version.clone();
+        let position = kind.position.clone().filter(|_| kind.rewound.is_none());
+        Some(Reached { state: kind.state, position, version })
+    }
+
+    /// How often a store was seen to go back. What was told of positions before says nothing of those after.
+    pub fn histories(&self) -> u64 {
+        self.histories
+    }
+
+    /// Whether the graph holds exactly these objects of a collection, each at its version.
+    pub fn shows(&self, collection: &GroupResource, objects: &[(Uid, ResourceVersion)]) -> bool {
+        let Some(id) = self.coverage.find(collection) else { return false };
+        let shown = |(uid, version): &(Uid, ResourceVersion)| {
+            let here =
+                self.graph.by_uid(uid).iter().map(|&node| self.graph.node(node)).filter(|node| node.at.kind == id);
+            here.filter_map(|node| node.observed()).any(|observed| observed.resource_version == *version)
+        };
+        self.coverage.kind(id).observed == objects.len() && objects.iter().all(shown)
     }
 
     /// Kinds that references name and nobody serves, at most `max`.

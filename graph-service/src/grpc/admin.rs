@@ -1,5 +1,6 @@
 //! The state of the collector, on every replica.
 
+use super::freshness::About;
 use super::{Shared, status, wire_clock};
 use crate::pauses::press::Press;
 use engine::leader::Leader;
@@ -30,7 +31,7 @@ impl AdminService for Admin {
     async fn get_status(&self, _request: Request<GetStatusRequest>) -> Result<Response<GetStatusResponse>, Status> {
         let look = |leader: &Leader| (leader.status(), leader.pauses(), leader.collections());
         let (status, pauses, collections) = self.shared.reader.with(look);
-        let meta = self.shared.meta_of(&collections);
+        let meta = self.shared.meta_of(&collections, self.shared.freshness.now().token(&About::Everything));
         let leader = self.shared.leadership().holder.unwrap_or_default();
         let (clock, version) = (wire_clock(self.shared.clock), env!("CARGO_PKG_VERSION"));
         Ok(Response::new(proto::convert::status(status, pauses, clock, version, &leader, meta)))

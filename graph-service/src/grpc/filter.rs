@@ -1,44 +1,185 @@
 //! Conditions on objects.
 
+use super::expression::{Expression, Subject, list, map};
 use super::status;
-use engine::object::ObjectRef;
+use cel::objects::Value;
+use engine::object::{Name, OwnerReference};
+use engine::view::{NodeView, PresenceView};
 use proto::r#type::v1alpha1 as wire;
 use proto::r#type::v1alpha1::ObjectFilter;
 use tonic::Status;
 
+#[cfg(test)]
+mod tests;
+
 /// Most conditions in all filters of one request.
 const CONDITIONS_MAX: usize = 1000;
+/// Most expressions among them.
+const EXPRESSIONS_MAX: usize = 16;
+
+/// An object of the graph, for expressions.
+static OBJECT: Subject = Subject {
+    name: "object",
+    fields: &[
+        "group",
+        "resource",
+        "kind",
+        "namespace",
+        "name",
+        "uid",
+        "resource_version",
+        "state",
+        "finalizers",
+        "dependent_count",
+        "blocking_dependent_count",
+        "deleting_dependents",
+        "orphaning_dependents",
+        "owners",
+    ],
+};
+/// An object of which only the name is there.
+static NAMED: Subject = Subject { name: "object", fields: &["group", "resource", "kind", "namespace", "name", "uid"] };
 
 /// Admits what one of its filters admits.
 #[derive(Clone, Debug)]
-pub(super) struct Filter(Vec<ObjectFilter>);
+pub(super) struct Filter(Vec<One>);
+
+#[derive(Clone, Debug)]
+struct One {
+    wanted: ObjectFilter,
+    expression: Option<Expression>,
+}
 
 impl Filter {
     /// `None` where there is no filter.
-    pub(super) fn of(filters: &[ObjectFilter]) -> Result<Option<Filter>, Status> {
+    pub(super) fn of(field: &str, filters: &[ObjectFilter]) -> Result<Option<Filter>, Status> {
+        Filter::about(field, filters, &OBJECT)
+    }
+
+    /// The same for objects that are only named.
+    pub(super) fn of_names(field: &str, filters: &[ObjectFilter]) -> Result<Option<Filter>, Status> {
+        Filter::about(field, filters, &NAMED)
+    }
+
+    fn about(field: &str, filters: &[ObjectFilter], subject: &'static Subject) -> Result<Option<Filter>, Status> {
         let conditions = |filter: &ObjectFilter| filter.resources.len() + filter.namespaces.len() + filter.uids.len();
         let count: usize = filters.iter().map(|filter| conditions(filter).max(1)).sum();
         if count > CONDITIONS_MAX {
-            return Err(status::bad_field("include", &format!("has {count} conditions; at most {CONDITIONS_MAX}")));
+            return Err(status::bad_field(field, &format!("has {count} conditions; at most {CONDITIONS_MAX}")));
         }
-        Ok((!filters.is_empty()).then(|| Filter(filters.to_vec())))
+        let expressions = filters.iter().filter(|filter| !filter.cel.is_empty()).count();
+        if expressions > EXPRESSIONS_MAX {
+            return Err(status::bad_field(field, &format!("has {expressions} expressions; at most {EXPRESSIONS_MAX}")));
+        }
+        let one = |(at, wanted): (usize, &ObjectFilter)| {
+            let expression = Expression::of(&format!("{field}[{at}].cel"), &wanted.cel, subject)?;
+            Ok(One { wanted: wanted.clone(), expression })
+        };
+        let filters = filters.iter().enumerate().map(one).collect::<Result<Vec<One>, Status>>()?;
+        Ok((!filters.is_empty()).then_some(Filter(filters)))
     }
 
-    pub(super) fn admits(&self, object: &ObjectRef) -> bool {
-        self.any(&object.group, &object.resource, &object.namespace, &object.uid.to_string())
+    pub(super) fn admits(&self, node: &NodeView) -> bool {
+        let object = &node.object;
+        let uid = object.uid.to_string();
+        let is_true = |expression: &Expression| expression.is_true(value(node));
+        self.any(&object.group, &object.resource, &object.namespace, &uid, is_true)
     }
 
-    /// The same for an object as the wire has it.
-    pub(super) fn admits_wire(&self, object: &wire::ObjectRef) -> bool {
-        self.any(&object.group, &object.resource, &object.namespace, &object.uid)
+    /// The same for an object that is only named.
+    pub(super) fn admits_name(&self, object: &wire::ObjectRef) -> bool {
+        let is_true = |expression: &Expression| expression.is_true(named(object));
+        self.any(&object.group, &object.resource, &object.namespace, &object.uid, is_true)
     }
 
-    fn any(&self, group: &str, resource: &str, namespace: &str, uid: &str) -> bool {
-        self.0.iter().any(|filter| {
+    fn any(
+        &self,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        uid: &str,
+        is_true: impl Fn(&Expression) -> bool,
+    ) -> bool {
+        self.0.iter().any(|One { wanted, expression }| {
             let is = |wanted: &wire::GroupResource| wanted.group == group && wanted.resource == resource;
-            (filter.resources.is_empty() || filter.resources.iter().any(is))
-                && (filter.namespaces.is_empty() || filter.namespaces.iter().any(|name| name == namespace))
-                && (filter.uids.is_empty() || filter.uids.iter().any(|wanted| wanted == uid))
+            (wanted.resources.is_empty() || wanted.resources.iter().any(is))
+                && (wanted.namespaces.is_empty() || wanted.namespaces.iter().any(|name| name == namespace))
+                && (wanted.uids.is_empty() || wanted.uids.iter().any(|wanted| wanted == uid))
+                && expression.as_ref().is_none_or(&is_true)
         })
     }
+}
+
+/// What is admitted by one and not by the other.
+#[derive(Clone, Debug)]
+pub(super) struct Sieve {
+    include: Option<Filter>,
+    exclude: Option<Filter>,
+}
+
+impl Sieve {
+    pub(super) fn of(include: &[ObjectFilter], exclude: &[ObjectFilter]) -> Result<Sieve, Status> {
+        Ok(Sieve { include: Filter::of("include", include)?, exclude: Filter::of("exclude", exclude)? })
+    }
+
+    pub(super) fn admits(&self, node: &NodeView) -> bool {
+        self.include.as_ref().is_none_or(|filter| filter.admits(node))
+            && !self.exclude.as_ref().is_some_and(|filter| filter.admits(node))
+    }
+}
+
+/// A name as expressions see it.
+pub(super) fn named(object: &wire::ObjectRef) -> Value {
+    let text = |text: &String| Value::from(text.clone());
+    map([
+        ("group", text(&object.group)),
+        ("resource", text(&object.resource)),
+        ("kind", text(&object.kind)),
+        ("namespace", text(&object.namespace)),
+        ("name", text(&object.name)),
+        ("uid", text(&object.uid)),
+    ])
+}
+
+fn value(node: &NodeView) -> Value {
+    let (object, facts) = (&node.object, &node.facts);
+    let state = match node.presence {
+        PresenceView::Observed if facts.terminating => "TERMINATING",
+        PresenceView::Observed => "LIVE",
+        PresenceView::Virtual => "VIRTUAL",
+        PresenceView::Absent => "GONE",
+    };
+    let version = node.resource_version.as_ref().map(ToString::to_string).unwrap_or_default();
+    map([
+        ("group", Value::from(&*object.group)),
+        ("resource", Value::from(&*object.resource)),
+        ("kind", Value::from(&*object.kind)),
+        ("namespace", Value::from(&*object.namespace)),
+        ("name", Value::from(&*object.name)),
+        ("uid", Value::from(object.uid.to_string())),
+        ("resource_version", Value::from(version)),
+        ("state", Value::from(state)),
+        ("finalizers", list(facts.finalizers.iter().map(|name: &Name| Value::from(&**name)))),
+        ("dependent_count", count(node.dependents)),
+        ("blocking_dependent_count", count(node.blocking_dependents)),
+        ("deleting_dependents", Value::Bool(facts.deletes_dependents())),
+        ("orphaning_dependents", Value::Bool(facts.orphans_dependents())),
+        ("owners", list(facts.owners.iter().map(owner))),
+    ])
+}
+
+fn owner(owner: &OwnerReference) -> Value {
+    map([
+        ("api_version", Value::from(&*owner.api_version)),
+        ("kind", Value::from(&*owner.kind)),
+        ("name", Value::from(&*owner.name)),
+        ("uid", Value::from(owner.uid.to_string())),
+        ("controller", Value::Bool(owner.controller == Some(true))),
+        ("block_owner_deletion", Value::Bool(owner.blocks())),
+    ])
+}
+
+/// Numbers are ints, so that they compare with plain literals.
+fn count(number: usize) -> Value {
+    Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -2,20 +2,22 @@
 //!
 //! No read holds the graph for long: what looks at many objects does so in steps of [`STEP`] and lets decisions go on in between.
 
-use super::filter::Filter;
+use super::filter::{Filter, Sieve};
+use super::freshness::About;
 use super::pages::{Answers, Page, Paging};
 use super::{Shared, status, wire_clock};
 use engine::leader::{CycleSearch, Direction, Leader, Planning, Scan, Walk, WalkOptions, Walked};
-use engine::object::Uid;
+use engine::object::{GroupResource, Uid};
 use engine::plan::PlanOptions;
-use engine::view::{Explanation, NodeView, PresenceView, Tombstone};
+use engine::view::{CycleView, Explanation, NodeView, PresenceView, Tombstone};
 use futures::stream::BoxStream;
 use lookup::Known;
 use proto::convert;
 use proto::graph::v1alpha1::find_stuck_objects_response::Stuck;
 use proto::graph::v1alpha1::graph_service_server::GraphService;
 use proto::graph::v1alpha1::*;
-use proto::r#type::v1alpha1::{ObjectRef, PropagationPolicy};
+use proto::r#type::v1alpha1::{Consistency, ObjectRef, PropagationPolicy, ResponseMeta};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tonic::{Request, Response, Status};
@@ -39,6 +41,10 @@ const BATCH_MAX: usize = 500;
 const TARGETS_MAX: usize = 100;
 /// Most stuck objects and cycles that are kept of one search.
 const FOUND_MAX: usize = 10_000;
+/// Objects that filters look at between two turns of others on this thread,
+const SIFT_STEP: usize = 256;
+/// and how long they may look in all.
+const SIFT_WITHIN: Duration = Duration::from_secs(5);
 /// What counts as stuck where nothing else is said.
 const STUCK_AGE: Duration = Duration::from_secs(300);
 
@@ -74,6 +80,50 @@ impl Graph {
         Ok(all)
     }
 
+    /// Those that are admitted. Expressions take their time, so this is done in steps, and not for ever.
+    async fn sift<T>(&self, items: Vec<T>, admits: impl Fn(&T) -> bool) -> Result<Vec<T>, Status> {
+        let until = tokio::time::Instant::now() + SIFT_WITHIN;
+        let mut admitted = Vec::new();
+        for (at, item) in items.into_iter().enumerate() {
+            if at % SIFT_STEP == SIFT_STEP - 1 {
+                if tokio::time::Instant::now() > until {
+                    return Err(status::limit_exceeded(
+                        "seconds for the filters to look at it all",
+                        SIFT_WITHIN.as_secs() as usize,
+                    ));
+                }
+                tokio::task::yield_now().await;
+            }
+            if admits(&item) {
+                admitted.push(item);
+            }
+        }
+        Ok(admitted)
+    }
+
+    /// Once the graph is as fresh as is asked for: what the answer is to say of itself.
+    async fn fresh(&self, wanted: Option<Consistency>, about: &About) -> Result<ResponseMeta, Status> {
+        self.shared.freshness.wait(wanted, about).await?;
+        Ok(self.shared.meta_about(about))
+    }
+
+    /// The collections of objects, where they are known or can only be there.
+    fn about(&self, objects: &[ObjectRef]) -> About {
+        let collection = |object: &ObjectRef, leader: &Leader| {
+            let uid = Uid::parse(&object.uid);
+            let node = uid.as_ref().and_then(|uid| best_known(leader.nodes(uid))).map(|node| node.object);
+            let gone = || uid.as_ref().and_then(|uid| leader.tombstone(uid)).map(|tombstone| tombstone.object.clone());
+            let known = node.or_else(gone).map(|object| object.group_resource());
+            let named =
+                || GroupResource { group: object.group.as_str().into(), resource: object.resource.as_str().into() };
+            let found = known.unwrap_or_else(named);
+            leader.reached(&found).is_some().then_some(found)
+        };
+        let all =
+            |leader: &Leader| objects.iter().map(|object| collection(object, leader)).collect::<Option<BTreeSet<_>>>();
+        self.shared.reader.with(all).map_or(About::Everything, About::Collections)
+    }
+
     /// The uid that a reference of a request means.
     async fn resolve(&self, object: Option<ObjectRef>) -> Result<Known, Status> {
         lookup::resolve(self, object.unwrap_or_default()).await
@@ -83,29 +133,32 @@ impl Graph {
 #[tonic::async_trait]
 impl GraphService for Graph {
     async fn get_object(&self, request: Request<GetObjectRequest>) -> Result<Response<GetObjectResponse>, Status> {
-        let known = self.resolve(request.into_inner().r#ref).await?;
+        let GetObjectRequest { r#ref, consistency } = request.into_inner();
+        let meta = self.fresh(consistency, &self.about(r#ref.as_slice())).await?;
+        let known = self.resolve(r#ref).await?;
         let uid = known.uid();
         let node = match self.shared.reader.with(|leader| best_known(leader.nodes(uid))) {
             Some(node) => node.into(),
             None => gone(known.tombstone().ok_or_else(|| status::object_not_found(&uid.to_string()))?),
         };
-        Ok(Response::new(GetObjectResponse { node: Some(node), meta: Some(self.shared.meta()) }))
+        Ok(Response::new(GetObjectResponse { node: Some(node), meta: Some(meta) }))
     }
 
     async fn batch_get_objects(
         &self,
         request: Request<BatchGetObjectsRequest>,
     ) -> Result<Response<BatchGetObjectsResponse>, Status> {
-        let refs = request.into_inner().refs;
+        let BatchGetObjectsRequest { refs, consistency } = request.into_inner();
         if refs.len() > BATCH_MAX {
             return Err(status::bad_field("refs", &format!("has {} entries; at most {BATCH_MAX}", refs.len())));
         }
         let uids = refs.iter().map(|object| uid(&object.uid, "refs.uid")).collect::<Result<Vec<Uid>, Status>>()?;
+        let meta = self.fresh(consistency, &self.about(&refs)).await?;
         let found = self
             .shared
             .reader
             .with(|leader| uids.iter().map(|uid| best_known(leader.nodes(uid))).collect::<Vec<Option<NodeView>>>());
-        let mut answer = BatchGetObjectsResponse { meta: Some(self.shared.meta()), ..Default::default() };
+        let mut answer = BatchGetObjectsResponse { meta: Some(meta), ..Default::default() };
         for (object, node) in refs.into_iter().zip(found) {
             match node {
                 Some(node) => answer.nodes.push(node.into()),
@@ -121,10 +174,12 @@ impl GraphService for Graph {
     ) -> Result<Response<ListDependentsResponse>, Status> {
         let request = request.into_inner();
         let depth = depth(request.max_depth)?;
-        let (include, exclude) = (Filter::of(&request.include)?, Filter::of(&request.exclude)?);
-        let question = ListDependentsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let sieve = Sieve::of(&request.include, &request.exclude)?;
+        let question =
+            ListDependentsRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
         let paging = Paging::of(&question, request.page_size, &request.page_token)?;
         let first = async || {
+            let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let start = self.resolve(request.r#ref.clone()).await?.present(self)?;
             let options = WalkOptions {
                 direction: Direction::Dependents,
@@ -134,17 +189,13 @@ impl GraphService for Graph {
             };
             let walked = self.walk(start, options).await?;
             let all = walked.found.len();
-            let admitted = |object: &engine::object::ObjectRef| {
-                include.as_ref().is_none_or(|filter| filter.admits(object))
-                    && !exclude.as_ref().is_some_and(|filter| filter.admits(object))
-            };
-            let found = walked.found.into_iter().filter(|found| admitted(&found.node.object));
-            let found: Vec<list_dependents_response::Dependent> = found.map(Into::into).collect();
+            let found = self.sift(walked.found, |found| sieve.admits(&found.node)).await?;
+            let found: Vec<list_dependents_response::Dependent> = found.into_iter().map(Into::into).collect();
             let filtered_count = u32::try_from(all - found.len()).unwrap_or(u32::MAX);
             let rest = ListDependentsResponse {
                 depth_limited: walked.depth_limited,
                 filtered_count,
-                meta: Some(self.shared.meta()),
+                meta: Some(meta),
                 ..Default::default()
             };
             Ok((found, rest))
@@ -156,9 +207,12 @@ impl GraphService for Graph {
     async fn list_owners(&self, request: Request<ListOwnersRequest>) -> Result<Response<ListOwnersResponse>, Status> {
         let request = request.into_inner();
         let depth = depth(request.max_depth)?;
-        let question = ListOwnersRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let sieve = Sieve::of(&request.include, &request.exclude)?;
+        let question =
+            ListOwnersRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
         let paging = Paging::of(&question, request.page_size, &request.page_token)?;
         let first = async || {
+            let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let start = self.resolve(request.r#ref.clone()).await?.present(self)?;
             let options = WalkOptions {
                 direction: Direction::Owners,
@@ -167,8 +221,11 @@ impl GraphService for Graph {
                 max_objects: WALK_MAX,
             };
             let found = self.walk(start, options).await?.found;
+            let all = found.len();
+            let found = self.sift(found, |found| sieve.admits(&found.node)).await?;
+            let filtered_count = u32::try_from(all - found.len()).unwrap_or(u32::MAX);
             let found: Vec<list_owners_response::Owner> = found.into_iter().map(Into::into).collect();
-            Ok((found, ListOwnersResponse { meta: Some(self.shared.meta()), ..Default::default() }))
+            Ok((found, ListOwnersResponse { filtered_count, meta: Some(meta), ..Default::default() }))
         };
         let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
         Ok(Response::new(ListOwnersResponse { owners: items, next_page_token, ..rest }))
@@ -178,10 +235,11 @@ impl GraphService for Graph {
         &self,
         request: Request<ExplainObjectRequest>,
     ) -> Result<Response<ExplainObjectResponse>, Status> {
-        let known = self.resolve(request.into_inner().r#ref).await?;
+        let ExplainObjectRequest { r#ref, consistency } = request.into_inner();
+        let meta = Some(self.fresh(consistency, &About::Everything).await?);
+        let known = self.resolve(r#ref).await?;
         let (uid, clock) = (known.uid(), wire_clock(self.shared.clock));
         let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
-        let meta = Some(self.shared.meta());
         let answer = match self.shared.reader.with(|leader| leader.explain(uid)) {
             Some(Explanation { object, verdict, reasons, owners, item }) => ExplainObjectResponse {
                 node: Some(object.into()),
@@ -212,10 +270,12 @@ impl GraphService for Graph {
     ) -> Result<Response<PreviewDeletionResponse>, Status> {
         let request = request.into_inner();
         let options = plan_options(&request)?;
-        let question = PreviewDeletionRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let question =
+            PreviewDeletionRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
         let paging = Paging::of(&question, request.page_size, &request.page_token)?;
         let (is_first, clock) = (paging.is_first(), wire_clock(self.shared.clock));
         let first = async || {
+            let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let _turn = self.shared.long_read().await?;
             let mut planning = Planning::new(options.clone());
             while !self.shared.reader.with(|leader| planning.step(leader, STEP)) {
@@ -229,7 +289,7 @@ impl GraphService for Graph {
             let (entries, totals) = convert::plan(&plan, clock);
             let rest = PreviewDeletionResponse {
                 totals,
-                meta: Some(self.shared.meta()),
+                meta: Some(meta),
                 digest: format!("{:016x}", plan.digest),
                 missing_uids: plan.missing.iter().map(Uid::to_string).collect(),
                 undecided_by: plan.unsynced.into_iter().map(Into::into).collect(),
@@ -249,15 +309,17 @@ impl GraphService for Graph {
         request: Request<FindStuckObjectsRequest>,
     ) -> Result<Response<FindStuckObjectsResponse>, Status> {
         let request = request.into_inner();
-        let include = Filter::of(&request.include)?;
+        let include = Filter::of("include", &request.include)?;
         let min_age = match request.min_age {
             None => STUCK_AGE,
             Some(age) => Duration::try_from(age).map_err(|_| status::bad_field("min_age", "is negative"))?,
         };
-        let question = FindStuckObjectsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let question =
+            FindStuckObjectsRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
         let paging = Paging::of(&question, request.page_size, &request.page_token)?;
         let codes: Vec<reason::Code> = request.codes().collect();
         let first = async || {
+            let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let mut scan = Scan::default();
             let found = self.scan(|leader, each| scan.stuck(leader, each), STEP).await?;
             let clock = wire_clock(self.shared.clock);
@@ -266,9 +328,10 @@ impl GraphService for Graph {
                 let has = |code| explanation.reasons.iter().any(|reason| convert::reason_code(reason.code) == code);
                 codes.is_empty() || codes.iter().any(|&code| has(code))
             };
-            let admitted = found.into_iter().flatten().filter(|explanation| {
-                include.as_ref().is_none_or(|filter| filter.admits(&explanation.object.object)) && coded(explanation)
-            });
+            let admits = |explanation: &Explanation| {
+                coded(explanation) && include.as_ref().is_none_or(|filter| filter.admits(&explanation.object))
+            };
+            let admitted = self.sift(found.into_iter().flatten().collect(), admits).await?;
             let stuck = |explanation: Explanation| {
                 let decided = explanation.item.as_ref().map(|item| clock.timestamp(item.decided));
                 let since = convert::delete_time(&explanation.object.facts).or(decided);
@@ -284,9 +347,9 @@ impl GraphService for Graph {
             };
             let moment = |stuck: &Stuck| stuck.since.map(|since| (since.seconds, since.nanos));
             let old = |stuck: &Stuck| stuck.since.as_ref().is_none_or(|since| before(since, &latest));
-            let mut objects: Vec<Stuck> = admitted.take(FOUND_MAX).map(stuck).filter(old).collect();
+            let mut objects: Vec<Stuck> = admitted.into_iter().take(FOUND_MAX).map(stuck).filter(old).collect();
             objects.sort_by_key(|stuck| (stuck.since.is_none(), moment(stuck)));
-            Ok((objects, FindStuckObjectsResponse { meta: Some(self.shared.meta()), ..Default::default() }))
+            Ok((objects, FindStuckObjectsResponse { meta: Some(meta), ..Default::default() }))
         };
         let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
         Ok(Response::new(FindStuckObjectsResponse { objects: items, next_page_token, ..rest }))
@@ -294,22 +357,26 @@ impl GraphService for Graph {
 
     async fn find_cycles(&self, request: Request<FindCyclesRequest>) -> Result<Response<FindCyclesResponse>, Status> {
         let request = request.into_inner();
-        let include = Filter::of(&request.include)?;
-        let question = FindCyclesRequest { page_size: 0, page_token: String::new(), ..request.clone() };
+        let include = Filter::of("include", &request.include)?;
+        let question =
+            FindCyclesRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
         let paging = Paging::of(&question, request.page_size, &request.page_token)?;
         let first = async || {
+            let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let mut search = CycleSearch::new(request.blocking_only);
             self.scan(|leader, each| (!search.step(leader, each)).then_some(()), SCAN_STEP).await?;
             let mut cycles = Vec::new();
             for members in search.components().into_iter().take(FOUND_MAX) {
-                let Some(cycle) = self.shared.reader.with(|leader| leader.cycle(&members)) else { continue };
-                let admits = |filter: &Filter| cycle.members.iter().any(|member| filter.admits(&member.object));
-                if include.as_ref().is_none_or(admits) {
-                    cycles.push(find_cycles_response::Cycle::from(cycle));
-                }
+                cycles.extend(self.shared.reader.with(|leader| leader.cycle(&members)));
+                tokio::task::yield_now().await;
             }
+            let admits = |cycle: &CycleView| {
+                include.as_ref().is_none_or(|filter| cycle.members.iter().any(|member| filter.admits(member)))
+            };
+            let cycles = self.sift(cycles, admits).await?;
+            let mut cycles: Vec<find_cycles_response::Cycle> = cycles.into_iter().map(Into::into).collect();
             cycles.sort_by_key(|cycle| !cycle.deadlocked);
-            Ok((cycles, FindCyclesResponse { meta: Some(self.shared.meta()), ..Default::default() }))
+            Ok((cycles, FindCyclesResponse { meta: Some(meta), ..Default::default() }))
         };
         let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
         Ok(Response::new(FindCyclesResponse { cycles: items, next_page_token, ..rest }))
@@ -321,16 +388,26 @@ impl GraphService for Graph {
         &self,
         request: Request<ExportGraphRequest>,
     ) -> Result<Response<Self::ExportGraphStream>, Status> {
-        let include = Filter::of(&request.into_inner().include)?;
-        Ok(Response::new(export::stream(Arc::clone(&self.shared), include)))
+        let ExportGraphRequest { include, consistency } = request.into_inner();
+        let include = Filter::of("include", &include)?;
+        let meta = self.fresh(consistency, &About::Everything).await?;
+        Ok(Response::new(export::stream(Arc::clone(&self.shared), include, meta)))
+    }
+
+    async fn wait_for_freshness(
+        &self,
+        request: Request<WaitForFreshnessRequest>,
+    ) -> Result<Response<WaitForFreshnessResponse>, Status> {
+        let meta = Some(self.fresh(request.into_inner().consistency, &About::Everything).await?);
+        Ok(Response::new(WaitForFreshnessResponse { meta }))
     }
 
     async fn list_coverage(
         &self,
         _request: Request<ListCoverageRequest>,
     ) -> Result<Response<ListCoverageResponse>, Status> {
+        let meta = self.shared.meta();
         let collections = self.shared.reader.with(Leader::collections);
-        let meta = self.shared.meta_of(&collections);
         let clock = wire_clock(self.shared.clock);
         let collections = collections.into_iter().map(|status| convert::collection(status, clock)).collect();
         Ok(Response::new(ListCoverageResponse { collections, meta: Some(meta) }))

@@ -45,7 +45,11 @@ impl Paging {
     /// `question` is the request without its page.
     pub(super) fn of(question: &impl Message, size: i32, token: &str) -> Result<Paging, Status> {
         let size = page_size(size)?;
-        let token = if token.is_empty() { None } else { Some(parse(token).ok_or_else(status::token_malformed)?) };
+        let token = if token.is_empty() {
+            None
+        } else {
+            Some(parse(token).ok_or_else(|| status::token_malformed("page_token"))?)
+        };
         Ok(Paging { question: digest(&question.encode_to_vec()), size, token })
     }
 

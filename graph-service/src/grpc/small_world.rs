@@ -1,7 +1,7 @@
 //! What the tests of the services stand on: a leader that was told of a few Secrets.
 
-use super::Shared;
-use super::long_reads;
+use super::freshness::{AskStand, Freshness};
+use super::{Shared, long_reads};
 use crate::clock::Clock;
 use crate::decisions::DecisionLog;
 use crate::driver::{Heartbeat, Reader};
@@ -83,8 +83,11 @@ pub(super) fn shared(leader: Leader, decisions: DecisionLog, leadership: watch::
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let (sessions, _closed) = mpsc::channel(1);
+    let reader = Reader::of(leader);
+    let nobody: AskStand = Box::new(|_, _| Box::pin(async { Err("nobody is there to be asked".to_owned()) }));
     Arc::new(Shared {
-        reader: Reader::of(leader),
+        freshness: Freshness::new(reader.clone(), "cluster".to_owned(), nobody),
+        reader,
         sessions,
         decisions,
         shutdown: Shutdown::new(),

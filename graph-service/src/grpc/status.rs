@@ -128,10 +128,101 @@ pub(super) fn traversal_limit(max: usize) -> Status {
     )
 }
 
-/// A page token that this service did not make.
-pub(super) fn token_malformed() -> Status {
-    let how = "page_token is none of this service".to_owned();
-    error(Code::InvalidArgument, ErrorReason::TokenMalformed, how, &[], None)
+/// A token that this service did not make.
+pub(super) fn token_malformed(field: &str) -> Status {
+    let how = format!("{field} is none of this service");
+    error(Code::InvalidArgument, ErrorReason::TokenMalformed, how, &[(reason::FIELD, field)], None)
+}
+
+/// A token of freshness that came from another cluster.
+pub(super) fn token_from_other_cluster(ours: &str, theirs: &str) -> Status {
+    let theirs = clip(theirs, TEXT_MAX_BYTES);
+    error(
+        Code::InvalidArgument,
+        ErrorReason::TokenFromOtherCluster,
+        format!("this graph is of cluster {ours}, the token of cluster {theirs:?}"),
+        &[(reason::OURS, ours), (reason::THEIRS, &theirs)],
+        None,
+    )
+}
+
+/// What a token or an answer speaks of may never have been, in the history the store has now.
+pub(super) fn token_from_other_history(why: &str) -> Status {
+    let how = format!("the store has another history: {why}; begin anew");
+    error(Code::FailedPrecondition, ErrorReason::TokenFromOtherHistory, how, &[], None)
+}
+
+/// The graph does not show yet what is asked for.
+pub(super) fn replica_behind(collection: &str, wanted: &str, position: &str, note: &str) -> Status {
+    let (collection, wanted) = (clip(collection, TEXT_MAX_BYTES), clip(wanted, TEXT_MAX_BYTES));
+    let at = if position.is_empty() { String::new() } else { format!(", it is at {position}") };
+    error(
+        Code::Unavailable,
+        ErrorReason::ReplicaBehind,
+        format!("{collection} has not reached {wanted}{at}{note}; another replica may have"),
+        &[(reason::COLLECTION, &collection), (reason::WANTED, &wanted), (reason::POSITION, position)],
+        Some(RETRY_LATER),
+    )
+}
+
+/// A collection that cannot be listed, so that nothing can be said of its freshness.
+pub(super) fn collection_unsynced(collection: &str) -> Status {
+    let collection = clip(collection, TEXT_MAX_BYTES);
+    error(
+        Code::Unavailable,
+        ErrorReason::CollectionUnsynced,
+        format!("{collection} cannot be followed at the moment; ListCoverage says why"),
+        &[(reason::COLLECTION, &collection)],
+        Some(RETRY_LATER),
+    )
+}
+
+/// Resource versions without an order.
+pub(super) fn not_comparable(collection: &str) -> Status {
+    let collection = clip(collection, TEXT_MAX_BYTES);
+    error(
+        Code::FailedPrecondition,
+        ErrorReason::ResourceVersionNotComparable,
+        format!("resource versions of {collection} are no ordered numbers"),
+        &[(reason::COLLECTION, &collection)],
+        None,
+    )
+}
+
+/// The API server does not do what a call needs of it.
+pub(super) fn api_server_refuses(why: &str) -> Status {
+    let why = clip(why, TEXT_MAX_BYTES);
+    error(Code::Unavailable, ErrorReason::ApiServerRefuses, why, &[], Some(RETRY_LATER))
+}
+
+/// What the transport, or a service that is not ours, says without a reason.
+pub(super) fn of_transport(code: Code, message: &str) -> Status {
+    let reason = if code == Code::Unimplemented {
+        ErrorReason::MethodUnknown
+    } else if code == Code::OutOfRange {
+        ErrorReason::MessageTooLarge
+    } else if code == Code::Internal {
+        ErrorReason::MessageUnreadable
+    } else {
+        ErrorReason::CallFailed
+    };
+    error(code, reason, clip(message, TEXT_MAX_BYTES), &[], None)
+}
+
+/// This process ends.
+pub(super) fn stopping() -> Status {
+    let how = "this replica stops".to_owned();
+    error(Code::Unavailable, ErrorReason::Stopping, how, &[], Some(RETRY_ELSEWHERE))
+}
+
+/// An expression that cannot be used; `at` is line and column.
+pub(super) fn expression_invalid(field: &str, what: &str, at: Option<(usize, usize)>) -> Status {
+    let (line, column) = at.map(|(line, column)| (line.to_string(), column.to_string())).unwrap_or_default();
+    let place = if at.is_some() { format!(", line {line}, column {column}") } else { String::new() };
+    let places: &[(&str, &str)] = &[(reason::FIELD, field), (reason::LINE, &line), (reason::COLUMN, &column)];
+    let known = if at.is_some() { places } else { &places[..1] };
+    let how = format!("field {field}{place}: {what}");
+    error(Code::InvalidArgument, ErrorReason::ExpressionInvalid, how, known, None)
 }
 
 /// What a page token pinned is not kept here.
@@ -142,7 +233,7 @@ pub(super) fn page_token_expired() -> Status {
 
 /// A page token of another question.
 pub(super) fn page_token_mismatch() -> Status {
-    let how = "page_token belongs to a request with other arguments".to_owned();
+    let how = "the token belongs to a request with other arguments".to_owned();
     error(Code::InvalidArgument, ErrorReason::PageTokenMismatch, how, &[], None)
 }
 
@@ -179,11 +270,10 @@ pub(super) fn slow_consumer(sent: Option<&Position>) -> Status {
 
 /// A request that lacks what it needs.
 pub(super) fn bad_field(field: &str, why: &str) -> Status {
-    Status::with_error_details(
-        Code::InvalidArgument,
-        format!("field {field} {why}"),
-        ErrorDetails::with_bad_request_violation(field, why),
-    )
+    let why = clip(why, TEXT_MAX_BYTES);
+    let mut details = details(ErrorReason::FieldInvalid, &[(reason::FIELD, field)]);
+    details.add_bad_request_violation(field, why.as_str());
+    Status::with_error_details(Code::InvalidArgument, format!("field {field} {why}"), details)
 }
 
 /// A pause that could not be written or deleted.
@@ -242,9 +332,7 @@ fn error(
     metadata: &[(&str, &str)],
     retry_after: Option<Duration>,
 ) -> Status {
-    let metadata: HashMap<String, String> =
-        metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let mut details = ErrorDetails::with_error_info(reason::text(reason), reason::DOMAIN, metadata);
+    let mut details = details(reason, metadata);
     if let Some(after) = retry_after {
         details.set_retry_info(Some(after));
     }
@@ -254,4 +342,10 @@ fn error(
         status.metadata_mut().insert(PUSHBACK, MetadataValue::from(millis));
     }
     status
+}
+
+fn details(reason: ErrorReason, metadata: &[(&str, &str)]) -> ErrorDetails {
+    let metadata: HashMap<String, String> =
+        metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    ErrorDetails::with_error_info(reason::text(reason), reason::DOMAIN, metadata)
 }

@@ -26,6 +26,8 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 use tonic_types::StatusExt as _;
 
+mod every_call;
+
 const CLUSTER: &str = "7e5cf8a6-0000-4000-8000-000000000001";
 const PIPE_BYTES: usize = 64 * 1024;
 
@@ -226,10 +228,13 @@ async fn reads_and_health_answer() {
     with_service(async |dial| {
         let channel = dial.channel().await;
         let mut graph = GraphServiceClient::new(channel.clone());
-        let unnamed = graph.get_object(GetObjectRequest { r#ref: None }).await.expect_err("no uid");
+        let unnamed = graph.get_object(GetObjectRequest::default()).await.expect_err("no uid");
         assert_eq!(unnamed.code(), Code::InvalidArgument);
         let wanted = ObjectRef { uid: "nobody".to_owned(), ..ObjectRef::default() };
-        let unknown = graph.get_object(GetObjectRequest { r#ref: Some(wanted) }).await.expect_err("no such uid");
+        let unknown = graph
+            .get_object(GetObjectRequest { r#ref: Some(wanted), consistency: None })
+            .await
+            .expect_err("no such uid");
         assert_eq!((unknown.code(), reason(&unknown)), (Code::NotFound, "OBJECT_NOT_FOUND".to_owned()));
         let coverage = graph.list_coverage(ListCoverageRequest {}).await.unwrap().into_inner();
         assert_eq!(coverage.meta.unwrap().cluster_uid, CLUSTER);

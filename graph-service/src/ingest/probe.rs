@@ -3,8 +3,9 @@
 use super::Clients;
 use super::decode::{self, Decoder};
 use super::request::{self, ACCEPT_METADATA_LIST, collection_path, is_path_segment, query_value};
+use crate::grpc::freshness::Stand;
 use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
-use engine::object::ResourceVersion;
+use engine::object::{GroupResource, Name, ResourceVersion};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(crate) const REFUSALS_MAX: usize = 65_536;
 const IN_FLIGHT_MAX: usize = 16;
 /// For all pages of a probe together.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Objects in a list that is to show where a collection stands, at most.
+const STAND_OBJECTS_MAX: u32 = 500;
 /// Objects in one answer, at most.
 const OBJECTS_MAX: usize = 500_000;
 
@@ -68,6 +71,16 @@ pub(crate) async fn run(
             }
         }
     }
+}
+
+/// Where a collection stands now, with everything in it where that is at most [`STAND_OBJECTS_MAX`].
+pub(super) async fn stand(clients: Clients, collection: GroupResource, version: Name) -> Result<Stand, String> {
+    // Probes are numbered for the engine alone.
+    let probe = Probe { id: ProbeId(0), collection, version, namespace: None, limit: Some(STAND_OBJECTS_MAX) };
+    let found = answer(&clients, STAND_OBJECTS_MAX, &probe).await?;
+    let seen = |object: engine::object::Object| (object.uid, object.resource_version);
+    let objects = found.complete.then(|| found.objects.into_iter().map(seen).collect());
+    Ok(Stand { position: found.resource_version, objects })
 }
 
 async fn answer(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, String> {

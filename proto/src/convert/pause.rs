@@ -96,6 +96,7 @@ impl From<hold::Filter> for ObjectFilter {
             resources: filter.resources.into_iter().map(Into::into).collect(),
             namespaces: filter.namespaces.iter().map(Name::to_string).collect(),
             uids: Vec::new(),
+            cel: String::new(),
         }
     }
 }
@@ -107,6 +108,12 @@ impl TryFrom<ObjectFilter> for hold::Filter {
         if !filter.uids.is_empty() {
             return Err(Malformed::new(
                 "uids",
+                "is set: a pause is about collections and namespaces, not about single objects",
+            ));
+        }
+        if !filter.cel.is_empty() {
+            return Err(Malformed::new(
+                "cel",
                 "is set: a pause is about collections and namespaces, not about single objects",
             ));
         }

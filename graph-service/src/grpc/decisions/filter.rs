@@ -1,12 +1,38 @@
 //! Conditions on events.
 
+use crate::grpc::expression::{Expression, Subject, list, map};
 use crate::grpc::{filter, status};
+use cel::objects::Value;
 use proto::decision::v1alpha1::{DecisionEvent, DecisionFilter};
+use proto::graph::v1alpha1::reason::Code;
+use proto::r#type::v1alpha1::ObjectRef;
 use std::time::SystemTime;
 use tonic::Status;
 
 /// Most filters of one request, and most conditions of one filter.
 const CONDITIONS_MAX: usize = 1000;
+/// Most expressions of one request.
+const EXPRESSIONS_MAX: usize = 16;
+
+/// An event, for expressions.
+static EVENT: Subject = Subject {
+    name: "event",
+    fields: &[
+        "decision_id",
+        "phase",
+        "cause",
+        "action",
+        "target",
+        "root",
+        "cause_chain",
+        "reasons",
+        "executor",
+        "attempt",
+        "propagation_policy",
+        "outcome",
+        "http_status",
+    ],
+};
 
 /// Admits what one of its filters admits.
 #[derive(Clone, Debug)]
@@ -15,6 +41,7 @@ pub(super) struct Filter(Vec<One>);
 #[derive(Clone, Debug)]
 struct One {
     targets: Option<filter::Filter>,
+    expression: Option<Expression>,
     wanted: DecisionFilter,
 }
 
@@ -26,11 +53,16 @@ impl Filter {
         if count > CONDITIONS_MAX {
             return Err(status::bad_field(field, &format!("has {count} conditions; at most {CONDITIONS_MAX}")));
         }
-        let one = |wanted: &DecisionFilter| {
-            let targets = filter::Filter::of(&wanted.targets)?;
-            Ok(One { targets, wanted: DecisionFilter { targets: Vec::new(), ..wanted.clone() } })
+        let expressions = filters.iter().filter(|filter| !filter.cel.is_empty()).count();
+        if expressions > EXPRESSIONS_MAX {
+            return Err(status::bad_field(field, &format!("has {expressions} expressions; at most {EXPRESSIONS_MAX}")));
+        }
+        let one = |(at, wanted): (usize, &DecisionFilter)| {
+            let targets = filter::Filter::of_names(&format!("{field}[{at}].targets"), &wanted.targets)?;
+            let expression = Expression::of(&format!("{field}[{at}].cel"), &wanted.cel, &EVENT)?;
+            Ok(One { targets, expression, wanted: DecisionFilter { targets: Vec::new(), ..wanted.clone() } })
         };
-        let filters = filters.iter().map(one).collect::<Result<Vec<One>, Status>>()?;
+        let filters = filters.iter().enumerate().map(one).collect::<Result<Vec<One>, Status>>()?;
         Ok((!filters.is_empty()).then_some(Filter(filters)))
     }
 
@@ -46,7 +78,37 @@ impl One {
         among(&self.wanted.phases, event.phase)
             && among(&self.wanted.kinds, event.kind)
             && among(&self.wanted.causes, event.cause)
-            && self.targets.as_ref().is_none_or(|filter| target().is_some_and(|target| filter.admits_wire(target)))
+            && self.targets.as_ref().is_none_or(|filter| target().is_some_and(|target| filter.admits_name(target)))
+            && self.expression.as_ref().is_none_or(|expression| expression.is_true(value(event)))
+    }
+}
+
+fn value(event: &DecisionEvent) -> Value {
+    let object = |object: Option<&ObjectRef>| object.map_or(Value::Null, filter::named);
+    let outcome = event.report.as_ref().map_or("", |report| word(report.outcome().as_str_name(), "OUTCOME_"));
+    let reason = |reason: i32| word(Code::try_from(reason).unwrap_or_default().as_str_name(), "CODE_");
+    map([
+        ("decision_id", Value::from(event.decision_id.clone())),
+        ("phase", Value::from(word(event.phase().as_str_name(), "PHASE_"))),
+        ("cause", Value::from(word(event.cause().as_str_name(), "CAUSE_"))),
+        ("action", Value::from(word(event.kind().as_str_name(), "ITEM_KIND_"))),
+        ("target", object(event.target.as_ref())),
+        ("root", object(event.root.as_ref())),
+        ("cause_chain", list(event.cause_chain.iter().map(filter::named))),
+        ("reasons", list(event.reasons.iter().map(|of| Value::from(reason(of.code))))),
+        ("executor", Value::from(event.executor.clone())),
+        ("attempt", Value::Int(event.attempt.into())),
+        ("propagation_policy", Value::from(word(event.propagation_policy().as_str_name(), "PROPAGATION_POLICY_"))),
+        ("outcome", Value::from(outcome)),
+        ("http_status", Value::Int(event.report.as_ref().map_or(0, |report| report.http_status.into()))),
+    ])
+}
+
+/// The name of an enum's value; the one that says nothing is empty.
+fn word(name: &'static str, prefix: &str) -> &'static str {
+    match name.strip_prefix(prefix).unwrap_or(name) {
+        "UNSPECIFIED" => "",
+        word => word,
     }
 }
 
@@ -72,5 +134,33 @@ impl Within {
     pub(super) fn admits(&self, event: &DecisionEvent) -> bool {
         let Some(at) = event.event_time.and_then(|at| SystemTime::try_from(at).ok()) else { return false };
         self.from.is_none_or(|from| at >= from) && self.until.is_none_or(|until| at < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::decision::v1alpha1::{Attempt, Phase};
+    use proto::work::v1alpha1::{ItemKind, Outcome};
+
+    #[test]
+    fn expressions_see_every_field_that_is_told_of() {
+        let event = DecisionEvent {
+            phase: Phase::Failed.into(),
+            kind: ItemKind::Delete.into(),
+            target: Some(ObjectRef { kind: "Pod".to_owned(), ..ObjectRef::default() }),
+            report: Some(Attempt { outcome: Outcome::Forbidden.into(), http_status: 403, ..Attempt::default() }),
+            ..DecisionEvent::default()
+        };
+        let admits = |cel: &str| {
+            let filter = DecisionFilter { cel: cel.to_owned(), ..DecisionFilter::default() };
+            Filter::of("include", &[filter]).unwrap().unwrap().admits(&event)
+        };
+        for field in EVENT.fields {
+            assert!(admits(&format!("has(event.{field})")), "{field}");
+        }
+        assert!(admits("event.phase == 'FAILED' && event.action == 'DELETE' && event.target.kind == 'Pod'"));
+        assert!(admits("event.outcome == 'FORBIDDEN' && event.http_status == 403 && event.root == null"));
+        assert!(admits("event.cause == '' && size(event.cause_chain) == 0 && !('CYCLE' in event.reasons)"));
     }
 }

@@ -24,7 +24,7 @@ impl Place {
             return Ok(Place { question, log, before: extent.newest + 1 });
         }
         let place = parse(token).filter(|place| place.before <= extent.newest || place.log != log);
-        let place = place.ok_or_else(status::token_malformed)?;
+        let place = place.ok_or_else(|| status::token_malformed("page_token"))?;
         if place.question != question {
             return Err(status::page_token_mismatch());
         }

@@ -2,15 +2,22 @@
 
 use super::{Filter, STEP, Shared};
 use engine::leader::Scan;
+use engine::view::{EdgeView, NodeView};
 use futures::stream::{self, BoxStream, StreamExt};
+use prost::Message as _;
 use proto::graph::v1alpha1::export_graph_response::{Chunk, Footer, Header, Part};
 use proto::graph::v1alpha1::{Edge, ExportGraphResponse, Node};
+use proto::r#type::v1alpha1::ResponseMeta;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use tonic::Status;
 
+/// A chunk of more than this ends early: readers take messages of 4 MiB.
+const CHUNK_BYTES_MAX: usize = 1024 * 1024;
+
 /// Where an export is.
 enum Stage {
-    Header,
+    Header(ResponseMeta),
     Chunks(Scan),
     End,
 }
@@ -19,6 +26,8 @@ struct Export {
     shared: Arc<Shared>,
     include: Option<Filter>,
     stage: Stage,
+    /// Looked at, and not sent yet.
+    waiting: VecDeque<(Node, Vec<Edge>)>,
     sent: Footer,
 }
 
@@ -26,41 +35,62 @@ struct Export {
 pub(super) fn stream(
     shared: Arc<Shared>,
     include: Option<Filter>,
+    meta: ResponseMeta,
 ) -> BoxStream<'static, Result<ExportGraphResponse, Status>> {
-    let export = Export { shared, include, stage: Stage::Header, sent: Footer::default() };
+    let stage = Stage::Header(meta);
+    let export = Export { shared, include, stage, waiting: VecDeque::new(), sent: Footer::default() };
     let part = |part: Part| Ok(ExportGraphResponse { part: Some(part) });
-    stream::unfold(export, async |mut export| export.next().map(|part| (part, export))).map(part).boxed()
+    stream::unfold(export, async |mut export: Export| export.next().await.map(|part| (part, export))).map(part).boxed()
 }
 
 impl Export {
-    fn next(&mut self) -> Option<Part> {
-        match &mut self.stage {
-            Stage::Header => {
-                self.stage = Stage::Chunks(Scan::default());
-                let status = self.shared.reader.with(engine::leader::Leader::status);
-                let (node_estimate, edge_estimate) = (status.nodes as u64, status.edges as u64);
-                Some(Part::Header(Header { meta: Some(self.shared.meta()), node_estimate, edge_estimate }))
-            }
-            Stage::Chunks(scan) => loop {
-                let Some(found) = self.shared.reader.with(|leader| scan.export(leader, STEP)) else {
-                    self.stage = Stage::End;
-                    return Some(Part::Footer(self.sent));
-                };
-                let mut chunk = Chunk::default();
-                let admitted = |filter: &Filter, object: &engine::object::ObjectRef| filter.admits(object);
-                for (node, edges) in found {
-                    if self.include.as_ref().is_none_or(|filter| admitted(filter, &node.object)) {
-                        chunk.nodes.push(Node::from(node));
-                        chunk.edges.extend(edges.into_iter().map(Edge::from));
+    async fn next(&mut self) -> Option<Part> {
+        loop {
+            match &mut self.stage {
+                Stage::Header(meta) => {
+                    let meta = Some(std::mem::take(meta));
+                    self.stage = Stage::Chunks(Scan::default());
+                    let status = self.shared.reader.with(engine::leader::Leader::status);
+                    let (node_estimate, edge_estimate) = (status.nodes as u64, status.edges as u64);
+                    return Some(Part::Header(Header { meta, node_estimate, edge_estimate }));
+                }
+                Stage::Chunks(_) if !self.waiting.is_empty() => return Some(Part::Chunk(self.chunk())),
+                Stage::Chunks(scan) => match self.shared.reader.with(|leader| scan.export(leader, STEP)) {
+                    Some(found) => {
+                        let admitted = |node: &NodeView| self.include.as_ref().is_none_or(|filter| filter.admits(node));
+                        let admitted = found.into_iter().filter(|(node, _)| admitted(node));
+                        let whole = |(node, edges): (NodeView, Vec<EdgeView>)| {
+                            (Node::from(node), edges.into_iter().map(Edge::from).collect())
+                        };
+                        self.waiting.extend(admitted.map(whole));
+                        // Where filters admit little, others on this thread have their turn.
+                        tokio::task::yield_now().await;
                     }
-                }
-                if !chunk.nodes.is_empty() {
-                    self.sent.node_count += chunk.nodes.len() as u64;
-                    self.sent.edge_count += chunk.edges.len() as u64;
-                    return Some(Part::Chunk(chunk));
-                }
-            },
-            Stage::End => None,
+                    None => {
+                        self.stage = Stage::End;
+                        return Some(Part::Footer(self.sent));
+                    }
+                },
+                Stage::End => return None,
+            }
         }
+    }
+
+    /// As much of what waits as a message should carry.
+    fn chunk(&mut self) -> Chunk {
+        let mut chunk = Chunk::default();
+        let mut bytes = 0;
+        while let Some((node, edges)) = self.waiting.front() {
+            bytes += node.encoded_len() + edges.iter().map(Edge::encoded_len).sum::<usize>();
+            if bytes > CHUNK_BYTES_MAX && !chunk.nodes.is_empty() {
+                break;
+            }
+            let Some((node, edges)) = self.waiting.pop_front() else { break };
+            chunk.nodes.push(node);
+            chunk.edges.extend(edges);
+        }
+        self.sent.node_count += chunk.nodes.len() as u64;
+        self.sent.edge_count += chunk.edges.len() as u64;
+        chunk
     }
 }

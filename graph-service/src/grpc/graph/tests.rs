@@ -38,7 +38,8 @@ fn by_address(name: &str) -> Option<ObjectRef> {
 }
 
 async fn get(graph: &Graph, object: Option<ObjectRef>) -> Result<Node, Status> {
-    let answer = graph.get_object(Request::new(GetObjectRequest { r#ref: object })).await?.into_inner();
+    let answer =
+        graph.get_object(Request::new(GetObjectRequest { r#ref: object, consistency: None })).await?.into_inner();
     assert_eq!(answer.meta.unwrap().replica, "replica-a");
     Ok(answer.node.unwrap())
 }
@@ -61,18 +62,27 @@ async fn an_object_is_found_by_uid_and_by_address_also_for_a_while_after_it_went
             Code::FailedPrecondition,
             "UID_MISMATCH",
         ),
-        (None, Code::InvalidArgument, ""),
-        (Some(ObjectRef { resource: "unknowns".into(), ..by_address("x").unwrap() }), Code::InvalidArgument, ""),
+        (None, Code::InvalidArgument, "FIELD_INVALID"),
+        (
+            Some(ObjectRef { resource: "unknowns".into(), ..by_address("x").unwrap() }),
+            Code::InvalidArgument,
+            "FIELD_INVALID",
+        ),
     ];
     for (object, code, why) in cases {
         let refused = get(&graph, object).await.unwrap_err();
         assert_eq!((refused.code(), reason(&refused).as_str()), (code, why), "{refused:?}");
     }
     let refs = vec![by_uid("root").unwrap(), by_uid("nobody").unwrap()];
-    let batch = graph.batch_get_objects(Request::new(BatchGetObjectsRequest { refs })).await.unwrap().into_inner();
+    let batch = graph
+        .batch_get_objects(Request::new(BatchGetObjectsRequest { refs, consistency: None }))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!((batch.nodes.len(), batch.missing.len()), (1, 1));
     let refs = vec![by_uid("root").unwrap(); BATCH_MAX + 1];
-    let refused = graph.batch_get_objects(Request::new(BatchGetObjectsRequest { refs })).await.unwrap_err();
+    let refused =
+        graph.batch_get_objects(Request::new(BatchGetObjectsRequest { refs, consistency: None })).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
 }
 
@@ -131,7 +141,11 @@ async fn filters_cut_the_answer_and_not_the_walk() {
 async fn explanations_and_previews_come_from_the_judge() {
     let graph = graph(2);
     let explain = async |object| {
-        graph.explain_object(Request::new(ExplainObjectRequest { r#ref: object })).await.unwrap().into_inner()
+        graph
+            .explain_object(Request::new(ExplainObjectRequest { r#ref: object, consistency: None }))
+            .await
+            .unwrap()
+            .into_inner()
     };
     let kept = explain(by_uid("child-00000")).await;
     assert_eq!((kept.verdict(), kept.reasons[0].code()), (Verdict::Kept, reason::Code::SolidOwner));

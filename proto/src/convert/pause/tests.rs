@@ -56,6 +56,10 @@ fn what_is_wrong_with_an_order_is_said() {
             let filter = ObjectFilter { uids: vec!["u".to_owned()], ..ObjectFilter::default() };
             request.scope = Some(Scope { targets: vec![filter] });
         }),
+        ("field scope.targets[0].cel is set", |request| {
+            let filter = ObjectFilter { cel: "true".to_owned(), ..ObjectFilter::default() };
+            request.scope = Some(Scope { targets: vec![filter] });
+        }),
         ("field scope.targets has 101 entries", |request| {
             request.scope = Some(Scope { targets: vec![ObjectFilter::default(); 101] });
         }),

@@ -1,0 +1,224 @@
+//! Conditions in the Common Expression Language: read once per request, and sure to come to an end for every object.
+//!
+//! What an expression may be is bounded before it is looked at (its length, and how many operators and brackets it has, which bounds how
+//! deep the parser recurses) and after (how deep it is, and that no loop is inside another, which could run for very long). Lists it is shown are bounded too. So the work for
+//! one object is in proportion to the length of the expression times that of one list.
+
+use super::status;
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
+use cel::objects::{Key, Map, Value};
+use cel::parser::PrattParser;
+use cel::{Context, Env};
+use engine::object::clip;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
+use tonic::Status;
+
+#[cfg(test)]
+mod tests;
+
+/// Longest expression.
+const BYTES_MAX: usize = 1024;
+/// Most signs that are neither letters, digits nor blanks. Parsing goes no deeper than that.
+const SIGNS_MAX: usize = 200;
+/// Deepest nesting of brackets.
+const NESTING_MAX: u16 = 12;
+/// Deepest nesting of what was read, where each operator counts, and a loop for some. Evaluating goes as deep.
+const DEPTH_MAX: usize = 24;
+/// Most entries of a list that an expression is shown.
+pub(super) const LIST_MAX: usize = 100;
+/// Longest foreign text in an error.
+const TEXT_MAX_BYTES: usize = 256;
+
+/// Functions that an expression may call, beside the operators. What takes a pattern is not among them.
+const FUNCTIONS: [&str; 9] = ["size", "contains", "startsWith", "endsWith", "int", "uint", "double", "string", "type"];
+const OPERATORS: [&str; 18] = [
+    operators::CONDITIONAL,
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::SUBSTRACT,
+    operators::ADD,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+    operators::EQUALS,
+    operators::NOT_EQUALS,
+    operators::GREATER_EQUALS,
+    operators::LESS_EQUALS,
+    operators::GREATER,
+    operators::LESS,
+    operators::NEGATE,
+    operators::INDEX,
+    operators::IN,
+];
+
+static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+
+/// The one variable of an expression, and the fields it has.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) name: &'static str,
+    pub(super) fields: &'static [&'static str],
+}
+
+/// An expression that can be evaluated.
+#[derive(Clone)]
+pub(super) struct Expression {
+    subject: &'static Subject,
+    expr: Arc<IdedExpr>,
+}
+
+impl std::fmt::Debug for Expression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Expression").field("subject", &self.subject.name).finish_non_exhaustive()
+    }
+}
+
+/// What is wrong with an expression, and where: line and column, from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mistake {
+    what: String,
+    at: Option<(usize, usize)>,
+}
+
+impl Mistake {
+    fn nowhere(what: impl Into<String>) -> Mistake {
+        Mistake { what: what.into(), at: None }
+    }
+}
+
+impl Expression {
+    /// `None` for the empty text. `field` is where the request has it.
+    pub(super) fn of(field: &str, text: &str, subject: &'static Subject) -> Result<Option<Expression>, Status> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let read = read(text).and_then(|expr| check(&expr, text, subject).map(|()| expr));
+        match read {
+            Ok(expr) => Ok(Some(Expression { subject, expr: Arc::new(expr) })),
+            Err(Mistake { what, at }) => Err(status::expression_invalid(field, &clip(&what, TEXT_MAX_BYTES), at)),
+        }
+    }
+
+    /// Whether it is true, and nothing else, for this subject.
+    pub(super) fn is_true(&self, subject: Value) -> bool {
+        let evaluate = || {
+            let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
+            context.add_variable_from_value(self.subject.name, subject);
+            matches!(Value::resolve(&self.expr, &context), Ok(Value::Bool(true)))
+        };
+        catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or(false)
+    }
+}
+
+/// A map with text keys, as expressions see it.
+pub(super) fn map<const N: usize>(fields: [(&'static str, Value); N]) -> Value {
+    let fields = fields.into_iter().map(|(name, value)| (Key::from(name), value));
+    Value::Map(Map { map: Arc::new(fields.collect::<HashMap<Key, Value>>()) })
+}
+
+/// A list, cut to what expressions may be shown.
+pub(super) fn list(entries: impl Iterator<Item = Value>) -> Value {
+    Value::List(Arc::new(entries.take(LIST_MAX).collect()))
+}
+
+fn read(text: &str) -> Result<IdedExpr, Mistake> {
+    if text.len() > BYTES_MAX {
+        return Err(Mistake::nowhere(format!("it has {} bytes; at most {BYTES_MAX}", text.len())));
+    }
+    let signs = text.chars().filter(|sign| !sign.is_alphanumeric() && !sign.is_whitespace()).count();
+    if signs > SIGNS_MAX {
+        return Err(Mistake::nowhere(format!(
+            "it has {signs} operators, brackets and other signs; at most {SIGNS_MAX}"
+        )));
+    }
+    // A foreign parser, on text from the network: whatever it makes of it, this is a mistake of the caller's.
+    let parsed = catch_unwind(|| PrattParser::new().max_recursion_depth(NESTING_MAX).parse(text));
+    let Ok(parsed) = parsed else { return Err(Mistake::nowhere("it cannot be read")) };
+    parsed.map_err(|errors| match errors.errors.into_iter().next() {
+        Some(error) => {
+            let place = |number: isize| usize::try_from(number).ok().filter(|&number| number > 0);
+            let at = place(error.pos.0).zip(place(error.pos.1));
+            Mistake { what: error.msg, at }
+        }
+        None => Mistake::nowhere("it cannot be read"),
+    })
+}
+
+/// Only what is known to be there, and nothing that could take long.
+fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> {
+    // Each with how deep it is, and the variables that the loop around it has.
+    let mut open: Vec<(&IdedExpr, usize, Vec<&str>)> = vec![(expr, 1, Vec::new())];
+    while let Some((next, depth, known)) = open.pop() {
+        if depth > DEPTH_MAX {
+            return Err(Mistake::nowhere(format!("its parts are nested deeper than {DEPTH_MAX}")));
+        }
+        let depth = depth + 1;
+        let mistake = |what: String, word: &str| Mistake { what, at: place(text, word) };
+        match &next.expr {
+            Expr::Unspecified => return Err(Mistake::nowhere("it cannot be read")),
+            Expr::Literal(_) => {}
+            Expr::Ident(name) if name == subject.name || known.contains(&name.as_str()) => {}
+            Expr::Ident(name) => {
+                return Err(mistake(format!("there is no variable {name:?}, only {:?}", subject.name), name));
+            }
+            Expr::Struct(made) => return Err(mistake("messages cannot be made here".to_owned(), &made.type_name)),
+            Expr::Call(call) => {
+                let name = call.func_name.as_str();
+                if !FUNCTIONS.contains(&name) && !OPERATORS.contains(&name) && name != operators::NOT_STRICTLY_FALSE {
+                    return Err(mistake(format!("there is no function {name:?}, only {}", FUNCTIONS.join(", ")), name));
+                }
+                open.extend(call.target.iter().map(|target| (&**target, depth, known.clone())));
+                open.extend(call.args.iter().map(|argument| (argument, depth, known.clone())));
+            }
+            Expr::Select(select) => {
+                let of_subject = matches!(&select.operand.expr, Expr::Ident(name) if name == subject.name);
+                if of_subject && !known.contains(&subject.name) && !subject.fields.contains(&select.field.as_str()) {
+                    let fields = subject.fields.join(", ");
+                    return Err(mistake(
+                        format!("{} has no field {:?}, only {fields}", subject.name, select.field),
+                        &select.field,
+                    ));
+                }
+                open.push((&select.operand, depth, known));
+            }
+            Expr::List(list) => open.extend(list.elements.iter().map(|element| (element, depth, known.clone()))),
+            Expr::Map(map) => {
+                for entry in &map.entries {
+                    match &entry.expr {
+                        EntryExpr::MapEntry(entry) => {
+                            open.extend([(&entry.key, depth, known.clone()), (&entry.value, depth, known.clone())]);
+                        }
+                        EntryExpr::StructField(field) => open.push((&field.value, depth, known.clone())),
+                    }
+                }
+            }
+            Expr::Comprehension(over) => {
+                if !known.is_empty() {
+                    return Err(mistake("one loop inside another could take too long".to_owned(), &over.iter_var));
+                }
+                let names = [Some(&over.iter_var), over.iter_var2.as_ref(), Some(&over.accu_var)];
+                let inside: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
+                open.push((&over.iter_range, depth, known));
+                for part in [&over.accu_init, &over.loop_cond, &over.loop_step, &over.result] {
+                    open.push((part, depth, inside.clone()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Line and column, from 1, of the first place where a word stands.
+fn place(text: &str, word: &str) -> Option<(usize, usize)> {
+    let of_word = |sign: char| sign.is_alphanumeric() || sign == '_';
+    let whole = |&(at, _): &(usize, &str)| {
+        !text[..at].ends_with(of_word) && !text[at + word.len()..].starts_with(of_word) && !word.is_empty()
+    };
+    let (at, _) = text.match_indices(word).find(whole)?;
+    let before = &text[..at];
+    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+    Some((before.matches('\n').count() + 1, column))
+}

@@ -1,0 +1,405 @@
+//! How fresh answers are, and waiting until they are as fresh as somebody wants.
+//!
+//! Each replica runs its own watches, so freshness is a position for each collection, never one number. A collection has reached a position
+//! when its watch has, by events or bookmarks. A quiet one gets a bookmark about once a minute only; so where waiting does not help at
+//! once, the API server is asked where the collection stands, by a short consistent list, and if the graph shows just what that list shows,
+//! it is as fresh as the list, whatever its watch has said. One question serves all who ask while it has not been sent.
+
+use super::status;
+use crate::driver::Reader;
+use engine::coverage::State;
+use engine::object::{GroupResource, Name, ResourceVersion, Uid};
+use engine::view::Reached;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use proto::r#type::v1alpha1::consistency::Requirement;
+use proto::r#type::v1alpha1::{Consistency, ConsistencyToken, ResourceVersionBound};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use token::Token;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tonic::Status;
+
+#[cfg(test)]
+mod tests;
+mod token;
+
+/// How long a call waits where it does not say, and at most.
+const WAIT_DEFAULT: Duration = Duration::from_secs(2);
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a watch may take on its own before the API server is asked.
+const ASK_AFTER: Duration = Duration::from_millis(100);
+/// Between two looks of one call at the graph, at least.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Calls that wait at a time.
+const WAITERS_MAX: usize = 1024;
+/// Bounds of one call.
+const BOUNDS_MAX: usize = 1000;
+/// Questions to the API server at a time.
+const ASKING_MAX: usize = 16;
+
+/// Where a collection stands by the API server's word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stand {
+    pub(crate) position: ResourceVersion,
+    /// Everything that is in it, where that is little.
+    pub(crate) objects: Option<Vec<(Uid, ResourceVersion)>>,
+}
+
+/// Asks the API server where a collection, of this version on the wire, stands.
+pub(crate) type AskStand = Box<dyn Fn(GroupResource, Name) -> BoxFuture<'static, Result<Stand, String>> + Send + Sync>;
+
+/// What a call is about.
+#[derive(Clone, Debug)]
+pub(super) enum About {
+    /// Objects of these collections and nothing else.
+    Collections(BTreeSet<GroupResource>),
+    /// Whatever may be found anywhere.
+    Everything,
+}
+
+/// What a replica knows of freshness.
+pub(crate) struct Freshness {
+    reader: Reader,
+    ask: AskStand,
+    cluster_uid: String,
+    /// Tells this process from every other.
+    process: u64,
+    questions: Mutex<BTreeMap<GroupResource, Arc<Question>>>,
+    /// Counts whoever wants an answer, so that it is known which question was sent after that.
+    asked: AtomicU64,
+    asking: Semaphore,
+    waiting: Semaphore,
+}
+
+impl std::fmt::Debug for Freshness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Freshness").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+/// The last answer about a collection. Whoever has the lock asks; the others wait for it and find the answer there.
+#[derive(Debug, Default)]
+struct Question {
+    last: tokio::sync::Mutex<Option<(u64, Answer)>>,
+}
+
+type Answer = Result<Arc<Stand>, String>;
+
+/// One collection that has to reach something.
+#[derive(Clone, Debug)]
+struct Target {
+    collection: GroupResource,
+    bound: ResourceVersion,
+    stand: Option<Arc<Stand>>,
+    asked: bool,
+}
+
+/// How a target stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Progress {
+    Reached,
+    /// Not there yet.
+    Behind(Option<ResourceVersion>),
+    /// The position and the bound have no order.
+    NotComparable,
+    /// Nothing moves it at present.
+    Unsynced,
+}
+
+impl Freshness {
+    pub(crate) fn new(reader: Reader, cluster_uid: String, ask: AskStand) -> Freshness {
+        Freshness {
+            reader,
+            ask,
+            cluster_uid,
+            // Without randomness two processes may take each other's tokens for their own: bounds are compared all the same.
+            process: getrandom::u64().unwrap_or_default(),
+            questions: Mutex::default(),
+            asked: AtomicU64::new(0),
+            asking: Semaphore::new(ASKING_MAX),
+            waiting: Semaphore::new(WAITERS_MAX),
+        }
+    }
+
+    /// How far all collections have come, as a token. To be asked before what the answer is read from.
+    pub(super) fn now(&self) -> Positions {
+        let (histories, positions) = self.reader.with(|leader| (leader.histories(), leader.positions()));
+        let cluster_uid = self.cluster_uid.clone();
+        Positions { token: Token { cluster_uid, process: self.process, histories, ..Token::default() }, positions }
+    }
+
+    /// Returns once the graph is as fresh as is asked for.
+    pub(super) async fn wait(&self, wanted: Option<Consistency>, about: &About) -> Result<(), Status> {
+        let Some(Consistency { requirement: Some(requirement), max_wait }) = wanted else { return Ok(()) };
+        let max_wait = match max_wait {
+            None => WAIT_DEFAULT,
+            Some(wait) => Duration::try_from(wait)
+                .map_err(|_| status::bad_field("consistency.max_wait", "is negative"))?
+                .min(WAIT_MAX),
+        };
+        let until = Instant::now() + max_wait;
+        if let Requirement::MinimizeLatency(true) = requirement {
+            return Ok(());
+        }
+        let _place = self
+            .waiting
+            .try_acquire()
+            .map_err(|_| status::limit_exceeded("calls that wait for freshness", WAITERS_MAX))?;
+        match requirement {
+            Requirement::MinimizeLatency(_) | Requirement::Latest(false) => {
+                Err(status::bad_field("consistency.requirement", "is false; leave out what is not wanted"))
+            }
+            Requirement::AtLeastAsFresh(token) => {
+                let targets = self.targets_of(&token)?;
+                self.reach(targets, until, Given::Token).await
+            }
+            Requirement::AtLeast(bounds) => {
+                let targets = self.targets_at(&bounds.bounds)?;
+                self.reach(targets, until, Given::Bound).await
+            }
+            Requirement::Latest(true) => {
+                let targets = self.latest(about, until).await?;
+                self.reach(targets, until, Given::Latest).await
+            }
+        }
+    }
+
+    fn targets_of(&self, token: &ConsistencyToken) -> Result<Vec<Target>, Status> {
+        let token =
+            Token::read(&token.value).ok_or_else(|| status::token_malformed("consistency.at_least_as_fresh"))?;
+        if token.cluster_uid != self.cluster_uid {
+            return Err(status::token_from_other_cluster(&self.cluster_uid, &token.cluster_uid));
+        }
+        let (histories, collections) = self.reader.with(|leader| {
+            (leader.histories(), leader.collections().into_iter().map(|status| status.kind.group_resource))
+        });
+        if token.process == self.process && token.histories != histories {
+            return Err(status::token_from_other_history("a store went back since it was given out"));
+        }
+        let known: BTreeMap<u64, GroupResource> = collections.map(|of| (token::digest(&of), of)).collect();
+        let target = |(digest, bound): (u64, ResourceVersion)| {
+            let collection = known.get(&digest).cloned();
+            let unknown = || status::replica_behind("a collection that is not served here", &bound.to_string(), "", "");
+            Ok(Target { collection: collection.ok_or_else(unknown)?, bound: bound.clone(), stand: None, asked: false })
+        };
+        token.bounds().map(target).collect()
+    }
+
+    fn targets_at(&self, bounds: &[ResourceVersionBound]) -> Result<Vec<Target>, Status> {
+        if bounds.len() > BOUNDS_MAX {
+            let why = format!("has {} entries; at most {BOUNDS_MAX}", bounds.len());
+            return Err(status::bad_field("consistency.at_least.bounds", &why));
+        }
+        let target = |bound: &ResourceVersionBound| {
+            let field = |why: &str| status::bad_field("consistency.at_least.bounds", why);
+            let of = bound.group_resource.as_ref().ok_or_else(|| field("has an entry without a collection"))?;
+            let collection = GroupResource { group: of.group.as_str().into(), resource: of.resource.as_str().into() };
+            let version = ResourceVersion::parse(&bound.resource_version);
+            if !version.is_ordered() {
+                return Err(field(&format!("has a resource version for {collection} that is no decimal number")));
+            }
+            if self.reader.with(|leader| leader.reached(&collection)).is_none() {
+                return Err(field(&format!("names {collection}, which the API server does not serve")));
+            }
+            Ok(Target { collection, bound: version, stand: None, asked: false })
+        };
+        bounds.iter().map(target).collect()
+    }
+
+    /// Where the API server says that the collections stand now.
+    async fn latest(&self, about: &About, until: Instant) -> Result<Vec<Target>, Status> {
+        let collections: Vec<GroupResource> = match about {
+            About::Collections(collections) => collections.iter().cloned().collect(),
+            About::Everything => {
+                let followed = |state: State| match state {
+                    State::Listing | State::Synced | State::Stale => true,
+                    State::Failed | State::Ignored => false,
+                };
+                let all = self.reader.with(engine::leader::Leader::collections).into_iter();
+                all.filter(|status| followed(status.state)).map(|status| status.kind.group_resource).collect()
+            }
+        };
+        let asking = collections.into_iter().map(async |collection| {
+            let stand = self.stand(&collection, until).await?;
+            Ok::<Target, Status>(Target { bound: stand.position.clone(), collection, stand: Some(stand), asked: true })
+        });
+        let mut asking: FuturesUnordered<_> = asking.collect();
+        let mut targets = Vec::new();
+        while let Some(target) = asking.next().await {
+            targets.push(target?);
+        }
+        Ok(targets)
+    }
+
+    async fn reach(&self, mut open: Vec<Target>, until: Instant, given: Given) -> Result<(), Status> {
+        let mut rounds = self.reader.rounds();
+        let ask_at = (Instant::now() + ASK_AFTER).min(until);
+        loop {
+            rounds.mark_unchanged();
+            let mut refused = None;
+            self.reader.with(|leader| {
+                open.retain(|target| match progress(target, leader) {
+                    Progress::Reached => false,
+                    Progress::Behind(_) | Progress::NotComparable => true,
+                    Progress::Unsynced => {
+                        refused = refused.take().or(Some(target.collection.clone()));
+                        true
+                    }
+                });
+            });
+            if let Some(collection) = refused {
+                return Err(status::collection_unsynced(&collection.to_string()));
+            }
+            let Some(first) = open.first() else { return Ok(()) };
+            let now = Instant::now();
+            if now >= until {
+                return Err(self.too_late(first));
+            }
+            if now >= ask_at && open.iter().any(|target| !target.asked) {
+                self.ask_all(&mut open, until, given).await?;
+                continue;
+            }
+            let look_at = if open.iter().any(|target| !target.asked) { ask_at } else { until };
+            tokio::select! {
+                // The leader lives as long as the service.
+                _ = rounds.changed() => sleep_until((Instant::now() + LOOK_EVERY).min(until)).await,
+                () = sleep_until(look_at) => {}
+            }
+        }
+    }
+
+    /// A bound that the store has not reached is of another history; one that it has is reached by a graph that shows the same as it.
+    async fn ask_all(&self, open: &mut [Target], until: Instant, given: Given) -> Result<(), Status> {
+        let asking = open.iter_mut().filter(|target| !target.asked).map(async |target| {
+            target.asked = true;
+            // Without an answer there is still the watch.
+            let Ok(stand) = self.stand(&target.collection, until).await else { return Ok(()) };
+            if stand.position.is_before(&target.bound) {
+                let (at, collection) = (&stand.position, &target.collection);
+                return Err(match given {
+                    Given::Token => status::token_from_other_history(&format!("{collection} stands at {at} now")),
+                    Given::Bound | Given::Latest => {
+                        let note = "; the API server itself has not got so far";
+                        status::replica_behind(
+                            &collection.to_string(),
+                            &target.bound.to_string(),
+                            &at.to_string(),
+                            note,
+                        )
+                    }
+                });
+            }
+            target.stand = Some(stand);
+            Ok(())
+        });
+        let mut asking: FuturesUnordered<_> = asking.collect();
+        while let Some(asked) = asking.next().await {
+            asked?;
+        }
+        Ok(())
+    }
+
+    /// By a question that is sent after this call, and shared with whoever calls before it is sent.
+    async fn stand(&self, collection: &GroupResource, until: Instant) -> Result<Arc<Stand>, Status> {
+        let Some(Reached { version, position, .. }) = self.reader.with(|leader| leader.reached(collection)) else {
+            return Err(status::collection_unsynced(&collection.to_string()));
+        };
+        let question = {
+            let mut questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(questions.entry(collection.clone()).or_default())
+        };
+        let arrived = self.asked.fetch_add(1, Ordering::Relaxed);
+        let answer = async {
+            let mut last = question.last.lock().await;
+            if let Some((sent, answer)) = &*last
+                && *sent > arrived
+            {
+                return answer.clone();
+            }
+            let _turn = self.asking.acquire().await;
+            let sent = self.asked.fetch_add(1, Ordering::Relaxed);
+            let answer = (self.ask)(collection.clone(), version).await.map(Arc::new);
+            *last = Some((sent, answer.clone()));
+            answer
+        };
+        match timeout_at(until, answer).await {
+            Ok(Ok(stand)) if position.as_ref().is_some_and(|position| stand.position.is_before(position)) => {
+                let why = format!("{collection} stands at {} now, before what was seen of it", stand.position);
+                Err(status::token_from_other_history(&why))
+            }
+            Ok(Ok(stand)) => Ok(stand),
+            Ok(Err(why)) => Err(status::api_server_refuses(&why)),
+            Err(_) => {
+                let note = "; the API server did not say in time where it stands";
+                Err(status::replica_behind(&collection.to_string(), "latest", "", note))
+            }
+        }
+    }
+
+    fn too_late(&self, target: &Target) -> Status {
+        let collection = target.collection.to_string();
+        match self.reader.with(|leader| progress(target, leader)) {
+            Progress::NotComparable => status::not_comparable(&collection),
+            Progress::Unsynced => status::collection_unsynced(&collection),
+            Progress::Behind(position) => {
+                let position = position.map(|position| position.to_string()).unwrap_or_default();
+                status::replica_behind(&collection, &target.bound.to_string(), &position, "")
+            }
+            Progress::Reached => status::replica_behind(&collection, &target.bound.to_string(), "", ""),
+        }
+    }
+}
+
+/// Where a bound comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Given {
+    Token,
+    Bound,
+    Latest,
+}
+
+fn progress(target: &Target, leader: &engine::leader::Leader) -> Progress {
+    let Some(Reached { state, position, .. }) = leader.reached(&target.collection) else { return Progress::Unsynced };
+    match state {
+        State::Failed | State::Ignored => return Progress::Unsynced,
+        State::Listing | State::Synced | State::Stale => {}
+    }
+    if position.as_ref().is_some_and(|position| position.reached(&target.bound)) {
+        return Progress::Reached;
+    }
+    let listed = target.stand.as_ref().and_then(|stand| stand.objects.as_ref());
+    if position.is_some() && listed.is_some_and(|objects| leader.shows(&target.collection, objects)) {
+        return Progress::Reached;
+    }
+    match position {
+        Some(position) if position.compare(&target.bound).is_none() => Progress::NotComparable,
+        position => Progress::Behind(position),
+    }
+}
+
+/// How far all collections had come at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Positions {
+    token: Token,
+    positions: Vec<(GroupResource, ResourceVersion)>,
+}
+
+impl Positions {
+    /// Of what a call was about.
+    pub(super) fn token(mut self, about: &About) -> ConsistencyToken {
+        for (collection, position) in &self.positions {
+            let counts = match about {
+                About::Everything => true,
+                About::Collections(collections) => collections.contains(collection),
+            };
+            if counts {
+                self.token.put(collection, position);
+            }
+        }
+        ConsistencyToken { value: self.token.write() }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a token of freshness says: which cluster and history it is of, and how far each collection had come.
+//!
+//! Collections go by a digest of their names, so that a token stays small however many there are.
+
+use engine::object::{GroupResource, ResourceVersion};
+use prost::Message;
+
+/// First byte of a token.
+const FORMAT: u8 = 1;
+/// Longest token that is read: many more collections than a cluster serves.
+const BYTES_MAX: usize = 256 * 1024;
+
+/// The contents of a token.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Token {
+    #[prost(string, tag = "1")]
+    pub(super) cluster_uid: String,
+    /// The process that made it,
+    #[prost(fixed64, tag = "2")]
+    pub(super) process: u64,
+    /// and how often it had seen a store go back by then.
+    #[prost(uint64, tag = "3")]
+    pub(super) histories: u64,
+    #[prost(fixed64, repeated, tag = "4")]
+    pub(super) collections: Vec<u64>,
+    /// Beside `collections`: the positions; 0 where they are no ordered numbers, or are larger than a store of this age can have.
+    #[prost(uint64, repeated, tag = "5")]
+    pub(super) positions: Vec<u64>,
+    /// By place: positions that are no numbers of 64 bits.
+    #[prost(btree_map = "uint32, string", tag = "6")]
+    pub(super) texts: std::collections::BTreeMap<u32, String>,
+}
+
+impl Token {
+    pub(super) fn put(&mut self, collection: &GroupResource, position: &ResourceVersion) {
+        let text = position.to_string();
+        let number = text.parse::<u64>().ok().filter(|number| *number > 0 && position.is_ordered());
+        if number.is_none() {
+            self.texts.insert(u32::try_from(self.collections.len()).unwrap_or(u32::MAX), text);
+        }
+        self.collections.push(digest(collection));
+        self.positions.push(number.unwrap_or(0));
+    }
+
+    /// The digests of the collections, with their positions.
+    pub(super) fn bounds(&self) -> impl Iterator<Item = (u64, ResourceVersion)> + '_ {
+        (0_u32..).zip(self.collections.iter().zip(&self.positions)).map(|(at, (&collection, number))| {
+            let position = match self.texts.get(&at) {
+                Some(text) => ResourceVersion::parse(text),
+                None => ResourceVersion::parse(&number.to_string()),
+            };
+            (collection, position)
+        })
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT];
+        self.encode(&mut bytes).expect("a vector has room");
+        bytes
+    }
+
+    /// `None` for what no version of this service wrote.
+    pub(super) fn read(bytes: &[u8]) -> Option<Token> {
+        let (&format, rest) = bytes.split_first()?;
+        let token = Token::decode(rest).ok().filter(|_| format == FORMAT && bytes.len() <= BYTES_MAX)?;
+        (token.collections.len() == token.positions.len()).then_some(token)
+    }
+}
+
+/// FNV-1a of 64 bits over both names.
+pub(super) fn digest(collection: &GroupResource) -> u64 {
+    let bytes = collection.group.bytes().chain([0]).chain(collection.resource.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
