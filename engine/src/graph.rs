@@ -108,6 +108,12 @@ impl Node {
         self.dependents.iter().map(|edge| edge.dependent)
     }
 
+    /// Those of them at these places, the last place first. One that is there throughout is not missed by who goes down from the last place:
+    /// a removal moves only the last one, and down.
+    pub(crate) fn dependents_at(&self, places: core::ops::Range<usize>) -> impl Iterator<Item = NodeId> + '_ {
+        self.dependents.get(places).unwrap_or_default().iter().rev().map(|edge| edge.dependent)
+    }
+
     /// The nodes this one refers to, beside its `facts.owners`.
     pub(crate) fn owners(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.owners.iter().map(|edge| edge.owner)
@@ -231,6 +237,13 @@ impl Graph {
     /// The nodes of one uid.
     pub(crate) fn by_uid(&self, uid: &Uid) -> &[NodeId] {
         self.by_uid.get(uid).map_or(&[], Slot::as_slice)
+    }
+
+    /// The uids after this one, in order.
+    pub(crate) fn uids_after(&self, after: Option<&Uid>) -> impl Iterator<Item = &Uid> {
+        use core::ops::Bound;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_uid.range::<Uid, _>((from, Bound::Unbounded)).map(|(uid, _)| uid)
     }
 
     /// Every uid in the graph, in order, with its nodes.

@@ -1,6 +1,7 @@
 //! The leader: facts from discovery, watches and executors in; probes, messages and events out.
 
 use crate::barrier::Barrier;
+use crate::changes::Changes;
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Inquiry;
 use crate::graph::{Graph, NodeId};
@@ -40,7 +41,7 @@ pub use contract::{
     Cause, Config, Event, Grounds, Input, InvalidReferences, Mode, OnStoreRewind, OpenDecision, Output, PauseAnswer,
     PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
 };
-pub use reading::{Address, CycleSearch, Direction, Found, Frame, Planning, Scan, Walk, WalkOptions, Walked};
+pub use reading::{Address, CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked};
 
 /// Most nodes judged between two outputs, so that a large change does not hold up everything else.
 const JUDGE_BATCH: usize = 1000;
@@ -164,6 +165,8 @@ pub struct Leader {
     /// References to owners in other namespaces that were told of, as dependent and owner.
     told: BTreeSet<(Uid, Uid)>,
     tombstones: Tombstones,
+    /// For readers that follow objects.
+    changes: Changes,
 
     term: Option<Term>,
     leader_endpoint: String,
@@ -207,6 +210,7 @@ impl Leader {
             gone_order: VecDeque::new(),
             told: BTreeSet::new(),
             tombstones: Tombstones::default(),
+            changes: Changes::default(),
             term: None,
             leader_endpoint: String::new(),
             stopping: false,
@@ -342,8 +346,11 @@ impl Leader {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Has a node judged before the next effect.
+    /// Has a node judged before the next effect, because something about it or about its owners is not as it was.
     fn mark(&mut self, id: NodeId) {
+        if let Some(node) = self.graph.get(id) {
+            self.changes.note(&node.uid);
+        }
         if self.graph.get(id).is_some_and(|node| !node.dirty) {
             self.graph.node_mut(id).dirty = true;
             self.dirty.push_back(id);

@@ -21,6 +21,7 @@
 extern crate alloc;
 
 mod barrier;
+mod changes;
 pub mod coverage;
 pub mod elector;
 pub mod evidence;

@@ -154,7 +154,7 @@ pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutd
             .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
-        let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared)));
+        let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
         let decisions = DecisionServiceServer::new(decisions::Decisions::new(Arc::clone(&shared), followers));
         let admin = AdminServiceServer::new(admin::Admin::new(shared, press));
         let stop = shutdown.clone();

@@ -343,6 +343,7 @@ impl Leader {
             self.mark_dependents(id);
         }
         self.mark_uid(&uid);
+        self.changes.note(&uid);
         self.writes.remove(&uid);
         self.tombstones.put(Tombstone { object: object.clone(), at: self.now, caused_by_us, causes, resource_version });
         self.event(Event::Removed { object: object.clone(), caused_by_us });

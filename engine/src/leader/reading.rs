@@ -11,11 +11,13 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+mod changes;
 mod explain;
 mod planning;
 mod scan;
 mod walk;
 
+pub use changes::Linked;
 pub use planning::{Frame, Planning};
 pub use scan::{Address, CycleSearch, Scan};
 pub use walk::{Direction, Found, Walk, WalkOptions, Walked};

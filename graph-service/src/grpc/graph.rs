@@ -2,7 +2,9 @@
 //!
 //! No read holds the graph for long: what looks at many objects does so in steps of [`STEP`] and lets decisions go on in between.
 
+use super::connection::Cut;
 use super::filter::{Filter, Sieve};
+use super::followers::Followers;
 use super::freshness::About;
 use super::pages::{Answers, Page, Paging};
 use super::{Shared, status, wire_clock};
@@ -21,11 +23,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tonic::{Request, Response, Status};
+use watch::kept::Kept;
 
 mod export;
 mod lookup;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 /// Objects that are looked at under one hold of the graph: about a millisecond.
 const STEP: usize = 500;
@@ -52,11 +56,13 @@ const STUCK_AGE: Duration = Duration::from_secs(300);
 pub(super) struct Graph {
     shared: Arc<Shared>,
     answers: Answers,
+    followers: Followers,
+    watched: Arc<Kept>,
 }
 
 impl Graph {
-    pub(super) fn new(shared: Arc<Shared>) -> Graph {
-        Graph { shared, answers: Answers::default() }
+    pub(super) fn new(shared: Arc<Shared>, followers: Followers) -> Graph {
+        Graph { shared, answers: Answers::default(), followers, watched: Arc::default() }
     }
 
     async fn walk(&self, start: Uid, options: WalkOptions) -> Result<Walked, Status> {
@@ -229,6 +235,17 @@ impl GraphService for Graph {
         };
         let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
         Ok(Response::new(ListOwnersResponse { owners: items, next_page_token, ..rest }))
+    }
+
+    type WatchDependentsStream = BoxStream<'static, Result<WatchDependentsResponse, Status>>;
+
+    async fn watch_dependents(
+        &self,
+        request: Request<WatchDependentsRequest>,
+    ) -> Result<Response<Self::WatchDependentsStream>, Status> {
+        let connection = request.extensions().get::<Cut>().cloned();
+        let (watch, from) = watch::Watch::of(self, request.into_inner()).await?;
+        Ok(Response::new(self.followers.open(connection, |reader| watch.run(from, reader))?))
     }
 
     async fn explain_object(

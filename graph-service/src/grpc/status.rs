@@ -268,6 +268,12 @@ pub(super) fn slow_consumer(sent: Option<&Position>) -> Status {
     )
 }
 
+/// The same for a reader of objects, whose place is in its last message.
+pub(super) fn slow_watcher() -> Status {
+    let how = "the reader took nothing for too long; call again with its last resume_token".to_owned();
+    error(Code::ResourceExhausted, ErrorReason::SlowConsumer, how, &[], None)
+}
+
 /// A request that lacks what it needs.
 pub(super) fn bad_field(field: &str, why: &str) -> Status {
     let why = clip(why, TEXT_MAX_BYTES);

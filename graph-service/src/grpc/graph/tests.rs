@@ -25,7 +25,9 @@ fn graph(children: usize) -> Graph {
     }
     while leader.poll().is_some() {}
     let (_leadership, known) = watch::channel(Leadership::default());
-    Graph::new(shared(leader, DecisionLog::new(), known))
+    // Nobody follows here.
+    let (_writers, followers) = Followers::new();
+    Graph::new(shared(leader, DecisionLog::new(), known), followers)
 }
 
 fn by_uid(name: &str) -> Option<ObjectRef> {

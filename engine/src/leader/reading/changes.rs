@@ -1,0 +1,61 @@
+//! For readers that follow objects: what may have changed, and one object with its links.
+
+use super::Leader;
+use crate::object::Uid;
+use crate::view::{EdgeView, NodeView};
+use alloc::vec::Vec;
+
+/// An observed object with its references.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linked {
+    pub node: NodeView,
+    /// In order.
+    pub edges: Vec<EdgeView>,
+}
+
+impl Leader {
+    /// The number of the next change: whoever looks at an object now, and at it again whenever it is among the changes from this number on,
+    /// knows it as it is.
+    pub fn next_change(&self) -> u64 {
+        self.changes.next()
+    }
+
+    /// At most `max` objects that may look different, from this number on, in order and as often as they may. `None` where not all of them
+    /// are kept.
+    pub fn changed(&self, from: u64, max: usize) -> Option<Vec<Uid>> {
+        self.changes.from(from, max)
+    }
+
+    /// An object, if it is observed.
+    pub fn linked(&self, uid: &Uid) -> Option<Linked> {
+        let id = self.graph.primary(uid)?;
+        Some(Linked { node: self.view(id), edges: self.edges(id) })
+    }
+
+    /// Where the references of an observed object lead; `None` where it is not observed.
+    pub fn owners_of(&self, uid: &Uid) -> Option<Vec<Uid>> {
+        let node = self.graph.node(self.graph.primary(uid)?);
+        Some(node.owners().map(|owner| self.graph.node(owner).uid.clone()).collect())
+    }
+
+    /// Some of what refers to this uid, and where to go on: at most `max`, below the place `before`, the last first. What refers to it
+    /// throughout is found by going on until there is nothing more.
+    pub fn dependents_of(&self, uid: &Uid, before: Option<usize>, max: usize) -> (Vec<Uid>, Option<usize>) {
+        let name = |id| self.graph.node(id).uid.clone();
+        match self.graph.by_uid(uid) {
+            [id] => {
+                let node = self.graph.node(*id);
+                let end = before.unwrap_or(usize::MAX).min(node.dependent_count());
+                let start = end.saturating_sub(max);
+                (node.dependents_at(start..end).map(name).collect(), (start > 0).then_some(start))
+            }
+            // Where references contradict each other about a uid, they are few.
+            several => (several.iter().flat_map(|&id| self.graph.node(id).dependents()).map(name).collect(), None),
+        }
+    }
+
+    /// At most `max` uids of the graph after this one, in order.
+    pub fn uids_after(&self, after: Option<&Uid>, max: usize) -> Vec<Uid> {
+        self.graph.uids_after(after).take(max).cloned().collect()
+    }
+}

@@ -1,0 +1,392 @@
+//! Objects as they come, change and go, for as long as somebody follows them.
+//!
+//! A stream begins with everything there is, in messages of a bounded size, then says that this was all, and goes on with changes. It is
+//! state and no history: while a reader lags, several changes of one object become one. What has been shown is kept for a while after a
+//! stream has ended, so that the next one can go on from any message of it; where it is not kept, or where it is not known what changed
+//! meanwhile, the reader is told to begin anew, on the same stream.
+
+use super::{Graph, WALK_MAX, gone};
+use crate::grpc::filter::Sieve;
+use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
+use crate::grpc::freshness::About;
+use crate::grpc::{Shared, pages, renewal_age, spread, status};
+use engine::leader::{Leader, Linked};
+use engine::object::Uid;
+use kept::{Kept, OBJECTS_MAX, State, Token};
+use members::{Members, Root};
+use prost::Message as _;
+use proto::graph::v1alpha1::watch_dependents_response::{Batch, Bookmark, Change, ChangeType, Event, GoingAway, Reset};
+use proto::graph::v1alpha1::{Edge, Node, NodeState, WatchDependentsRequest, WatchDependentsResponse};
+use proto::r#type::v1alpha1::ObjectRef;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+use tonic::Status;
+
+pub(super) mod kept;
+mod members;
+#[cfg(test)]
+mod tests;
+
+/// Objects that are looked at under one hold of the graph.
+const STEP: usize = 250;
+/// Between two looks at what changed, at least.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Objects of one message, at most,
+const CHANGES_MAX: usize = 500;
+/// and about so many bytes.
+const BYTES_MAX: usize = 512 * 1024;
+/// Between two bookmarks of a quiet stream where nothing is said, at least and at most.
+const BOOKMARK_DEFAULT: Duration = Duration::from_secs(10);
+const BOOKMARK_MIN: Duration = Duration::from_secs(1);
+const BOOKMARK_MAX: Duration = Duration::from_secs(60);
+/// Readers of streams that end at the same time come back within this.
+const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// Why a reader has to begin anew.
+const UNKNOWN: &str = "this replica does not know the resume_token: it is another's, or too old";
+const BEHIND: &str = "more has changed meanwhile than is kept";
+const REWOUND: &str = "the store went back";
+
+/// What a reader wants.
+#[derive(Debug)]
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    kept: Arc<Kept>,
+    root: Root,
+    members_max: usize,
+    sieve: Sieve,
+    bookmark_interval: Duration,
+    /// The request, less what may differ between one stream and the next.
+    question: u64,
+}
+
+/// Why a reader gets nothing more.
+#[derive(Debug)]
+enum Stop {
+    Gone,
+    Failed(Status),
+}
+
+/// What has gone out.
+struct Sent {
+    reader: Reader<WatchDependentsResponse>,
+    at: Instant,
+    is_first: bool,
+}
+
+/// Why it is begun anew.
+enum Anew {
+    Because(&'static str),
+    Stop(Stop),
+}
+
+impl From<Stop> for Anew {
+    fn from(stop: Stop) -> Anew {
+        Anew::Stop(stop)
+    }
+}
+
+impl Watch {
+    /// What a request wants, once the graph is fresh enough, and where it goes on.
+    pub(super) async fn of(graph: &Graph, request: WatchDependentsRequest) -> Result<(Watch, Option<Token>), Status> {
+        let question = WatchDependentsRequest {
+            resume_token: Vec::new(),
+            consistency: None,
+            bookmark_interval: None,
+            ..request.clone()
+        };
+        let max_depth = super::depth(request.max_depth)?;
+        let sieve = Sieve::of(&request.include, &request.exclude)?;
+        let bookmark_interval = match request.bookmark_interval {
+            None => BOOKMARK_DEFAULT,
+            Some(wanted) => Duration::try_from(wanted)
+                .map_err(|_| status::bad_field("bookmark_interval", "is negative"))?
+                .clamp(BOOKMARK_MIN, BOOKMARK_MAX),
+        };
+        let from = match request.resume_token.as_slice() {
+            [] => None,
+            token => Some(Token::read(token).ok_or_else(|| status::token_malformed("resume_token"))?),
+        };
+        graph.shared.freshness.wait(request.consistency, &About::Everything).await?;
+        let (root, members_max) = match request.r#ref {
+            None => (Root::Everything, OBJECTS_MAX),
+            Some(object) => {
+                let known = graph.resolve(Some(object)).await?;
+                // What is followed already may have lost its owner meanwhile.
+                let uid = if from.is_some() { known.uid().clone() } else { known.present(graph)? };
+                (Root::Below { uid, max_depth }, WALK_MAX)
+            }
+        };
+        let question = pages::digest(&question.encode_to_vec());
+        let (shared, kept) = (Arc::clone(&graph.shared), Arc::clone(&graph.watched));
+        Ok((Watch { shared, kept, root, members_max, sieve, bookmark_interval, question }, from))
+    }
+
+    /// `from` is the last message of another stream that was taken.
+    pub(super) async fn run(self, from: Option<Token>, reader: Reader<WatchDependentsResponse>) -> Result<(), Status> {
+        let mut sent = Sent { reader, at: Instant::now(), is_first: true };
+        let mut state = State::new(self.begin());
+        let ended = self.follow(from, &mut state, &mut sent).await;
+        if state.is_whole {
+            self.kept.keep(state, self.question);
+        }
+        match ended {
+            Ok(()) | Err(Stop::Gone) => Ok(()),
+            Err(Stop::Failed(status)) => Err(status),
+        }
+    }
+
+    fn begin(&self) -> Members {
+        Members::new(self.root.clone(), self.members_max)
+    }
+
+    async fn follow(&self, from: Option<Token>, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
+        let ends = Instant::now() + renewal_age(STREAM_AGE);
+        let mut anew = match from {
+            None => None,
+            Some(token) => match self.kept.take(&token, self.question) {
+                Some(before) => {
+                    *state = before;
+                    self.send_again(token.sequence, state, sent).await?;
+                    None
+                }
+                None => Some(UNKNOWN),
+            },
+        };
+        loop {
+            if let Some(reason) = anew.take() {
+                *state = State::new(self.begin());
+                self.send(Event::Reset(Reset { reason: reason.to_owned() }), false, state, sent).await?;
+            }
+            let ended = match state.is_whole {
+                true => self.changes(state, sent, ends).await,
+                false => self.snapshot(state, sent).await,
+            };
+            match ended {
+                Ok(false) => {}
+                Ok(true) => return self.send_away(state, sent).await,
+                Err(Anew::Because(reason)) => anew = Some(reason),
+                Err(Anew::Stop(stop)) => return Err(stop),
+            }
+        }
+    }
+
+    /// Everything there is, and the word that it was all.
+    async fn snapshot(&self, state: &mut State, sent: &mut Sent) -> Result<bool, Anew> {
+        let _turn = self.shared.long_read().await.map_err(Stop::Failed)?;
+        (state.next_change, state.histories) =
+            self.shared.reader.with(|leader| (leader.next_change(), leader.histories()));
+        let mut last: Option<Uid> = None;
+        loop {
+            if self.root == Root::Everything {
+                let uids = self.shared.reader.with(|leader| leader.uids_after(last.as_ref(), CHANGES_MAX));
+                last = uids.last().cloned();
+                state.members.note(uids);
+            }
+            self.settle(state).await?;
+            // Until the end there is no place to go on from.
+            self.show(state, ChangeType::Present, true, sent).await?;
+            if last.is_none() || self.root != Root::Everything {
+                break;
+            }
+        }
+        state.is_whole = true;
+        self.send(Event::Bookmark(Bookmark { snapshot_complete: true }), true, state, sent).await?;
+        Ok(false)
+    }
+
+    /// What changes, until the stream has its age.
+    async fn changes(&self, state: &mut State, sent: &mut Sent, ends: Instant) -> Result<bool, Anew> {
+        let mut rounds = self.shared.reader.rounds();
+        loop {
+            rounds.mark_unchanged();
+            let more = self.take_in(state).await?;
+            self.settle(state).await?;
+            self.show(state, ChangeType::Changed, more, sent).await?;
+            if more {
+                continue;
+            }
+            let now = Instant::now();
+            if now >= ends || self.shared.shutdown.is_requested() {
+                return Ok(true);
+            }
+            let bookmark_at = sent.at + self.bookmark_interval;
+            if now >= bookmark_at {
+                self.send(Event::Bookmark(Bookmark::default()), true, state, sent).await?;
+                continue;
+            }
+            tokio::select! {
+                // The leader lives as long as the service.
+                _ = rounds.changed() => sleep(LOOK_EVERY).await,
+                () = sleep_until(bookmark_at.min(ends)) => {}
+                () = self.shared.shutdown.requested() => {}
+                () = sent.reader.gone() => return Err(Stop::Gone.into()),
+            }
+        }
+    }
+
+    /// Notes what may have changed. True if there is more.
+    async fn take_in(&self, state: &mut State) -> Result<bool, Anew> {
+        tokio::task::yield_now().await;
+        let (changed, histories) =
+            self.shared.reader.with(|leader| (leader.changed(state.next_change, STEP), leader.histories()));
+        if histories != state.histories {
+            return Err(Anew::Because(REWOUND));
+        }
+        let Some(changed) = changed else { return Err(Anew::Because(BEHIND)) };
+        let more = changed.len() == STEP;
+        state.next_change += changed.len() as u64;
+        state.members.note(changed);
+        Ok(more)
+    }
+
+    async fn settle(&self, state: &mut State) -> Result<(), Anew> {
+        while !self.shared.reader.with(|leader| state.members.step(leader, STEP)) {
+            tokio::task::yield_now().await;
+        }
+        let all = self.kept.count(state);
+        if state.members.overflown {
+            return Err(Stop::Failed(status::traversal_limit(self.members_max)).into());
+        }
+        all.map_err(|max| Anew::Stop(Stop::Failed(status::limit_exceeded("watched objects", max))))
+    }
+
+    /// Sends what is not as it was shown last. `more`: the reader cannot go on from here.
+    async fn show(&self, state: &mut State, kind: ChangeType, more: bool, sent: &mut Sent) -> Result<(), Anew> {
+        let touched: Vec<Uid> = state.members.take_touched().into_iter().collect();
+        let mut batch = Batch { changes: Vec::new(), more: true };
+        let mut bytes = 0;
+        for step in touched.chunks(STEP) {
+            let seen: Vec<Seen> =
+                self.shared.reader.with(|leader| step.iter().map(|uid| Seen::of(leader, uid)).collect());
+            for (uid, seen) in step.iter().zip(seen) {
+                let Some(change) = self.change(state, uid, seen, kind) else { continue };
+                bytes += change.encoded_len();
+                batch.changes.push(change);
+                if batch.changes.len() == CHANGES_MAX || bytes > BYTES_MAX {
+                    let full = std::mem::replace(&mut batch, Batch { changes: Vec::new(), more: true });
+                    self.send(Event::Batch(full), false, state, sent).await?;
+                    bytes = 0;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        batch.more = more;
+        if !batch.changes.is_empty() || (!more && !state.is_told) {
+            self.send(Event::Batch(batch), !more, state, sent).await?;
+        }
+        Ok(())
+    }
+
+    fn change(&self, state: &mut State, uid: &Uid, seen: Seen, kind: ChangeType) -> Option<Change> {
+        let depth = state.members.depth(uid);
+        let (sequence, members) = (state.sequence + 1, &mut state.members);
+        let admitted = depth.zip(seen.linked.as_ref()).filter(|(_, linked)| self.sieve.admits(&linked.node));
+        let Some((depth, linked)) = admitted else {
+            let was_shown = members.get_mut(uid).is_some_and(|member| member.shown.take().is_some());
+            members.forget(uid);
+            let removed =
+                || Change { r#type: ChangeType::Removed.into(), node: Some(seen.node(uid)), ..Change::default() };
+            let removed = was_shown.then(removed)?;
+            state.removed(sequence, removed.clone());
+            return Some(removed);
+        };
+        let inside = linked.edges.iter().filter(|edge| members.leads_inside(&edge.owner.uid)).cloned();
+        let edges: Vec<Edge> = inside.map(Edge::from).collect();
+        let mut change = Change { r#type: kind.into(), node: Some(linked.node.clone().into()), edges, depth };
+        let digest = pages::digest(&Change { r#type: 0, ..change.clone() }.encode_to_vec());
+        let member = members.get_mut(uid)?;
+        if member.shown == Some(digest) {
+            return None;
+        }
+        if member.shown.replace(digest).is_none() {
+            member.since = sequence;
+            if kind == ChangeType::Changed {
+                change.set_type(ChangeType::Added);
+            }
+        }
+        member.at = sequence;
+        Some(change)
+    }
+
+    /// What went out after a message that was the last one taken: each object as it is now, and what left.
+    async fn send_again(&self, after: u64, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
+        let again = state.members.iter().filter(|(_, member)| member.at > after && member.shown.is_some());
+        let again: Vec<(Uid, bool)> = again.map(|(uid, member)| (uid.clone(), member.since > after)).collect();
+        let mut changes = state.removed_after(after);
+        for step in again.chunks(STEP) {
+            let seen: Vec<Seen> =
+                self.shared.reader.with(|leader| step.iter().map(|(uid, _)| Seen::of(leader, uid)).collect());
+            for ((uid, is_new), seen) in step.iter().zip(seen) {
+                // Shown as never before, so that it goes out whatever it looked like.
+                if let Some(member) = state.members.get_mut(uid) {
+                    member.shown = Some(0);
+                }
+                let since = state.members.get_mut(uid).map(|member| member.since);
+                let Some(mut change) = self.change(state, uid, seen, ChangeType::Changed) else { continue };
+                if *is_new && change.r#type() == ChangeType::Changed {
+                    change.set_type(ChangeType::Added);
+                }
+                if let (Some(member), Some(since)) = (state.members.get_mut(uid), since) {
+                    member.since = since;
+                }
+                changes.push(change);
+            }
+            tokio::task::yield_now().await;
+        }
+        while changes.len() > CHANGES_MAX {
+            let rest = changes.split_off(CHANGES_MAX);
+            self.send(Event::Batch(Batch { changes, more: true }), false, state, sent).await?;
+            changes = rest;
+        }
+        self.send(Event::Batch(Batch { changes, more: false }), true, state, sent).await
+    }
+
+    async fn send_away(&self, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
+        let reason = if self.shared.shutdown.is_requested() { "this replica stops" } else { "the stream is renewed" };
+        let reconnect_after = prost_types::Duration::try_from(spread(Duration::ZERO, RECONNECT_WITHIN)).ok();
+        self.send(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after }), true, state, sent).await
+    }
+
+    /// `resumable`: everything up to here has gone out.
+    async fn send(&self, event: Event, resumable: bool, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
+        let marks = matches!(event, Event::Bookmark(_));
+        let meta = (std::mem::take(&mut sent.is_first) || marks).then(|| self.shared.meta());
+        state.sequence += 1;
+        let resume_token = if resumable { state.token().write() } else { Vec::new() };
+        let message = WatchDependentsResponse { event: Some(event), resume_token, meta };
+        match sent.reader.send(message).await {
+            Ok(()) => {}
+            Err(NotTaken::Gone) => return Err(Stop::Gone),
+            Err(NotTaken::Slow) => return Err(Stop::Failed(status::slow_watcher())),
+        }
+        state.is_told = resumable;
+        sent.at = Instant::now();
+        Ok(())
+    }
+}
+
+/// One object as the graph has it now.
+struct Seen {
+    linked: Option<Linked>,
+    departed: Option<Node>,
+}
+
+impl Seen {
+    fn of(leader: &Leader, uid: &Uid) -> Seen {
+        let linked = leader.linked(uid);
+        let departed = if linked.is_none() { leader.tombstone(uid).map(gone) } else { None };
+        Seen { linked, departed }
+    }
+
+    /// The object, or what is known of it.
+    fn node(&self, uid: &Uid) -> Node {
+        let unknown = || {
+            let object = ObjectRef { uid: uid.to_string(), ..ObjectRef::default() };
+            Node { r#ref: Some(object), state: NodeState::Gone.into(), ..Node::default() }
+        };
+        let here = self.linked.as_ref().map(|linked| linked.node.clone().into());
+        here.or_else(|| self.departed.clone()).unwrap_or_else(unknown)
+    }
+}

@@ -1,0 +1,170 @@
+//! What streams have shown, kept for a while after they ended, so that others can go on from there.
+
+use super::members::Members;
+use prost::Message as _;
+use proto::graph::v1alpha1::watch_dependents_response::Change;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long the state of an ended stream is kept.
+const AGE_MAX: Duration = Duration::from_secs(300);
+/// States that are kept, at most,
+const STATES_MAX: usize = 64;
+/// and objects in all of them.
+const KEPT_OBJECTS_MAX: usize = 400_000;
+/// Objects that all streams together follow, at most: about 200 bytes each.
+pub(super) const OBJECTS_MAX: usize = 2_000_000;
+/// What left, of one stream: in about so many bytes.
+const REMOVED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// First byte of a token.
+const FORMAT: u8 = 1;
+const TOKEN_BYTES: usize = 1 + 16 + 8;
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::grpc::graph) struct Token {
+    /// Random, so that nobody else's stream can be named.
+    stream: u128,
+    pub(super) sequence: u64,
+}
+
+impl Token {
+    pub(super) fn write(self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT];
+        bytes.extend(self.stream.to_be_bytes());
+        bytes.extend(self.sequence.to_be_bytes());
+        bytes
+    }
+
+    /// `None` for what no version of this service wrote.
+    pub(in crate::grpc::graph) fn read(bytes: &[u8]) -> Option<Token> {
+        let bytes: &[u8; TOKEN_BYTES] = bytes.try_into().ok()?;
+        let (stream, sequence) = (bytes[1..17].try_into().ok()?, bytes[17..].try_into().ok()?);
+        let token = Token { stream: u128::from_be_bytes(stream), sequence: u64::from_be_bytes(sequence) };
+        (bytes[0] == FORMAT).then_some(token)
+    }
+}
+
+/// What a stream has shown, and from where it goes on.
+#[derive(Debug)]
+pub(super) struct State {
+    stream: u128,
+    /// The last message.
+    pub(super) sequence: u64,
+    pub(super) members: Members,
+    /// The number of the next change of the graph,
+    pub(super) next_change: u64,
+    /// and the history of the store that it is of.
+    pub(super) histories: u64,
+    /// Everything there is was shown.
+    pub(super) is_whole: bool,
+    /// The last message told its place.
+    pub(super) is_told: bool,
+    /// What left, by message.
+    removed: VecDeque<(u64, Change)>,
+    removed_bytes: usize,
+    /// Of what left up to this message, some is forgotten.
+    removed_forgotten: u64,
+    room: Option<Room>,
+}
+
+impl State {
+    pub(super) fn new(members: Members) -> State {
+        let random = || u128::from(getrandom::u64().unwrap_or_default());
+        State {
+            stream: random() << 64 | random(),
+            sequence: 0,
+            members,
+            next_change: 0,
+            histories: 0,
+            is_whole: false,
+            is_told: true,
+            removed: VecDeque::new(),
+            removed_bytes: 0,
+            removed_forgotten: 0,
+            room: None,
+        }
+    }
+
+    /// What the next stream says to go on from here.
+    pub(super) fn token(&self) -> Token {
+        Token { stream: self.stream, sequence: self.sequence }
+    }
+
+    pub(super) fn removed(&mut self, sequence: u64, change: Change) {
+        self.removed_bytes += change.encoded_len();
+        self.removed.push_back((sequence, change));
+        while self.removed_bytes > REMOVED_BYTES_MAX
+            && let Some((sequence, oldest)) = self.removed.pop_front()
+        {
+            self.removed_bytes -= oldest.encoded_len();
+            self.removed_forgotten = sequence;
+        }
+    }
+
+    pub(super) fn removed_after(&self, sequence: u64) -> Vec<Change> {
+        self.removed.iter().filter(|(at, _)| *at > sequence).map(|(_, change)| change.clone()).collect()
+    }
+}
+
+/// The part of all watched objects that one stream has.
+#[derive(Debug)]
+struct Room {
+    all: Arc<AtomicUsize>,
+    mine: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.mine, Ordering::Relaxed);
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::grpc::graph) struct Kept {
+    states: Mutex<VecDeque<(Instant, u64, State)>>,
+    objects: Arc<AtomicUsize>,
+}
+
+impl Kept {
+    /// Counts the objects of a stream with those of all others. The error is the bound.
+    pub(super) fn count(&self, state: &mut State) -> Result<(), usize> {
+        let room = state.room.get_or_insert_with(|| Room { all: Arc::clone(&self.objects), mine: 0 });
+        let now = state.members.len();
+        self.objects.fetch_add(now, Ordering::Relaxed);
+        let all = self.objects.fetch_sub(room.mine, Ordering::Relaxed) - room.mine;
+        room.mine = now;
+        if all > OBJECTS_MAX { Err(OBJECTS_MAX) } else { Ok(()) }
+    }
+
+    /// Keeps what a stream has shown; `question` is what it was asked.
+    pub(super) fn keep(&self, state: State, question: u64) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.push_back((Instant::now(), question, state));
+        states.retain(|(at, ..)| at.elapsed() < AGE_MAX);
+        let objects = |states: &VecDeque<(Instant, u64, State)>| {
+            states.iter().map(|(.., state)| state.members.len()).sum::<usize>()
+        };
+        while states.len() > STATES_MAX || (states.len() > 1 && objects(&states) > KEPT_OBJECTS_MAX) {
+            states.pop_front();
+        }
+    }
+
+    /// The state of the stream that a token names, if all that went out since can be told. One stream goes on from it.
+    pub(super) fn take(&self, token: &Token, question: u64) -> Option<State> {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.retain(|(at, ..)| at.elapsed() < AGE_MAX);
+        let fits = |(_, asked, state): &(Instant, u64, State)| {
+            state.stream == token.stream
+                && *asked == question
+                && token.sequence <= state.sequence
+                && token.sequence >= state.removed_forgotten
+        };
+        let at = states.iter().position(fits)?;
+        states.remove(at).map(|(.., state)| state)
+    }
+}
