@@ -165,8 +165,18 @@ pub(crate) struct Remote {
 }
 
 #[derive(Clone, Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("scope").required(true).multiple(true).args(["all", "namespace", "kind"]))]
 pub(crate) struct Pause {
+    #[command(flatten)]
+    pub(crate) flags: PauseFlags,
+
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+/// What to hold, for how long and why.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("scope").required(true).multiple(true).args(["all", "namespace", "kind"]))]
+pub(crate) struct PauseFlags {
     /// Everything.
     #[arg(long, env = "OWNERGRAPH_ALL", value_parser = BoolishValueParser::new(), conflicts_with_all = ["namespace", "kind"])]
     pub(crate) all: bool,
@@ -194,9 +204,6 @@ pub(crate) struct Pause {
     /// How the pause is printed.
     #[arg(short, long, env = "OWNERGRAPH_OUTPUT", value_enum, default_value = "table")]
     pub(crate) output: PauseOutput,
-
-    #[command(flatten)]
-    pub(crate) remote: Remote,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -207,8 +214,18 @@ pub(crate) enum PauseOutput {
 }
 
 #[derive(Clone, Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("which").required(true).args(["all", "names"]))]
 pub(crate) struct Resume {
+    #[command(flatten)]
+    pub(crate) flags: ResumeFlags,
+
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+}
+
+/// Which pauses to end.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["all", "names"]))]
+pub(crate) struct ResumeFlags {
     /// Names of pauses, as `ownergraph status` shows them.
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
@@ -216,9 +233,6 @@ pub(crate) struct Resume {
     /// All of them.
     #[arg(long, env = "OWNERGRAPH_ALL", value_parser = BoolishValueParser::new())]
     pub(crate) all: bool,
-
-    #[command(flatten)]
-    pub(crate) remote: Remote,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -372,8 +386,8 @@ mod tests {
         let command = Args::command();
         command.clone().debug_assert();
         // The questions read the variables of their connection only: a deletion is never confirmed by a variable.
-        let questions = crate::kubectl::flags::Plugin::command();
-        questions.clone().debug_assert();
+        crate::kubectl::flags::Plugin::command().debug_assert();
+        let questions = crate::kubectl::questions();
         let ours = command.get_subcommands().filter(|of| questions.find_subcommand(of.get_name()).is_none());
         for command in ours {
             for flag in command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag))) {

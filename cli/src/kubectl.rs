@@ -13,15 +13,20 @@
 //! * `columns`, `document`, `picture`: tables, JSON and YAML, DOT and Mermaid
 //! * one module per command
 
+use crate::failure::Failure;
+use crate::{pausing, status};
 use clap::error::ErrorKind;
 use ending::{Answered, Ending, Problem};
-use flags::{Command, Plan};
+use flags::{Command, Connection, Plan, PluginCommand};
+use runtime::kubernetes::connect;
+use service::Way;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 mod columns;
 mod conditions;
 mod cycles;
+mod decisions;
 mod delete;
 mod direct;
 mod document;
@@ -32,7 +37,9 @@ mod naming;
 mod path;
 mod picture;
 mod plan;
+mod progress;
 mod questions;
+mod queue;
 mod references;
 mod service;
 mod session;
@@ -40,6 +47,28 @@ mod stuck;
 mod tree;
 mod version;
 mod why;
+
+/// What `kubectl ownergraph` does.
+pub(crate) async fn plugin(command: PluginCommand, program: clap::Command) -> ExitCode {
+    let ended = match command {
+        PluginCommand::Ask(command) => return Box::pin(run(*command, program)).await,
+        PluginCommand::Status(flags) => brake(flags.connection, async |way| status::run(way, flags.output).await).await,
+        PluginCommand::Pause(flags) => {
+            brake(flags.connection, async |way| pausing::pause(way, flags.flags).await).await
+        }
+        PluginCommand::Resume(flags) => {
+            brake(flags.connection, async |way| pausing::resume(way, flags.flags).await).await
+        }
+        PluginCommand::Crds => pausing::crds().map_err(Problem::from),
+    };
+    ending::exit_code(ended.map(|()| Ending::Fine))
+}
+
+/// Does something by way of the cluster that the flags name.
+async fn brake(connection: Connection, act: impl AsyncFnOnce(&Way) -> Result<(), Failure>) -> Result<(), Problem> {
+    let cluster = connect(&connection.access()).await.map_err(|error| Problem::sentence(error.to_string()))?;
+    Ok(act(&Way::new(connection, cluster)).await?)
+}
 
 /// Answers a question. `program` is the command line that it came from, for completion scripts.
 pub(crate) async fn run(command: Command, program: clap::Command) -> ExitCode {
@@ -58,6 +87,9 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
         Command::Cycles(flags) => cycles::run(flags).await,
         Command::Orphans(flags) => references::orphans(flags).await,
         Command::Check(flags) => references::check(flags).await,
+        Command::Decisions(flags) => decisions::run(flags).await,
+        Command::Queue(flags) => queue::run(flags).await,
+        Command::Progress(flags) => progress::run(flags).await,
         Command::Export(flags) => export::run(flags).await,
         Command::Completion { shell } => {
             let name = program.get_name().to_owned();
@@ -72,9 +104,13 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
 
 /// Whether a command line asks a question: then 2 means findings, and a flag that cannot be used is an error like others.
 pub(crate) fn is_question(mut arguments: impl Iterator<Item = String>) -> bool {
-    use clap::CommandFactory as _;
     let first = arguments.find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    flags::Plugin::command().get_subcommands().any(|command| command.get_name() == first)
+    questions().find_subcommand(first).is_some()
+}
+
+/// The questions alone.
+pub(crate) fn questions() -> clap::Command {
+    <Command as clap::Subcommand>::augment_subcommands(clap::Command::new("questions"))
 }
 
 /// Help and version go to stdout; what cannot be parsed is said on stderr.

@@ -41,9 +41,9 @@ pub async fn ownergraph() -> ExitCode {
         Command::Demo(flags) => demo::run(flags).await,
         Command::Sandbox(flags) => sandbox_command::run(flags).await,
         Command::Collect(flags) => collect::run(flags).await,
-        Command::Pause(flags) => pausing::pause(flags).await,
-        Command::Resume(flags) => pausing::resume(flags).await,
-        Command::Status(flags) => status::run(flags).await,
+        Command::Pause(flags) => pausing::pause(&flags.remote, flags.flags).await,
+        Command::Resume(flags) => pausing::resume(&flags.remote, flags.flags).await,
+        Command::Status(flags) => status::run(&flags.remote, flags.output).await,
         Command::Crds => pausing::crds(),
         Command::Ask(command) => return Box::pin(kubectl::run(*command, Args::command())).await,
     };
@@ -53,7 +53,7 @@ pub async fn ownergraph() -> ExitCode {
 /// The program `kubectl-ownergraph`, which kubectl runs for `kubectl ownergraph`.
 pub async fn kubectl_plugin() -> ExitCode {
     match kubectl::flags::Plugin::try_parse() {
-        Ok(plugin) => Box::pin(kubectl::run(plugin.command, kubectl::flags::Plugin::command())).await,
+        Ok(plugin) => Box::pin(kubectl::plugin(plugin.command, kubectl::flags::Plugin::command())).await,
         Err(error) => kubectl::misused(&error, true),
     }
 }

@@ -1,8 +1,8 @@
 //! `ownergraph pause`, `resume` and `crds`: the brake.
 
-use crate::args::{Pause, PauseOutput, Resume};
+use crate::args::{PauseFlags, PauseOutput, ResumeFlags};
 use crate::failure::Failure;
-use crate::remote::{self, Admin};
+use crate::remote::{self, Admin, Reach};
 use crate::table;
 use anyhow::Context as _;
 use engine::hold::{Filter, Scope};
@@ -29,13 +29,13 @@ pub(crate) fn crds() -> Result<(), Failure> {
 }
 
 /// Presses pause, and says how it stands.
-pub(crate) async fn pause(flags: Pause) -> Result<(), Failure> {
+pub(crate) async fn pause(way: &impl Reach, flags: PauseFlags) -> Result<(), Failure> {
     let order = order(&flags)?;
-    let mut admin = remote::connect(&flags.remote).await?;
+    let mut admin = Admin::new(way.any().await?);
     let (mut pause, meta) = press(&mut admin, &order).await?;
     // Only the leader knows whether it is effective, and the same order is the same pause.
     if meta.role() != ReplicaRole::Leader
-        && let Some(mut leader) = remote::leader(&flags.remote, &meta.leader_endpoint).await
+        && let Some(mut leader) = way.at(&meta.leader_endpoint).await.map(Admin::new)
         && let Ok((known, _)) = press(&mut leader, &order).await
     {
         (admin, pause) = (leader, known);
@@ -49,8 +49,8 @@ pub(crate) async fn pause(flags: Pause) -> Result<(), Failure> {
 }
 
 /// Ends pauses before their time.
-pub(crate) async fn resume(flags: Resume) -> Result<(), Failure> {
-    let mut admin = remote::connect(&flags.remote).await?;
+pub(crate) async fn resume(way: &impl Reach, flags: ResumeFlags) -> Result<(), Failure> {
+    let mut admin = Admin::new(way.any().await?);
     let names = if flags.all {
         let status = remote::within(admin.get_status(GetStatusRequest {})).await?;
         status.pauses.into_iter().filter(|pause| !pause.expired).map(|pause| pause.name).collect()
@@ -69,7 +69,7 @@ pub(crate) async fn resume(flags: Resume) -> Result<(), Failure> {
     Ok(())
 }
 
-fn order(flags: &Pause) -> Result<PauseOrder, Failure> {
+fn order(flags: &PauseFlags) -> Result<PauseOrder, Failure> {
     let lifetime = flags.lifetime;
     if lifetime > LIFETIME_MAX || lifetime.subsec_nanos() != 0 {
         return Err(Failure::Usage(format!("--for {lifetime:?} is not from 1s to 24h in whole seconds")));

@@ -17,37 +17,46 @@ pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// A graph service's administration.
 pub(crate) type Admin = AdminServiceClient<Channel>;
 
-/// Connects to the first of the addresses that can be reached.
-pub(crate) async fn connect(flags: &Remote) -> Result<Admin, Failure> {
-    let mut unreached = Vec::new();
-    for address in &flags.server {
-        if !flags.insecure && !is_loopback(address) {
-            return Err(Failure::Usage(format!(
-                "--server {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
-            )));
-        }
-        match dial(address).await {
-            Ok(admin) => return Ok(admin),
-            Err(why) => unreached.push(why),
-        }
-    }
-    let sentence = format!("no graph service can be reached: {}", unreached.join("; "));
-    Err(Failure::Other(anyhow::Error::msg(sentence)))
+/// A way to the replicas of a graph service.
+pub(crate) trait Reach {
+    /// A replica that answers.
+    async fn any(&self) -> Result<Channel, Failure>;
+    /// The replica that another one hints at, where it can be reached.
+    async fn at(&self, hint: &str) -> Option<Channel>;
 }
 
-/// The leader, where an answer hints at another replica than the one that gave it and that one can be reached.
-pub(crate) async fn leader(flags: &Remote, hint: &str) -> Option<Admin> {
-    if hint.is_empty() || (!flags.insecure && !is_loopback(hint)) {
-        return None;
+/// By address, in plaintext. The first of the addresses that can be reached counts.
+impl Reach for Remote {
+    async fn any(&self) -> Result<Channel, Failure> {
+        let mut unreached = Vec::new();
+        for address in &self.server {
+            if !self.insecure && !is_loopback(address) {
+                return Err(Failure::Usage(format!(
+                    "--server {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
+                )));
+            }
+            match dial(address).await {
+                Ok(channel) => return Ok(channel),
+                Err(why) => unreached.push(why),
+            }
+        }
+        let sentence = format!("no graph service can be reached: {}", unreached.join("; "));
+        Err(Failure::Other(anyhow::Error::msg(sentence)))
     }
-    dial(hint).await.ok()
+
+    async fn at(&self, hint: &str) -> Option<Channel> {
+        if hint.is_empty() || (!self.insecure && !is_loopback(hint)) {
+            return None;
+        }
+        dial(hint).await.ok()
+    }
 }
 
-async fn dial(address: &str) -> Result<Admin, String> {
+async fn dial(address: &str) -> Result<Channel, String> {
     let endpoint = executor_service::endpoint(address)?;
     let channel = timeout(CONNECT_WITHIN, endpoint.connect()).await;
     let channel = channel.map_err(|_| format!("{address} does not answer"))?;
-    channel.map(AdminServiceClient::new).map_err(|_| format!("nobody serves gRPC at {address}"))
+    channel.map_err(|_| format!("nobody serves gRPC at {address}"))
 }
 
 fn is_loopback(address: &str) -> bool {

@@ -1,9 +1,9 @@
 //! `ownergraph status`: the collector in a few lines.
 
-use crate::args::{Status, StatusOutput};
+use crate::args::StatusOutput;
 use crate::failure::Failure;
 use crate::pausing;
-use crate::remote;
+use crate::remote::{self, Admin, Reach};
 use crate::table;
 use anyhow::Context as _;
 use proto::admin::v1alpha1::{GetStatusRequest, GetStatusResponse};
@@ -13,17 +13,17 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 /// Asks, and prints the answer: the leader's where it can be reached, else that of whoever was asked.
-pub(crate) async fn run(flags: Status) -> Result<(), Failure> {
-    let mut admin = remote::connect(&flags.remote).await?;
+pub(crate) async fn run(way: &impl Reach, output: StatusOutput) -> Result<(), Failure> {
+    let mut admin = Admin::new(way.any().await?);
     let mut status = remote::within(admin.get_status(GetStatusRequest {})).await?;
     let meta = status.meta.clone().unwrap_or_default();
     if meta.role() != ReplicaRole::Leader
-        && let Some(mut leader) = remote::leader(&flags.remote, &meta.leader_endpoint).await
-        && let Ok(known) = remote::within(leader.get_status(GetStatusRequest {})).await
+        && let Some(leader) = way.at(&meta.leader_endpoint).await
+        && let Ok(known) = remote::within(Admin::new(leader).get_status(GetStatusRequest {})).await
     {
         status = known;
     }
-    let text = match flags.output {
+    let text = match output {
         StatusOutput::Table => lines(&status),
         StatusOutput::Json => format!("{:#}\n", as_json(&status)),
     };

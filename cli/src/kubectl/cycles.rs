@@ -6,7 +6,7 @@ use super::flags::{Cycles, Format};
 use super::naming::shown;
 use super::picture;
 use super::questions::{listing, within_namespace};
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 use proto::graph::v1alpha1::find_cycles_response::Cycle;
 
@@ -14,7 +14,7 @@ const FORMATS: [Format; 5] = [Format::Tree, Format::Json, Format::Yaml, Format::
 
 pub(super) async fn run(flags: Cycles) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
-    let mut service = Service::connect(&mut session, true).await?;
+    let mut service = Service::connect(&mut session, Need::Graph).await?;
     let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
     let (found, unsynced) = service.cycles(include, flags.blocking).await?;
     if !unsynced.is_empty() {

@@ -7,7 +7,7 @@ use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Delete, Format};
 use super::naming::{Found, Named, by_type, resolve, shown};
 use super::plan;
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 use anyhow::Context as _;
 use http::header::CONTENT_TYPE;
@@ -31,7 +31,7 @@ pub(super) async fn run(flags: Delete) -> Answered {
         return Err(Problem::Refused(format!("{what} is not there any more; nothing was deleted")));
     }
     plan::present(&named)?;
-    let mut service = Service::connect(&mut session, false).await?;
+    let mut service = Service::connect(&mut session, Need::Service).await?;
     caught_up(&mut service, &named).await?;
     let plan = plan::ask(&mut service, &named, flags.targets.cascade).await?;
     let doubts = plan::doubts(&plan);

@@ -6,10 +6,9 @@ use super::ending::Problem;
 use super::naming::Catalogue;
 use super::session::Session;
 use anyhow::Context as _;
-use executor_service::endpoint;
+use executor_service::connect_over;
 use futures::{FutureExt as _, StreamExt as _};
 use graph_service::{Config, Connection, Edges, Election};
-use hyper_util::rt::TokioIo;
 use proto::admin::v1alpha1::GetStatusRequest;
 use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
 use proto::graph::v1alpha1::ListCoverageRequest;
@@ -23,6 +22,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tonic::transport::Channel;
 
+/// What requests carry as their host. Nobody looks it up.
+const HERE: &str = "localhost:7450";
 const PIPE_BYTES: usize = 1 << 20;
 /// All first lists, and the questions about owners that they do not show.
 const LISTED_WITHIN: Duration = Duration::from_secs(120);
@@ -71,11 +72,8 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
     };
     let mut task = JoinSet::new();
     task.spawn(graph_service::serve(config, edges, Shutdown::new()).boxed());
-    let mut near = Some(near);
-    let pipe =
-        tower::service_fn(move |_| std::future::ready(near.take().map(TokioIo::new).ok_or("the pipe is used up")));
-    let channel = endpoint("localhost:7450").map_err(Problem::sentence)?.connect_with_connector(pipe).await;
-    let channel = channel.context("the graph of this process cannot be reached")?;
+    let channel = connect_over(HERE, near).await;
+    let channel = channel.map_err(|why| Problem::sentence(format!("the graph of this process: {why}")))?;
     let listed = tokio::time::timeout(LISTED_WITHIN, until_listed(channel.clone(), &expected));
     let Ok(listed) = listed.await else {
         return Err(Problem::TimedOut(format!("not every resource type was listed within {LISTED_WITHIN:?}")));

@@ -6,7 +6,7 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use serde_json::{Map, Value, json};
 
-const API_VERSION: &str = "ownergraph.dev/v1alpha1";
+pub(super) const API_VERSION: &str = "ownergraph.dev/v1alpha1";
 const GRAPH: &str = "ownergraph.graph.v1alpha1";
 
 /// A document without its status.
@@ -52,7 +52,12 @@ impl Schema {
 
     /// A message of the graph package, by its name: `Node`, `PreviewDeletionResponse.Entry`.
     pub(super) fn value(&self, name: &str, message: &impl Message) -> Result<Value, Problem> {
-        let described = self.0.get_message_by_name(&format!("{GRAPH}.{name}"));
+        self.message(&format!("{GRAPH}.{name}"), message)
+    }
+
+    /// A message by its full name.
+    pub(super) fn message(&self, name: &str, message: &impl Message) -> Result<Value, Problem> {
+        let described = self.0.get_message_by_name(name);
         let described = described.with_context(|| format!("this build describes no message {name}"))?;
         let message = DynamicMessage::decode(described, message.encode_to_vec().as_slice());
         let message = message.with_context(|| format!("{name} is not as described"))?;

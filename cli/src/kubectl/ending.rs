@@ -1,5 +1,6 @@
 //! How a question ends.
 
+use crate::failure::Failure;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -38,6 +39,17 @@ impl Problem {
 impl From<anyhow::Error> for Problem {
     fn from(error: anyhow::Error) -> Problem {
         Problem::Other(error)
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Problem {
+        match failure {
+            Failure::Usage(sentence) => Problem::sentence(sentence),
+            Failure::Refused(sentence) => Problem::Refused(sentence),
+            Failure::TimedOut(sentence) => Problem::TimedOut(sentence),
+            Failure::Other(error) => Problem::Other(error),
+        }
     }
 }
 

@@ -6,14 +6,14 @@ use super::flags::{Export, Format};
 use super::naming::by_type;
 use super::picture;
 use super::questions::{Exported, listing, within_namespace};
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 
 const FORMATS: [Format; 6] = [Format::Ndjson, Format::Json, Format::Yaml, Format::Dot, Format::Mermaid, Format::Name];
 
 pub(super) async fn run(flags: Export) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
-    let mut service = Service::connect(&mut session, true).await?;
+    let mut service = Service::connect(&mut session, Need::Graph).await?;
     let all = service.export(within_namespace(session.namespace(), flags.scope.all_namespaces)).await?;
     if !all.unsynced.is_empty() {
         session.missed(format!("not all is seen: {}", listing(&all.unsynced)));

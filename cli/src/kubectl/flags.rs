@@ -1,6 +1,11 @@
 //! The questions and their flags. Names and meanings are kubectl's wherever kubectl has them.
 
+use crate::args::{PauseFlags, ResumeFlags, StatusOutput};
+use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
+use engine::object::GroupResource;
+use proto::decision::v1alpha1::{Cause, Phase};
+use proto::work::v1alpha1::ItemKind;
 use runtime::kubernetes::{Access, Overrides};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +23,51 @@ Exit codes:
 #[command(name = "kubectl-ownergraph", bin_name = "kubectl ownergraph", version, max_term_width = 110, after_help = EXIT_CODES)]
 pub(crate) struct Plugin {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: PluginCommand,
+}
+
+/// The questions, and the brake.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum PluginCommand {
+    #[command(flatten)]
+    Ask(Box<Command>),
+    /// Shows how the collector is: queue, executors, pauses.
+    #[command(after_help = EXIT_CODES)]
+    Status(Status),
+    /// Holds back deletions of the collector, in a scope and for a time.
+    #[command(after_help = EXIT_CODES)]
+    Pause(Pause),
+    /// Ends pauses before their time.
+    #[command(after_help = EXIT_CODES)]
+    Resume(Resume),
+    /// Prints the definitions of the collector's own resources, for kubectl apply.
+    #[command(after_help = EXIT_CODES)]
+    Crds,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Status {
+    /// How the answer is printed.
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub(crate) output: StatusOutput,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Pause {
+    #[command(flatten)]
+    pub(crate) flags: PauseFlags,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    pub(crate) flags: ResumeFlags,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -53,6 +102,15 @@ pub(crate) enum Command {
     /// Checks every owner reference.
     #[command(after_help = EXIT_CODES)]
     Check(Check),
+    /// Shows what the collector decided and did, step by step.
+    #[command(after_help = EXIT_CODES)]
+    Decisions(Decisions),
+    /// Counts what is decided and not carried out yet.
+    #[command(after_help = EXIT_CODES)]
+    Queue(Queue),
+    /// Follows a cascade to its end.
+    #[command(after_help = EXIT_CODES)]
+    Progress(Progress),
     /// Writes the whole graph.
     #[command(after_help = EXIT_CODES)]
     Export(Export),
@@ -66,18 +124,19 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
-    /// The graph service, instead of looking for one by label and forwarding a port to it.
-    #[arg(long, env = "OWNERGRAPH_SERVER", value_name = "HOST:PORT")]
-    pub(crate) server: Option<String>,
+    /// Addresses of the graph service, instead of looking for it by label and forwarding a port to it. The first that answers counts;
+    /// the leader is found from any of them.
+    #[arg(long, env = "OWNERGRAPH_SERVER", value_name = "HOST:PORT,…", value_delimiter = ',')]
+    pub(crate) server: Vec<String>,
+    /// Allow plaintext to a --server that is not loopback.
+    #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
+    pub(crate) insecure: bool,
     /// Look for the graph service in this namespace only.
     #[arg(long, value_name = "NAMESPACE", conflicts_with = "server")]
     pub(crate) port_forward_namespace: Option<String>,
     /// Do not look for a graph service: list the cluster from here (slow).
     #[arg(long, conflicts_with_all = ["server", "port_forward_namespace"])]
     pub(crate) direct: bool,
-    /// Namespace of the objects that are named.
-    #[arg(short, long)]
-    pub(crate) namespace: Option<String>,
     /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
     #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -131,7 +190,7 @@ impl Connection {
             overrides: Overrides {
                 cluster: self.cluster.clone(),
                 user: self.user.clone(),
-                namespace: self.namespace.clone(),
+                namespace: None,
                 token: self.token.clone(),
                 impersonate: self.impersonate.clone(),
                 impersonate_uid: self.impersonate_uid.clone(),
@@ -188,6 +247,9 @@ pub(crate) struct Output {
 /// What every question has.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Asking {
+    /// Namespace of the objects that are named, or to look at; without it the context's.
+    #[arg(short, long)]
+    pub(crate) namespace: Option<String>,
     #[command(flatten)]
     pub(crate) connection: Connection,
     #[command(flatten)]
@@ -365,6 +427,159 @@ pub(crate) struct Version {
     /// Only this program's own.
     #[arg(long)]
     pub(crate) client: bool,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+/// How far a decision has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Verdict {
+    Proposed,
+    Held,
+    Leased,
+    Done,
+    Failed,
+    Parked,
+    Superseded,
+}
+
+impl From<Verdict> for Phase {
+    fn from(verdict: Verdict) -> Phase {
+        match verdict {
+            Verdict::Proposed => Phase::Proposed,
+            Verdict::Held => Phase::Held,
+            Verdict::Leased => Phase::Leased,
+            Verdict::Done => Phase::Succeeded,
+            Verdict::Failed => Phase::Failed,
+            Verdict::Parked => Phase::Parked,
+            Verdict::Superseded => Phase::Superseded,
+        }
+    }
+}
+
+/// Why a decision was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reason {
+    OwnersGone,
+    ForegroundCascade,
+    OrphanRequested,
+    DanglingReference,
+    CycleBreak,
+    DependentsDone,
+    FactsMissing,
+}
+
+impl From<Reason> for Cause {
+    fn from(reason: Reason) -> Cause {
+        match reason {
+            Reason::OwnersGone => Cause::OwnersGone,
+            Reason::ForegroundCascade => Cause::ForegroundCascade,
+            Reason::OrphanRequested => Cause::OrphanRequested,
+            Reason::DanglingReference => Cause::DanglingReference,
+            Reason::CycleBreak => Cause::CycleBreak,
+            Reason::DependentsDone => Cause::DependentsDone,
+            Reason::FactsMissing => Cause::FactsMissing,
+        }
+    }
+}
+
+/// What a decision asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Action {
+    Delete,
+    Unref,
+    Unblock,
+    Unfinalize,
+    Verify,
+}
+
+impl From<Action> for ItemKind {
+    fn from(action: Action) -> ItemKind {
+        match action {
+            Action::Delete => ItemKind::Delete,
+            Action::Unref => ItemKind::RemoveOwnerReferences,
+            Action::Unblock => ItemKind::UnblockOwnerReferences,
+            Action::Unfinalize => ItemKind::RemoveFinalizer,
+            Action::Verify => ItemKind::Verify,
+        }
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Decisions {
+    /// Only this decision, in all its phases.
+    #[arg(value_name = "DECISION", conflicts_with_all = ["follow", "since", "last", "after", "oldest", "open", "cloudevents", "verdicts", "reasons", "actions", "resources"])]
+    pub(crate) decision: Option<String>,
+    /// Go on with what comes.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Not older than this, such as 10m.
+    #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration, conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
+    pub(crate) since: Option<Duration>,
+    /// So many, the newest; 100 where nothing else is asked for.
+    #[arg(long, value_name = "N", conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
+    pub(crate) last: Option<u32>,
+    /// What comes after this position, as this command printed it.
+    #[arg(long, value_name = "LOG:NUMBER", conflicts_with_all = ["oldest", "open"])]
+    pub(crate) after: Option<String>,
+    /// Begin with the oldest that is kept.
+    #[arg(long, conflicts_with = "open")]
+    pub(crate) oldest: bool,
+    /// Begin with the present state of every decision that is not carried out yet.
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Only decisions that have come so far; may be repeated.
+    #[arg(long = "verdict", value_enum, value_name = "PHASE", value_delimiter = ',')]
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Only decisions made for this; may be repeated.
+    #[arg(long = "reason", value_enum, value_name = "CAUSE", value_delimiter = ',')]
+    pub(crate) reasons: Vec<Reason>,
+    /// Only decisions that ask for this; may be repeated.
+    #[arg(long = "action", value_enum, value_delimiter = ',')]
+    pub(crate) actions: Vec<Action>,
+    /// Only about objects of this collection, as RESOURCE or RESOURCE.GROUP; may be repeated.
+    #[arg(long = "kind", value_name = "RESOURCE", value_delimiter = ',', value_parser = graph_service::options::group_resource)]
+    pub(crate) resources: Vec<GroupResource>,
+    /// Write CloudEvents 1.0; without another beginning, from the oldest.
+    #[arg(long)]
+    pub(crate) cloudevents: bool,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+/// What is counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Group {
+    Kind,
+    Namespace,
+    /// What began the cascade.
+    Root,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Queue {
+    /// What is counted together.
+    #[arg(long, value_enum, default_value = "kind")]
+    pub(crate) by: Group,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Progress {
+    /// The object whose deletion began the cascade: TYPE NAME or TYPE/NAME.
+    #[arg(required_unless_present = "root", conflicts_with = "root", num_args = 1..=2, value_name = "TYPE/NAME")]
+    pub(crate) object: Vec<String>,
+    /// The same by its uid.
+    #[arg(long, value_name = "UID")]
+    pub(crate) root: Option<String>,
+    /// Give up after this long, with exit code 124; the cascade goes on.
+    #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration)]
+    pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }

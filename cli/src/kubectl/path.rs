@@ -6,7 +6,7 @@ use super::flags::{Format, Path};
 use super::naming::{resolve, shown};
 use super::picture;
 use super::questions::{Walked, listing};
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::standing;
 use proto::graph::v1alpha1::{Edge, Node};
@@ -21,7 +21,7 @@ pub(super) async fn run(flags: Path) -> Answered {
     let [first, second] = named.as_slice() else {
         return Err(Problem::sentence("name two objects, each as TYPE/NAME"));
     };
-    let mut service = Service::connect(&mut session, true).await?;
+    let mut service = Service::connect(&mut session, Need::Graph).await?;
     let mut ends = Vec::new();
     for object in [first.reference(), second.reference()] {
         let node = service.get(&object).await?;

@@ -5,7 +5,7 @@ use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Format, PlanDelete};
 use super::naming::{Found, Named, by_type, resolve, shown};
 use super::questions::listing;
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 use super::why;
 use proto::graph::v1alpha1::preview_deletion_response::{Effect, Entry};
@@ -24,7 +24,7 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let named = resolve(&mut session, &flags.targets.objects).await?;
     present(&named)?;
-    let mut service = Service::connect(&mut session, true).await?;
+    let mut service = Service::connect(&mut session, Need::Verdict).await?;
     let plan = ask(&mut service, &named, flags.targets.cascade).await?;
     let doubts = doubts(&plan);
     for doubt in &doubts {

@@ -207,7 +207,7 @@ fn late(within: Duration) -> Problem {
 #[error("{0}")]
 struct Unknown(String);
 
-fn problem(status: Status) -> Problem {
+pub(super) fn problem(status: Status) -> Problem {
     if status.code() == Code::NotFound {
         return Problem::Other(Unknown(status.message().to_owned()).into());
     }

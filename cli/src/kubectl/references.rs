@@ -6,7 +6,7 @@ use super::ending::{Answered, Ending, Problem};
 use super::flags::{Asking, Check, Format, Orphans, Scope};
 use super::naming::{by_type, shown};
 use super::questions::{Exported, listing, within_namespace};
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::{is_wrong, standing};
 use proto::graph::v1alpha1::{Edge, Node, NodeState, OwnerStanding};
@@ -35,7 +35,7 @@ pub(super) async fn check(flags: Check) -> Answered {
 /// The graph, or a namespace of it.
 async fn ask(asking: Asking, scope: Scope) -> Result<(Session, Exported), Problem> {
     let mut session = Session::open(asking, &FORMATS).await?;
-    let mut service = Service::connect(&mut session, true).await?;
+    let mut service = Service::connect(&mut session, Need::Graph).await?;
     let all = service.export(within_namespace(session.namespace(), scope.all_namespaces)).await?;
     if !all.unsynced.is_empty() {
         session.missed(format!("not all is seen: {}", listing(&all.unsynced)));

@@ -2,55 +2,91 @@
 
 use super::direct::{self, Direct};
 use super::ending::Problem;
+use super::flags::Connection;
 use super::session::Session;
+use crate::args::Remote;
+use crate::failure::Failure;
+use crate::remote::{self, Reach};
 use anyhow::{Context as _, anyhow};
-use executor_service::endpoint;
-use hyper_util::rt::TokioIo;
+use executor_service::connect_over;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
+use proto::admin::v1alpha1::GetStatusRequest;
 use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
+use proto::decision::v1alpha1::decision_service_client::DecisionServiceClient;
 use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
+use proto::r#type::v1alpha1::{ReplicaRole, ResponseMeta};
+use runtime::kubernetes::{Cluster, cluster_uid};
 use std::time::Duration;
+use tokio::time::timeout;
 use tonic::transport::Channel;
 
+/// Pods of the graph service.
 const SELECTOR: &str = "app.kubernetes.io/name=ownergraph,app.kubernetes.io/component=graph-service";
 /// The name of the container port, and its number where none has that name.
 const PORT_NAME: &str = "grpc";
 const PORT: u16 = 7450;
+/// For a forwarded port to carry something.
+const FORWARD_WITHIN: Duration = Duration::from_secs(10);
 const MESSAGE_MAX_BYTES: usize = 64 << 20;
+
+/// Who may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Any replica, or a graph that is listed from here.
+    Graph,
+    /// The leader where it can be reached, because only it knows what waits for whom; else any replica, or a graph that is listed from
+    /// here.
+    Verdict,
+    /// Any replica, and no list from here: somebody will act on it.
+    Service,
+    /// The leader and nobody else.
+    Leader,
+}
 
 /// A connection to whoever answers. All of them answer alike.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) graph: GraphServiceClient<Channel>,
     pub(super) admin: AdminServiceClient<Channel>,
+    pub(super) decisions: DecisionServiceClient<Channel>,
     pub(super) within: Duration,
     /// The graph of this process, where it is one.
     _direct: Option<Direct>,
 }
 
 impl Service {
-    /// Connects. Only a read may be answered by a graph that is listed from here.
-    pub(super) async fn connect(session: &mut Session, read_only: bool) -> Result<Service, Problem> {
-        if let Some(address) = session.connection.server.clone() {
-            let channel = endpoint(&address).map_err(Problem::sentence)?.connect().await;
-            let channel = channel.with_context(|| format!("the graph service at {address} cannot be reached"))?;
-            return Ok(Service::over(channel, session, None));
+    pub(super) async fn connect(session: &mut Session, need: Need) -> Result<Service, Problem> {
+        let way = Way::new(session.connection.clone(), session.cluster.clone());
+        if way.connection.direct {
+            if matches!(need, Need::Service | Need::Leader) {
+                return Err(Problem::sentence("--direct reads only; this needs the graph service"));
+            }
+            return Service::here(session).await;
         }
-        if !session.connection.direct {
-            match forwarded(session).await {
-                Ok(Some(channel)) => return Ok(Service::over(channel, session, None)),
-                Ok(None) => {}
-                Err(error) => session.note(&format!("{error:#}")),
+        let found = match way.any().await {
+            Ok(channel) => way.choose(session, channel, need).await,
+            Err(failure) if way.is_given() => return Err(failure.into()),
+            Err(Failure::Usage(why) | Failure::Refused(why) | Failure::TimedOut(why)) => Err(Problem::sentence(why)),
+            Err(Failure::Other(error)) => Err(Problem::Other(error)),
+        };
+        match (found, need) {
+            (Ok(channel), _) => Ok(Service::over(channel, session, None)),
+            (Err(problem), _) if way.is_given() => Err(problem),
+            (Err(problem), Need::Service | Need::Leader) => Err(problem),
+            (Err(problem), Need::Graph | Need::Verdict) => {
+                if let Problem::Other(error) = problem
+                    && !error.is::<NotThere>()
+                {
+                    session.note(&format!("{error:#}"));
+                }
+                Service::here(session).await
             }
         }
-        let context = session.cluster.name.clone();
-        if !read_only {
-            return Err(Problem::sentence(format!(
-                "no ownergraph service in context {context:?}: name one with --server"
-            )));
-        }
+    }
+
+    async fn here(session: &mut Session) -> Result<Service, Problem> {
         let (channel, direct) = direct::start(session).await?;
         Ok(Service::over(channel, session, Some(direct)))
     }
@@ -58,41 +94,125 @@ impl Service {
     fn over(channel: Channel, session: &Session, direct: Option<Direct>) -> Service {
         Service {
             graph: GraphServiceClient::new(channel.clone()).max_decoding_message_size(MESSAGE_MAX_BYTES),
-            admin: AdminServiceClient::new(channel).max_decoding_message_size(MESSAGE_MAX_BYTES),
+            admin: AdminServiceClient::new(channel.clone()).max_decoding_message_size(MESSAGE_MAX_BYTES),
+            decisions: DecisionServiceClient::new(channel).max_decoding_message_size(MESSAGE_MAX_BYTES),
             within: session.connection.request_timeout,
             _direct: direct,
         }
     }
 }
 
-/// A channel through the API server to a pod of the graph service, if there is one.
-async fn forwarded(session: &Session) -> anyhow::Result<Option<Channel>> {
-    let client = session.cluster.client.clone();
-    let pods: Api<Pod> = match &session.connection.port_forward_namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let labelled = ListParams::default().labels(SELECTOR);
-    let listed = tokio::time::timeout(session.connection.request_timeout, pods.list(&labelled));
-    let listed = listed.await.map_err(|_| anyhow!("pods of the graph service were not listed in time"))?;
-    let listed = listed.context("pods of the graph service cannot be looked for")?;
-    let Some((namespace, name, port)) = listed.items.iter().filter(|pod| is_ready(pod)).find_map(place) else {
-        return Ok(None);
-    };
-    let pods: Api<Pod> = Api::namespaced(client, &namespace);
-    let shown = format!("{namespace}/{name}");
-    let forward = tower::service_fn(move |_| {
-        let (pods, name) = (pods.clone(), name.clone());
-        async move {
-            let mut forwarder = pods.portforward(&name, &[port]).await?;
-            let stream =
-                forwarder.take_stream(port).ok_or_else(|| anyhow!("the API server forwards no port {port}"))?;
-            anyhow::Ok(TokioIo::new(stream))
+/// No pod of the graph service.
+#[derive(Debug, thiserror::Error)]
+#[error("no ownergraph service in context {0:?}: name one with --server")]
+struct NotThere(String);
+
+/// By address where one is given, else through the API server.
+#[derive(Debug)]
+pub(super) struct Way {
+    connection: Connection,
+    cluster: Cluster,
+}
+
+impl Way {
+    pub(super) fn new(connection: Connection, cluster: Cluster) -> Way {
+        Way { connection, cluster }
+    }
+
+    fn is_given(&self) -> bool {
+        !self.connection.server.is_empty()
+    }
+
+    fn remote(&self) -> Remote {
+        Remote { server: self.connection.server.clone(), insecure: self.connection.insecure }
+    }
+
+    /// The replica that was found, or the leader. An address may be that of another cluster's graph, whose answers would be about
+    /// other objects of the same names.
+    async fn choose(&self, session: &Session, channel: Channel, need: Need) -> Result<Channel, Problem> {
+        if need == Need::Graph && !self.is_given() {
+            return Ok(channel);
         }
-    });
-    let endpoint = endpoint(&format!("localhost:{port}")).map_err(anyhow::Error::msg)?;
-    let channel = endpoint.connect_with_connector(forward).await;
-    channel.map(Some).with_context(|| format!("no port can be forwarded to pod {shown}"))
+        let meta = self.meta(channel.clone());
+        let (meta, ours) = tokio::join!(meta, async {
+            if self.is_given() { cluster_uid(&self.cluster.client).await.ok() } else { None }
+        });
+        let meta = meta?;
+        if let Some(ours) = ours.filter(|ours| !meta.cluster_uid.is_empty() && *ours != meta.cluster_uid) {
+            let (server, name) = (self.connection.server.join(","), &self.cluster.name);
+            return Err(Problem::Refused(format!(
+                "the graph service at {server} watches cluster {}, and {name:?} is cluster {ours}: choose the context that fits with --context",
+                meta.cluster_uid
+            )));
+        }
+        if matches!(need, Need::Graph | Need::Service) || meta.role() == ReplicaRole::Leader {
+            return Ok(channel);
+        }
+        if let Some(leader) = self.at(&meta.leader_endpoint).await {
+            return Ok(leader);
+        }
+        let leader = match meta.leader_endpoint.as_str() {
+            "" => "nobody is known to lead at the moment".to_owned(),
+            endpoint => format!("the leader at {endpoint} cannot be reached from here"),
+        };
+        if need == Need::Leader {
+            return Err(Problem::sentence(format!("{leader}; only the leader can answer this")));
+        }
+        session.note(&format!("{leader}; {} answers, which does not know what waits for whom", meta.replica));
+        Ok(channel)
+    }
+
+    async fn meta(&self, channel: Channel) -> Result<ResponseMeta, Problem> {
+        let status = remote::within(AdminServiceClient::new(channel).get_status(GetStatusRequest {})).await?;
+        Ok(status.meta.unwrap_or_default())
+    }
+
+    /// Pods of the graph service that are ready.
+    async fn pods(&self) -> anyhow::Result<Vec<Place>> {
+        let client = self.cluster.client.clone();
+        let pods: Api<Pod> = match &self.connection.port_forward_namespace {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
+        };
+        let labelled = ListParams::default().labels(SELECTOR);
+        let listed = timeout(self.connection.request_timeout, pods.list(&labelled)).await;
+        let listed = listed.map_err(|_| anyhow!("pods of the graph service were not listed in time"))?;
+        let listed = listed.context("pods of the graph service cannot be looked for")?;
+        Ok(listed.items.iter().filter(|pod| is_ready(pod)).filter_map(Place::of).collect())
+    }
+
+    /// A channel through the API server.
+    async fn forward(&self, place: &Place) -> anyhow::Result<Channel> {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &place.namespace);
+        let Place { namespace, name, port, .. } = place;
+        let opened = async {
+            let mut forwarder = pods.portforward(name, &[*port]).await?;
+            let stream = forwarder.take_stream(*port).context("the API server forwards nothing")?;
+            connect_over(&format!("localhost:{port}"), stream).await.map_err(anyhow::Error::msg)
+        };
+        let opened = timeout(FORWARD_WITHIN, opened).await.map_err(|_| anyhow!("the API server does not answer"));
+        opened.flatten().with_context(|| format!("port {port} of pod {namespace}/{name} cannot be forwarded"))
+    }
+}
+
+impl Reach for Way {
+    async fn any(&self) -> Result<Channel, Failure> {
+        if self.is_given() {
+            return self.remote().any().await;
+        }
+        let pods = self.pods().await?;
+        let first = pods.first().ok_or_else(|| anyhow!(NotThere(self.cluster.name.clone())))?;
+        Ok(self.forward(first).await?)
+    }
+
+    async fn at(&self, hint: &str) -> Option<Channel> {
+        if self.is_given() {
+            return self.remote().at(hint).await;
+        }
+        let pods = self.pods().await.ok()?;
+        let hinted = pods.iter().find(|place| place.is_at(hint))?;
+        self.forward(hinted).await.ok()
+    }
 }
 
 fn is_ready(pod: &Pod) -> bool {
@@ -101,10 +221,52 @@ fn is_ready(pod: &Pod) -> bool {
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
-fn place(pod: &Pod) -> Option<(String, String, u16)> {
-    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    let mut ports = containers.iter().flat_map(|container| container.ports.iter().flatten());
-    let named = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
-    let port = named.map_or(Some(PORT), |port| u16::try_from(port.container_port).ok())?;
-    Some((pod.metadata.namespace.clone()?, pod.metadata.name.clone()?, port))
+/// A pod, and where its gRPC API is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    namespace: String,
+    name: String,
+    ip: String,
+    port: u16,
+}
+
+impl Place {
+    fn of(pod: &Pod) -> Option<Place> {
+        let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+        let mut ports = containers.iter().flat_map(|container| container.ports.iter().flatten());
+        let named = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
+        let port = named.map_or(Some(PORT), |port| u16::try_from(port.container_port).ok())?;
+        let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default();
+        Some(Place { namespace: pod.metadata.namespace.clone()?, name: pod.metadata.name.clone()?, ip, port })
+    }
+
+    /// Whether a replica's address leads to this pod: by its IP, or by its name as the first label of a host name.
+    fn is_at(&self, hint: &str) -> bool {
+        let host = hint.rsplit_once(':').map_or(hint, |(host, _)| host).trim_matches(['[', ']']);
+        !host.is_empty() && (host == self.ip || host.split('.').next() == Some(self.name.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_hint_leads_to_the_pod_whose_address_it_is() {
+        let pod = |name: &str, ip: &str, ports: serde_json::Value| -> Pod {
+            let containers = json!([{ "name": "graph", "ports": ports }]);
+            let metadata = json!({ "namespace": "kube-system", "name": name });
+            serde_json::from_value(
+                json!({ "metadata": metadata, "spec": { "containers": containers }, "status": { "podIP": ip } }),
+            )
+            .unwrap()
+        };
+        let place = Place::of(&pod("graph-0", "10.0.0.5", json!([{ "name": "grpc", "containerPort": 7000 }]))).unwrap();
+        assert_eq!((place.port, place.is_at("10.0.0.5:7450")), (7000, true));
+        assert!(place.is_at("graph-0.graph.kube-system.svc:7450") && !place.is_at("10.0.0.50:7450"));
+        assert!(!place.is_at("") && !place.is_at("graph-01.graph:7450"));
+        let six = Place::of(&pod("graph-1", "fd00::5", json!([]))).unwrap();
+        assert_eq!((six.port, six.is_at("[fd00::5]:7450")), (PORT, true));
+    }
 }

@@ -12,6 +12,7 @@ use std::io::{self, Write as _};
 pub(super) struct Session {
     pub(super) cluster: Cluster,
     pub(super) connection: Connection,
+    namespace: Option<String>,
     pub(super) format: Format,
     colour: Colour,
     incomplete: Vec<String>,
@@ -20,19 +21,19 @@ pub(super) struct Session {
 impl Session {
     /// Finds the credentials; nothing is sent yet. The first of `formats` is what is meant where none is asked for.
     pub(super) async fn open(asking: Asking, formats: &[Format]) -> Result<Session, Problem> {
-        let Asking { connection, output } = asking;
+        let Asking { namespace, connection, output } = asking;
         let format = output.format.unwrap_or(formats[0]);
         if !formats.contains(&format) {
             let names = formats.iter().map(|format| name(*format)).collect::<Vec<_>>().join(", ");
             return Err(Problem::sentence(format!("-o {} makes no sense here; there are {names}", name(format))));
         }
         let cluster = connect(&connection.access()).await.map_err(|error| Problem::sentence(error.to_string()))?;
-        Ok(Session { cluster, connection, format, colour: output.colour, incomplete: Vec::new() })
+        Ok(Session { cluster, connection, namespace, format, colour: output.colour, incomplete: Vec::new() })
     }
 
     /// The namespace of what is named without one.
     pub(super) fn namespace(&self) -> &str {
-        self.connection.namespace.as_deref().unwrap_or(self.cluster.client.default_namespace())
+        self.namespace.as_deref().unwrap_or(self.cluster.client.default_namespace())
     }
 
     /// Says something that is no part of the answer.

@@ -6,7 +6,7 @@ use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Stuck};
 use super::naming::{by_type, shown};
 use super::questions::{listing, within_namespace};
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 use super::why;
 use proto::graph::v1alpha1::find_stuck_objects_response::Stuck as Found;
@@ -15,7 +15,7 @@ const FORMATS: [Format; 5] = [Format::Table, Format::Json, Format::Yaml, Format:
 
 pub(super) async fn run(flags: Stuck) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
-    let mut service = Service::connect(&mut session, true).await?;
+    let mut service = Service::connect(&mut session, Need::Verdict).await?;
     let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
     let (found, unsynced) = service.stuck(include, flags.older_than).await?;
     if !unsynced.is_empty() {

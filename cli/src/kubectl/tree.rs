@@ -8,7 +8,7 @@ use super::flags::{Format, Owners, Tree};
 use super::naming::{by_type, resolve_one, shown};
 use super::picture;
 use super::questions::{Found, Walked, listing};
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 use proto::graph::v1alpha1::{Edge, Node, NodeState, OwnerStanding};
 use proto::r#type::v1alpha1::ObjectRef;
@@ -38,7 +38,7 @@ impl From<Owners> for Tree {
 pub(super) async fn run(flags: Tree) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let named = resolve_one(&mut session, &flags.object).await?;
-    let mut service = Service::connect(&mut session, true).await?;
+    let mut service = Service::connect(&mut session, Need::Graph).await?;
     let reference = named.reference();
     let unknown =
         || Problem::sentence(format!("{} is not known; kubectl ownergraph why may say more", shown(&reference)));

@@ -3,7 +3,7 @@
 use super::ending::{Answered, Ending};
 use super::flags::{Format, Version};
 use super::questions::answered;
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 use anyhow::Context as _;
 use proto::admin::v1alpha1::GetStatusRequest;
@@ -20,7 +20,7 @@ pub(super) async fn run(flags: Version) -> Answered {
         let server = server.await.context("the API server has not answered in time")?;
         let server = server.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
         text.push_str(&format!("server   Kubernetes {}\n", server.git_version));
-        match Service::connect(&mut session, false).await {
+        match Service::connect(&mut session, Need::Service).await {
             Ok(mut service) => {
                 let status = answered(service.within, service.admin.get_status(GetStatusRequest {})).await?;
                 let replica = status.meta.map(|meta| meta.replica).unwrap_or_default();

@@ -6,7 +6,7 @@ use super::ending::{Answered, Ending};
 use super::flags::{Format, Why};
 use super::naming::{Found, resolve_one, shown};
 use super::questions::listing;
-use super::service::Service;
+use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::standing;
 use proto::graph::v1alpha1::reason::Code;
@@ -24,7 +24,7 @@ const NAMED_MAX: usize = 3;
 pub(super) async fn run(flags: Why) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let named = resolve_one(&mut session, &flags.object).await?;
-    let mut service = Service::connect(&mut session, true).await?;
+    let mut service = Service::connect(&mut session, Need::Verdict).await?;
     let reference = named.reference();
     let Some(answer) = service.explain(&reference).await? else {
         return unknown(&session, &reference, &named.found);

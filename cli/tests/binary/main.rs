@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 mod collect;
+mod decisions;
 mod demo;
 mod process;
 mod questions;

@@ -41,7 +41,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(arguments: &[&str]) -> Running {
-        let mut child = ownergraph(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Running::of(ownergraph(arguments))
+    }
+
+    pub(crate) fn of(mut command: Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         Running { child, stdout, stderr }

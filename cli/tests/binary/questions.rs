@@ -6,26 +6,31 @@ use serde_json::Value;
 use std::net::TcpListener;
 
 /// A sandbox with `root` above `first` and `second`, `first` above `leaf`, and `stray` below an owner that never was.
-struct World {
-    cluster: Cluster,
-    collector: Running,
-    server: String,
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) collector: Running,
+    pub(crate) server: String,
 }
 
 /// What a run came to.
-struct Said {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl World {
-    async fn start() -> World {
+    pub(crate) async fn start() -> World {
+        World::with("observe").await
+    }
+
+    /// With a collector of this mode.
+    pub(crate) async fn with(mode: &str) -> World {
         let cluster = Cluster::start().await;
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = free.local_addr().unwrap().to_string();
         drop(free);
-        let (collector, _admin) = cluster.collector(&["--mode", "observe", "--listen", &server]).await;
+        let (collector, _admin) = cluster.collector(&["--mode", mode, "--listen", &server]).await;
         let root = cluster.api.create("root", &[]).await;
         let first = cluster.api.create("first", &[&root]).await;
         cluster.api.create("second", &[&root]).await;
@@ -38,18 +43,18 @@ impl World {
         world
     }
 
-    fn api(&self) -> &Http {
+    pub(crate) fn api(&self) -> &Http {
         &self.cluster.api
     }
 
-    async fn run(&self, way: &[&str], arguments: &[&str]) -> Said {
+    pub(crate) async fn run(&self, way: &[&str], arguments: &[&str]) -> Said {
         let all = [arguments, &["--kubeconfig", &self.cluster.kubeconfig], way].concat();
         let output = output(&mut plugin(&all)).await;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    async fn ask(&self, arguments: &[&str]) -> Said {
+    pub(crate) async fn ask(&self, arguments: &[&str]) -> Said {
         self.run(&["--server", &self.server], arguments).await
     }
 
@@ -178,5 +183,5 @@ async fn slips_are_named_with_a_suggestion_and_the_right_code() {
     let same = output(&mut ownergraph(&["stuck", "--nonsense"])).await;
     assert_eq!(same.status.code(), Some(1), "2 would mean findings");
     let nobody = world.run(&["--server", "127.0.0.1:1"], &["why", "cm/root"]).await;
-    assert!(nobody.code == Some(1) && nobody.stderr.contains("127.0.0.1:1 cannot be reached"), "{}", nobody.stderr);
+    assert!(nobody.code == Some(1) && nobody.stderr.contains("nobody serves gRPC at 127.0.0.1:1"), "{}", nobody.stderr);
 }

@@ -1,0 +1,212 @@
+//! `decisions`: the log of decisions, as it was and as it goes on.
+
+use super::document::{self, Document, Schema};
+use super::ending::{Answered, Ending, Problem};
+use super::flags::{Decisions, Format};
+use super::questions::answered;
+use super::service::{Need, Service};
+use super::session::Session;
+use proto::decision::v1alpha1::watch_decisions_request::Start;
+use proto::decision::v1alpha1::{
+    Cause, DecisionEvent, DecisionFilter, EventEncoding, GetDecisionRequest, ListDecisionsRequest, Phase, Position,
+};
+use proto::r#type::v1alpha1::{GroupResource, ObjectFilter};
+use proto::work::v1alpha1::ItemKind;
+use record::{Record, heading, line};
+use serde_json::Value;
+use std::time::SystemTime;
+use stream::{Follow, Next};
+
+pub(super) mod record;
+pub(super) mod stream;
+
+const FORMATS: [Format; 5] = [Format::Table, Format::Wide, Format::Json, Format::Yaml, Format::Ndjson];
+/// Events that are shown where neither --last nor --since says how many.
+const LAST_DEFAULT: usize = 100;
+const LAST_MAX: usize = 100_000;
+const PAGE_SIZE: i32 = 1000;
+
+pub(super) async fn run(flags: Decisions) -> Answered {
+    let mut session = Session::open(flags.asking.clone(), &FORMATS).await?;
+    if flags.follow && matches!(session.format, Format::Json | Format::Yaml) {
+        return Err(Problem::sentence("--follow has no end, and a document has one: use -o ndjson"));
+    }
+    let start = start(&flags)?;
+    let mut service = Service::connect(&mut session, Need::Leader).await?;
+    let mut out = Out { schema: Schema::load()?, format: session.format, document: Vec::new(), head: true, at: None };
+    if let Some(decision_id) = flags.decision.clone() {
+        let request = GetDecisionRequest { decision_id };
+        let phases = answered(service.within, service.decisions.get_decision(request)).await?;
+        out.take(&session, phases.events.into_iter().map(Record::of).collect())?;
+        out.end(&session)?;
+        return Ok(Ending::Fine);
+    }
+    let filters = filters(&flags, session.namespace());
+    let start = match start {
+        Some(start) => Some(start),
+        None if flags.follow && flags.last.is_none() && flags.since.is_none() => Some(Start::Now(true)),
+        None => {
+            let past = past(&mut service, &flags, &filters).await?;
+            let last = past.last().and_then(|event| event.position.clone());
+            out.take(&session, past.into_iter().map(Record::of).collect())?;
+            flags.follow.then(|| last.map_or(Start::Oldest(true), Start::After))
+        }
+    };
+    if let Some(start) = start {
+        let encoding = if flags.cloudevents { EventEncoding::Cloudevents } else { EventEncoding::Native };
+        let mut follow = Follow::new(service, start, filters, encoding);
+        Box::pin(read(&mut session, &mut follow, flags.follow, &mut out)).await?;
+    }
+    out.end(&session)?;
+    Ok(Ending::Fine)
+}
+
+/// Where a stream begins, if what is asked for takes one.
+fn start(flags: &Decisions) -> Result<Option<Start>, Problem> {
+    let from_all = flags.oldest || (flags.cloudevents && !flags.follow && flags.decision.is_none());
+    Ok(match &flags.after {
+        Some(text) => Some(Start::After(position(text).map_err(Problem::sentence)?)),
+        None if flags.open => Some(Start::OpenThenFollow(true)),
+        None if from_all => Some(Start::Oldest(true)),
+        None => None,
+    })
+}
+
+/// Reads `LOG:NUMBER`, as it is printed. The error is a sentence.
+fn position(text: &str) -> Result<Position, String> {
+    let read = text.rsplit_once(':').filter(|(log_id, _)| !log_id.is_empty());
+    let read =
+        read.and_then(|(log_id, number)| Some(Position { log_id: log_id.into(), sequence: number.parse().ok()? }));
+    read.ok_or_else(|| format!("--after {text:?} is not LOG:NUMBER, as this command prints it"))
+}
+
+fn filters(flags: &Decisions, namespace: &str) -> Vec<DecisionFilter> {
+    let resource = |of: &engine::object::GroupResource| GroupResource {
+        group: of.group.to_string(),
+        resource: of.resource.to_string(),
+    };
+    let resources: Vec<GroupResource> = flags.resources.iter().map(resource).collect();
+    let namespaces = if flags.scope.all_namespaces { Vec::new() } else { vec![namespace.to_owned()] };
+    let anything = resources.is_empty() && namespaces.is_empty();
+    let targets = if anything { Vec::new() } else { vec![ObjectFilter { resources, namespaces, uids: Vec::new() }] };
+    let filter = DecisionFilter {
+        targets,
+        phases: flags.verdicts.iter().map(|verdict| Phase::from(*verdict).into()).collect(),
+        kinds: flags.actions.iter().map(|action| ItemKind::from(*action).into()).collect(),
+        causes: flags.reasons.iter().map(|reason| Cause::from(*reason).into()).collect(),
+    };
+    if filter == DecisionFilter::default() { Vec::new() } else { vec![filter] }
+}
+
+/// What was, the oldest first.
+async fn past(
+    service: &mut Service,
+    flags: &Decisions,
+    filters: &[DecisionFilter],
+) -> Result<Vec<DecisionEvent>, Problem> {
+    let last = match (flags.last, flags.since) {
+        (Some(last), _) => usize::try_from(last).unwrap_or(LAST_MAX).min(LAST_MAX),
+        (None, Some(_)) => LAST_MAX,
+        (None, None) => LAST_DEFAULT,
+    };
+    let since = flags.since.and_then(|age| SystemTime::now().checked_sub(age));
+    let mut request = ListDecisionsRequest {
+        include: filters.to_vec(),
+        start_time: since.map(prost_types::Timestamp::from),
+        page_size: i32::try_from(last).map_or(PAGE_SIZE, |last| last.min(PAGE_SIZE)),
+        ..Default::default()
+    };
+    let mut found: Vec<DecisionEvent> = Vec::new();
+    loop {
+        let page = answered(service.within, service.decisions.list_decisions(request.clone())).await?;
+        found.extend(page.events);
+        if page.next_page_token.is_empty() || found.len() >= last {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    found.truncate(last);
+    found.reverse();
+    Ok(found)
+}
+
+/// Reads to the end of what is, or until it is interrupted.
+async fn read(session: &mut Session, follow: &mut Follow, forever: bool, out: &mut Out) -> Result<(), Problem> {
+    let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
+    loop {
+        let next = tokio::select! {
+            biased;
+            _ = &mut stop => return Ok(()),
+            next = follow.next(session, forever) => next?,
+        };
+        if let Next::Records(records) = next {
+            out.take(session, records)?;
+        }
+        out.at = follow.position().or(out.at.take());
+        if !forever && follow.caught_up() {
+            return Ok(());
+        }
+    }
+}
+
+/// What is written, and how far that is.
+struct Out {
+    schema: Schema,
+    format: Format,
+    document: Vec<Value>,
+    /// The heading is still to be written.
+    head: bool,
+    at: Option<Position>,
+}
+
+impl Out {
+    fn take(&mut self, session: &Session, records: Vec<Record>) -> Result<(), Problem> {
+        let mut text = String::new();
+        for record in records {
+            match self.format {
+                Format::Table | Format::Wide => {
+                    if std::mem::take(&mut self.head) {
+                        text.push_str(&heading(self.format == Format::Wide));
+                    }
+                    text.push_str(&line(&record, self.format == Format::Wide));
+                }
+                Format::Json | Format::Yaml => self.document.push(record.value(&self.schema)?),
+                Format::Ndjson | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
+                    text.push_str(&document::line(&record.line_value(&self.schema)?));
+                }
+            }
+            self.at = record.position().or(self.at.take());
+        }
+        if text.is_empty() { Ok(()) } else { session.print(&text) }
+    }
+
+    /// Says where to go on.
+    fn end(self, session: &Session) -> Result<(), Problem> {
+        let at = self.at.map(|at| format!("{}:{}", at.log_id, at.sequence));
+        if matches!(self.format, Format::Json | Format::Yaml) {
+            let document = Document::new("DecisionList").with("decisions", Value::from(self.document));
+            return session.print_document(document.with("position", at.into()));
+        }
+        if self.head && matches!(self.format, Format::Table | Format::Wide) {
+            session.note("nothing is decided that fits");
+        }
+        if let Some(at) = at {
+            session.note(&format!("what comes next: --after {at}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_read_as_they_are_printed() {
+        let at = Position { log_id: "urn:log".into(), sequence: 17 };
+        assert_eq!(position("urn:log:17"), Ok(at));
+        for wrong in ["17", ":17", "log:", "log:x", ""] {
+            assert!(position(wrong).unwrap_err().contains("is not LOG:NUMBER"), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A step of a decision, as a line or as JSON.
+
+use crate::kubectl::document::{API_VERSION, Schema};
+use crate::kubectl::ending::Problem;
+use crate::kubectl::naming::shown;
+use anyhow::Context as _;
+use prost::Message as _;
+use proto::cloudevents::v1::CloudEvent;
+use proto::cloudevents::v1::cloud_event::Data;
+use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
+use proto::decision::v1alpha1::watch_decisions_response::Gap;
+use proto::decision::v1alpha1::{Cause, DecisionEvent, Phase, Position};
+use proto::work::v1alpha1::ItemKind;
+use serde_json::{Map, Value, json};
+
+#[cfg(test)]
+mod tests;
+
+const EVENT: &str = "ownergraph.decision.v1alpha1.DecisionEvent";
+const GAP: &str = "ownergraph.decision.v1alpha1.WatchDecisionsResponse.Gap";
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::kubectl) enum Record {
+    Event(Box<DecisionEvent>),
+    /// With the event as its data.
+    Cloud(Box<CloudEvent>),
+    Gap(Gap),
+}
+
+impl Record {
+    pub(in crate::kubectl) fn of(event: DecisionEvent) -> Record {
+        Record::Event(Box::new(event))
+    }
+
+    pub(in crate::kubectl) fn position(&self) -> Option<Position> {
+        match self {
+            Record::Event(event) => event.position.clone(),
+            Record::Cloud(_) | Record::Gap(_) => None,
+        }
+    }
+
+    /// The message as it is.
+    pub(in crate::kubectl) fn value(&self, schema: &Schema) -> Result<Value, Problem> {
+        match self {
+            Record::Event(event) => schema.message(EVENT, event.as_ref()),
+            Record::Cloud(event) => cloud_value(event, schema),
+            Record::Gap(gap) => schema.message(GAP, gap),
+        }
+    }
+
+    /// The same with what tells it from other lines. CloudEvents have their own way.
+    pub(in crate::kubectl) fn line_value(&self, schema: &Schema) -> Result<Value, Problem> {
+        let value = self.value(schema)?;
+        Ok(match self {
+            Record::Event(_) => json!({ "apiVersion": API_VERSION, "kind": "DecisionEvent", "event": value }),
+            Record::Cloud(_) => value,
+            Record::Gap(_) => json!({ "apiVersion": API_VERSION, "kind": "DecisionGap", "gap": value }),
+        })
+    }
+}
+
+/// CloudEvents in their JSON format.
+fn cloud_value(event: &CloudEvent, schema: &Schema) -> Result<Value, Problem> {
+    let mut fields = Map::from_iter([
+        ("specversion".to_owned(), Value::from(event.spec_version.as_str())),
+        ("id".to_owned(), event.id.as_str().into()),
+        ("source".to_owned(), event.source.as_str().into()),
+        ("type".to_owned(), event.r#type.as_str().into()),
+    ]);
+    for (name, value) in &event.attributes {
+        let value = match &value.attr {
+            Some(Attr::CeBoolean(value)) => json!(value),
+            Some(Attr::CeInteger(value)) => json!(value),
+            Some(Attr::CeString(text) | Attr::CeUri(text) | Attr::CeUriRef(text)) => json!(text),
+            Some(Attr::CeTimestamp(at)) => json!(at.to_string()),
+            Some(Attr::CeBytes(_)) | None => continue,
+        };
+        fields.insert(name.clone(), value);
+    }
+    if let Some(Data::ProtoData(data)) = &event.data {
+        let data = DecisionEvent::decode(data.value.as_slice()).context("a CloudEvent holds no decision")?;
+        fields.insert("datacontenttype".to_owned(), "application/json".into());
+        fields.insert("data".to_owned(), schema.message(EVENT, &data)?);
+    }
+    Ok(Value::Object(fields))
+}
+
+pub(in crate::kubectl) fn heading(wide: bool) -> String {
+    columns(["TIME", "PHASE", "ACTION", "OBJECT", "CAUSE"], wide.then_some(["EXECUTOR", "POSITION", "DECISION"]))
+}
+
+/// A line whose columns are wide enough for what mostly comes, because what comes next is not known.
+pub(in crate::kubectl) fn line(record: &Record, wide: bool) -> String {
+    let decoded;
+    let event = match record {
+        Record::Event(event) => event.as_ref(),
+        Record::Cloud(event) => {
+            decoded = match &event.data {
+                Some(Data::ProtoData(data)) => DecisionEvent::decode(data.value.as_slice()).unwrap_or_default(),
+                Some(Data::BinaryData(_) | Data::TextData(_)) | None => DecisionEvent::default(),
+            };
+            &decoded
+        }
+        Record::Gap(gap) => return format!("-- {} --\n", gap_words(gap)),
+    };
+    let time = event.event_time.as_ref().map(ToString::to_string).unwrap_or_default();
+    let time = if wide { time } else { time.get(11..19).unwrap_or_default().to_owned() };
+    let object = event.target.as_ref().map(shown).unwrap_or_default();
+    let cause = cause_words(event);
+    let position = event.position.as_ref().map(|at| format!("{}:{}", at.log_id, at.sequence)).unwrap_or_default();
+    let more = [event.executor.as_str(), position.as_str(), event.decision_id.as_str()];
+    columns([&time, &phase_words(event), action_word(event.kind()), &object, &cause], wide.then_some(more))
+}
+
+fn columns(cells: [&str; 5], more: Option<[&str; 3]>) -> String {
+    let dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let [time, phase, action, object, cause] = cells.map(dash);
+    let mut line = format!("{time:<9} {phase:<12} {action:<10} {object:<40} {cause}");
+    if let Some([executor, position, decision]) = more.map(|more| more.map(dash)) {
+        line = format!(
+            "{time:<30} {phase:<12} {action:<10} {object:<40} {cause:<40} {executor:<16} {position} {decision}"
+        );
+    }
+    line.push('\n');
+    line
+}
+
+/// What is lost, in words.
+pub(in crate::kubectl) fn gap_words(gap: &Gap) -> String {
+    let from = gap.first_missing.as_ref().map(|at| format!(" from {} on", at.sequence)).unwrap_or_default();
+    match gap.reason.as_str() {
+        "LOG_REPLACED" => {
+            "another leader keeps another log: what came in between is lost, what is open follows".to_owned()
+        }
+        "COMPACTED" => format!("the log is not kept that long: events{from} are lost, what is open follows"),
+        reason => format!("events{from} are lost ({reason}), what is open follows"),
+    }
+}
+
+fn phase_words(event: &DecisionEvent) -> String {
+    let word = phase_word(event.phase());
+    let status = event.report.as_ref().map_or(0, |report| report.http_status);
+    if status == 0 { word.to_owned() } else { format!("{word} {status}") }
+}
+
+/// A phase in a word.
+pub(in crate::kubectl) fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Unspecified => "-",
+        Phase::Proposed => "proposed",
+        Phase::Held => "held",
+        Phase::Leased => "leased",
+        Phase::Succeeded => "done",
+        Phase::Failed => "failed",
+        Phase::Parked => "parked",
+        Phase::Superseded => "superseded",
+    }
+}
+
+fn action_word(kind: ItemKind) -> &'static str {
+    match kind {
+        ItemKind::Unspecified => "-",
+        ItemKind::Delete => "delete",
+        ItemKind::RemoveOwnerReferences => "unref",
+        ItemKind::UnblockOwnerReferences => "unblock",
+        ItemKind::RemoveFinalizer => "unfinalize",
+        ItemKind::Verify => "verify",
+    }
+}
+
+/// Why, and where the cascade began. What failed says how.
+fn cause_words(event: &DecisionEvent) -> String {
+    if matches!(event.phase(), Phase::Failed | Phase::Parked) {
+        let report = event.report.clone().unwrap_or_default();
+        let word = report.outcome().as_str_name().to_lowercase().replace("outcome_", "").replace('_', " ");
+        return if report.message.is_empty() { word } else { format!("{word}: {}", one_line(&report.message)) };
+    }
+    let words = match event.cause() {
+        Cause::Unspecified => "-",
+        Cause::OwnersGone => "owners gone",
+        Cause::ForegroundCascade => "owner waits for it",
+        Cause::OrphanRequested => "owner orphans it",
+        Cause::DanglingReference => "a reference leads nowhere",
+        Cause::CycleBreak => "references go round",
+        Cause::DependentsDone => "dependents done",
+        Cause::FactsMissing => "facts missing",
+    };
+    match &event.root {
+        Some(root) => format!("{words}, since {} went", shown(root)),
+        None => words.to_owned(),
+    }
+}
+
+/// What others have written does not get to move the cursor.
+fn one_line(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}

@@ -1,0 +1,67 @@
+use super::*;
+use proto::cloudevents::v1::cloud_event::CloudEventAttributeValue;
+use proto::decision::v1alpha1::Attempt;
+use proto::r#type::v1alpha1::ObjectRef;
+use proto::work::v1alpha1::Outcome;
+
+fn event(phase: Phase) -> DecisionEvent {
+    let object = |kind: &str, name: &str| ObjectRef {
+        kind: kind.into(),
+        namespace: "shop".into(),
+        name: name.into(),
+        uid: format!("uid-{name}"),
+        ..Default::default()
+    };
+    DecisionEvent {
+        position: Some(Position { log_id: "log".into(), sequence: 881 }),
+        event_time: Some(prost_types::Timestamp { seconds: 1_000_000, nanos: 0 }),
+        decision_id: "d-1".into(),
+        phase: phase.into(),
+        cause: Cause::OwnersGone.into(),
+        kind: ItemKind::Delete.into(),
+        target: Some(object("Pod", "web-1")),
+        root: Some(object("Deployment", "web")),
+        ..Default::default()
+    }
+}
+
+fn report(outcome: Outcome, http_status: u32, message: &str) -> Option<Attempt> {
+    Some(Attempt { outcome: outcome.into(), http_status, message: message.into(), api_calls: 1 })
+}
+
+#[test]
+fn each_step_is_a_line() {
+    let done = DecisionEvent { report: report(Outcome::Done, 200, ""), ..event(Phase::Succeeded) };
+    let failed =
+        DecisionEvent { report: report(Outcome::Forbidden, 403, "pods is\nforbidden"), ..event(Phase::Failed) };
+    let gap = Gap { first_missing: event(Phase::Held).position, reason: "COMPACTED".into(), ..Default::default() };
+    let lines = [Record::of(event(Phase::Proposed)), Record::of(done), Record::of(failed), Record::Gap(gap)];
+    let text = lines.iter().map(|record| line(record, false)).collect::<String>();
+    insta::assert_snapshot!(format!("{}{text}", heading(false)));
+    let wide = DecisionEvent { executor: "executor-1".into(), ..event(Phase::Leased) };
+    insta::assert_snapshot!(line(&Record::of(wide), true));
+}
+
+#[test]
+fn lines_of_json_keep_their_fields() {
+    let schema = Schema::load().unwrap();
+    let attribute = |attr| CloudEventAttributeValue { attr: Some(attr) };
+    let data = event(Phase::Succeeded);
+    let cloud = CloudEvent {
+        id: "log/881".into(),
+        source: "/clusters/c/gc".into(),
+        spec_version: "1.0".into(),
+        r#type: "io.ownergraph.decision.succeeded.v1".into(),
+        attributes: [
+            ("time".to_owned(), attribute(Attr::CeTimestamp(prost_types::Timestamp { seconds: 5, nanos: 0 }))),
+            ("subject".to_owned(), attribute(Attr::CeString("/pods/shop/web-1".into()))),
+            ("datacontenttype".to_owned(), attribute(Attr::CeString("application/protobuf".into()))),
+        ]
+        .into(),
+        data: Some(Data::ProtoData(prost_types::Any { type_url: String::new(), value: data.encode_to_vec() })),
+    };
+    let gap = Gap { reason: "LOG_REPLACED".into(), ..Default::default() };
+    let records = [Record::of(event(Phase::Leased)), Record::Cloud(Box::new(cloud)), Record::Gap(gap)];
+    let values = records.map(|record| record.line_value(&schema).unwrap());
+    insta::assert_snapshot!(serde_json::to_string_pretty(&values).unwrap());
+}

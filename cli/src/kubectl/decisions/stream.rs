@@ -1,0 +1,190 @@
+//! Following the log: over the end of a stream, of a connection, and of a leader.
+
+use super::record::{Record, gap_words};
+use crate::kubectl::ending::Problem;
+use crate::kubectl::questions::{answered, problem};
+use crate::kubectl::service::{Need, Service};
+use crate::kubectl::session::Session;
+use anyhow::Context as _;
+use prost::Message as _;
+use proto::cloudevents::v1::CloudEvent;
+use proto::decision::v1alpha1::watch_decisions_request::Start;
+use proto::decision::v1alpha1::watch_decisions_response::Event;
+use proto::decision::v1alpha1::{
+    DecisionFilter, EventEncoding, Position, WatchDecisionsRequest, WatchDecisionsResponse,
+};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use tonic::{Code, Streaming};
+
+/// Between two bookmarks; the least that the service allows, because the end of the past is known by one.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(1);
+/// Neither events nor bookmarks for so long: the connection is dead.
+const QUIET_MAX: Duration = Duration::from_secs(30);
+const BATCH_MAX: u32 = 256;
+/// After a stream that broke; doubled each time, until something comes again.
+const AGAIN_AFTER_MIN: Duration = Duration::from_millis(500);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(10);
+
+/// What a stream brought.
+#[derive(Debug)]
+pub(in crate::kubectl) enum Next {
+    Records(Vec<Record>),
+    /// Nothing new.
+    Quiet,
+}
+
+/// One reader.
+#[derive(Debug)]
+pub(in crate::kubectl) struct Follow {
+    service: Service,
+    start: Start,
+    filters: Vec<DecisionFilter>,
+    encoding: EventEncoding,
+    stream: Option<Streaming<WatchDecisionsResponse>>,
+    position: Option<Position>,
+    head: u64,
+    /// What is open is complete, or was not asked for.
+    complete: bool,
+    again_after: Duration,
+}
+
+impl Follow {
+    pub(in crate::kubectl) fn new(
+        service: Service,
+        start: Start,
+        filters: Vec<DecisionFilter>,
+        encoding: EventEncoding,
+    ) -> Follow {
+        let complete = !matches!(start, Start::OpenThenFollow(_));
+        let (stream, position, head, again_after) = (None, None, 0, AGAIN_AFTER_MIN);
+        Follow { service, start, filters, encoding, stream, position, head, complete, again_after }
+    }
+
+    /// Everything up to here has come.
+    pub(in crate::kubectl) fn position(&self) -> Option<Position> {
+        self.position.clone()
+    }
+
+    /// What is open is complete.
+    pub(in crate::kubectl) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// There was nothing more when the last message was sent.
+    pub(in crate::kubectl) fn caught_up(&self) -> bool {
+        self.complete && self.position.as_ref().is_some_and(|at| at.sequence >= self.head)
+    }
+
+    /// Waits for what comes. A stream that breaks is opened again where it broke, for whoever wants to follow for ever.
+    pub(in crate::kubectl) async fn next(&mut self, session: &mut Session, forever: bool) -> Result<Next, Problem> {
+        loop {
+            match self.message().await {
+                Ok(message) => {
+                    self.again_after = AGAIN_AFTER_MIN;
+                    if let Some(next) = self.take(session, message).await? {
+                        return Ok(next);
+                    }
+                }
+                Err(Broken::For(problem)) => return Err(problem),
+                Err(Broken::Meanwhile(problem)) if !forever => return Err(problem),
+                Err(Broken::Meanwhile(problem)) => {
+                    if let Problem::Other(error) = problem {
+                        session.note(&format!("{error:#}; connecting again"));
+                    }
+                    self.reconnect(session).await;
+                }
+            }
+        }
+    }
+
+    async fn reconnect(&mut self, session: &mut Session) {
+        self.stream = None;
+        loop {
+            sleep(self.again_after).await;
+            self.again_after = (self.again_after * 2).min(AGAIN_AFTER_MAX);
+            match Service::connect(session, Need::Leader).await {
+                Ok(service) => {
+                    self.service = service;
+                    return;
+                }
+                Err(Problem::Other(error)) => session.note(&format!("{error:#}")),
+                Err(Problem::Refused(why) | Problem::TimedOut(why)) => session.note(&why),
+            }
+        }
+    }
+
+    async fn message(&mut self) -> Result<WatchDecisionsResponse, Broken> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => {
+                let stream = answered(self.service.within, self.service.decisions.watch_decisions(self.request()));
+                let first = self.position.is_none();
+                let stream = stream.await.map_err(|problem| match first && matches!(problem, Problem::Other(_)) {
+                    true => Broken::For(problem),
+                    false => Broken::Meanwhile(problem),
+                })?;
+                self.stream.insert(stream)
+            }
+        };
+        match timeout(QUIET_MAX, stream.message()).await {
+            Ok(Ok(Some(message))) => Ok(message),
+            Ok(Ok(None)) => Err(Broken::Meanwhile(Problem::sentence("the stream of decisions has ended"))),
+            Ok(Err(status)) if status.code() == Code::InvalidArgument => Err(Broken::For(problem(status))),
+            Ok(Err(status)) => Err(Broken::Meanwhile(problem(status))),
+            Err(_) => {
+                Err(Broken::Meanwhile(Problem::TimedOut(format!("no decisions and no bookmark within {QUIET_MAX:?}"))))
+            }
+        }
+    }
+
+    fn request(&self) -> WatchDecisionsRequest {
+        let start = self.position.clone().map_or_else(|| self.start.clone(), Start::After);
+        WatchDecisionsRequest {
+            start: Some(start),
+            include: self.filters.clone(),
+            bookmark_interval: prost_types::Duration::try_from(BOOKMARK_EVERY).ok(),
+            max_batch: BATCH_MAX,
+            encoding: self.encoding.into(),
+            accept_gaps: true,
+            ..Default::default()
+        }
+    }
+
+    async fn take(&mut self, session: &Session, message: WatchDecisionsResponse) -> Result<Option<Next>, Problem> {
+        self.head = message.head.map_or(self.head, |head| head.sequence);
+        self.position = message.position.or(self.position.take());
+        match message.event {
+            Some(Event::Batch(batch)) => {
+                let clouds = batch.cloud_events.iter().map(|bytes| CloudEvent::decode(bytes.as_slice()));
+                let clouds = clouds.collect::<Result<Vec<_>, _>>().context("a CloudEvent cannot be read")?;
+                let clouds = clouds.into_iter().map(|event| Record::Cloud(Box::new(event)));
+                Ok(Some(Next::Records(batch.events.into_iter().map(Record::of).chain(clouds).collect())))
+            }
+            Some(Event::Gap(gap)) => {
+                session.note(&gap_words(&gap));
+                self.complete = false;
+                Ok(Some(Next::Records(vec![Record::Gap(gap)])))
+            }
+            Some(Event::Bookmark(bookmark)) => {
+                self.complete |= bookmark.snapshot_complete;
+                Ok(Some(Next::Quiet))
+            }
+            Some(Event::GoingAway(going)) => {
+                self.stream = None;
+                let after = going.reconnect_after.and_then(|after| Duration::try_from(after).ok()).unwrap_or_default();
+                sleep(after.min(AGAIN_AFTER_MAX)).await;
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+/// Why there is no message.
+enum Broken {
+    /// For good.
+    For(Problem),
+    /// It may be better on another connection.
+    Meanwhile(Problem),
+}

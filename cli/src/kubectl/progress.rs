@@ -1,0 +1,255 @@
+//! `progress`: one cascade, from where it is to its end.
+
+use super::columns::{now, span};
+use super::decisions::record::Record;
+use super::decisions::stream::{Follow, Next};
+use super::document::{self, API_VERSION, Document};
+use super::ending::{Answered, Ending, Problem};
+use super::flags::{Format, Progress};
+use super::naming::{resolve_one, shown};
+use super::queue::is_open;
+use super::service::{Need, Service};
+use super::session::Session;
+use indicatif::{ProgressBar, ProgressStyle};
+use proto::decision::v1alpha1::watch_decisions_request::Start;
+use proto::decision::v1alpha1::{DecisionEvent, EventEncoding, Phase};
+use proto::graph::v1alpha1::{Node, NodeState};
+use proto::r#type::v1alpha1::ObjectRef;
+use proto::work::v1alpha1::ItemKind;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{IsTerminal as _, stderr};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+#[cfg(test)]
+mod tests;
+
+const FORMATS: [Format; 4] = [Format::Table, Format::Ndjson, Format::Json, Format::Yaml];
+const DEPTH_MAX: u32 = 64;
+/// Bookmarks in a row with nothing open: between what went and what depended on it, nothing is open for a moment.
+const QUIET_BOOKMARKS: u32 = 2;
+/// Where there is no limit.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+pub(super) async fn run(flags: Progress) -> Answered {
+    let mut session = Session::open(flags.asking, &FORMATS).await?;
+    let mut service = match flags.root {
+        Some(_) => Service::connect(&mut session, Need::Leader).await?,
+        None => {
+            let named = resolve_one(&mut session, &flags.object).await?.reference();
+            let service = Service::connect(&mut session, Need::Leader).await?;
+            return follow(&mut session, service, named, flags.timeout).await;
+        }
+    };
+    let uid = flags.root.unwrap_or_default();
+    let named = ObjectRef { uid, ..Default::default() };
+    let known = service.explain(&named).await?.and_then(|answer| answer.node?.r#ref);
+    follow(&mut session, service, known.unwrap_or(named), flags.timeout).await
+}
+
+async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, limit: Option<Duration>) -> Answered {
+    let answer = service.explain(&named).await?;
+    let Some(node) = answer.and_then(|answer| answer.node) else {
+        return Err(Problem::sentence(format!("{} is not known, and nothing that it began", name(&named))));
+    };
+    let root = node.r#ref.clone().unwrap_or(named);
+    if node.state() == NodeState::Live {
+        session.note(&format!("{} is not being deleted", name(&root)));
+        return Ok(Ending::Fine);
+    }
+    let walked = service.dependents(&root, DEPTH_MAX).await?.unwrap_or_default();
+    let uids = walked.found.iter().filter_map(|found| Some(found.node.r#ref.as_ref()?.uid.clone()));
+    let mut burn = Burn::new(&root, uids.collect(), now());
+    // Its calls and the stream do not wait for each other.
+    let stream = Service::connect(session, Need::Leader).await?;
+    let mut events = Follow::new(stream, Start::OpenThenFollow(true), Vec::new(), EventEncoding::Native);
+    let bar = bar(burn.expected.len());
+    let ended = watch(session, &mut service, &mut events, &mut burn, &bar, limit).await;
+    bar.finish_and_clear();
+    ended?;
+    match session.format {
+        Format::Json | Format::Yaml => {
+            let document = Document::new("CascadeProgress").with_fields(burn.value());
+            session.print_document(document)?;
+        }
+        Format::Ndjson => session.print(&document::line(&line_value(&burn)))?,
+        Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
+            session.print(&burn.summary(now()))?;
+        }
+    }
+    Ok(Ending::Fine)
+}
+
+async fn watch(
+    session: &mut Session,
+    service: &mut Service,
+    events: &mut Follow,
+    burn: &mut Burn,
+    bar: &ProgressBar,
+    limit: Option<Duration>,
+) -> Result<(), Problem> {
+    let deadline = sleep_until(Instant::now() + limit.unwrap_or(FOR_EVER));
+    let mut deadline = std::pin::pin!(deadline);
+    let mut quiet = 0;
+    let mut told = None;
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = &mut deadline => {
+                return Err(Problem::TimedOut(format!("the cascade is not over: {}", burn.line())));
+            }
+            next = events.next(session, true) => next?,
+        };
+        match next {
+            Next::Records(records) => {
+                quiet = 0;
+                records.into_iter().for_each(|record| burn.take(record));
+            }
+            Next::Quiet => quiet += 1,
+        }
+        bar.set_position(burn.done() as u64);
+        bar.set_message(burn.line());
+        let line = burn.line();
+        if events.is_complete() && told.as_ref() != Some(&line) && !stderr().is_terminal() {
+            match session.format {
+                Format::Ndjson => session.print(&document::line(&line_value(burn)))?,
+                Format::Json | Format::Yaml => {}
+                Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
+                    session.print(&format!("{line}\n"))?;
+                }
+            }
+            told = Some(line);
+        }
+        if events.is_complete() && burn.open.is_empty() && quiet >= QUIET_BOOKMARKS && is_gone(service, burn).await? {
+            return Ok(());
+        }
+    }
+}
+
+async fn is_gone(service: &mut Service, burn: &Burn) -> Result<bool, Problem> {
+    let node: Option<Node> = service.get(&burn.root).await?;
+    Ok(node.is_none_or(|node| !matches!(node.state(), NodeState::Live | NodeState::Terminating)))
+}
+
+fn bar(expected: usize) -> ProgressBar {
+    let bar = ProgressBar::new(expected as u64);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// What has become of a cascade.
+#[derive(Debug)]
+struct Burn {
+    root: ObjectRef,
+    /// What depended on the root when this began.
+    expected: BTreeSet<String>,
+    since: i64,
+    open: BTreeMap<String, Phase>,
+    deleted: BTreeSet<String>,
+    changed: BTreeSet<String>,
+    failed_attempts: u64,
+}
+
+impl Burn {
+    fn new(root: &ObjectRef, expected: BTreeSet<String>, since: i64) -> Burn {
+        let (open, deleted, changed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Burn { root: root.clone(), expected, since, open, deleted, changed, failed_attempts: 0 }
+    }
+
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Event(event) => self.event(&event),
+            Record::Cloud(_) => {}
+            // What is open follows anew.
+            Record::Gap(_) => self.open.clear(),
+        }
+    }
+
+    fn event(&mut self, event: &DecisionEvent) {
+        let target = event.target.clone().unwrap_or_default().uid;
+        let root = event.root.as_ref().is_some_and(|root| root.uid == self.root.uid);
+        if !root && !self.expected.contains(&target) && target != self.root.uid {
+            return;
+        }
+        if is_open(event.phase()) {
+            self.open.insert(event.decision_id.clone(), event.phase());
+        } else {
+            self.open.remove(&event.decision_id);
+        }
+        if event.phase() == Phase::Failed {
+            self.failed_attempts += 1;
+        }
+        if event.phase() == Phase::Succeeded {
+            match event.kind() {
+                ItemKind::Delete => self.deleted.insert(target),
+                ItemKind::RemoveOwnerReferences | ItemKind::UnblockOwnerReferences => self.changed.insert(target),
+                ItemKind::RemoveFinalizer | ItemKind::Verify | ItemKind::Unspecified => false,
+            };
+        }
+    }
+
+    fn done(&self) -> usize {
+        self.deleted.len()
+    }
+
+    fn count(&self, phase: Phase) -> usize {
+        self.open.values().filter(|open| **open == phase).count()
+    }
+
+    fn line(&self) -> String {
+        let mut words = vec![format!("{} deleted", self.deleted.len())];
+        let counts = [
+            ("waiting", Phase::Proposed),
+            ("held", Phase::Held),
+            ("leased", Phase::Leased),
+            ("retrying", Phase::Failed),
+            ("parked", Phase::Parked),
+        ];
+        words.extend(counts.into_iter().filter_map(|(word, phase)| match self.count(phase) {
+            0 => None,
+            count => Some(format!("{count} {word}")),
+        }));
+        words.join(", ")
+    }
+
+    fn summary(&self, now: i64) -> String {
+        let left = self.expected.difference(&self.deleted).count();
+        let mut text = format!("{} and what hung on it: {} deleted", name(&self.root), self.deleted.len());
+        for (count, words) in
+            [(self.changed.len(), "stay without a reference"), (self.failed_attempts as usize, "attempts failed")]
+        {
+            if count > 0 {
+                text.push_str(&format!(", {count} {words}"));
+            }
+        }
+        text.push_str(&format!(", in {}\n", span(now - self.since)));
+        if left > 0 {
+            text.push_str(&format!("{left} that depended on it went before this looked, by somebody else, or stay\n"));
+        }
+        text
+    }
+
+    fn value(&self) -> Value {
+        json!({
+            "root": { "group": self.root.group, "kind": self.root.kind, "namespace": self.root.namespace, "name": self.root.name, "uid": self.root.uid },
+            "dependents": self.expected.len(), "deleted": self.deleted.len(), "changed": self.changed.len(),
+            "waiting": self.count(Phase::Proposed), "held": self.count(Phase::Held), "leased": self.count(Phase::Leased),
+            "retrying": self.count(Phase::Failed), "parked": self.count(Phase::Parked), "failedAttempts": self.failed_attempts,
+        })
+    }
+}
+
+fn line_value(burn: &Burn) -> Value {
+    let mut line = json!({ "apiVersion": API_VERSION, "kind": "CascadeProgress" });
+    if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), burn.value()) {
+        line.extend(fields);
+    }
+    line
+}
+
+fn name(object: &ObjectRef) -> String {
+    if object.name.is_empty() { format!("uid {}", object.uid) } else { shown(object) }
+}

@@ -1,0 +1,151 @@
+//! `queue`: what is decided and not carried out yet, in numbers.
+
+use super::columns::{Cell, columns, now, span};
+use super::decisions::record::Record;
+use super::decisions::stream::{Follow, Next};
+use super::document::Document;
+use super::ending::{Answered, Ending, Problem};
+use super::flags::{Format, Group, Queue};
+use super::naming::{by_type, shown};
+use super::service::{Need, Service};
+use super::session::Session;
+use proto::decision::v1alpha1::watch_decisions_request::Start;
+use proto::decision::v1alpha1::{DecisionEvent, DecisionFilter, EventEncoding, Phase};
+use proto::r#type::v1alpha1::ObjectFilter;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+#[cfg(test)]
+mod tests;
+
+const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
+
+pub(super) async fn run(flags: Queue) -> Answered {
+    let mut session = Session::open(flags.asking, &FORMATS).await?;
+    let service = Service::connect(&mut session, Need::Leader).await?;
+    let only = ObjectFilter { namespaces: vec![session.namespace().to_owned()], ..Default::default() };
+    let filter = DecisionFilter { targets: vec![only], ..Default::default() };
+    let filters = if flags.scope.all_namespaces { Vec::new() } else { vec![filter] };
+    let mut follow = Follow::new(service, Start::OpenThenFollow(true), filters, EventEncoding::Native);
+    let open = open(&mut session, &mut follow).await?;
+    match session.format {
+        Format::Json | Format::Yaml => session.print_document(document(&open, flags.by))?,
+        Format::Name => {
+            let line = |event: &DecisionEvent| format!("{}\n", by_type(&event.target.clone().unwrap_or_default()));
+            session.print(&open.iter().map(line).collect::<String>())?;
+        }
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
+            if open.is_empty() {
+                session.note("nothing waits");
+            } else {
+                session.print(&table(&open, flags.by, now()))?;
+            }
+        }
+    }
+    Ok(Ending::Fine)
+}
+
+/// The present state of every open decision.
+async fn open(session: &mut Session, follow: &mut Follow) -> Result<Vec<DecisionEvent>, Problem> {
+    let mut open: BTreeMap<String, DecisionEvent> = BTreeMap::new();
+    while !follow.is_complete() {
+        let Next::Records(records) = follow.next(session, false).await? else { continue };
+        for record in records {
+            match record {
+                Record::Event(event) => {
+                    open.insert(event.decision_id.clone(), *event);
+                }
+                Record::Cloud(_) => {}
+                Record::Gap(_) => open.clear(),
+            }
+        }
+    }
+    Ok(open.into_values().filter(|event| is_open(event.phase())).collect())
+}
+
+/// Whether something is still to be done.
+pub(super) fn is_open(phase: Phase) -> bool {
+    match phase {
+        Phase::Unspecified | Phase::Succeeded | Phase::Superseded => false,
+        Phase::Proposed | Phase::Held | Phase::Leased | Phase::Failed | Phase::Parked => true,
+    }
+}
+
+/// What is counted together, how far it is, and when the oldest of it was decided or moved last.
+#[derive(Debug, Default, PartialEq)]
+struct Row {
+    waiting: u64,
+    held: u64,
+    leased: u64,
+    retrying: u64,
+    parked: u64,
+    oldest: Option<i64>,
+}
+
+impl Row {
+    fn total(&self) -> u64 {
+        self.waiting + self.held + self.leased + self.retrying + self.parked
+    }
+}
+
+fn rows(open: &[DecisionEvent], by: Group) -> Vec<(String, Row)> {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for event in open {
+        let target = event.target.clone().unwrap_or_default();
+        let name = match by {
+            Group::Kind => {
+                let dot = if target.group.is_empty() { "" } else { "." };
+                format!("{}{dot}{}", target.kind, target.group)
+            }
+            Group::Namespace if target.namespace.is_empty() => "(cluster)".to_owned(),
+            Group::Namespace => target.namespace,
+            Group::Root => event.root.as_ref().map_or_else(|| "(no deletion)".to_owned(), shown),
+        };
+        let row = rows.entry(name).or_default();
+        let count = match event.phase() {
+            Phase::Held => &mut row.held,
+            Phase::Leased => &mut row.leased,
+            Phase::Failed => &mut row.retrying,
+            Phase::Parked => &mut row.parked,
+            Phase::Unspecified | Phase::Proposed | Phase::Succeeded | Phase::Superseded => &mut row.waiting,
+        };
+        *count += 1;
+        let at = event.event_time.as_ref().map(|at| at.seconds);
+        row.oldest = row.oldest.into_iter().chain(at).min();
+    }
+    let mut rows: Vec<(String, Row)> = rows.into_iter().collect();
+    rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.total()));
+    rows
+}
+
+fn heading(by: Group) -> &'static str {
+    match by {
+        Group::Kind => "KIND",
+        Group::Namespace => "NAMESPACE",
+        Group::Root => "ROOT",
+    }
+}
+
+fn table(open: &[DecisionEvent], by: Group, now: i64) -> String {
+    let cells = |(name, row): &(String, Row)| {
+        let number = |count: u64| Cell::plain(if count == 0 { String::new() } else { count.to_string() });
+        let oldest = Cell::plain(row.oldest.map(|at| span(now - at)).unwrap_or_default());
+        let counts = [row.waiting, row.held, row.leased, row.retrying, row.parked].map(number);
+        [vec![Cell::bold(name.as_str())], counts.to_vec(), vec![oldest]].concat()
+    };
+    let heads = [heading(by), "WAITING", "HELD", "LEASED", "RETRYING", "PARKED", "OLDEST"];
+    columns(&heads, &rows(open, by).iter().map(cells).collect::<Vec<_>>())
+}
+
+fn document(open: &[DecisionEvent], by: Group) -> Document {
+    let value = |(name, row): (String, Row)| {
+        json!({
+            "name": name, "waiting": row.waiting, "held": row.held, "leased": row.leased,
+            "retrying": row.retrying, "parked": row.parked,
+            "oldestTime": row.oldest.map(|seconds| prost_types::Timestamp { seconds, nanos: 0 }.to_string()),
+        })
+    };
+    let groups: Vec<Value> = rows(open, by).into_iter().map(value).collect();
+    let document = Document::new("QueueReport").with("by", heading(by).to_lowercase().into());
+    document.with("groups", Value::from(groups)).with("total", open.len().into())
+}

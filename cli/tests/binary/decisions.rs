@@ -1,0 +1,103 @@
+//! What was decided, what waits, and how far a cascade is, as the plugin tells it.
+
+use crate::process::{Running, plugin, until};
+use crate::questions::{Said, World};
+use serde_json::Value;
+
+fn lines(said: &Said) -> Vec<Value> {
+    said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Where the log goes on, as it was said.
+fn position(said: &Said) -> String {
+    let place = said.stderr.split("--after ").nth(1).unwrap_or_else(|| panic!("{}", said.stderr));
+    place.trim().to_owned()
+}
+
+#[tokio::test]
+async fn the_log_is_told_once_and_goes_on_where_it_ended() {
+    let world = World::with("enforce").await;
+    world.api().delete("root").await;
+    until("the cascade is over", async || world.api().get("leaf").await.is_none()).await;
+    let deleted = |said: &Said| said.stdout.lines().filter(|line| line.contains(" done 200 ")).count();
+    until("all of it is in the log", async || deleted(&world.ask(&["decisions", "--verdict", "done"]).await) == 3)
+        .await;
+
+    let all = world.ask(&["decisions", "-A", "--oldest", "-o", "ndjson"]).await;
+    let events = lines(&all);
+    let sequences: Vec<u64> =
+        events.iter().map(|line| line["event"]["position"]["sequence"].as_str().unwrap().parse().unwrap()).collect();
+    assert_eq!(sequences, (1..=events.len() as u64).collect::<Vec<_>>(), "dense from the first");
+    assert!(
+        events.iter().all(|line| line["kind"] == "DecisionEvent" && line["apiVersion"] == "ownergraph.dev/v1alpha1")
+    );
+    let listed = world.ask(&["decisions", "-A", "--last", "2", "-o", "json"]).await;
+    let document: Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(
+        document["decisions"].as_array().unwrap().as_slice(),
+        events[events.len() - 2..].iter().map(|line| line["event"].clone()).collect::<Vec<_>>()
+    );
+    let id = events[0]["event"]["decisionId"].as_str().unwrap();
+    let one = world.ask(&["decisions", id, "-o", "ndjson"]).await;
+    assert!(
+        lines(&one).len() > 1 && lines(&one).iter().all(|line| line["event"]["decisionId"] == id),
+        "{}",
+        one.stdout
+    );
+
+    let after = position(&all);
+    assert_eq!(lines(&world.ask(&["decisions", "-A", "--after", &after, "-o", "ndjson"]).await).len(), 0);
+    let owner = world.api().create("owner", &[]).await;
+    world.api().create("owned", &[&owner]).await;
+    let mut follower = Running::of(plugin(&[
+        "decisions",
+        "-f",
+        "--after",
+        &after,
+        "-o",
+        "ndjson",
+        "--kubeconfig",
+        &world.cluster.kubeconfig,
+        "--server",
+        &world.server,
+    ]));
+    world.api().delete("owner").await;
+    let first: Value = serde_json::from_str(&follower.said("\"owned\"").await).unwrap();
+    assert_eq!(first["event"]["position"]["sequence"], (events.len() + 1).to_string());
+
+    let clouds = lines(&world.ask(&["decisions", "--cloudevents", "-o", "ndjson", "--reason", "owners-gone"]).await);
+    assert!(
+        clouds.len() >= 3
+            && clouds
+                .iter()
+                .all(|event| event["specversion"] == "1.0" && event["data"]["target"]["kind"] == "ConfigMap")
+    );
+    let lost = world.ask(&["decisions", "--after", "another:7", "-A"]).await;
+    assert!(lost.code == Some(0) && lost.stderr.contains("another leader keeps another log"), "{}", lost.stderr);
+    let wrong = world.ask(&["decisions", "--after", "7"]).await;
+    assert!(wrong.code == Some(1) && wrong.stderr.contains("is not LOG:NUMBER"), "{}", wrong.stderr);
+}
+
+#[tokio::test]
+async fn what_waits_is_counted_and_a_cascade_is_followed_to_its_end() {
+    let world = World::start().await;
+    assert!(world.ask(&["queue"]).await.stderr.contains("nothing waits"));
+    assert!(world.ask(&["progress", "cm/root"]).await.stderr.contains("is not being deleted"));
+    world.api().delete("root").await;
+    until("two dependents wait", async || {
+        let queue = world.ask(&["queue", "--by", "root", "-o", "json"]).await;
+        let report: Value = serde_json::from_str(&queue.stdout).unwrap();
+        report["total"] == 2 && report["groups"][0]["name"] == "ConfigMap default/root"
+    })
+    .await;
+    let stays = world.ask(&["progress", "cm/root", "--timeout", "2s"]).await;
+    assert!(stays.code == Some(124) && stays.stderr.contains("2 waiting"), "{} {}", stays.stdout, stays.stderr);
+    assert_eq!(world.collector.terminate().await.code(), Some(0));
+
+    let world = World::with("enforce").await;
+    world.api().delete("root").await;
+    let over = world.ask(&["progress", "configmap", "root", "--timeout", "60s"]).await;
+    assert_eq!(over.code, Some(0), "{}", over.stderr);
+    assert!(over.stdout.contains("ConfigMap default/root and what hung on it: "), "{}", over.stdout);
+    assert!(world.api().get("leaf").await.is_none());
+}
