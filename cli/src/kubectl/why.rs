@@ -9,6 +9,7 @@ use super::questions::listing;
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::standing;
+use proto::convert::PAUSE_PREFIX;
 use proto::graph::v1alpha1::reason::Code;
 use proto::graph::v1alpha1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};
 use proto::r#type::v1alpha1::ObjectRef;
@@ -193,16 +194,23 @@ fn work_words(work: &PendingWork, now: i64) -> String {
 
 /// What a person can do, where that is not plain from the rest.
 fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
-    let code = answer.reasons.first().map(Reason::code)?;
-    let words = match (answer.verdict(), code) {
+    let first = answer.reasons.first()?;
+    if let Some((pause, _)) = first.detail.strip_prefix(PAUSE_PREFIX).and_then(|held| held.split_once(':')) {
+        return Some(format!("wait until the pause ends, or end it: kubectl ownergraph resume {pause}"));
+    }
+    let words = match (answer.verdict(), first.code()) {
         (Verdict::Kept, Code::SolidOwner) => "it goes when the last of its owners is gone",
         (Verdict::Held, Code::HoldAnnotation) => "remove the annotation to let it go",
+        (Verdict::Held, Code::InvalidReference) => "correct that reference, or remove it",
         (Verdict::Undecided, Code::OwnerKindUnresolved) => {
             "install the definition of the owner's kind, or remove the reference"
         }
         (Verdict::Undecided, Code::CollectionUnsynced) => "it is decided as soon as that collection can be listed",
         (Verdict::Undecided, Code::OwnerUnverified) => "nothing: the owner is being asked for",
         (Verdict::Undecided, Code::OwnerUnreadable) => "let the collector read the owner; it goes on asking",
+        (Verdict::Blocked | Verdict::InProgress, Code::CollectionUnsynced) => {
+            "it goes on as soon as that collection can be listed: dependents may be in it"
+        }
         (Verdict::Blocked, Code::FinalizerPresent) => {
             "find out why the controller of that finalizer does not remove it; removing it by hand skips its cleanup"
         }
@@ -222,17 +230,20 @@ pub(super) fn reason_words(reason: &Reason) -> String {
     let who = related(reason);
     let detail = reason.detail.as_str();
     let about = |words: &str| if detail.is_empty() { words.to_owned() } else { format!("{words}: {detail}") };
+    // What is known of a collection is beside the point, but helps.
+    let beside = |words: String| if detail.is_empty() { words } else { format!("{words} ({detail})") };
     let (verb_s, verb_have) = if reason.related_count == 1 { ("s", "has") } else { ("", "have") };
     match reason.code() {
         Code::Unspecified => about("for a reason that this version does not know"),
         Code::SolidOwner => format!("{who} own{verb_s} it"),
-        Code::OwnerUnverified => about(&format!("whether {who} exist{verb_s} is not known yet")),
+        Code::OwnerUnverified => beside(format!("whether {who} exist{verb_s} is not known yet")),
         Code::OwnerKindUnresolved => {
-            about(&format!("the API server does not serve the kind of {}", or(&who, "the owner")))
+            beside(format!("the API server does not serve the kind of {}", or(&who, "the owner")))
         }
         Code::CollectionUnsynced if who.is_empty() => about("a collection cannot be seen"),
-        Code::CollectionUnsynced => about(&format!("the collection of {who} cannot be seen")),
-        Code::Paused => about("a pause holds it"),
+        Code::CollectionUnsynced => beside(format!("the collection of {who} cannot be seen")),
+        Code::Paused if detail.starts_with(PAUSE_PREFIX) => format!("held by {detail}"),
+        Code::Paused => about("held"),
         Code::FinalizerPresent => format!("finalizer {detail}"),
         Code::BlockingDependents => {
             format!("{who} {} to go first", if reason.related_count == 1 { "has" } else { "have" })
@@ -245,13 +256,10 @@ pub(super) fn reason_words(reason: &Reason) -> String {
         Code::AwaitingOwnWrite => "its deletion was accepted, and the watch has not shown it yet".to_owned(),
         Code::InvalidReference => about(&format!("the reference to {} cannot be right", or(&who, "an owner"))),
         Code::HoldAnnotation => about("an annotation holds it"),
-        Code::OwnersAbsent => {
-            let how = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
-            format!("{who} {} gone{how}", if reason.related_count == 1 { "is" } else { "are" })
-        }
+        Code::OwnersAbsent => beside(format!("{who} {} gone", if reason.related_count == 1 { "is" } else { "are" })),
         Code::OwnersWaiting => format!("{who} wait{verb_s} for it to go"),
         Code::DependentsToOrphan => format!("{who} {verb_have} yet to lose a reference"),
-        Code::OwnerUnreadable => about(&format!("questions about {} are answered with errors", or(&who, "the owner"))),
+        Code::OwnerUnreadable => beside(format!("questions about {} are answered with errors", or(&who, "the owner"))),
         Code::Throttled => about("the API server pushes back"),
         Code::NotLeading => about("this replica does not lead; another carries decisions out"),
         Code::GrantsStopped => about("nothing is carried out at the moment"),

@@ -9,3 +9,4 @@ mod demo;
 mod process;
 mod questions;
 mod usage;
+mod why;

@@ -93,8 +93,22 @@ fn undecided_by_each_cause() {
 
 #[test]
 fn held() {
-    let reasons = vec![reason(Code::HoldAnnotation, "ownergraph.dev/hold", &[])];
-    insta::assert_snapshot!(told(&pod(Verdict::Held, OwnerStanding::Dangling, reasons)));
+    let gone = || reason(Code::OwnersAbsent, "", &replica_set());
+    let cases = [
+        vec![reason(Code::HoldAnnotation, "ownergraph.dev/hold", &[])],
+        vec![reason(Code::InvalidReference, "", &replica_set())],
+        vec![reason(Code::Paused, "pauses/freeze: restoring from backup", &[]), gone()],
+        vec![reason(Code::Paused, "it is not known which pauses there are", &[]), gone()],
+    ];
+    let texts = cases.map(|reasons| told(&pod(Verdict::Held, OwnerStanding::Dangling, reasons)));
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn blocked_because_dependents_may_not_be_seen() {
+    let unseen = reason(Code::CollectionUnsynced, "pods is stale", &[]);
+    let answer = pod(Verdict::Blocked, OwnerStanding::Solid, vec![unseen]);
+    insta::assert_snapshot!(told(&terminating(answer, |node| node.deleting_dependents = true)));
 }
 
 #[test]
