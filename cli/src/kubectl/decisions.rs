@@ -88,12 +88,14 @@ fn filters(flags: &Decisions, namespace: &str) -> Vec<DecisionFilter> {
     let resources: Vec<GroupResource> = flags.resources.iter().map(resource).collect();
     let namespaces = if flags.scope.all_namespaces { Vec::new() } else { vec![namespace.to_owned()] };
     let anything = resources.is_empty() && namespaces.is_empty();
-    let targets = if anything { Vec::new() } else { vec![ObjectFilter { resources, namespaces, uids: Vec::new() }] };
+    let target = ObjectFilter { resources, namespaces, ..ObjectFilter::default() };
+    let targets = if anything { Vec::new() } else { vec![target] };
     let filter = DecisionFilter {
         targets,
         phases: flags.verdicts.iter().map(|verdict| Phase::from(*verdict).into()).collect(),
         kinds: flags.actions.iter().map(|action| ItemKind::from(*action).into()).collect(),
         causes: flags.reasons.iter().map(|reason| Cause::from(*reason).into()).collect(),
+        cel: flags.cel.clone(),
     };
     if filter == DecisionFilter::default() { Vec::new() } else { vec![filter] }
 }

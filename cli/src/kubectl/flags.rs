@@ -508,7 +508,7 @@ impl From<Action> for ItemKind {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Decisions {
     /// Only this decision, in all its phases.
-    #[arg(value_name = "DECISION", conflicts_with_all = ["follow", "since", "last", "after", "oldest", "open", "cloudevents", "verdicts", "reasons", "actions", "resources"])]
+    #[arg(value_name = "DECISION", conflicts_with_all = ["follow", "since", "last", "after", "oldest", "open", "cloudevents", "verdicts", "reasons", "actions", "resources", "cel"])]
     pub(crate) decision: Option<String>,
     /// Go on with what comes.
     #[arg(short, long)]
@@ -540,6 +540,9 @@ pub(crate) struct Decisions {
     /// Only about objects of this collection, as RESOURCE or RESOURCE.GROUP; may be repeated.
     #[arg(long = "kind", value_name = "RESOURCE", value_delimiter = ',', value_parser = graph_service::options::group_resource)]
     pub(crate) resources: Vec<GroupResource>,
+    /// Only decisions for which this is true, in the Common Expression Language: `event.target.name.startsWith("web")`.
+    #[arg(long, value_name = "EXPRESSION", default_value = "", hide_default_value = true)]
+    pub(crate) cel: String,
     /// Write CloudEvents 1.0; without another beginning, from the oldest.
     #[arg(long)]
     pub(crate) cloudevents: bool,

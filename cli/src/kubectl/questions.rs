@@ -154,7 +154,9 @@ impl Service {
 
     /// The limit is for each part, not for all: a million objects take their time.
     pub(super) async fn export(&mut self, include: Vec<ObjectFilter>) -> Result<Exported, Problem> {
-        let mut parts = answered(self.within, self.graph.export_graph(ExportGraphRequest { include, ..Default::default() })).await?;
+        let mut parts =
+            answered(self.within, self.graph.export_graph(ExportGraphRequest { include, ..Default::default() }))
+                .await?;
         let mut all = Exported::default();
         loop {
             let next = tokio::time::timeout(self.within, parts.message()).await.map_err(|_| late(self.within))?;
