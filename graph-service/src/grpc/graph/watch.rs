@@ -12,7 +12,7 @@ use crate::grpc::freshness::About;
 use crate::grpc::{Shared, pages, renewal_age, spread, status};
 use engine::leader::{Leader, Linked};
 use engine::object::Uid;
-use kept::{Kept, OBJECTS_MAX, State, Token};
+use kept::{Kept, OBJECTS_MAX, Removed, State, Token};
 use members::{Members, Root};
 use prost::Message as _;
 use proto::graph::v1alpha1::watch_dependents_response::{Batch, Bookmark, Change, ChangeType, Event, GoingAway, Reset};
@@ -284,12 +284,13 @@ impl Watch {
         let (sequence, members) = (state.sequence + 1, &mut state.members);
         let admitted = depth.zip(seen.linked.as_ref()).filter(|(_, linked)| self.sieve.admits(&linked.node));
         let Some((depth, linked)) = admitted else {
-            let was_shown = members.get_mut(uid).is_some_and(|member| member.shown.take().is_some());
+            let was_shown = members.get_mut(uid).and_then(|member| member.shown.take().map(|_| member.since));
             members.forget(uid);
             let removed =
                 || Change { r#type: ChangeType::Removed.into(), node: Some(seen.node(uid)), ..Change::default() };
-            let removed = was_shown.then(removed)?;
-            state.removed(sequence, removed.clone());
+            let removed = was_shown.map(|since| (since, removed()));
+            let (since, removed) = removed?;
+            state.removed(Removed { sequence, since, uid: uid.clone(), change: removed.clone() });
             return Some(removed);
         };
         let inside = linked.edges.iter().filter(|edge| members.leads_inside(&edge.owner.uid)).cloned();
@@ -314,27 +315,37 @@ impl Watch {
     async fn send_again(&self, after: u64, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
         let again = state.members.iter().filter(|(_, member)| member.at > after && member.shown.is_some());
         let again: Vec<(Uid, bool)> = again.map(|(uid, member)| (uid.clone(), member.since > after)).collect();
-        let mut changes = state.removed_after(after);
+        let mut removed = state.removed_after(after);
+        let mut changes = Vec::new();
         for step in again.chunks(STEP) {
             let seen: Vec<Seen> =
                 self.shared.reader.with(|leader| step.iter().map(|(uid, _)| Seen::of(leader, uid)).collect());
             for ((uid, is_new), seen) in step.iter().zip(seen) {
+                // One that left and came back is as one that stayed.
+                let is_new = *is_new && removed.remove(uid).is_none();
                 // Shown as never before, so that it goes out whatever it looked like.
                 if let Some(member) = state.members.get_mut(uid) {
                     member.shown = Some(0);
                 }
-                let since = state.members.get_mut(uid).map(|member| member.since);
                 let Some(mut change) = self.change(state, uid, seen, ChangeType::Changed) else { continue };
-                if *is_new && change.r#type() == ChangeType::Changed {
-                    change.set_type(ChangeType::Added);
-                }
-                if let (Some(member), Some(since)) = (state.members.get_mut(uid), since) {
-                    member.since = since;
+                match (is_new, change.r#type()) {
+                    (true, ChangeType::Changed) => change.set_type(ChangeType::Added),
+                    // Nobody was ever told of it.
+                    (true, ChangeType::Removed) => continue,
+                    (
+                        _,
+                        ChangeType::Unspecified
+                        | ChangeType::Present
+                        | ChangeType::Added
+                        | ChangeType::Changed
+                        | ChangeType::Removed,
+                    ) => {}
                 }
                 changes.push(change);
             }
             tokio::task::yield_now().await;
         }
+        changes.extend(removed.into_values());
         while changes.len() > CHANGES_MAX {
             let rest = changes.split_off(CHANGES_MAX);
             self.send(Event::Batch(Batch { changes, more: true }), false, state, sent).await?;

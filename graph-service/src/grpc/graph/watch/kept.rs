@@ -1,9 +1,10 @@
 //! What streams have shown, kept for a while after they ended, so that others can go on from there.
 
 use super::members::Members;
+use engine::object::Uid;
 use prost::Message as _;
 use proto::graph::v1alpha1::watch_dependents_response::Change;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -63,8 +64,8 @@ pub(super) struct State {
     pub(super) is_whole: bool,
     /// The last message told its place.
     pub(super) is_told: bool,
-    /// What left, by message.
-    removed: VecDeque<(u64, Change)>,
+    /// What left, in order.
+    removed: VecDeque<Removed>,
     removed_bytes: usize,
     /// Of what left up to this message, some is forgotten.
     removed_forgotten: u64,
@@ -94,20 +95,33 @@ impl State {
         Token { stream: self.stream, sequence: self.sequence }
     }
 
-    pub(super) fn removed(&mut self, sequence: u64, change: Change) {
-        self.removed_bytes += change.encoded_len();
-        self.removed.push_back((sequence, change));
+    pub(super) fn removed(&mut self, removed: Removed) {
+        self.removed_bytes += removed.change.encoded_len();
+        self.removed.push_back(removed);
         while self.removed_bytes > REMOVED_BYTES_MAX
-            && let Some((sequence, oldest)) = self.removed.pop_front()
+            && let Some(oldest) = self.removed.pop_front()
         {
-            self.removed_bytes -= oldest.encoded_len();
-            self.removed_forgotten = sequence;
+            self.removed_bytes -= oldest.change.encoded_len();
+            self.removed_forgotten = oldest.sequence;
         }
     }
 
-    pub(super) fn removed_after(&self, sequence: u64) -> Vec<Change> {
-        self.removed.iter().filter(|(at, _)| *at > sequence).map(|(_, change)| change.clone()).collect()
+    /// What left after a message, and was told of up to it.
+    pub(super) fn removed_after(&self, sequence: u64) -> BTreeMap<Uid, Change> {
+        let left = |removed: &&Removed| removed.sequence > sequence && removed.since <= sequence;
+        self.removed.iter().filter(left).map(|removed| (removed.uid.clone(), removed.change.clone())).collect()
     }
+}
+
+/// An object that left.
+#[derive(Debug)]
+pub(super) struct Removed {
+    /// The message that said so.
+    pub(super) sequence: u64,
+    /// The message that showed it first.
+    pub(super) since: u64,
+    pub(super) uid: Uid,
+    pub(super) change: Change,
 }
 
 /// The part of all watched objects that one stream has.
