@@ -1,6 +1,7 @@
 //! Gathers what a plan rests on, in steps.
 
 use super::Leader;
+use super::walk::{BELOW_COST, BELOW_STEP};
 use crate::coverage::Coverage;
 use crate::graph::NodeId;
 use crate::object::Uid;
@@ -13,8 +14,8 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub struct Planning {
     options: PlanOptions,
-    /// To be copied with all their dependents.
-    open: VecDeque<Uid>,
+    /// To be copied with all their dependents; with a place, it was, and its dependents below that are still to come.
+    open: VecDeque<(Uid, Option<usize>)>,
     seen: BTreeSet<Uid>,
     /// Owners, to be copied alone.
     beside: BTreeSet<Uid>,
@@ -25,15 +26,20 @@ pub struct Planning {
 impl Planning {
     /// Nothing is looked at yet.
     pub fn new(options: PlanOptions) -> Planning {
-        let open = options.targets.iter().chain(&options.assume_gone).cloned().collect();
+        let open = options.targets.iter().chain(&options.assume_gone).map(|uid| (uid.clone(), None)).collect();
         Planning { options, open, seen: BTreeSet::new(), beside: BTreeSet::new(), nodes: Vec::new(), cut: false }
     }
 
     /// Copies at most `budget` objects. True once there is nothing left to copy.
     pub fn step(&mut self, leader: &Leader, budget: usize) -> bool {
-        for _ in 0..budget {
-            if let Some(uid) = self.open.pop_front() {
-                self.visit(leader, uid);
+        let mut left = budget;
+        while left > 0 {
+            left -= 1;
+            if let Some((uid, below)) = self.open.pop_front() {
+                left = left.saturating_sub(match below {
+                    Some(_) => self.dependents(leader, &uid, below),
+                    None => self.visit(leader, &uid),
+                });
             } else if let Some(uid) = self.beside.pop_first() {
                 if self.seen.insert(uid.clone()) {
                     let ids = leader.graph.by_uid(&uid);
@@ -46,33 +52,47 @@ impl Planning {
         self.open.is_empty() && self.beside.is_empty()
     }
 
-    fn visit(&mut self, leader: &Leader, uid: Uid) {
-        if self.seen.contains(&uid) {
-            return;
+    /// What it costs beside the visit itself.
+    fn visit(&mut self, leader: &Leader, uid: &Uid) -> usize {
+        if self.seen.contains(uid) {
+            return 0;
         }
         if self.seen.len() == self.options.max_objects {
             self.cut = true;
             self.open.clear();
-            return;
+            return 0;
         }
         self.seen.insert(uid.clone());
-        for &id in leader.graph.by_uid(&uid) {
+        for &id in leader.graph.by_uid(uid) {
             let node = leader.graph.node(id);
             self.nodes.push(copied(leader, id, true));
-            let room = (2 * self.options.max_objects).saturating_sub(self.open.len());
-            self.cut |= node.dependent_count() > room;
-            self.open.extend(node.dependents().take(room).map(|next| leader.graph.node(next).uid.clone()));
             for owner in node.owners().map(|owner| leader.graph.node(owner)) {
                 // One that is in deletion already may have waited for this object alone.
                 let waits = owner.facts().is_some_and(|facts| facts.deletes_dependents() || facts.orphans_dependents());
                 match waits {
-                    true => self.open.push_back(owner.uid.clone()),
+                    true => self.open.push_back((owner.uid.clone(), None)),
                     false => {
                         self.beside.insert(owner.uid.clone());
                     }
                 }
             }
         }
+        self.dependents(leader, uid, None)
+    }
+
+    /// Has dependents of an object copied: some of them, and the others before anything else. Gives what it costs.
+    fn dependents(&mut self, leader: &Leader, uid: &Uid, below: Option<usize>) -> usize {
+        if self.open.len() > 2 * self.options.max_objects {
+            self.cut = true;
+            return 0;
+        }
+        let (found, rest) = leader.dependents_of(uid, below, BELOW_STEP);
+        let cost = BELOW_COST * found.len() / BELOW_STEP;
+        self.open.extend(found.into_iter().map(|uid| (uid, None)));
+        if let Some(rest) = rest {
+            self.open.push_front((uid.clone(), Some(rest)));
+        }
+        cost
     }
 
     /// What becomes of the targets and of what hangs on them. The work is in proportion to the copy and needs no leader.

@@ -59,18 +59,31 @@ pub struct Walk {
     cut: bool,
 }
 
+/// Dependents of one object that are taken at a time, and what they cost of a budget: only their names are taken.
+pub(super) const BELOW_STEP: usize = 1000;
+pub(super) const BELOW_COST: usize = 50;
+
 #[derive(Debug)]
 struct Step {
     uid: Uid,
     depth: u32,
     /// Whom it was reached from; the start from itself.
     from: Uid,
+    /// It was visited, and its dependents below this place are still to come.
+    below: Option<usize>,
+}
+
+impl Step {
+    /// One further.
+    fn to(&self, uid: Uid) -> Step {
+        Step { uid, depth: self.depth + 1, from: self.uid.clone(), below: None }
+    }
 }
 
 impl Walk {
     /// A walk from the object of this uid, which is not part of what is found.
     pub fn new(start: Uid, options: WalkOptions) -> Walk {
-        let first = Step { uid: start.clone(), depth: 0, from: start.clone() };
+        let first = Step { uid: start.clone(), depth: 0, from: start.clone(), below: None };
         Walk {
             options,
             start,
@@ -85,27 +98,34 @@ impl Walk {
 
     /// Visits at most `budget` objects. True once there is nothing left to visit.
     pub fn step(&mut self, leader: &Leader, budget: usize) -> bool {
-        for _ in 0..budget {
+        let mut left = budget;
+        while left > 0 {
             let Some(step) = self.open.pop_front() else { return true };
-            self.visit(leader, step);
+            left = left.saturating_sub(
+                1 + match step.below {
+                    Some(_) => self.dependents(leader, &step),
+                    None => self.visit(leader, &step),
+                },
+            );
         }
         self.open.is_empty()
     }
 
-    fn visit(&mut self, leader: &Leader, step: Step) {
+    /// What it costs beside the visit itself.
+    fn visit(&mut self, leader: &Leader, step: &Step) -> usize {
         if self.seen.contains_key(&step.uid) {
-            return;
+            return 0;
         }
         let nodes = leader.graph.by_uid(&step.uid);
-        let Some(best) = leader.best_known(&step.uid) else { return };
-        if step.depth > 0 && self.options.blocking_only && !self.blocks(leader, &step) {
-            return;
+        let Some(best) = leader.best_known(&step.uid) else { return 0 };
+        if step.depth > 0 && self.options.blocking_only && !self.blocks(leader, step) {
+            return 0;
         }
         if step.depth > 0 {
             if self.found.len() == self.options.max_objects {
                 self.cut = true;
                 self.open.clear();
-                return;
+                return 0;
             }
             self.found.push((leader.view(best), step.depth));
         }
@@ -114,35 +134,47 @@ impl Walk {
             Direction::Dependents => step.depth > 0,
             Direction::Owners => true,
         };
-        for &id in nodes {
-            let node = leader.graph.node(id);
-            if edges_of {
-                self.edges.extend(leader.edges(id));
-            }
-            self.go_on(leader, node, &step);
+        if edges_of {
+            self.edges.extend(nodes.iter().flat_map(|&id| leader.edges(id)));
         }
-    }
-
-    fn go_on(&mut self, leader: &Leader, node: &Node, step: &Step) {
-        // What is beyond the bound is not even remembered: an owner may have a million dependents.
-        let room = (2 * self.options.max_objects).saturating_sub(self.open.len());
-        let next = |id: NodeId| {
-            let uid = leader.graph.node(id).uid.clone();
-            Step { uid, depth: step.depth + 1, from: step.uid.clone() }
-        };
-        let count = match self.options.direction {
-            Direction::Dependents => node.dependent_count(),
-            Direction::Owners => node.owners().count(),
+        let all = nodes.iter().map(|&id| leader.graph.node(id));
+        let count: usize = match self.options.direction {
+            Direction::Dependents => all.clone().map(Node::dependent_count).sum(),
+            Direction::Owners => all.clone().map(|node| node.owners().count()).sum(),
         };
         if step.depth == self.options.max_depth {
             self.depth_limited |= count > 0;
-            return;
+            return 0;
         }
+        // What is beyond the bound is not even remembered: an owner may have a million dependents.
+        let room = (2 * self.options.max_objects).saturating_sub(self.open.len());
         self.cut |= count > room;
         match self.options.direction {
-            Direction::Dependents => self.open.extend(node.dependents().take(room).map(next)),
-            Direction::Owners => self.open.extend(node.owners().take(room).map(next)),
+            Direction::Dependents => self.dependents(leader, step),
+            Direction::Owners => {
+                let next = |id: NodeId| step.to(leader.graph.node(id).uid.clone());
+                let found: Vec<Step> = all.flat_map(Node::owners).take(room).map(next).collect();
+                self.open.extend(found);
+                0
+            }
         }
+    }
+
+    /// Has dependents of an object visited: some of them, and the others before anything else. Gives what it costs.
+    fn dependents(&mut self, leader: &Leader, step: &Step) -> usize {
+        if self.open.len() > 2 * self.options.max_objects {
+            self.cut = true;
+            return 0;
+        }
+        let (found, rest) = leader.dependents_of(&step.uid, step.below, BELOW_STEP);
+        let cost = BELOW_COST * found.len() / BELOW_STEP;
+        let found: Vec<Step> = found.into_iter().map(|uid| step.to(uid)).collect();
+        self.open.extend(found);
+        if let Some(rest) = rest {
+            let (uid, from) = (step.uid.clone(), step.from.clone());
+            self.open.push_front(Step { uid, depth: step.depth, from, below: Some(rest) });
+        }
+        cost
     }
 
     /// Whether the reference that led here blocks.
