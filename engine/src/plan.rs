@@ -19,6 +19,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+/// Kinds whose dependents the API server orphans where a DELETE does not say what to do with them, as it did before it could.
+const ORPHANING: [(&str, &str); 2] = [("", "ReplicationController"), ("batch", "Job")];
+
 /// A node as it is in the graph.
 #[derive(Clone, Debug)]
 pub(crate) struct Copied {
@@ -46,7 +49,7 @@ pub(crate) struct Copy {
 pub struct PlanOptions {
     /// The objects to delete.
     pub targets: Vec<Uid>,
-    /// `None`: what each object's own finalizers ask for, else background.
+    /// `None`: what each object's own finalizers ask for, else what its kind is used to.
     pub propagation_policy: Option<PropagationPolicy>,
     /// Objects that are taken as gone already.
     pub assume_gone: Vec<Uid>,
@@ -227,10 +230,13 @@ impl World {
         }
     }
 
+    /// What the API server does where a DELETE does not say it.
     fn own_policy(&self, id: NodeId) -> PropagationPolicy {
-        let facts = self.graph.node(id).facts();
-        let has = |finalizer: &str| facts.is_some_and(|facts| facts.has_finalizer(finalizer));
-        if has(ORPHAN_FINALIZER) {
+        let node = self.graph.node(id);
+        let has = |finalizer: &str| node.facts().is_some_and(|facts| facts.has_finalizer(finalizer));
+        let kind = self.coverage.kind(node.at.kind);
+        let orphans = ORPHANING.contains(&(&*kind.group, &*kind.kind)) && !has(FOREGROUND_FINALIZER);
+        if has(ORPHAN_FINALIZER) || orphans {
             PropagationPolicy::Orphan
         } else if has(FOREGROUND_FINALIZER) {
             PropagationPolicy::Foreground

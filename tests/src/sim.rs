@@ -19,6 +19,7 @@ mod ingest;
 mod kinds;
 mod law;
 mod options;
+mod preview;
 mod random;
 mod replica;
 mod rewind;
@@ -30,6 +31,7 @@ mod users;
 mod world;
 
 pub use options::{Faults, Options, Users};
+pub use preview::{Previewed, preview};
 pub use tally::Tally;
 
 use world::World;

@@ -7,6 +7,7 @@ use super::executor::Executor;
 use super::kinds::{KINDS, PODS};
 use super::law::{self, Shown};
 use super::options::Options;
+use super::preview::{Previewed, Stage};
 use super::random::Random;
 use super::replica::Replica;
 use super::rewind::{Backup, Former};
@@ -116,6 +117,8 @@ pub(super) struct World {
     done: bool,
     calm_since: u64,
     still_for: u64,
+    pub(super) preview: Stage,
+    pub(super) previewed: Previewed,
 }
 
 impl World {
@@ -149,6 +152,8 @@ impl World {
             done: false,
             calm_since: 0,
             still_for: 0,
+            preview: Stage::Never,
+            previewed: Previewed::default(),
         };
         world.people();
         world
@@ -497,6 +502,10 @@ impl World {
         }
         for at in 0..self.replicas.len() {
             self.compare_graph(at);
+        }
+        if self.goes_on() {
+            (self.still_for, self.calm_since) = (0, self.now);
+            return;
         }
         self.tally.calm_s += (self.now - self.calm_since) / S;
         self.done = true;

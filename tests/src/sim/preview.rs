@@ -1,0 +1,169 @@
+//! What a preview says of a world at rest, held against what then happens.
+
+use super::kinds::DEFINITIONS;
+use super::options::{Faults, Options};
+use super::random::Random;
+use super::truth::{Actor, Life};
+use super::world::{Happening, S, World};
+
+use engine::leader::{Leader, Planning};
+use engine::object::Uid;
+use engine::plan::PlanOptions;
+use engine::view::{Effect, Plan, PresenceView};
+use engine::work::PropagationPolicy;
+use sandbox::model::Policy;
+use std::collections::BTreeMap;
+
+/// Objects that a preview looks at, at most; no world has as many.
+const OBJECTS_MAX: usize = 100_000;
+
+/// How a world is asked for a preview.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Nobody asks.
+    Never,
+    /// When the world is at rest.
+    Wanted(Random),
+    /// It was made, and the target deleted.
+    Made(Box<Made>),
+}
+
+/// A preview, and what was there then.
+#[derive(Debug)]
+pub(super) struct Made {
+    what: String,
+    plan: Plan,
+    /// Whether it was marked for deletion.
+    there: BTreeMap<Uid, bool>,
+}
+
+/// What previews said, over many worlds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Previewed {
+    /// Objects by what was said of them.
+    pub effects: BTreeMap<&'static str, u64>,
+    /// Objects of which nothing was said, so that they were to stay as they were.
+    pub bystanders: u64,
+}
+
+impl Previewed {
+    /// Takes in what was said of another world.
+    pub fn add(&mut self, other: &Previewed) {
+        self.bystanders += other.bystanders;
+        for (effect, count) in &other.effects {
+            *self.effects.entry(effect).or_default() += count;
+        }
+    }
+}
+
+/// Lets a world come to rest, asks what a deletion would do, deletes, lets it come to rest again and compares.
+///
+/// # Errors
+/// The difference, or what was violated on the way.
+pub fn preview(seed: u64) -> Result<Previewed, String> {
+    let mut options = Options::draw(seed);
+    options.faults = Faults::default();
+    // Much of what users do is deleting, and then there is little to preview.
+    options.operations /= 4;
+    options.users.late_dependents = 0;
+    options.users.second_deletes = 0;
+    let mut world = World::new(seed, &options, false);
+    world.preview = Stage::Wanted(Random::new(seed, 9));
+    world.run()?;
+    Ok(world.previewed)
+}
+
+impl World {
+    /// At rest: whether there is something yet to be done.
+    pub(super) fn goes_on(&mut self) -> bool {
+        match std::mem::replace(&mut self.preview, Stage::Never) {
+            Stage::Never => false,
+            Stage::Wanted(mut random) => self.preview_and_delete(&mut random),
+            Stage::Made(made) => {
+                if let Err(why) = self.compare(&made) {
+                    self.violate(why);
+                }
+                false
+            }
+        }
+    }
+
+    fn preview_and_delete(&mut self, random: &mut Random) -> bool {
+        let Some(leader) = self.replicas.iter().find_map(|replica| replica.leader.as_ref()) else { return false };
+        let known = |life: &&Life| {
+            let nodes = leader.nodes(&life.object.uid);
+            // The instances of a definition go without a collector.
+            life.exists()
+                && life.kind != DEFINITIONS
+                && nodes.iter().any(|node| node.presence == PresenceView::Observed)
+        };
+        let lives: Vec<&Life> = self.server.truth.lives.values().filter(known).collect();
+        // Owners are what a preview is for.
+        let owns = |life: &&&Life| self.server.truth.dependents(life).next().is_some();
+        let owners: Vec<&Life> = lives.iter().filter(owns).copied().collect();
+        let from = if owners.is_empty() || random.percent(10) { lives } else { owners };
+        let Some(target) = random.pick(&from).copied().cloned() else { return false };
+        let (asked, policy) = [
+            (None, None),
+            (Some(PropagationPolicy::Background), Some(Policy::Background)),
+            (Some(PropagationPolicy::Foreground), Some(Policy::Foreground)),
+            (Some(PropagationPolicy::Orphan), Some(Policy::Orphan)),
+        ][random.index(4)];
+        let plan = plan(leader, &target.object.uid, asked);
+        let there = self.server.truth.lives.values().filter(|life| life.exists());
+        let there = there.map(|life| (life.object.uid.clone(), life.facts().terminating)).collect();
+        let what = format!("{} with {asked:?}", target.named());
+        let done = self.server.delete(self.now, &target, policy);
+        self.note(|| format!("deletes {what}: {done:?}"));
+        self.server.commit(self.now, Actor::User);
+        self.spread();
+        self.preview = Stage::Made(Box::new(Made { what, plan, there }));
+        self.after(S, Happening::Look);
+        true
+    }
+
+    fn compare(&mut self, made: &Made) -> Result<(), String> {
+        let said: BTreeMap<&Uid, Effect> =
+            made.plan.entries.iter().map(|entry| (&entry.object.uid, entry.effect)).collect();
+        for (uid, was_marked) in &made.there {
+            let Some(life) = self.server.truth.lives.get(uid) else { continue };
+            let now = (life.exists(), life.exists() && life.facts().terminating);
+            let (word, expected) = match said.get(uid) {
+                Some(Effect::Delete) => ("delete", (false, false)),
+                Some(Effect::Waits) => ("waits", (true, true)),
+                Some(Effect::ReferenceRemoved) => ("reference removed", (true, *was_marked)),
+                Some(Effect::Orphaned) => ("orphaned", (true, *was_marked)),
+                Some(Effect::Held) => ("held", (true, *was_marked)),
+                Some(Effect::Unknown) => ("unknown", (true, *was_marked)),
+                None => ("nothing", (true, *was_marked)),
+            };
+            match said.contains_key(uid) {
+                true => *self.previewed.effects.entry(word).or_default() += 1,
+                false => self.previewed.bystanders += 1,
+            }
+            if now != expected {
+                return Err(format!(
+                    "of the deletion of {} the preview said {word} of {}, and it is there: {}, marked: {}\n{:#?}",
+                    made.what,
+                    life.named(),
+                    now.0,
+                    now.1,
+                    made.plan.entries.iter().map(|entry| (entry.object.to_string(), entry.effect)).collect::<Vec<_>>()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn plan(leader: &Leader, target: &Uid, propagation_policy: Option<PropagationPolicy>) -> Plan {
+    let mut planning = Planning::new(PlanOptions {
+        targets: vec![target.clone()],
+        propagation_policy,
+        assume_gone: Vec::new(),
+        ignore_holds: false,
+        max_objects: OBJECTS_MAX,
+    });
+    while !planning.step(leader, 100) {}
+    planning.finish(leader.frame())
+}
