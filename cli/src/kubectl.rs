@@ -33,6 +33,7 @@ mod document;
 mod ending;
 mod export;
 pub(crate) mod flags;
+mod globs;
 mod naming;
 mod path;
 mod picture;

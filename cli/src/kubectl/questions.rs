@@ -25,6 +25,8 @@ pub(super) struct Found {
 pub(super) struct Walked {
     pub(super) found: Vec<Found>,
     pub(super) depth_limited: bool,
+    /// Found, and taken out again by a filter of the command.
+    pub(super) hidden: usize,
     pub(super) unsynced: Vec<GroupResource>,
 }
 

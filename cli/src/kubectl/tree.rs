@@ -4,16 +4,18 @@ use super::columns::{Cell, columns, now, span};
 use super::conditions::{self, Condition, Conditions};
 use super::document::{self, Document, Schema};
 use super::ending::{Answered, Ending, Problem};
-use super::flags::{Format, Owners, Tree};
+use super::flags::{Format, Owners, Tree, Walk};
+use super::globs::Globs;
 use super::naming::{by_type, resolve_one, shown};
 use super::picture;
-use super::questions::{Found, Walked, listing};
+use super::questions::{Walked, listing};
 use super::service::{Need, Service};
 use super::session::Session;
 use proto::graph::v1alpha1::{Edge, Node, NodeState, OwnerStanding};
 use proto::r#type::v1alpha1::ObjectRef;
-use std::collections::{BTreeMap, BTreeSet};
+use rows::{Row, Shape, What, flat, uid};
 
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -52,14 +54,29 @@ pub(super) async fn run(flags: Tree) -> Answered {
     if !walked.unsynced.is_empty() {
         session.missed(format!("not all is seen: {}", listing(&walked.unsynced)));
     }
+    let wanted = Wanted::of(&flags.walk);
+    let shape = Shape::of(&root, &walked, flags.up);
+    let (kept, hidden) = shape.kept(uid(&root), &|node| wanted.admits(node));
+    let found = walked.found.iter().filter(|found| kept.contains(uid(&found.node))).cloned().collect();
+    let left = Walked { found, hidden, ..walked.clone() };
     let is_table = matches!(session.format, Format::Tree | Format::Table | Format::Wide);
     let conditions = if is_table && !flags.walk.no_status {
-        let nodes: Vec<&Node> = std::iter::once(&root).chain(walked.found.iter().map(|found| &found.node)).collect();
+        let nodes: Vec<&Node> = std::iter::once(&root).chain(left.found.iter().map(|found| &found.node)).collect();
         Some(conditions::read(&mut session, &nodes).await)
     } else {
         None
     };
-    write(&session, &root, &walked, flags.up, conditions.as_ref())?;
+    if matches!(session.format, Format::Tree | Format::Wide) {
+        let same = |node: &Node| alike(node, conditions.as_ref());
+        let fold: Option<&dyn Fn(&Node) -> String> = if flags.walk.no_fold || flags.up { None } else { Some(&same) };
+        let rows = shape.rows(&root, &|node| wanted.admits(node), fold);
+        session.print(&table(&rows, conditions.as_ref(), flags.up, session.format == Format::Wide, now()))?;
+    } else {
+        write(&session, &root, &left, flags.up, conditions.as_ref())?;
+        if hidden > 0 && session.format != Format::Table {
+            session.note(&format!("{hidden} objects are hidden by --kinds or --api-groups"));
+        }
+    }
     if walked.depth_limited {
         session.note(&format!("there is more below depth {}", flags.walk.depth));
     }
@@ -78,8 +95,7 @@ fn write(
     let edges: Vec<&Edge> = walked.found.iter().flat_map(|found| &found.edges).collect();
     match session.format {
         Format::Tree | Format::Table | Format::Wide => {
-            let rows = if session.format == Format::Table { flat(root, walked) } else { rows(root, walked, up) };
-            session.print(&table(&rows, conditions, up, session.format == Format::Wide, now()))
+            session.print(&table(&flat(root, walked), conditions, up, session.format == Format::Wide, now()))
         }
         Format::Json | Format::Yaml => session.print_document(document(root, walked, up)?),
         Format::Name => {
@@ -113,58 +129,37 @@ fn document(root: &Node, walked: &Walked, up: bool) -> Result<Document, Problem>
         })
         .collect();
     let document = Document::new(kind).with("root", schema.value("Node", root)?);
-    Ok(document.with(field, schema.values(message, &found)?).with("depthLimited", walked.depth_limited.into()))
+    Ok(document
+        .with(field, schema.values(message, &found)?)
+        .with("depthLimited", walked.depth_limited.into())
+        .with("hidden", walked.hidden.into()))
 }
 
-/// One line of the tree.
+/// Which kinds are to be seen.
 #[derive(Debug)]
-struct Row<'w> {
-    branch: String,
-    node: &'w Node,
-    edges: &'w [Edge],
+struct Wanted {
+    kinds: Globs,
+    groups: Globs,
 }
 
-fn flat<'w>(root: &'w Node, walked: &'w Walked) -> Vec<Row<'w>> {
-    let row = |node, edges| Row { branch: String::new(), node, edges };
-    let below = walked.found.iter().map(|found| row(&found.node, found.edges.as_slice()));
-    std::iter::once(row(root, &[])).chain(below).collect()
-}
-
-/// Each object once, below the neighbour that is its controller, or else the first of those nearest to the root.
-fn rows<'w>(root: &'w Node, walked: &'w Walked, up: bool) -> Vec<Row<'w>> {
-    let mut depths: BTreeMap<&str, u32> = BTreeMap::from([(uid(root), 0)]);
-    depths.extend(walked.found.iter().map(|found| (uid(&found.node), found.depth)));
-    let mut below: BTreeMap<&str, Vec<&Found>> = BTreeMap::new();
-    for found in &walked.found {
-        let neighbour = |edge: &'w Edge| if up { edge.dependent_uid.as_str() } else { edge.owner_uid.as_str() };
-        let nearer = |edge: &&'w Edge| depths.get(neighbour(edge)).is_some_and(|depth| depth + 1 == found.depth);
-        let controls = |edge: &&&Edge| edge.reference.as_ref().is_some_and(|of| of.controller == Some(true));
-        let near: Vec<&'w Edge> = found.edges.iter().filter(|edge| nearer(edge)).collect();
-        let parent = near.iter().find(controls).or(near.first()).map_or(uid(root), |edge| neighbour(edge));
-        below.entry(parent).or_default().push(found);
+impl Wanted {
+    fn of(flags: &Walk) -> Wanted {
+        Wanted { kinds: Globs::of(&flags.kinds), groups: Globs::of(&flags.api_groups) }
     }
-    let mut rows = vec![Row { branch: String::new(), node: root, edges: &[] }];
-    let mut met = BTreeSet::from([uid(root)]);
-    // What is still to be drawn, with the lines to its left; a stack, because a chain may be deep.
-    let mut open: Vec<(&Found, String, bool)> = Vec::new();
-    let push = |open: &mut Vec<(&'w Found, String, bool)>, of: &str, left: &str| {
-        let children = below.get(of).map(Vec::as_slice).unwrap_or_default();
-        let last = children.len().saturating_sub(1);
-        open.extend(children.iter().enumerate().rev().map(|(at, &found)| (found, left.to_owned(), at == last)));
-    };
-    push(&mut open, uid(root), "");
-    while let Some((found, left, last)) = open.pop() {
-        if met.insert(uid(&found.node)) {
-            let branch = format!("{left}{}", if last { "└─" } else { "├─" });
-            rows.push(Row { branch, node: &found.node, edges: &found.edges });
-            push(&mut open, uid(&found.node), &format!("{left}{}", if last { "  " } else { "│ " }));
-        }
+
+    fn admits(&self, node: &Node) -> bool {
+        let object = node.r#ref.clone().unwrap_or_default();
+        let group = if object.group.is_empty() { "core" } else { &object.group };
+        self.kinds.admits(&object.kind) && self.groups.admits(group)
     }
-    rows
 }
 
-fn uid(node: &Node) -> &str {
-    node.r#ref.as_ref().map_or("", |object| object.uid.as_str())
+/// The same for siblings that may stand for each other.
+fn alike(node: &Node, conditions: Option<&Conditions>) -> String {
+    let ObjectRef { group, kind, namespace, name, uid, .. } = node.r#ref.clone().unwrap_or_default();
+    let name = rows::pattern(&name);
+    let status = conditions.and_then(|all| all.get(&uid)).map_or("", |read| read.status.as_str());
+    format!("{kind}.{group}/{namespace}/{name} {status}")
 }
 
 fn table(rows: &[Row<'_>], conditions: Option<&Conditions>, up: bool, wide: bool, now: i64) -> String {
@@ -182,35 +177,64 @@ fn table(rows: &[Row<'_>], conditions: Option<&Conditions>, up: bool, wide: bool
     if wide {
         heads.extend(["EDGE", "UID", "FINALIZERS"]);
     }
-    let none = Condition::default();
-    let cells = |row: &Row<'_>| {
-        let object = row.node.r#ref.clone().unwrap_or_default();
-        let read = conditions.map(|all| all.get(&object.uid).unwrap_or(&none));
-        let mut cells =
-            vec![Cell::plain(object.namespace.as_str()), Cell::bold(format!("{}{}", row.branch, name(&object)))];
-        if let Some(read) = read {
-            cells.extend([
-                Cell::plain(read.ready.as_str()),
-                Cell::plain(read.reason.as_str()),
-                Cell::state(&read.status),
-            ]);
+    let cells = |row: &Row<'_>| match &row.what {
+        What::Object { node, edges } => {
+            let object = node.r#ref.clone().unwrap_or_default();
+            let name = format!("{}{}", row.branch, name(&object));
+            cells(Shown { name, node, edges, read: conditions.map(|all| all.get(&object.uid)) }, up, wide, now)
         }
-        cells.push(Cell::state(&collecting(row.node)));
-        if up {
-            cells.push(Cell::state(
-                row.edges.iter().map(|edge| standing(edge.standing())).max_by_key(|of| rank(of)).unwrap_or("-"),
-            ));
+        What::Alike(group) => {
+            let first = &group[0];
+            let object = first.node.r#ref.clone().unwrap_or_default();
+            let name = format!("{}{}/{} ({} alike)", row.branch, object.kind, rows::pattern(&object.name), group.len());
+            let read = conditions.map(|all| all.get(&object.uid));
+            let mut cells = cells(Shown { name, node: &first.node, edges: &first.edges, read }, up, wide, now);
+            if wide && let Some(uid) = cells.iter_mut().rev().nth(1) {
+                *uid = Cell::plain("");
+            }
+            cells
         }
-        if let Some(read) = read {
-            cells.push(Cell::plain(read.created.map(|at| span(now - at)).unwrap_or_default()));
+        What::Hidden(count) => {
+            let name = format!("{}… {count} hidden by --kinds or --api-groups", row.branch);
+            let mut cells = vec![Cell::plain(""); heads.len()];
+            cells[1] = Cell::plain(name);
+            cells
         }
-        if wide {
-            let edge = row.edges.first().map(edge).unwrap_or_default();
-            cells.extend([Cell::plain(edge), Cell::plain(object.uid), Cell::plain(row.node.finalizers.join(","))]);
-        }
-        cells
     };
     columns(&heads, &rows.iter().map(cells).collect::<Vec<_>>())
+}
+
+/// What one line tells.
+struct Shown<'w> {
+    name: String,
+    node: &'w Node,
+    edges: &'w [Edge],
+    /// Where such columns are wanted: what was read, if it could be.
+    read: Option<Option<&'w Condition>>,
+}
+
+fn cells(shown: Shown<'_>, up: bool, wide: bool, now: i64) -> Vec<Cell> {
+    let object = shown.node.r#ref.clone().unwrap_or_default();
+    let none = Condition::default();
+    let read = shown.read.map(|read| read.unwrap_or(&none));
+    let mut cells = vec![Cell::plain(object.namespace.as_str()), Cell::bold(shown.name)];
+    if let Some(read) = read {
+        let (ready, reason) = (Cell::plain(read.ready.as_str()), Cell::plain(read.reason.as_str()));
+        cells.extend([ready, reason, Cell::state(&read.status)]);
+    }
+    cells.push(Cell::state(&collecting(shown.node)));
+    if up {
+        let standings = shown.edges.iter().map(|edge| standing(edge.standing()));
+        cells.push(Cell::state(standings.max_by_key(|of| rank(of)).unwrap_or("-")));
+    }
+    if let Some(read) = read {
+        cells.push(Cell::plain(read.created.map(|at| span(now - at)).unwrap_or_default()));
+    }
+    if wide {
+        let edge = shown.edges.first().map(edge).unwrap_or_default();
+        cells.extend([Cell::plain(edge), Cell::plain(object.uid), Cell::plain(shown.node.finalizers.join(","))]);
+    }
+    cells
 }
 
 fn name(object: &ObjectRef) -> String {

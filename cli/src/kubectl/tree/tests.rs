@@ -1,4 +1,5 @@
 use super::*;
+use crate::kubectl::questions::Found;
 use proto::r#type::v1alpha1::OwnerReference;
 
 fn node(kind: &str, name: &str) -> Node {
@@ -33,7 +34,8 @@ fn each_object_is_drawn_once_below_its_controller() {
     let (root, walked) = world();
     let read = Condition { ready: "True".into(), status: "Current".into(), created: Some(0), ..Condition::default() };
     let conditions = Conditions::from([("uid-a".to_owned(), read)]);
-    let text = table(&rows(&root, &walked, false), Some(&conditions), false, false, 90);
+    let text =
+        table(&Shape::of(&root, &walked, false).rows(&root, &|_| true, None), Some(&conditions), false, false, 90);
     insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
     NAMESPACE  NAME              READY  REASON  STATUS   GC  AGE
     shop       Deployment/web    -      -       -        -   -
@@ -50,7 +52,7 @@ fn owners_say_what_each_reference_is_worth_and_cycles_end() {
     walked.found.truncate(1);
     walked.found[0].edges = vec![edge_of("web", "new", false), edge_of("new", "new", false)];
     walked.found[0].edges[0].standing = OwnerStanding::Dangling.into();
-    let text = table(&rows(&root, &walked, true), None, true, true, 0);
+    let text = table(&Shape::of(&root, &walked, true).rows(&root, &|_| true, None), None, true, true, 0);
     insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
     NAMESPACE  NAME              GC  OWNER IS  EDGE      UID      FINALIZERS
     shop       Deployment/web    -   -         -         uid-web  -
@@ -72,4 +74,41 @@ fn pictures_have_the_attributes_that_scripts_read() {
     let nodes = [&root, &walked.found[0].node];
     let edges = [&walked.found[0].edges[0]];
     insta::assert_snapshot!(format!("{}{}", picture::dot(&nodes, &edges), picture::mermaid(&nodes, &edges)));
+}
+
+#[test]
+fn siblings_that_are_alike_stand_for_each_other_and_filters_say_what_they_hide() {
+    let (root, mut walked) = world();
+    let more = ["web-1", "web-2", "web-3", "web-4", "web-5"].map(|name| Found {
+        node: node("ReplicaSet", name),
+        depth: 1,
+        edges: vec![edge_of(name, "web", true)],
+    });
+    walked.found.extend(more);
+    let shape = Shape::of(&root, &walked, false);
+    let same = |node: &Node| alike(node, None);
+    let told = |wanted: &Wanted| {
+        let rows = shape.rows(&root, &|node| wanted.admits(node), Some(&same));
+        anstream::adapter::strip_str(&table(&rows, None, false, true, 0)).to_string()
+    };
+    let globs = |patterns: &[&str]| Globs::of(&patterns.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
+    insta::assert_snapshot!(told(&Wanted { kinds: Globs::default(), groups: Globs::default() }), @r"
+    NAMESPACE  NAME                          GC  EDGE        UID      FINALIZERS
+    shop       Deployment/web                -   -           uid-web  -
+    shop       ├─ReplicaSet/new              -   controller  uid-new  -
+    shop       │ ├─Pod/a                     -   ownerRef    uid-a    -
+    shop       │ └─Pod/b                     -   controller  uid-b    -
+    shop       ├─ReplicaSet/old              -   controller  uid-old  -
+    shop       └─ReplicaSet/web-* (5 alike)  -   controller  -        -
+    ");
+    insta::assert_snapshot!(told(&Wanted { kinds: globs(&["!pod"]), groups: Globs::default() }), @r"
+    NAMESPACE  NAME                                       GC  EDGE        UID      FINALIZERS
+    shop       Deployment/web                             -   -           uid-web  -
+    shop       ├─ReplicaSet/new                           -   controller  uid-new  -
+    -          │ └─… 2 hidden by --kinds or --api-groups  -   -           -        -
+    shop       ├─ReplicaSet/old                           -   controller  uid-old  -
+    shop       └─ReplicaSet/web-* (5 alike)               -   controller  -        -
+    ");
+    let (kept, hidden) = shape.kept("uid-web", &|node| globs(&["pod"]).admits(&node.r#ref.as_ref().unwrap().kind));
+    assert_eq!((kept.len(), hidden), (0, 9));
 }

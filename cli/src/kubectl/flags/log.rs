@@ -1,0 +1,164 @@
+//! The flags of what reads the log of decisions.
+
+use super::{Asking, Scope};
+use clap::ValueEnum;
+use engine::object::GroupResource;
+use proto::decision::v1alpha1::{Cause, Phase};
+use proto::work::v1alpha1::ItemKind;
+use std::time::Duration;
+
+/// How far a decision has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Verdict {
+    Proposed,
+    Held,
+    Leased,
+    Done,
+    Failed,
+    Parked,
+    Superseded,
+}
+
+impl From<Verdict> for Phase {
+    fn from(verdict: Verdict) -> Phase {
+        match verdict {
+            Verdict::Proposed => Phase::Proposed,
+            Verdict::Held => Phase::Held,
+            Verdict::Leased => Phase::Leased,
+            Verdict::Done => Phase::Succeeded,
+            Verdict::Failed => Phase::Failed,
+            Verdict::Parked => Phase::Parked,
+            Verdict::Superseded => Phase::Superseded,
+        }
+    }
+}
+
+/// Why a decision was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reason {
+    OwnersGone,
+    ForegroundCascade,
+    OrphanRequested,
+    DanglingReference,
+    CycleBreak,
+    DependentsDone,
+    FactsMissing,
+}
+
+impl From<Reason> for Cause {
+    fn from(reason: Reason) -> Cause {
+        match reason {
+            Reason::OwnersGone => Cause::OwnersGone,
+            Reason::ForegroundCascade => Cause::ForegroundCascade,
+            Reason::OrphanRequested => Cause::OrphanRequested,
+            Reason::DanglingReference => Cause::DanglingReference,
+            Reason::CycleBreak => Cause::CycleBreak,
+            Reason::DependentsDone => Cause::DependentsDone,
+            Reason::FactsMissing => Cause::FactsMissing,
+        }
+    }
+}
+
+/// What a decision asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Action {
+    Delete,
+    Unref,
+    Unblock,
+    Unfinalize,
+    Verify,
+}
+
+impl From<Action> for ItemKind {
+    fn from(action: Action) -> ItemKind {
+        match action {
+            Action::Delete => ItemKind::Delete,
+            Action::Unref => ItemKind::RemoveOwnerReferences,
+            Action::Unblock => ItemKind::UnblockOwnerReferences,
+            Action::Unfinalize => ItemKind::RemoveFinalizer,
+            Action::Verify => ItemKind::Verify,
+        }
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Decisions {
+    /// Only this decision, in all its phases.
+    #[arg(value_name = "DECISION", conflicts_with_all = ["follow", "since", "last", "after", "oldest", "open", "cloudevents", "verdicts", "reasons", "actions", "resources", "cel"])]
+    pub(crate) decision: Option<String>,
+    /// Go on with what comes.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Not older than this, such as 10m.
+    #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration, conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
+    pub(crate) since: Option<Duration>,
+    /// So many, the newest; 100 where nothing else is asked for.
+    #[arg(long, value_name = "N", conflicts_with_all = ["after", "oldest", "open", "cloudevents"])]
+    pub(crate) last: Option<u32>,
+    /// What comes after this position, as this command printed it.
+    #[arg(long, value_name = "LOG:NUMBER", conflicts_with_all = ["oldest", "open"])]
+    pub(crate) after: Option<String>,
+    /// Begin with the oldest that is kept.
+    #[arg(long, conflicts_with = "open")]
+    pub(crate) oldest: bool,
+    /// Begin with the present state of every decision that is not carried out yet.
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Only decisions that have come so far; may be repeated.
+    #[arg(long = "verdict", value_enum, value_name = "PHASE", value_delimiter = ',')]
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Only decisions made for this; may be repeated.
+    #[arg(long = "reason", value_enum, value_name = "CAUSE", value_delimiter = ',')]
+    pub(crate) reasons: Vec<Reason>,
+    /// Only decisions that ask for this; may be repeated.
+    #[arg(long = "action", value_enum, value_delimiter = ',')]
+    pub(crate) actions: Vec<Action>,
+    /// Only about objects of this collection, as RESOURCE or RESOURCE.GROUP; may be repeated.
+    #[arg(long = "kind", value_name = "RESOURCE", value_delimiter = ',', value_parser = graph_service::options::group_resource)]
+    pub(crate) resources: Vec<GroupResource>,
+    /// Only decisions for which this is true, in the Common Expression Language: `event.target.name.startsWith("web")`.
+    #[arg(long, value_name = "EXPRESSION", default_value = "", hide_default_value = true)]
+    pub(crate) cel: String,
+    /// Write CloudEvents 1.0; without another beginning, from the oldest.
+    #[arg(long)]
+    pub(crate) cloudevents: bool,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+/// What is counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Group {
+    Kind,
+    Namespace,
+    /// What began the cascade.
+    Root,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Queue {
+    /// What is counted together.
+    #[arg(long, value_enum, default_value = "kind")]
+    pub(crate) by: Group,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Progress {
+    /// The object whose deletion began the cascade: TYPE NAME or TYPE/NAME.
+    #[arg(required_unless_present = "root", conflicts_with = "root", num_args = 1..=2, value_name = "TYPE/NAME")]
+    pub(crate) object: Vec<String>,
+    /// The same by its uid.
+    #[arg(long, value_name = "UID")]
+    pub(crate) root: Option<String>,
+    /// Give up after this long, with exit code 124; the cascade goes on.
+    #[arg(long, value_name = "DURATION", value_parser = graph_service::options::duration)]
+    pub(crate) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}

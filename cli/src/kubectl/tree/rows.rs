@@ -1,0 +1,157 @@
+//! The shape of a walk on the screen: which object stands below which, what a filter hides, and which siblings stand for each other.
+
+use crate::kubectl::questions::{Found, Walked};
+use proto::graph::v1alpha1::{Edge, Node, NodeState};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Fewer siblings than this are all shown.
+const FOLD_MIN: usize = 5;
+
+/// One line of the tree.
+#[derive(Debug)]
+pub(super) struct Row<'w> {
+    /// The lines to the left of the name.
+    pub(super) branch: String,
+    pub(super) what: What<'w>,
+}
+
+#[derive(Debug)]
+pub(super) enum What<'w> {
+    Object {
+        node: &'w Node,
+        edges: &'w [Edge],
+    },
+    /// Siblings that are alike, at least [`FOLD_MIN`].
+    Alike(Vec<&'w Found>),
+    /// Objects that a filter hides, with all below them.
+    Hidden(usize),
+}
+
+/// The root and then what was found, one after the other.
+pub(super) fn flat<'w>(root: &'w Node, walked: &'w Walked) -> Vec<Row<'w>> {
+    let row = |node, edges| Row { branch: String::new(), what: What::Object { node, edges } };
+    let below = walked.found.iter().map(|found| row(&found.node, found.edges.as_slice()));
+    let hidden = (walked.hidden > 0).then(|| Row { branch: String::new(), what: What::Hidden(walked.hidden) });
+    std::iter::once(row(root, &[])).chain(below).chain(hidden).collect()
+}
+
+/// Who stands below whom.
+#[derive(Debug)]
+pub(super) struct Shape<'w> {
+    below: BTreeMap<&'w str, Vec<&'w Found>>,
+}
+
+impl<'w> Shape<'w> {
+    /// Each object stands below the neighbour that is its controller, or else the first of those nearest to the root.
+    pub(super) fn of(root: &'w Node, walked: &'w Walked, up: bool) -> Shape<'w> {
+        let mut depths: BTreeMap<&str, u32> = BTreeMap::from([(uid(root), 0)]);
+        depths.extend(walked.found.iter().map(|found| (uid(&found.node), found.depth)));
+        let mut below: BTreeMap<&str, Vec<&Found>> = BTreeMap::new();
+        for found in &walked.found {
+            let neighbour = |edge: &'w Edge| if up { edge.dependent_uid.as_str() } else { edge.owner_uid.as_str() };
+            let nearer = |edge: &&'w Edge| depths.get(neighbour(edge)).is_some_and(|depth| depth + 1 == found.depth);
+            let controls = |edge: &&&Edge| edge.reference.as_ref().is_some_and(|of| of.controller == Some(true));
+            let near: Vec<&'w Edge> = found.edges.iter().filter(|edge| nearer(edge)).collect();
+            let parent = near.iter().find(controls).or(near.first()).map_or(uid(root), |edge| neighbour(edge));
+            below.entry(parent).or_default().push(found);
+        }
+        Shape { below }
+    }
+
+    fn children(&self, of: &str) -> &[&'w Found] {
+        self.below.get(of).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// How many objects stand at and below one, which never stands below itself.
+    fn size(&self, of: &'w Found) -> usize {
+        let (mut open, mut met) = (vec![of], BTreeSet::new());
+        while let Some(found) = open.pop() {
+            if met.insert(uid(&found.node)) {
+                open.extend(self.children(uid(&found.node)));
+            }
+        }
+        met.len()
+    }
+
+    /// What a filter leaves, with how many it hides: an object that is not wanted goes with everything below it.
+    pub(super) fn kept(&self, root: &str, wanted: &impl Fn(&Node) -> bool) -> (BTreeSet<String>, usize) {
+        let (mut kept, mut hidden, mut open) = (BTreeSet::new(), 0, vec![root]);
+        while let Some(at) = open.pop() {
+            for found in self.children(at) {
+                if !wanted(&found.node) {
+                    hidden += self.size(found);
+                } else if kept.insert(uid(&found.node).to_owned()) {
+                    open.push(uid(&found.node));
+                }
+            }
+        }
+        (kept, hidden)
+    }
+
+    /// The lines. `alike` gives siblings that may stand for each other the same text.
+    pub(super) fn rows(
+        &self,
+        root: &'w Node,
+        wanted: &impl Fn(&Node) -> bool,
+        alike: Option<&dyn Fn(&Node) -> String>,
+    ) -> Vec<Row<'w>> {
+        let mut rows = vec![Row { branch: String::new(), what: What::Object { node: root, edges: &[] } }];
+        let mut met = BTreeSet::from([uid(root)]);
+        // What is still to be drawn, with the lines to its left; a stack, because a chain may be deep.
+        let mut open: Vec<(What<'w>, String, bool)> = Vec::new();
+        let push = |open: &mut Vec<_>, of: &str, left: &str| {
+            let below = self.lines_below(of, wanted, alike);
+            let last = below.len().saturating_sub(1);
+            open.extend(below.into_iter().enumerate().rev().map(|(at, what)| (what, left.to_owned(), at == last)));
+        };
+        push(&mut open, uid(root), "");
+        while let Some((what, left, last)) = open.pop() {
+            let branch = format!("{left}{}", if last { "└─" } else { "├─" });
+            if let What::Object { node, .. } = &what {
+                if !met.insert(uid(node)) {
+                    continue;
+                }
+                push(&mut open, uid(node), &format!("{left}{}", if last { "  " } else { "│ " }));
+            }
+            rows.push(Row { branch, what });
+        }
+        rows
+    }
+
+    fn lines_below(
+        &self,
+        of: &str,
+        wanted: &impl Fn(&Node) -> bool,
+        alike: Option<&dyn Fn(&Node) -> String>,
+    ) -> Vec<What<'w>> {
+        let (shown, cut): (Vec<&Found>, Vec<&Found>) = self.children(of).iter().partition(|found| wanted(&found.node));
+        let mut groups: BTreeMap<String, Vec<&Found>> = BTreeMap::new();
+        for found in &shown {
+            let folds = found.node.state() == NodeState::Live && self.children(uid(&found.node)).is_empty();
+            if let Some(alike) = alike.filter(|_| folds) {
+                groups.entry(alike(&found.node)).or_default().push(found);
+            }
+        }
+        groups.retain(|_, group| group.len() >= FOLD_MIN);
+        let folded: BTreeSet<&str> = groups.values().flatten().map(|found| uid(&found.node)).collect();
+        let object = |found: &'w Found| What::Object { node: &found.node, edges: &found.edges };
+        let mut lines: Vec<What<'w>> =
+            shown.into_iter().filter(|found| !folded.contains(uid(&found.node))).map(object).collect();
+        lines.extend(groups.into_values().map(What::Alike));
+        let hidden: usize = cut.into_iter().map(|found| self.size(found)).sum();
+        lines.extend((hidden > 0).then_some(What::Hidden(hidden)));
+        lines
+    }
+}
+
+/// A name up to its last dash, which those of siblings made by one controller have in common: `web-*`.
+pub(super) fn pattern(name: &str) -> String {
+    match name.rsplit_once('-') {
+        Some((start, _)) => format!("{start}-*"),
+        None => name.to_owned(),
+    }
+}
+
+pub(super) fn uid(node: &Node) -> &str {
+    node.r#ref.as_ref().map_or("", |object| object.uid.as_str())
+}
