@@ -6,6 +6,9 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use serde_json::{Map, Value, json};
 
+#[cfg(test)]
+mod tests;
+
 pub(super) const API_VERSION: &str = "ownergraph.dev/v1alpha1";
 const GRAPH: &str = "ownergraph.graph.v1alpha1";
 

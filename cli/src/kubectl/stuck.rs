@@ -74,3 +74,55 @@ fn table(found: &[Found], now: i64) -> String {
         &found.iter().map(cells).collect::<Vec<_>>(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::graph::v1alpha1::reason::Code;
+    use proto::graph::v1alpha1::{Node, Reason, Verdict};
+    use proto::r#type::v1alpha1::ObjectRef;
+
+    #[test]
+    fn what_does_not_move_is_told_with_what_has_to_move_first() {
+        let object = |kind: &str, name: &str| ObjectRef {
+            kind: kind.into(),
+            namespace: "shop".into(),
+            name: name.into(),
+            ..Default::default()
+        };
+        let node = |kind: &str, name: &str| Some(Node { r#ref: Some(object(kind, name)), ..Default::default() });
+        let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+        let finalizer = Reason {
+            code: Code::FinalizerPresent.into(),
+            detail: "backup.example.com/s3".into(),
+            ..Default::default()
+        };
+        let dependents = Reason {
+            code: Code::BlockingDependents.into(),
+            related: vec![object("Pod", "a")],
+            related_count: 1,
+            ..Default::default()
+        };
+        let found = [
+            Found {
+                node: node("Deployment", "web"),
+                verdict: Verdict::Blocked.into(),
+                reasons: vec![dependents],
+                root_blockers: vec![object("Pod", "a")],
+                since: at(0),
+            },
+            Found {
+                node: node("Pod", "a"),
+                verdict: Verdict::Blocked.into(),
+                reasons: vec![finalizer],
+                root_blockers: vec![],
+                since: at(600),
+            },
+        ];
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&found, 1_200)).to_string(), @r"
+        NAMESPACE  NAME            SINCE  IS       BECAUSE                          MOVE FIRST
+        shop       Deployment/web  20m    blocked  Pod shop/a has to go first       Pod shop/a
+        shop       Pod/a           10m    blocked  finalizer backup.example.com/s3  -
+        ");
+    }
+}

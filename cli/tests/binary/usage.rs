@@ -1,6 +1,6 @@
 //! What is said of flags and files that cannot be used: one sentence that names them, and the right code.
 
-use crate::process::{output, ownergraph};
+use crate::process::{output, ownergraph, plugin};
 use std::process::Output;
 use tokio::net::TcpListener;
 
@@ -97,4 +97,27 @@ async fn help_shows_examples_and_exit_codes() {
     }
     let version = run(&["--version"]).await;
     assert_eq!(String::from_utf8_lossy(&version.stdout), format!("ownergraph {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[tokio::test]
+async fn the_plugin_completes_and_says_how_it_is_called() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = output(&mut plugin(&["completion", shell])).await;
+        let text = String::from_utf8(script.stdout).unwrap();
+        assert!(
+            script.status.success() && text.contains("kubectl-ownergraph") && text.contains("why"),
+            "{shell}: {text}"
+        );
+    }
+    let help = output(&mut plugin(&["plan", "delete", "--help"])).await;
+    let text = String::from_utf8(help.stdout).unwrap();
+    assert!(text.contains("Usage: kubectl ownergraph plan delete") && text.contains("Exit codes:\n  0    "), "{text}");
+    for command in
+        ["tree", "owners", "path", "why", "delete", "stuck", "check", "orphans", "cycles", "decisions", "queue"]
+    {
+        let help = output(&mut plugin(&[command, "--help"])).await;
+        let text = String::from_utf8(help.stdout).unwrap();
+        let flags = ["--context", "--as-group", "--token", "--server", "--request-timeout", "--output"];
+        assert!(flags.iter().all(|flag| text.contains(flag)), "{command}: {text}");
+    }
 }

@@ -1,0 +1,48 @@
+use super::*;
+use prost_reflect::{Kind, MessageDescriptor};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What documents are made of, beside the fields that the commands add.
+const PARTS: [&str; 9] = [
+    "ownergraph.graph.v1alpha1.Node",
+    "ownergraph.graph.v1alpha1.Edge",
+    "ownergraph.graph.v1alpha1.ListDependentsResponse.Dependent",
+    "ownergraph.graph.v1alpha1.ListOwnersResponse.Owner",
+    "ownergraph.graph.v1alpha1.ExplainObjectResponse",
+    "ownergraph.graph.v1alpha1.PreviewDeletionResponse",
+    "ownergraph.graph.v1alpha1.FindStuckObjectsResponse.Stuck",
+    "ownergraph.graph.v1alpha1.FindCyclesResponse.Cycle",
+    "ownergraph.decision.v1alpha1.DecisionEvent",
+];
+
+/// Whoever reads the output of a script relies on every one of these lines. New ones may come; none may change or go.
+#[test]
+fn the_fields_of_all_documents_stay() {
+    let pool = Schema::load().unwrap().0;
+    let mut open: Vec<MessageDescriptor> = PARTS.map(|name| pool.get_message_by_name(name).unwrap()).to_vec();
+    let (mut met, mut lines) = (BTreeSet::new(), BTreeMap::new());
+    while let Some(message) = open.pop() {
+        let of = message.full_name().to_owned();
+        if !of.starts_with("ownergraph.") || !met.insert(of.clone()) {
+            continue;
+        }
+        for field in message.fields() {
+            let kind = match field.kind() {
+                Kind::Message(inner) => {
+                    open.push(inner.clone());
+                    inner.full_name().to_owned()
+                }
+                Kind::Enum(inner) => {
+                    let values: Vec<String> = inner.values().map(|value| value.name().to_owned()).collect();
+                    lines.insert(inner.full_name().to_owned(), values.join(" "));
+                    inner.full_name().to_owned()
+                }
+                other => format!("{other:?}").to_lowercase(),
+            };
+            let many = if field.is_list() { "[]" } else { "" };
+            lines.insert(format!("{of}.{}", field.json_name()), format!("{kind}{many}"));
+        }
+    }
+    let text: String = lines.iter().map(|(name, kind)| format!("{name}: {kind}\n")).collect();
+    insta::assert_snapshot!(text);
+}
