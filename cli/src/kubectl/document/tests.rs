@@ -27,17 +27,16 @@ fn the_fields_of_all_documents_stay() {
             continue;
         }
         for field in message.fields() {
-            let kind = match field.kind() {
-                Kind::Message(inner) => {
-                    open.push(inner.clone());
-                    inner.full_name().to_owned()
-                }
-                Kind::Enum(inner) => {
-                    let values: Vec<String> = inner.values().map(|value| value.name().to_owned()).collect();
-                    lines.insert(inner.full_name().to_owned(), values.join(" "));
-                    inner.full_name().to_owned()
-                }
-                other => format!("{other:?}").to_lowercase(),
+            let kind = field.kind();
+            let kind = if let Kind::Message(inner) = kind {
+                open.push(inner.clone());
+                inner.full_name().to_owned()
+            } else if let Kind::Enum(inner) = kind {
+                let values: Vec<String> = inner.values().map(|value| value.name().to_owned()).collect();
+                lines.insert(inner.full_name().to_owned(), values.join(" "));
+                inner.full_name().to_owned()
+            } else {
+                format!("{kind:?}").to_lowercase()
             };
             let many = if field.is_list() { "[]" } else { "" };
             lines.insert(format!("{of}.{}", field.json_name()), format!("{kind}{many}"));
