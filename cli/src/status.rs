@@ -7,6 +7,9 @@ use crate::remote::{self, Admin, Reach};
 use crate::table;
 use anyhow::Context as _;
 use proto::admin::v1alpha1::{GetStatusRequest, GetStatusResponse};
+use proto::graph::v1alpha1::ListCoverageRequest;
+use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
+use proto::graph::v1alpha1::list_coverage_response::{Collection, State};
 use proto::r#type::v1alpha1::ReplicaRole;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -14,18 +17,20 @@ use std::io::{self, Write as _};
 
 /// Asks, and prints the answer: the leader's where it can be reached, else that of whoever was asked.
 pub(crate) async fn run(way: &impl Reach, output: StatusOutput) -> Result<(), Failure> {
-    let mut admin = Admin::new(way.any().await?);
-    let mut status = remote::within(admin.get_status(GetStatusRequest {})).await?;
+    let mut replica = way.any().await?;
+    let mut status = remote::within(Admin::new(replica.clone()).get_status(GetStatusRequest {})).await?;
     let meta = status.meta.clone().unwrap_or_default();
     if meta.role() != ReplicaRole::Leader
         && let Some(leader) = way.at(&meta.leader_endpoint).await
-        && let Ok(known) = remote::within(Admin::new(leader).get_status(GetStatusRequest {})).await
+        && let Ok(known) = remote::within(Admin::new(leader.clone()).get_status(GetStatusRequest {})).await
     {
-        status = known;
+        (replica, status) = (leader, known);
     }
+    let mut graph = GraphServiceClient::new(replica);
+    let collections = remote::within(graph.list_coverage(ListCoverageRequest {})).await?.collections;
     let text = match output {
-        StatusOutput::Table => lines(&status),
-        StatusOutput::Json => format!("{:#}\n", as_json(&status)),
+        StatusOutput::Table => lines(&status, &collections),
+        StatusOutput::Json => format!("{:#}\n", as_json(&status, &collections)),
     };
     io::stdout().write_all(text.as_bytes()).context("stdout cannot be written")?;
     Ok(())
@@ -40,11 +45,40 @@ fn role(status: &GetStatusResponse) -> &'static str {
     }
 }
 
-fn lines(status: &GetStatusResponse) -> String {
+fn in_words(state: State) -> &'static str {
+    match state {
+        State::Synced => "synced",
+        State::Listing => "listing",
+        State::Stale => "stale",
+        State::Failed => "failed",
+        State::Ignored => "ignored",
+        State::Unspecified => "unknown",
+    }
+}
+
+fn name(collection: &Collection) -> String {
+    let of = collection.group_resource.clone().unwrap_or_default();
+    if of.group.is_empty() { of.resource } else { format!("{}.{}", of.resource, of.group) }
+}
+
+/// How many collections are in each state; those that are passed over on purpose are no news.
+fn counts(collections: &[Collection]) -> String {
+    let states = [State::Synced, State::Listing, State::Stale, State::Failed, State::Unspecified];
+    let count = |state: State| (state, collections.iter().filter(|collection| collection.state() == state).count());
+    let counted: Vec<String> = states
+        .into_iter()
+        .map(count)
+        .filter(|(state, count)| *state == State::Synced || *count > 0)
+        .map(|(state, count)| format!("{count} {}", in_words(state)))
+        .collect();
+    counted.join(", ")
+}
+
+fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
         // Writing to a string does not fail.
-        let _infallible = writeln!(text, "{name:<10} {what}");
+        let _infallible = writeln!(text, "{name:<11} {what}");
     };
     let meta = status.meta.clone().unwrap_or_default();
     let term = meta.term.map_or_else(String::new, |term| format!(", term {}", term.number));
@@ -62,8 +96,12 @@ fn lines(status: &GetStatusResponse) -> String {
     if !status.pauses_unknown.is_empty() {
         line("held", format!("everything that destroys: {}", status.pauses_unknown));
     }
-    if !status.unsynced.is_empty() {
-        line("unsynced", format!("{} collections", status.unsynced.len()));
+    line("collections", counts(collections));
+    for collection in collections {
+        if !matches!(collection.state(), State::Synced | State::Ignored) {
+            let error = if collection.error.is_empty() { String::new() } else { format!(": {}", collection.error) };
+            line("", format!("{} is {}{error}", name(collection), in_words(collection.state())));
+        }
     }
     if status.pauses.is_empty() {
         line("pauses", "none".to_owned());
@@ -81,7 +119,14 @@ fn lines(status: &GetStatusResponse) -> String {
     text
 }
 
-fn as_json(status: &GetStatusResponse) -> serde_json::Value {
+fn as_json(status: &GetStatusResponse, collections: &[Collection]) -> serde_json::Value {
+    let collection = |at: &Collection| {
+        let of = at.group_resource.clone().unwrap_or_default();
+        json!({
+            "group": of.group, "resource": of.resource, "state": in_words(at.state()), "objects": at.object_count,
+            "resourceVersion": at.resource_version, "error": at.error,
+        })
+    };
     let unsynced: Vec<_> =
         status.unsynced.iter().map(|at| json!({ "group": at.group, "resource": at.resource })).collect();
     json!({
@@ -103,8 +148,34 @@ fn as_json(status: &GetStatusResponse) -> serde_json::Value {
         "executors": status.executors,
         "undecidedCounts": status.undecided_counts,
         "unsynced": unsynced,
+        "collections": collections.iter().map(collection).collect::<Vec<_>>(),
         "grantsStopped": status.grants_stopped,
         "pausesUnknown": status.pauses_unknown,
         "pauses": status.pauses.iter().map(pausing::as_json).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::r#type::v1alpha1::GroupResource;
+
+    #[test]
+    fn a_collection_that_cannot_be_seen_is_named_with_its_error() {
+        let collection = |group: &str, resource: &str, state: State, error: &str| Collection {
+            group_resource: Some(GroupResource { group: group.to_owned(), resource: resource.to_owned() }),
+            state: state.into(),
+            error: error.to_owned(),
+            ..Collection::default()
+        };
+        let collections = [
+            collection("", "pods", State::Synced, ""),
+            collection("", "bindings", State::Ignored, ""),
+            collection("example.com", "widgets", State::Failed, "403"),
+        ];
+        let text = lines(&GetStatusResponse::default(), &collections);
+        let expected = "collections 1 synced, 1 failed\n            widgets.example.com is failed: 403\n";
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(as_json(&GetStatusResponse::default(), &collections)["collections"][2]["state"], "failed");
+    }
 }
