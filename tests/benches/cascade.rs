@@ -1,9 +1,7 @@
 //! `cargo bench -p tests --bench cascade`: the floor, upstream's collector and ours on the same cascades, in turns. `OBJECTS=n` takes others
 //! than 10 000, `ROUNDS=n` others than three, `POLICIES=Background,Orphan` some policies only, `JSON=FILE` writes every run there.
 
-use anyhow::Context;
 use std::io::Write as _;
-use std::process::Command;
 use tests::cascade::{Contender, Table, run};
 use tests::controlplane::require;
 use tests::service::Programs;
@@ -30,10 +28,7 @@ async fn main() -> anyhow::Result<()> {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let (objects, rounds) = (number("OBJECTS").unwrap_or(OBJECTS), number("ROUNDS").unwrap_or(ROUNDS));
     let wanted = std::env::var("POLICIES").ok();
-    let programs = Programs::build()?;
-    let mut cargo = Command::new(env!("CARGO"));
-    let built = cargo.args(["build", "--quiet", "--release", "-p", "tests", "--bin", "floor"]).status();
-    anyhow::ensure!(built.context("running cargo")?.success(), "building the floor");
+    let programs = Programs::build_with("tests")?;
     let mut table = Table::default();
     let mut err = std::io::stderr();
     for policy in POLICIES {

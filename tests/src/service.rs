@@ -21,24 +21,21 @@ pub struct Programs {
 impl Programs {
     /// Builds them, if that is not done, beside the test's own program.
     pub fn build() -> anyhow::Result<Programs> {
+        Programs::build_all(&["graph-service", "executor-service", "cli"])
+    }
+
+    /// The same, and the programs of one more package.
+    pub fn build_with(package: &str) -> anyhow::Result<Programs> {
+        Programs::build_all(&["graph-service", "executor-service", "cli", package])
+    }
+
+    fn build_all(packages: &[&str]) -> anyhow::Result<Programs> {
         let this = std::env::current_exe().context("finding the test's own program")?;
         // target/<profile>/deps/<test>
         let directory =
             this.ancestors().nth(2).context("the test's program is not below a target directory")?.to_owned();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args([
-            "build",
-            "--quiet",
-            "--bins",
-            "-p",
-            "graph-service",
-            "-p",
-            "executor-service",
-            "-p",
-            "cli",
-            "-p",
-            "policy-subscriber",
-        ]);
+        cargo.args(["build", "--quiet", "--bins"]).args(packages.iter().flat_map(|package| ["-p", package]));
         if directory.ends_with("release") {
             cargo.arg("--release");
         }
