@@ -1,7 +1,7 @@
 //! `delete --confirm`: exactly what a plan said, or nothing.
 //!
-//! The targets are read, then planned, then deleted under the uid and the version that were read. A change before the plan changes its
-//! digest, one after it fails the precondition.
+//! The targets are read, then planned on a graph as fresh as the API server, then deleted under the uid and the version that were read. A
+//! change before the plan changes its digest; one of a target after it fails the precondition.
 
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Delete, Format};
@@ -14,13 +14,8 @@ use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use runtime::kubernetes::{call, parse_status};
 use serde_json::json;
-use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval};
 
 const ANSWER_MAX_BYTES: usize = 16 << 20;
-/// How long the graph may take to show what was read just now.
-const CATCH_UP_WITHIN: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) async fn run(flags: Delete) -> Answered {
     let mut session = Session::open(flags.asking, &[Format::Name]).await?;
@@ -32,7 +27,6 @@ pub(super) async fn run(flags: Delete) -> Answered {
     }
     plan::present(&named)?;
     let mut service = Service::connect(&mut session, Need::Service).await?;
-    caught_up(&mut service, &named).await?;
     let plan = plan::ask(&mut service, &named, flags.targets.cascade).await?;
     let doubts = plan::doubts(&plan);
     if !doubts.is_empty() {
@@ -64,30 +58,6 @@ pub(super) async fn run(flags: Delete) -> Answered {
         }
     }
     Ok(Ending::Fine)
-}
-
-/// Waits until the graph shows each target in the version that was read: a plan from before is none.
-async fn caught_up(service: &mut Service, named: &[Named]) -> Result<(), Problem> {
-    let deadline = Instant::now() + CATCH_UP_WITHIN;
-    let mut looks = interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for object in named {
-        let Found::There { resource_version, .. } = &object.found else { continue };
-        loop {
-            looks.tick().await;
-            let node = service.get(&object.reference()).await?;
-            if node.is_some_and(|node| node.resource_version == *resource_version) {
-                break;
-            }
-            if Instant::now() >= deadline {
-                let what = shown(&object.reference());
-                return Err(Problem::Refused(format!(
-                    "the graph does not show {what} at version {resource_version}, or it changes all the time; nothing was deleted"
-                )));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The inner error is the API server's refusal, in words: certain not to have deleted anything.

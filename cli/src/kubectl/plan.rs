@@ -10,13 +10,17 @@ use super::session::Session;
 use super::why;
 use proto::graph::v1alpha1::preview_deletion_response::{Effect, Entry};
 use proto::graph::v1alpha1::{PreviewDeletionRequest, PreviewDeletionResponse};
-use proto::r#type::v1alpha1::PropagationPolicy;
+use proto::r#type::v1alpha1::consistency::Requirement;
+use proto::r#type::v1alpha1::{Consistency, PropagationPolicy};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 #[cfg(test)]
 mod tests;
 
 const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
+/// For the graph to be as fresh as the API server.
+const FRESH_WITHIN: Duration = Duration::from_secs(10);
 /// Lines of one effect that are written in full; JSON has all.
 const LINES_MAX: usize = 20;
 
@@ -73,7 +77,16 @@ pub(super) async fn ask(
         Cascade::Orphan => PropagationPolicy::Orphan,
     };
     let targets = named.iter().map(Named::reference).collect();
-    service.preview(PreviewDeletionRequest { targets, propagation_policy: policy.into(), ..Default::default() }).await
+    // What was written a moment ago counts.
+    let latest = Some(Requirement::Latest(true));
+    let consistency = Consistency { requirement: latest, max_wait: prost_types::Duration::try_from(FRESH_WITHIN).ok() };
+    let request = PreviewDeletionRequest {
+        targets,
+        propagation_policy: policy.into(),
+        consistency: Some(consistency),
+        ..Default::default()
+    };
+    service.preview(request).await
 }
 
 /// Why the plan is not certain, or would not be carried out whole.
