@@ -7,12 +7,13 @@ use super::document::{self, API_VERSION, Document};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Progress};
 use super::naming::{resolve_one, shown};
+use super::questions::answered;
 use super::queue::is_open;
 use super::service::{Need, Service};
 use super::session::Session;
 use indicatif::{ProgressBar, ProgressStyle};
 use proto::decision::v1alpha1::watch_decisions_request::Start;
-use proto::decision::v1alpha1::{DecisionEvent, EventEncoding, Phase};
+use proto::decision::v1alpha1::{DecisionEvent, DecisionFilter, EventEncoding, ListDecisionsRequest, Phase};
 use proto::graph::v1alpha1::{Node, NodeState};
 use proto::r#type::v1alpha1::ObjectRef;
 use proto::work::v1alpha1::ItemKind;
@@ -27,6 +28,9 @@ mod tests;
 
 const FORMATS: [Format; 4] = [Format::Table, Format::Ndjson, Format::Json, Format::Yaml];
 const DEPTH_MAX: u32 = 64;
+const PAGE_SIZE: i32 = 1000;
+/// Pages of the log that are read for what was done before.
+const PAGES_MAX: usize = 100;
 /// Bookmarks in a row with nothing open: between what went and what depended on it, nothing is open for a moment.
 const QUIET_BOOKMARKS: u32 = 2;
 /// Where there is no limit.
@@ -61,6 +65,11 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
     let walked = service.dependents(&root, DEPTH_MAX).await?.unwrap_or_default();
     let uids = walked.found.iter().filter_map(|found| Some(found.node.r#ref.as_ref()?.uid.clone()));
     let mut burn = Burn::new(&root, uids.collect(), now());
+    for event in past(&mut service).await? {
+        burn.event(&event);
+    }
+    // Their phase now follows.
+    burn.open.clear();
     // Its calls and the stream do not wait for each other.
     let stream = Service::connect(session, Need::Leader).await?;
     let mut events = Follow::new(stream, Start::OpenThenFollow(true), Vec::new(), EventEncoding::Native);
@@ -79,6 +88,22 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
         }
     }
     Ok(Ending::Fine)
+}
+
+/// What was done, as far as the log is kept: the newest first, because the objects of one cascade are mostly deleted together.
+async fn past(service: &mut Service) -> Result<Vec<DecisionEvent>, Problem> {
+    let done = DecisionFilter { phases: vec![Phase::Succeeded.into()], ..Default::default() };
+    let mut request = ListDecisionsRequest { include: vec![done], page_size: PAGE_SIZE, ..Default::default() };
+    let mut found = Vec::new();
+    for _ in 0..PAGES_MAX {
+        let page = answered(service.within, service.decisions.list_decisions(request.clone())).await?;
+        found.extend(page.events);
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    Ok(found)
 }
 
 async fn watch(
@@ -121,8 +146,15 @@ async fn watch(
             }
             told = Some(line);
         }
-        if events.is_complete() && burn.open.is_empty() && quiet >= QUIET_BOOKMARKS && is_gone(service, burn).await? {
-            return Ok(());
+        if events.is_complete() && burn.open.is_empty() && quiet >= QUIET_BOOKMARKS {
+            if is_gone(service, burn).await? {
+                return Ok(());
+            }
+            if quiet == QUIET_BOOKMARKS {
+                let words =
+                    "nothing is open, and it is still there: kubectl ownergraph why and stuck say what is in the way";
+                bar.suspend(|| session.note(&format!("{}: {words}", name(&burn.root))));
+            }
         }
     }
 }
@@ -227,7 +259,7 @@ impl Burn {
         }
         text.push_str(&format!(", in {}\n", span(now - self.since)));
         if left > 0 {
-            text.push_str(&format!("{left} that depended on it went before this looked, by somebody else, or stay\n"));
+            text.push_str(&format!("{left} that depended on it stay, or went by somebody else\n"));
         }
         text
     }

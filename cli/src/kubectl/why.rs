@@ -154,7 +154,7 @@ fn went(departure: Option<&Departure>, now: i64) -> String {
     if departure.by_us {
         format!("was deleted{when} by the collector")
     } else {
-        format!("was deleted{when} by somebody else")
+        format!("was deleted{when}, as far as the collector knows by somebody else")
     }
 }
 

@@ -187,7 +187,7 @@ fn cause_words(event: &DecisionEvent) -> String {
         Cause::FactsMissing => "facts missing",
     };
     match &event.root {
-        Some(root) => format!("{words}, since {} went", shown(root)),
+        Some(root) => format!("{words}; it began with {}", shown(root)),
         None => words.to_owned(),
     }
 }

@@ -28,7 +28,7 @@ fn a_cascade_is_counted_from_what_is_open_to_what_was_done() {
     let told = burn.summary(130);
     insta::assert_snapshot!(told, @r"
     Deployment web and what hung on it: 1 deleted, 1 stay without a reference, 1 attempts failed, in 2m
-    2 that depended on it went before this looked, by somebody else, or stay
+    2 that depended on it stay, or went by somebody else
     ");
     insta::assert_snapshot!(line_value(&burn).to_string());
 }
