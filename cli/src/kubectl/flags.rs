@@ -265,6 +265,9 @@ pub(crate) struct Tree {
     /// Show what it depends on instead.
     #[arg(long)]
     pub(crate) up: bool,
+    /// Go on: draw it anew on a terminal, print what changes elsewhere.
+    #[arg(short, long, conflicts_with = "up")]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) walk: Walk,
     #[command(flatten)]

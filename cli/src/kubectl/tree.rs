@@ -15,6 +15,7 @@ use proto::graph::v1alpha1::{Edge, Node, NodeState, OwnerStanding};
 use proto::r#type::v1alpha1::ObjectRef;
 use rows::{Row, Shape, What, flat, uid};
 
+mod follow;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -31,14 +32,17 @@ const FORMATS: [Format; 9] = [
     Format::Ndjson,
 ];
 
+/// What can be followed.
+const FOLLOWED: [Format; 4] = [Format::Tree, Format::Table, Format::Wide, Format::Ndjson];
+
 impl From<Owners> for Tree {
     fn from(flags: Owners) -> Tree {
-        Tree { object: flags.object, up: true, walk: flags.walk, asking: flags.asking }
+        Tree { object: flags.object, up: true, watch: false, walk: flags.walk, asking: flags.asking }
     }
 }
 
 pub(super) async fn run(flags: Tree) -> Answered {
-    let mut session = Session::open(flags.asking, &FORMATS).await?;
+    let mut session = Session::open(flags.asking.clone(), if flags.watch { &FOLLOWED } else { &FORMATS }).await?;
     let named = resolve_one(&mut session, &flags.object).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     let reference = named.reference();
@@ -46,9 +50,20 @@ pub(super) async fn run(flags: Tree) -> Answered {
         || Problem::sentence(format!("{} is not known; kubectl ownergraph why may say more", shown(&reference)));
     let root = service.get(&reference).await?.ok_or_else(unknown)?;
     let at = root.r#ref.clone().unwrap_or_default();
+    if flags.watch {
+        follow::follow(&mut session, &mut service, &at, &flags).await?;
+        return Ok(Ending::Fine);
+    }
+    show(&mut session, &mut service, &at, &flags).await
+}
+
+/// The tree as it is now.
+async fn show(session: &mut Session, service: &mut Service, at: &ObjectRef, flags: &Tree) -> Answered {
+    let unknown = || Problem::sentence(format!("{} is not known any more", shown(at)));
+    let root = service.get(at).await?.ok_or_else(unknown)?;
     let walked = match flags.up {
-        true => service.owners(&at, flags.walk.depth).await?,
-        false => service.dependents(&at, flags.walk.depth).await?,
+        true => service.owners(at, flags.walk.depth).await?,
+        false => service.dependents(at, flags.walk.depth).await?,
     };
     let walked = walked.ok_or_else(unknown)?;
     if !walked.unsynced.is_empty() {
@@ -62,7 +77,7 @@ pub(super) async fn run(flags: Tree) -> Answered {
     let is_table = matches!(session.format, Format::Tree | Format::Table | Format::Wide);
     let conditions = if is_table && !flags.walk.no_status {
         let nodes: Vec<&Node> = std::iter::once(&root).chain(left.found.iter().map(|found| &found.node)).collect();
-        Some(conditions::read(&mut session, &nodes).await)
+        Some(conditions::read(session, &nodes).await)
     } else {
         None
     };
@@ -72,7 +87,7 @@ pub(super) async fn run(flags: Tree) -> Answered {
         let rows = shape.rows(&root, &|node| wanted.admits(node), fold);
         session.print(&table(&rows, conditions.as_ref(), flags.up, session.format == Format::Wide, now()))?;
     } else {
-        write(&session, &root, &left, flags.up, conditions.as_ref())?;
+        write(session, &root, &left, flags.up, conditions.as_ref())?;
         if hidden > 0 && session.format != Format::Table {
             session.note(&format!("{hidden} objects are hidden by --kinds or --api-groups"));
         }

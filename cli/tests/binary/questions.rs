@@ -184,3 +184,18 @@ async fn slips_are_named_with_a_suggestion_and_the_right_code() {
     let nobody = world.run(&["--server", "127.0.0.1:1"], &["why", "cm/root"]).await;
     assert!(nobody.code == Some(1) && nobody.stderr.contains("nobody serves gRPC at 127.0.0.1:1"), "{}", nobody.stderr);
 }
+
+#[tokio::test]
+async fn a_tree_is_followed() {
+    let world = World::start().await;
+    let arguments = ["tree", "cm/root", "-w", "--no-status", "--kubeconfig", &world.cluster.kubeconfig];
+    let mut follower = Running::of(plugin(&[&arguments[..], &["--server", &world.server]].concat()));
+    follower.said("└─ConfigMap/second").await;
+    let first = world.api().get("first").await.unwrap();
+    let uid = first["metadata"]["uid"].clone();
+    let owner = serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "first", "uid": uid });
+    world.api().create("late", &[&owner]).await;
+    assert!(follower.said("ConfigMap/late").await.starts_with("added "));
+    world.api().delete("late").await;
+    assert!(follower.said("ConfigMap/late").await.starts_with("removed "));
+}
