@@ -16,6 +16,7 @@ mod blocking;
 mod cascades;
 mod evidence;
 mod fleet;
+mod following;
 mod interleavings;
 mod pacing;
 mod pauses;
@@ -71,6 +72,7 @@ fn served(resource: &str) -> ServedKind {
         "configmaps" => ("", "ConfigMap", true),
         "nodes" => ("", "Node", false),
         "things" => ("example.com", "Thing", true),
+        "jobs" => ("batch", "Job", true),
         "roles" => ("rbac.authorization.k8s.io", "Role", true),
         "remotes" => ("remote.example.com", "Remote", true),
         other => panic!("no kind for {other}"),

@@ -53,8 +53,9 @@ pub struct Walk {
     start: Uid,
     open: VecDeque<Step>,
     seen: BTreeMap<Uid, u32>,
-    found: Vec<(NodeView, u32)>,
-    edges: Vec<EdgeView>,
+    /// In pieces, because a large one that grows is moved as a whole while the graph is held.
+    found: Pieces<(NodeView, u32)>,
+    edges: Pieces<EdgeView>,
     depth_limited: bool,
     cut: bool,
 }
@@ -62,6 +63,40 @@ pub struct Walk {
 /// Dependents of one object that are taken at a time, and what they cost of a budget: only their names are taken.
 pub(super) const BELOW_STEP: usize = 1000;
 pub(super) const BELOW_COST: usize = 50;
+
+/// A list that grows without being moved.
+#[derive(Debug)]
+struct Pieces<T> {
+    pieces: Vec<Vec<T>>,
+    len: usize,
+}
+
+impl<T> Pieces<T> {
+    fn new() -> Pieces<T> {
+        Pieces { pieces: Vec::new(), len: 0 }
+    }
+
+    fn push(&mut self, item: T) {
+        match self.pieces.last_mut() {
+            Some(piece) if piece.len() < BELOW_STEP => piece.push(item),
+            Some(_) | None => self.pieces.push(alloc::vec![item]),
+        }
+        self.len += 1;
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn extend(&mut self, items: impl IntoIterator<Item = T>) {
+        items.into_iter().for_each(|item| self.push(item));
+    }
+
+    fn take(&mut self) -> impl Iterator<Item = T> + use<T> {
+        self.len = 0;
+        core::mem::take(&mut self.pieces).into_iter().flatten()
+    }
+}
 
 #[derive(Debug)]
 struct Step {
@@ -89,8 +124,8 @@ impl Walk {
             start,
             open: VecDeque::from([first]),
             seen: BTreeMap::new(),
-            found: Vec::new(),
-            edges: Vec::new(),
+            found: Pieces::new(),
+            edges: Pieces::new(),
             depth_limited: false,
             cut: false,
         }
@@ -194,14 +229,14 @@ impl Walk {
         let (seen, start) = (&self.seen, &self.start);
         let within = |uid: &Uid| uid == start || seen.contains_key(uid);
         let mut by_object: BTreeMap<Uid, Vec<EdgeView>> = BTreeMap::new();
-        for edge in self.edges.drain(..).filter(|edge| within(&edge.owner.uid) && within(&edge.dependent)) {
+        for edge in self.edges.take().filter(|edge| within(&edge.owner.uid) && within(&edge.dependent)) {
             let key = match self.options.direction {
                 Direction::Dependents => edge.dependent.clone(),
                 Direction::Owners => edge.owner.uid.clone(),
             };
             by_object.entry(key).or_default().push(edge);
         }
-        let found = self.found.into_iter().map(|(node, depth)| {
+        let found = self.found.take().map(|(node, depth)| {
             let edges = by_object.remove(&node.object.uid).unwrap_or_default();
             Found { node, depth, edges }
         });

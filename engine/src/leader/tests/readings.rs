@@ -118,9 +118,13 @@ fn without_executors_a_decision_says_what_it_waits_for() {
 }
 
 fn plan(bench: &Bench, target: &str, policy: PropagationPolicy) -> Plan {
+    plan_of(bench, target, Some(policy))
+}
+
+fn plan_of(bench: &Bench, target: &str, propagation_policy: Option<PropagationPolicy>) -> Plan {
     let options = PlanOptions {
         targets: vec![uid(target)],
-        propagation_policy: Some(policy),
+        propagation_policy,
         assume_gone: vec![],
         ignore_holds: false,
         max_objects: 100,
@@ -149,6 +153,18 @@ fn a_plan_says_what_goes_and_what_stays_by_each_policy() {
     assert_eq!(steps(&foreground), ["2 ReferenceRemoved both", "3 Delete leaf", "3 Delete mid", "4 Delete root"]);
     let orphan = plan(&bench, "root", PropagationPolicy::Orphan);
     assert_eq!(steps(&orphan), ["2 Orphaned both", "2 Orphaned mid", "3 Delete root"]);
+}
+
+#[test]
+fn a_job_orphans_where_nobody_says_what_to_do() {
+    let mut bench = family();
+    bench.serve("jobs");
+    bench.list("jobs", 110, vec![object("jobs", "j", 90)]);
+    bench.seen("configmaps", object("configmaps", "c", 106).owned_by("jobs", "j"));
+    assert_eq!(steps(&plan_of(&bench, "j", None)), ["2 Orphaned c", "3 Delete j"]);
+    assert_eq!(steps(&plan_of(&bench, "j", Some(PropagationPolicy::Background))), ["1 Delete j", "2 Delete c"]);
+    let others = steps(&plan_of(&bench, "other", None));
+    assert_eq!(others[0], "1 Delete other");
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! What readers are told who follow objects, and who look at very many.
+
+use super::*;
+use alloc::collections::BTreeSet;
+
+/// An owner of so many.
+fn crowd(dependents: u64) -> Bench {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    for number in 0..dependents {
+        bench.seen("configmaps", object("configmaps", &format!("c{number:05}"), 102 + number).owned_by("things", "o"));
+    }
+    bench
+}
+
+#[test]
+fn one_step_takes_no_more_than_its_budget_of_a_crowd() {
+    let bench = crowd(5_000);
+    let options =
+        WalkOptions { direction: Direction::Dependents, max_depth: 9, blocking_only: false, max_objects: 10_000 };
+    let mut walk = Walk::new(uid("o"), options);
+    let mut steps = 0;
+    while !walk.step(&bench.leader, 100) {
+        steps += 1;
+    }
+    assert_eq!(walk.finish().found.len(), 5_000);
+    assert!(steps >= 50, "{steps}");
+}
+
+#[test]
+fn who_pages_through_dependents_misses_none_that_stays() {
+    let mut bench = crowd(100);
+    let mut rv = 1000;
+    let (mut found, mut before) = (BTreeSet::new(), None);
+    loop {
+        let (some, rest) = bench.leader.dependents_of(&uid("o"), before, 10);
+        found.extend(some);
+        let Some(rest) = rest else { break };
+        before = Some(rest);
+        // Those that go make others change places.
+        for number in [0, 50] {
+            rv += 1;
+            let gone = u64::try_from(100 - rest).unwrap() / 10 + number;
+            bench.deleted("configmaps", &format!("c{gone:05}"), rv);
+        }
+    }
+    let left = bench.leader.uids_after(None, 1000).into_iter().filter(|other| *other != uid("o"));
+    let missed: Vec<Uid> = left.filter(|other| !found.contains(other)).collect();
+    assert_eq!(missed, []);
+}
+
+#[test]
+fn whatever_may_look_different_is_among_the_changes() {
+    let mut bench = crowd(2);
+    let changed = |bench: &mut Bench, change: &dyn Fn(&mut Bench)| -> BTreeSet<Uid> {
+        let from = bench.leader.next_change();
+        change(bench);
+        bench.leader.changed(from, 1000).unwrap().into_iter().collect()
+    };
+    let [o, first, second] = ["o", "c00000", "c00001"].map(uid);
+    // Its own state, and the number of its owner's dependents.
+    let seen = changed(&mut bench, &|bench| bench.seen("configmaps", object("configmaps", "c00000", 200)));
+    assert!(seen.contains(&first) && seen.contains(&o) && !seen.contains(&second), "{seen:?}");
+    // What references to it are worth.
+    let seen = changed(&mut bench, &|bench| {
+        bench.seen("things", object("things", "o", 201).terminating("foregroundDeletion"))
+    });
+    assert!(seen.contains(&o) && seen.contains(&second), "{seen:?}");
+    let seen = changed(&mut bench, &|bench| bench.deleted("configmaps", "c00001", 202));
+    assert!(seen.contains(&second) && seen.contains(&o), "{seen:?}");
+    assert!(bench.leader.linked(&second).is_none() && bench.leader.linked(&first).is_some());
+    assert_eq!(bench.leader.owners_of(&first), Some(Vec::new()));
+}
+
+#[test]
+fn how_fresh_the_graph_is_can_be_asked_for() {
+    let mut bench = crowd(2);
+    let configmaps = collection("configmaps");
+    let reached = bench.leader.reached(&configmaps).unwrap();
+    assert_eq!((reached.state, reached.position), (crate::coverage::State::Synced, Some(version(103))));
+    assert!(bench.leader.reached(&GroupResource { group: "".into(), resource: "nobodies".into() }).is_none());
+    let both = [(uid("c00000"), version(102)), (uid("c00001"), version(103))];
+    assert!(bench.leader.shows(&configmaps, &both));
+    assert!(!bench.leader.shows(&configmaps, &both[..1]));
+    assert!(!bench.leader.shows(&configmaps, &[both[0].clone(), (uid("c00001"), version(104))]));
+    assert!(!bench.leader.shows(&collection("things"), &both));
+    assert_eq!(bench.leader.histories(), 0);
+    // The store goes back: nothing is known of positions until it is listed again.
+    bench.seen("configmaps", object("configmaps", "c00000", 50));
+    assert_eq!(bench.leader.histories(), 1);
+    assert_eq!(bench.leader.reached(&configmaps).unwrap().position, None);
+    assert!(bench.leader.positions().is_empty());
+}
