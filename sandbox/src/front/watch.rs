@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 use std::vec;
 
 use axum::Extension;
@@ -24,6 +25,9 @@ use crate::model::{ApiError, Change, Event, GroupResource, Object, Reason, Selec
 /// How many events one chunk of the answer holds at most. A watch reads the history as fast as its client takes the
 /// chunks; one that falls behind the history's bound gets 410.
 const CHUNK_MAX_EVENTS: usize = 500;
+
+/// How long before a watch ends it gets its last bookmark, as the real server does.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -132,7 +136,7 @@ impl Watch {
             }
             let more = self.changed(&mut chunk)?;
             let asked = commands.bookmarks != self.seen.bookmarks;
-            let due = self.last_bookmark + commands.bookmark_interval;
+            let due = self.bookmark_due(commands.bookmark_interval);
             self.seen = commands;
             if self.bookmarks && !more && (asked || Instant::now() >= due) {
                 self.bookmark(&mut chunk, Value::Null);
@@ -150,6 +154,13 @@ impl Watch {
             let until = if self.bookmarks { due.min(self.deadline) } else { self.deadline };
             self.wait(until).await;
         }
+    }
+
+    /// Once an interval, and once shortly before the watch ends, so that whoever opens the next one knows where this one was.
+    fn bookmark_due(&self, interval: Duration) -> Instant {
+        let due = self.last_bookmark + interval;
+        let last = self.deadline.checked_sub(LAST_BOOKMARK).filter(|last| self.last_bookmark < *last);
+        last.map_or(due, |last| due.min(last))
     }
 
     async fn wait(&mut self, until: Instant) {
