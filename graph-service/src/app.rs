@@ -118,7 +118,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let (sessions, session_queue) = mpsc::channel(SESSION_QUEUE_MAX);
     let (facts, fact_queue) = mpsc::channel(FACT_QUEUE_MAX);
     let clients = ingest::Clients { lists: edges.cluster.client.clone(), watches: another(&edges.cluster)? };
-    let ask_stand = ingest::ask_stand(clients.clone());
+    let questions = ingest::questions(clients.clone());
     let ingest = Ingest::start(clients, ingest_config(&config)?, facts, control.clone(), &shutdown, &mut tasks);
 
     let (warnings, waiting_warnings) = mpsc::channel(crate::warnings::QUEUE_MAX);
@@ -158,7 +158,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     tasks.spawn_until_end("pause keeper", keeper);
     let press = Press { client: presser, control: control.clone(), reader: reader.clone() };
     let shared = Shared {
-        freshness: Freshness::new(reader.clone(), cluster_uid.clone(), ask_stand),
+        freshness: Freshness::new(reader.clone(), cluster_uid.clone(), questions),
         reader,
         sessions,
         decisions: log,

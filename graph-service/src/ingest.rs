@@ -8,7 +8,7 @@
 //! `supervisor` (which collections run), `probe` (questions), `pauses` (which pauses there are).
 
 use crate::driver::Control;
-use crate::grpc::freshness::AskStand;
+use crate::grpc::freshness::Questions;
 use engine::leader::{Input, PauseRead, Probe, ProbeId};
 use engine::object::{GroupResource, Name};
 use kube::Client;
@@ -115,9 +115,13 @@ impl Ingest {
     }
 }
 
-/// Where a collection stands, for readers: one short list, and all of it where that is everything.
-pub(crate) fn ask_stand(clients: Clients) -> AskStand {
-    Box::new(move |collection, version| Box::pin(probe::stand(clients.clone(), collection, version)))
+/// What readers ask who want to know how fresh the graph is.
+pub(crate) fn questions(clients: Clients) -> Questions {
+    let lists = clients.clone();
+    Questions {
+        stand: Box::new(move |collection, version| Box::pin(probe::stand(lists.clone(), collection, version))),
+        last: Box::new(move |span| Box::pin(probe::last(clients.clone(), span))),
+    }
 }
 
 /// Asks the running tasks for something. Never waits.

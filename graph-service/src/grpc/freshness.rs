@@ -3,7 +3,9 @@
 //! Each replica runs its own watches, so freshness is a position for each collection, never one number. A collection has reached a position
 //! when its watch has, by events or bookmarks. A quiet one gets a bookmark about once a minute only; so where waiting does not help at
 //! once, the API server is asked where the collection stands, by a short consistent list, and if the graph shows just what that list shows,
-//! it is as fresh as the list, whatever its watch has said. One question serves all who ask while it has not been sent.
+//! it is as fresh as the list, whatever its watch has said. A quiet collection that is too large for that is watched for a moment from
+//! where the graph is: an ending watch gets a bookmark, and what it brought before is all there was to know. One question serves all who ask
+//! while it has not been sent.
 
 use super::status;
 use crate::driver::Reader;
@@ -32,6 +34,8 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(2);
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a watch may take on its own before the API server is asked.
 const ASK_AFTER: Duration = Duration::from_millis(100);
+/// How long the watch may take after that before another one is opened.
+const WATCH_AFTER: Duration = Duration::from_millis(200);
 /// Between two looks of one call at the graph, at least.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Calls that wait at a time.
@@ -52,6 +56,25 @@ pub(crate) struct Stand {
 /// Asks the API server where a collection, of this version on the wire, stands.
 pub(crate) type AskStand = Box<dyn Fn(GroupResource, Name) -> BoxFuture<'static, Result<Stand, String>> + Send + Sync>;
 
+/// From where to where a collection is watched for a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) collection: GroupResource,
+    /// The version on the wire.
+    pub(crate) version: Name,
+    pub(crate) from: ResourceVersion,
+    pub(crate) to: ResourceVersion,
+}
+
+/// Asks the API server for the last change within a span, which is `from` where there was none.
+pub(crate) type AskLast = Box<dyn Fn(Span) -> BoxFuture<'static, Result<ResourceVersion, String>> + Send + Sync>;
+
+/// What the API server is asked.
+pub(crate) struct Questions {
+    pub(crate) stand: AskStand,
+    pub(crate) last: AskLast,
+}
+
 /// What a call is about.
 #[derive(Clone, Debug)]
 pub(super) enum About {
@@ -64,7 +87,7 @@ pub(super) enum About {
 /// What a replica knows of freshness.
 pub(crate) struct Freshness {
     reader: Reader,
-    ask: AskStand,
+    ask: Questions,
     cluster_uid: String,
     /// Tells this process from every other.
     process: u64,
@@ -85,6 +108,8 @@ impl std::fmt::Debug for Freshness {
 #[derive(Debug, Default)]
 struct Question {
     last: tokio::sync::Mutex<Option<(u64, Answer)>>,
+    /// Whoever has come to the second version has everything up to the first.
+    settled: tokio::sync::Mutex<Option<(ResourceVersion, ResourceVersion)>>,
 }
 
 type Answer = Result<Arc<Stand>, String>;
@@ -95,6 +120,8 @@ struct Target {
     collection: GroupResource,
     bound: ResourceVersion,
     stand: Option<Arc<Stand>>,
+    /// Whoever has come there has everything up to `bound`.
+    settled: Option<ResourceVersion>,
     asked: bool,
 }
 
@@ -111,7 +138,7 @@ enum Progress {
 }
 
 impl Freshness {
-    pub(crate) fn new(reader: Reader, cluster_uid: String, ask: AskStand) -> Freshness {
+    pub(crate) fn new(reader: Reader, cluster_uid: String, ask: Questions) -> Freshness {
         Freshness {
             reader,
             ask,
@@ -184,7 +211,13 @@ impl Freshness {
         let target = |(digest, bound): (u64, ResourceVersion)| {
             let collection = known.get(&digest).cloned();
             let unknown = || status::replica_behind("a collection that is not served here", &bound.to_string(), "", "");
-            Ok(Target { collection: collection.ok_or_else(unknown)?, bound: bound.clone(), stand: None, asked: false })
+            Ok(Target {
+                collection: collection.ok_or_else(unknown)?,
+                bound: bound.clone(),
+                stand: None,
+                settled: None,
+                asked: false,
+            })
         };
         token.bounds().map(target).collect()
     }
@@ -205,7 +238,7 @@ impl Freshness {
             if self.reader.with(|leader| leader.reached(&collection)).is_none() {
                 return Err(field(&format!("names {collection}, which the API server does not serve")));
             }
-            Ok(Target { collection, bound: version, stand: None, asked: false })
+            Ok(Target { collection, bound: version, stand: None, settled: None, asked: false })
         };
         bounds.iter().map(target).collect()
     }
@@ -225,7 +258,13 @@ impl Freshness {
         };
         let asking = collections.into_iter().map(async |collection| {
             let stand = self.stand(&collection, until).await?;
-            Ok::<Target, Status>(Target { bound: stand.position.clone(), collection, stand: Some(stand), asked: true })
+            Ok::<Target, Status>(Target {
+                bound: stand.position.clone(),
+                collection,
+                stand: Some(stand),
+                settled: None,
+                asked: true,
+            })
         });
         let mut asking: FuturesUnordered<_> = asking.collect();
         let mut targets = Vec::new();
@@ -236,8 +275,35 @@ impl Freshness {
     }
 
     async fn reach(&self, mut open: Vec<Target>, until: Instant, given: Given) -> Result<(), Status> {
+        if self.reached_by(&mut open, (Instant::now() + ASK_AFTER).min(until)).await? {
+            return Ok(());
+        }
+        self.ask_all(&mut open, until, given).await?;
+        if self.reached_by(&mut open, (Instant::now() + WATCH_AFTER).min(until)).await? {
+            return Ok(());
+        }
+        let asked = open.clone();
+        let settled = tokio::select! {
+            reached = self.reached_by(&mut open, until) => match reached? {
+                true => return Ok(()),
+                false => Vec::new(),
+            },
+            settled = self.settle_all(&asked) => settled,
+        };
+        for target in &mut open {
+            let found = settled.iter().find(|(collection, _)| *collection == target.collection);
+            target.settled = found.map(|(_, at)| at.clone());
+        }
+        if self.reached_by(&mut open, until).await? {
+            return Ok(());
+        }
+        let first = open.first().expect("some are not reached");
+        Err(self.too_late(first))
+    }
+
+    /// Whether all are reached in time; those that are not are left.
+    async fn reached_by(&self, open: &mut Vec<Target>, until: Instant) -> Result<bool, Status> {
         let mut rounds = self.reader.rounds();
-        let ask_at = (Instant::now() + ASK_AFTER).min(until);
         loop {
             rounds.mark_unchanged();
             let mut refused = None;
@@ -254,22 +320,45 @@ impl Freshness {
             if let Some(collection) = refused {
                 return Err(status::collection_unsynced(&collection.to_string()));
             }
-            let Some(first) = open.first() else { return Ok(()) };
-            let now = Instant::now();
-            if now >= until {
-                return Err(self.too_late(first));
+            if open.is_empty() || Instant::now() >= until {
+                return Ok(open.is_empty());
             }
-            if now >= ask_at && open.iter().any(|target| !target.asked) {
-                self.ask_all(&mut open, until, given).await?;
-                continue;
-            }
-            let look_at = if open.iter().any(|target| !target.asked) { ask_at } else { until };
             tokio::select! {
                 // The leader lives as long as the service.
                 _ = rounds.changed() => sleep_until((Instant::now() + LOOK_EVERY).min(until)).await,
-                () = sleep_until(look_at) => {}
+                () = sleep_until(until) => {}
             }
         }
+    }
+
+    /// Where the graph has to be to have everything up to the bound of a target, for those of which that can be said.
+    async fn settle_all(&self, open: &[Target]) -> Vec<(GroupResource, ResourceVersion)> {
+        let asking = open.iter().map(async |target| Some((target.collection.clone(), self.settle(target).await?)));
+        let asking: FuturesUnordered<_> = asking.collect();
+        asking.filter_map(async |settled| settled).collect().await
+    }
+
+    async fn settle(&self, target: &Target) -> Option<ResourceVersion> {
+        let question = self.question(&target.collection);
+        let mut known = question.settled.lock().await;
+        if let Some((to, at)) = &*known
+            && to.reached(&target.bound)
+        {
+            return Some(at.clone());
+        }
+        let Reached { version, position, .. } = self.reader.with(|leader| leader.reached(&target.collection))?;
+        let from = position.filter(|position| position.is_before(&target.bound))?;
+        let _turn = self.asking.acquire().await;
+        let (collection, to) = (target.collection.clone(), target.bound.clone());
+        // Without an answer there is still the graph's own watch.
+        let at = (self.ask.last)(Span { collection, version, from, to: to.clone() }).await.ok()?;
+        *known = Some((to, at.clone()));
+        Some(at)
+    }
+
+    fn question(&self, collection: &GroupResource) -> Arc<Question> {
+        let mut questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(questions.entry(collection.clone()).or_default())
     }
 
     /// A bound that the store has not reached is of another history; one that it has is reached by a graph that shows the same as it.
@@ -308,10 +397,7 @@ impl Freshness {
         let Some(Reached { version, position, .. }) = self.reader.with(|leader| leader.reached(collection)) else {
             return Err(status::collection_unsynced(&collection.to_string()));
         };
-        let question = {
-            let mut questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(questions.entry(collection.clone()).or_default())
-        };
+        let question = self.question(collection);
         let arrived = self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = async {
             let mut last = question.last.lock().await;
@@ -322,7 +408,7 @@ impl Freshness {
             }
             let _turn = self.asking.acquire().await;
             let sent = self.asked.fetch_add(1, Ordering::Relaxed);
-            let answer = (self.ask)(collection.clone(), version).await.map(Arc::new);
+            let answer = (self.ask.stand)(collection.clone(), version).await.map(Arc::new);
             *last = Some((sent, answer.clone()));
             answer
         };
@@ -369,6 +455,10 @@ fn progress(target: &Target, leader: &engine::leader::Leader) -> Progress {
         State::Listing | State::Synced | State::Stale => {}
     }
     if position.as_ref().is_some_and(|position| position.reached(&target.bound)) {
+        return Progress::Reached;
+    }
+    let settled = position.as_ref().zip(target.settled.as_ref());
+    if settled.is_some_and(|(position, settled)| position.reached(settled)) {
         return Progress::Reached;
     }
     let listed = target.stand.as_ref().and_then(|stand| stand.objects.as_ref());

@@ -1,6 +1,6 @@
 //! What the tests of the services stand on: a leader that was told of a few Secrets.
 
-use super::freshness::{AskStand, Freshness};
+use super::freshness::{Freshness, Questions};
 use super::{Shared, long_reads};
 use crate::clock::Clock;
 use crate::decisions::DecisionLog;
@@ -84,9 +84,12 @@ pub(super) fn shared(leader: Leader, decisions: DecisionLog, leadership: watch::
     let metrics = Metrics::register(&mut registry);
     let (sessions, _closed) = mpsc::channel(1);
     let reader = Reader::of(leader);
-    let nobody: AskStand = Box::new(|_, _| Box::pin(async { Err("nobody is there to be asked".to_owned()) }));
+    let questions = Questions {
+        stand: Box::new(|_, _| Box::pin(async { Err("nobody is there to be asked".to_owned()) })),
+        last: Box::new(|_| Box::pin(async { Err("nobody is there to be asked".to_owned()) })),
+    };
     Arc::new(Shared {
-        freshness: Freshness::new(reader.clone(), "cluster".to_owned(), nobody),
+        freshness: Freshness::new(reader.clone(), "cluster".to_owned(), questions),
         reader,
         sessions,
         decisions,

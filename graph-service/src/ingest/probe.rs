@@ -1,9 +1,9 @@
 //! Answers the engine's questions by consistent lists, a bounded number at a time.
 
 use super::Clients;
-use super::decode::{self, Decoder};
-use super::request::{self, ACCEPT_METADATA_LIST, collection_path, is_path_segment, query_value};
-use crate::grpc::freshness::Stand;
+use super::decode::{self, Decoder, Event};
+use super::request::{self, ACCEPT_METADATA, ACCEPT_METADATA_LIST, collection_path, is_path_segment, query_value};
+use crate::grpc::freshness::{Span, Stand};
 use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
 use engine::object::{GroupResource, Name, ResourceVersion};
 use runtime::shutdown::Shutdown;
@@ -23,6 +23,10 @@ pub(crate) const REFUSALS_MAX: usize = 65_536;
 const IN_FLIGHT_MAX: usize = 16;
 /// For all pages of a probe together.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// A watch gets its last bookmark two seconds before its end,
+const LAST_WATCH_S: u64 = 3;
+/// and has brought it by then.
+const LAST_WITHIN: Duration = Duration::from_secs(5);
 /// Objects in a list that is to show where a collection stands, at most.
 const STAND_OBJECTS_MAX: u32 = 500;
 /// Objects in one answer, at most.
@@ -81,6 +85,41 @@ pub(super) async fn stand(clients: Clients, collection: GroupResource, version: 
     let seen = |object: engine::object::Object| (object.uid, object.resource_version);
     let objects = found.complete.then(|| found.objects.into_iter().map(seen).collect());
     Ok(Stand { position: found.resource_version, objects })
+}
+
+/// The version of the last change of a collection within a span, or where the span begins: by a watch that is so short that the server
+/// sends its last bookmark at once.
+pub(super) async fn last(clients: Clients, span: Span) -> Result<ResourceVersion, String> {
+    let what = format!("watch {} for a moment", span.collection);
+    match timeout(LAST_WITHIN, changes(&clients, &what, &span)).await {
+        Ok(last) => last,
+        Err(_) => Err(format!("{what}: nothing within {} s", LAST_WITHIN.as_secs())),
+    }
+}
+
+async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceVersion, String> {
+    let path = collection_path(&span.collection, &span.version, None);
+    let from = query_value(&span.from.to_string());
+    let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={LAST_WATCH_S}");
+    let opened = request::stream(clients, what, &format!("{path}?{query}"), ACCEPT_METADATA).await;
+    let mut lines = opened.map_err(|failure| failure.sentence)?;
+    let mut last = span.from.clone();
+    while let Some(line) = lines.next().await.map_err(|error| format!("{what}: {error}"))? {
+        let (at, is_change) = match decode::event(&line).map_err(|why| format!("{what}: a line {why}"))? {
+            Event::Added(item) | Event::Modified(item) | Event::Deleted(item) => (decode::resource_version(item), true),
+            Event::Bookmark { resource_version, .. } => (Some(resource_version), false),
+            Event::Error(_) => return Err(format!("{what}: the API server ended it with an error")),
+        };
+        let at = at.ok_or_else(|| format!("{what}: a change without a resourceVersion"))?;
+        // Changes come in order: one past the span says that there is no other within it.
+        if is_change && !span.to.is_before(&at) {
+            last = at.clone();
+        }
+        if at.reached(&span.to) {
+            return Ok(last);
+        }
+    }
+    Err(format!("{what}: it ended without a bookmark"))
 }
 
 async fn answer(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, String> {

@@ -13,6 +13,8 @@ struct World {
     freshness: Freshness,
     asked: Arc<AtomicUsize>,
     stand: Arc<Mutex<Result<Stand, String>>>,
+    /// The last change, as a watch for a moment would have it.
+    last: Arc<Mutex<Option<String>>>,
 }
 
 fn world() -> World {
@@ -24,6 +26,18 @@ fn world() -> World {
     let reader = Reader::of(leader);
     let (asked, stand) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Err("nobody".to_owned()))));
     let (count, answer) = (Arc::clone(&asked), Arc::clone(&stand));
+    let last = Arc::new(Mutex::new(None));
+    let (watched, known_last) = (Arc::clone(&asked), Arc::clone(&last));
+    let ask_last: AskLast = Box::new(move |span| {
+        assert!(span.from.is_before(&span.to));
+        watched.fetch_add(1, Ordering::Relaxed);
+        let last = known_last.lock().unwrap().clone();
+        async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            last.map(|last: String| ResourceVersion::parse(&last)).ok_or_else(|| "no bookmark".to_owned())
+        }
+        .boxed()
+    });
     let ask: AskStand = Box::new(move |_, version| {
         assert_eq!(&*version, "v1");
         count.fetch_add(1, Ordering::Relaxed);
@@ -34,7 +48,8 @@ fn world() -> World {
         }
         .boxed()
     });
-    World { freshness: Freshness::new(reader.clone(), "cluster".to_owned(), ask), reader, asked, stand }
+    let questions = Questions { stand: ask, last: ask_last };
+    World { freshness: Freshness::new(reader.clone(), "cluster".to_owned(), questions), reader, asked, stand, last }
 }
 
 impl World {
@@ -121,6 +136,31 @@ async fn a_quiet_collection_is_as_fresh_as_a_list_that_shows_the_same() {
     let begun = Instant::now();
     assert_eq!(reason(&world.wait(Requirement::Latest(true)).await.unwrap_err()), "REPLICA_BEHIND");
     assert_eq!(begun.elapsed(), WAIT_DEFAULT, "bounded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_quiet_collection_is_watched_for_a_moment() {
+    let world = world();
+    world.says("500", None);
+    *world.last.lock().unwrap() = Some("11".to_owned());
+    let begun = Instant::now();
+    let all = futures::future::join_all((0..50).map(|_| world.wait(Requirement::Latest(true)))).await;
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+    assert!(begun.elapsed() < WAIT_DEFAULT, "{:?}", begun.elapsed());
+    assert!(world.asked() <= 3, "{}", world.asked());
+    // What is known once needs no other watch, though a list where it stands now.
+    world.wait(at_least("secrets", "499")).await.unwrap();
+    assert!(world.asked() <= 4, "{}", world.asked());
+    // A change that the graph has not seen.
+    world.says("600", None);
+    *world.last.lock().unwrap() = Some("590".to_owned());
+    let waiting = world.wait(Requirement::Latest(true));
+    let moving = async {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        world.moves_to("590");
+    };
+    let (reached, ()) = tokio::join!(waiting, moving);
+    reached.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

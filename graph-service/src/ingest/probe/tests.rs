@@ -1,5 +1,5 @@
 use super::*;
-use crate::ingest::scripted::{Reply, Then, object, ok, page, refuse, routed, server};
+use crate::ingest::scripted::{Reply, Then, bookmark, event, object, ok, page, refuse, routed, server};
 use engine::object::GroupResource;
 use std::sync::Arc;
 
@@ -97,4 +97,35 @@ async fn so_many_at_a_time_and_every_one_is_answered() {
     };
     let (ended, ()) = tokio::join!(running, checking);
     ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_for_a_moment_tells_the_last_change_of_a_span() {
+    let changed = |version: u64| event("MODIFIED", &object("a", version));
+    let span = || Span {
+        collection: GroupResource { group: Arc::from("apps"), resource: Arc::from("things") },
+        version: Arc::from("v1"),
+        from: ResourceVersion::parse("10"),
+        to: ResourceVersion::parse("20"),
+    };
+    let error = event("ERROR", r#"{"kind":"Status","code":410}"#);
+    for (lines, expected) in [
+        (vec![bookmark(20, false)], Some("10")),
+        (vec![bookmark(15, false), bookmark(25, false)], Some("10")),
+        (vec![changed(12), changed(18), bookmark(20, false)], Some("18")),
+        (vec![changed(12), changed(20)], Some("20")),
+        (vec![changed(12), changed(23)], Some("12")),
+        (vec![changed(12)], None),
+        (vec![error], None),
+        (vec!["{".to_owned()], None),
+    ] {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let (clients, asked) = server(vec![ok(&lines, Then::End)]);
+        let found = last(clients, span()).await.ok().map(|version| version.to_string());
+        assert_eq!(found.as_deref(), expected, "{lines:?}");
+        let query = "watch=true&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=3";
+        assert_eq!(asked.lock().unwrap()[0], format!("/apis/apps/v1/things?{query}"));
+    }
+    let (clients, _) = server(vec![ok(&[], Then::Hang)]);
+    assert!(last(clients, span()).await.is_err(), "it does not wait for ever");
 }

@@ -243,11 +243,11 @@ async fn whatever_happens_a_follower_knows_what_a_walk_finds() {
                 };
                 drop(std::mem::replace(&mut follower.stream, futures::stream::empty().boxed()));
                 sleep(Duration::from_millis(200)).await;
-                let request = WatchDependentsRequest { resume_token: token, ..below("root", depth) };
+                let request = WatchDependentsRequest { resume_token: token.clone(), ..below("root", depth) };
                 all.settled().await;
                 follower = world.open(request).await.unwrap();
-                follower.seen = seen;
-                follower.is_whole = true;
+                // It may be gone again before it has read anything.
+                (follower.seen, follower.token, follower.is_whole) = (seen, token, true);
             }
         }
         follower.settled().await;
