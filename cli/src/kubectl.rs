@@ -103,9 +103,11 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
     }
 }
 
-/// Whether a command line asks a question: then 2 means findings, and a flag that cannot be used is an error like others.
-pub(crate) fn is_question(mut arguments: impl Iterator<Item = String>) -> bool {
-    let first = arguments.find(|argument| !argument.starts_with('-')).unwrap_or_default();
+/// Whether a command line, which begins with the program, asks a question: then 2 means findings, and a flag that cannot be used is an
+/// error like others.
+pub(crate) fn is_question(mut line: impl Iterator<Item = String>) -> bool {
+    let _program = line.next();
+    let first = line.find(|argument| !argument.starts_with('-')).unwrap_or_default();
     questions().find_subcommand(first).is_some()
 }
 

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 pub async fn ownergraph() -> ExitCode {
     let command = match Args::try_parse() {
         Ok(args) => args.command,
-        Err(error) => return kubectl::misused(&error, kubectl::is_question(std::env::args().skip(1))),
+        Err(error) => return kubectl::misused(&error, kubectl::is_question(std::env::args())),
     };
     let ended = match command {
         Command::Demo(flags) => demo::run(flags).await,

@@ -4,7 +4,7 @@ use crate::controlplane::{Binaries, CollectorOptions, ControlPlane, UpstreamColl
 use crate::load::{self, configmaps, count, delete, families, get, until};
 use crate::process::Process;
 use crate::service::{Fleet, Programs};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 use std::fmt;
@@ -215,8 +215,9 @@ pub fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid}"))?;
     // The name, in brackets, may hold anything; the 14th and 15th field are user's and system's time.
     let rest = text.rsplit_once(") ").context("a process has a name")?.1;
-    let ticks: Vec<f64> = rest.split(' ').skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
-    Ok(ticks.iter().sum::<f64>() / TICKS)
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let [user, system] = fields.get(11..13).context("a process has times")? else { bail!("two times are asked for") };
+    Ok((user.parse::<f64>()? + system.parse::<f64>()?) / TICKS)
 }
 
 /// The most memory that a process has held.

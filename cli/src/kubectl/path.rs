@@ -100,8 +100,9 @@ fn shortest(from: &Node, to: &Node, walked: &Walked) -> Option<(Vec<Node>, Vec<E
 
 fn lines(nodes: &[Node], edges: &[Edge]) -> String {
     let name = |node: &Node| shown(&node.r#ref.clone().unwrap_or_default());
-    let mut text = nodes.first().map(|node| format!("{}\n", name(node))).unwrap_or_default();
-    for (depth, (node, edge)) in nodes.iter().skip(1).zip(edges).enumerate() {
+    let Some((first, owners)) = nodes.split_first() else { return String::new() };
+    let mut text = format!("{}\n", name(first));
+    for (depth, (node, edge)) in owners.iter().zip(edges).enumerate() {
         let left = "  ".repeat(depth);
         text.push_str(&format!("{left}└─ is owned by {} ({})\n", name(node), standing(edge.standing())));
     }

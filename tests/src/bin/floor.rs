@@ -18,8 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [kubeconfig, namespace, in_flight, policy, files] = arguments.as_slice() else {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, kubeconfig, namespace, in_flight, policy, files] = arguments.as_slice() else {
         anyhow::bail!("usage: floor KUBECONFIG NAMESPACE IN_FLIGHT POLICY FILES")
     };
     let options = KubeConfigOptions::default();

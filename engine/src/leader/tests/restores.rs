@@ -352,6 +352,22 @@ fn what_rests_on_a_kind_that_ceases_to_be_served_waits_where_the_store_may_have_
 }
 
 #[test]
+fn a_restored_main_store_has_everything_listed_anew_and_one_behind_an_apiservice_only_itself() {
+    for (went_back, relisted) in
+        [("nodes", &["configmaps", "nodes", "things", "remotes"][..]), ("remotes", &["remotes"][..])]
+    {
+        let mut bench = Bench::synced();
+        bench.serve("remotes");
+        bench.list("remotes", 100, vec![]);
+        bench.relists.clear();
+        bench.bookmark(went_back, 90);
+        bench.relists.sort();
+        let relisted: Vec<_> = relisted.iter().map(|resource| collection(resource)).collect();
+        assert_eq!(bench.relists, relisted);
+    }
+}
+
+#[test]
 fn a_list_that_the_watch_has_overtaken_shows_no_restored_store() {
     let mut bench = Bench::synced();
     bench.pass(Duration::from_secs(1));
