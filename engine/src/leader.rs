@@ -146,6 +146,8 @@ pub struct Leader {
     inquiries: BTreeMap<NodeId, Inquiry>,
     /// Deletes that were accepted and whose DELETED has not come, with when they were.
     writes: BTreeMap<Uid, Time>,
+    /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
+    condemned: BTreeSet<Uid>,
     /// Owners in deletion, with the barrier round that each waits for; `None`: not asked for yet.
     deletions: BTreeMap<NodeId, Option<u64>>,
 
@@ -199,6 +201,7 @@ impl Leader {
             undecided: BTreeMap::new(),
             inquiries: BTreeMap::new(),
             writes: BTreeMap::new(),
+            condemned: BTreeSet::new(),
             deletions: BTreeMap::new(),
             probes: BTreeMap::new(),
             last_probe: 0,

@@ -180,6 +180,7 @@ impl Leader {
         }
         self.restart_barrier();
         self.writes.clear();
+        self.condemned.clear();
         self.gone.clear();
         self.gone_order.clear();
         self.graph.lose_orphaned();

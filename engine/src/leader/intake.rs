@@ -321,7 +321,7 @@ impl Leader {
         let under_way = |item: &crate::queue::Item| {
             matches!((&item.place, item.draft.action.kind()), (Place::Leased(_), ActionKind::Delete))
         };
-        let caused_by_us = self.writes.contains_key(&uid) || self.queue.get(&uid).is_some_and(under_way);
+        let caused_by_us = self.condemned.remove(&uid) || self.queue.get(&uid).is_some_and(under_way);
         let causes = node.facts().filter(|_| caused_by_us).map_or_else(Vec::new, |facts| self.causes(id, facts));
         let entry = self.coverage.kind_mut(kind);
         entry.observed -= 1;

@@ -99,7 +99,7 @@ impl Leader {
             self.meter(&target.group_resource());
         }
         if !self.is_of_another_history(&target, decided_at, &report) {
-            self.conclude(session, &target, &report);
+            self.conclude(session, &target, action, &report);
         }
         ReportResult::Accepted
     }
@@ -130,8 +130,11 @@ impl Leader {
         true
     }
 
-    fn conclude(&mut self, session: Option<SessionId>, target: &ObjectRef, report: &WorkReport) {
+    fn conclude(&mut self, session: Option<SessionId>, target: &ObjectRef, action: ActionKind, report: &WorkReport) {
         let uid = &target.uid;
+        if action == ActionKind::Delete && report.outcome == Outcome::Done && self.graph.primary(uid).is_some() {
+            self.condemned.insert(uid.clone());
+        }
         if let Some(sighting) = &report.observed {
             self.sighted(target, sighting);
         }

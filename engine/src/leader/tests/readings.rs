@@ -247,6 +247,31 @@ fn what_went_is_remembered_with_its_cause_for_a_while() {
 }
 
 #[test]
+fn what_goes_slowly_after_a_delete_of_ours_went_by_us() {
+    for shows_first in [false, true] {
+        let mut bench = Bench::synced();
+        bench.seen("things", object("things", "o", 101));
+        bench
+            .seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o").with_finalizer("example.com/f"));
+        bench.deleted("things", "o", 103);
+        let lease = bench.take("a");
+        let going = object("configmaps", "a", 104).owned_by("things", "o").terminating("example.com/f");
+        if shows_first {
+            bench.seen("configmaps", going.clone());
+        }
+        let facts = going.facts.clone();
+        bench.report_with(&lease, |report| {
+            report.observed = Some(Sighting { uid: uid("a"), resource_version: version(104), facts });
+        });
+        bench.seen("configmaps", going.clone());
+        bench.pass(Duration::from_secs(300));
+        bench.deleted("configmaps", "a", 105);
+        let tombstone = bench.leader.tombstone(&uid("a")).unwrap();
+        assert!(tombstone.caused_by_us && !tombstone.causes.is_empty(), "shows first: {shows_first}; {tombstone:?}");
+    }
+}
+
+#[test]
 fn cycles_are_found_and_looked_at_again() {
     let mut bench = Bench::synced();
     for (name, owner, rv) in
