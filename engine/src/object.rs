@@ -42,17 +42,39 @@ impl Uid {
             None => UidForm::Text(Arc::from(text)),
         }))
     }
+
+    /// The text, which the canonical form needs room for: digests and answers spell many.
+    pub(crate) fn spelled<'a>(&'a self, room: &'a mut [u8; CANONICAL]) -> &'a str {
+        match &self.0 {
+            UidForm::Text(text) => text,
+            UidForm::Canonical(packed) => {
+                let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+                let mut digits = packed.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]);
+                for (at, place) in room.iter_mut().enumerate() {
+                    *place = if is_dash(at) { b'-' } else { digits.next().unwrap_or(b'0') };
+                }
+                core::str::from_utf8(room).unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// Characters of the canonical form.
+const CANONICAL: usize = 36;
+
+fn is_dash(at: usize) -> bool {
+    matches!(at, 8 | 13 | 18 | 23)
 }
 
 /// Only the one spelling that `Display` gives back is packed, so that two different texts are never one uid.
 fn pack(text: &[u8]) -> Option<[u8; 16]> {
-    if text.len() != 36 {
+    if text.len() != CANONICAL {
         return None;
     }
     let mut packed = [0_u8; 16];
     let mut digits = 0;
     for (at, &byte) in text.iter().enumerate() {
-        if matches!(at, 8 | 13 | 18 | 23) {
+        if is_dash(at) {
             if byte != b'-' {
                 return None;
             }
@@ -71,18 +93,7 @@ fn pack(text: &[u8]) -> Option<[u8; 16]> {
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            UidForm::Text(text) => f.write_str(text),
-            UidForm::Canonical(packed) => {
-                for (at, byte) in packed.iter().enumerate() {
-                    if matches!(at, 4 | 6 | 8 | 10) {
-                        f.write_str("-")?;
-                    }
-                    write!(f, "{byte:02x}")?;
-                }
-                Ok(())
-            }
-        }
+        f.write_str(self.spelled(&mut [0; CANONICAL]))
     }
 }
 
@@ -224,7 +235,7 @@ impl Facts {
             digest.text(&owner.api_version);
             digest.text(&owner.kind);
             digest.text(&owner.name);
-            digest.text(&alloc::format!("{}", owner.uid));
+            digest.uid(&owner.uid);
             digest.flag(owner.controller);
             digest.flag(owner.block_owner_deletion);
         }
@@ -256,9 +267,16 @@ impl Digest {
     }
 
     pub(crate) fn text(&mut self, text: &str) {
-        for byte in (text.len() as u64).to_be_bytes().into_iter().chain(text.bytes()) {
-            self.byte(byte);
-        }
+        self.number(text.len() as u64);
+        text.bytes().for_each(|byte| self.byte(byte));
+    }
+
+    pub(crate) fn number(&mut self, number: u64) {
+        number.to_be_bytes().into_iter().for_each(|byte| self.byte(byte));
+    }
+
+    pub(crate) fn uid(&mut self, uid: &Uid) {
+        self.text(uid.spelled(&mut [0; CANONICAL]));
     }
 
     fn flag(&mut self, flag: Option<bool>) {
@@ -315,6 +333,11 @@ impl ObjectRef {
     /// The collection the object belongs to.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource { group: self.group.clone(), resource: self.resource.clone() }
+    }
+
+    /// What answers are sorted by: kind, namespace, name, and the uid where these are equal.
+    pub(crate) fn order(&self) -> (&str, &str, &str, &str, &Uid) {
+        (&self.group, &self.kind, &self.namespace, &self.name, &self.uid)
     }
 }
 

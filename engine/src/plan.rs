@@ -335,13 +335,7 @@ impl World {
             };
             plan.entries.push(PlanEntry { object, effect, step, reasons });
         }
-        plan.entries.sort_by(|a, b| {
-            let key = |entry: &PlanEntry| {
-                let ObjectRef { group, kind, namespace, name, uid, .. } = entry.object.clone();
-                (entry.step, group, kind, namespace, name, uid)
-            };
-            key(a).cmp(&key(b))
-        });
+        plan.entries.sort_by(|a, b| (a.step, a.object.order()).cmp(&(b.step, b.object.order())));
         let collection = |kind: KindId| Some(self.coverage.kind(kind).served.as_ref()?.group_resource.clone());
         plan.unsynced = unsynced.into_iter().filter_map(collection).collect();
         plan
@@ -468,7 +462,7 @@ fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
     for uids in [&options.targets, &options.assume_gone] {
         digest.text("uids");
         for uid in uids {
-            digest.text(&uid.to_string());
+            digest.uid(uid);
         }
     }
     let mut nodes: Vec<&Copied> = copy.nodes.iter().collect();
@@ -480,7 +474,7 @@ fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
         for text in [&kind.group, &kind.kind, &node.at.namespace, &node.at.name] {
             digest.text(text);
         }
-        digest.text(&node.uid.to_string());
+        digest.uid(&node.uid);
         let (presence, facts) = match &node.presence {
             Presence::Observed(observed) => (1, Some(&observed.facts)),
             Presence::Read { facts, .. } => (2, Some(facts)),
@@ -490,7 +484,7 @@ fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
         digest.byte(presence);
         digest.byte(u8::from(node.orphaned));
         if let Some(facts) = facts {
-            digest.text(&facts.digest().to_string());
+            digest.number(facts.digest());
             for finalizer in &facts.finalizers {
                 digest.text(finalizer);
             }

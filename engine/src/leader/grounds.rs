@@ -6,7 +6,6 @@ use crate::object::{Digest, ObjectRef, Uid};
 use crate::queue::{Draft, Place};
 use crate::work::Action;
 use alloc::boxed::Box;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 /// Longest chain of causes that is told.
@@ -102,10 +101,10 @@ impl Leader {
 /// The same for the same action on the same object by the same facts.
 pub(super) fn decision(draft: &Draft) -> u64 {
     let mut digest = Digest::default();
-    digest.text(&draft.target.uid.to_string());
+    digest.uid(&draft.target.uid);
     digest.text(draft.action.kind().as_str());
     let facts = draft.preconditions.as_ref().map_or(0, |preconditions| preconditions.facts_digest);
-    facts.to_be_bytes().into_iter().for_each(|byte| digest.byte(byte));
+    digest.number(facts);
     digest.0
 }
 

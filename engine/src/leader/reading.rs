@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 mod changes;
 mod explain;
+mod pieces;
 mod planning;
 mod scan;
 mod walk;

@@ -71,7 +71,7 @@ impl Graph {
         while !self.shared.reader.with(|leader| walk.step(leader, STEP)) {
             tokio::task::yield_now().await;
         }
-        let walked = walk.finish();
+        let walked = apart(move || walk.finish()).await?;
         if walked.cut { Err(status::traversal_limit(WALK_MAX)) } else { Ok(walked) }
     }
 
@@ -299,11 +299,15 @@ impl GraphService for Graph {
                 tokio::task::yield_now().await;
             }
             let frame = self.shared.reader.with(Leader::frame);
-            let plan = planning.finish(frame);
+            let (plan, (entries, totals)) = apart(move || {
+                let plan = planning.finish(frame);
+                let shown = convert::plan(&plan, clock);
+                (plan, shown)
+            })
+            .await?;
             if plan.cut {
                 return Err(status::traversal_limit(WALK_MAX));
             }
-            let (entries, totals) = convert::plan(&plan, clock);
             let rest = PreviewDeletionResponse {
                 totals,
                 meta: Some(meta),
@@ -383,7 +387,7 @@ impl GraphService for Graph {
             let mut search = CycleSearch::new(request.blocking_only);
             self.scan(|leader, each| (!search.step(leader, each)).then_some(()), SCAN_STEP).await?;
             let mut cycles = Vec::new();
-            for members in search.components().into_iter().take(FOUND_MAX) {
+            for members in apart(move || search.components()).await?.into_iter().take(FOUND_MAX) {
                 cycles.extend(self.shared.reader.with(|leader| leader.cycle(&members)));
                 tokio::task::yield_now().await;
             }
@@ -429,6 +433,14 @@ impl GraphService for Graph {
         let collections = collections.into_iter().map(|status| convert::collection(status, clock)).collect();
         Ok(Response::new(ListCoverageResponse { collections, meta: Some(meta) }))
     }
+}
+
+/// Does what takes its time and needs no graph beside the tasks, which would have to wait for it: the driver is one of them.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_cancelled) => status::stopping(),
+    })
 }
 
 /// Where references contradict each other about a uid, the object that was observed counts before those only claimed.

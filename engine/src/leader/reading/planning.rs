@@ -1,6 +1,7 @@
 //! Gathers what a plan rests on, in steps.
 
 use super::Leader;
+use super::pieces::Pieces;
 use super::walk::{BELOW_COST, BELOW_STEP};
 use crate::coverage::Coverage;
 use crate::graph::NodeId;
@@ -19,7 +20,8 @@ pub struct Planning {
     seen: BTreeSet<Uid>,
     /// Owners, to be copied alone.
     beside: BTreeSet<Uid>,
-    nodes: Vec<Copied>,
+    /// In pieces, because a large list that grows is moved as a whole while the graph is held.
+    nodes: Pieces<Copied>,
     cut: bool,
 }
 
@@ -27,7 +29,7 @@ impl Planning {
     /// Nothing is looked at yet.
     pub fn new(options: PlanOptions) -> Planning {
         let open = options.targets.iter().chain(&options.assume_gone).map(|uid| (uid.clone(), None)).collect();
-        Planning { options, open, seen: BTreeSet::new(), beside: BTreeSet::new(), nodes: Vec::new(), cut: false }
+        Planning { options, open, seen: BTreeSet::new(), beside: BTreeSet::new(), nodes: Pieces::new(), cut: false }
     }
 
     /// Copies at most `budget` objects. True once there is nothing left to copy.
@@ -96,9 +98,9 @@ impl Planning {
     }
 
     /// What becomes of the targets and of what hangs on them. The work is in proportion to the copy and needs no leader.
-    pub fn finish(self, frame: Frame) -> Plan {
+    pub fn finish(mut self, frame: Frame) -> Plan {
         let Frame { coverage, unseen, holds_invalid } = frame;
-        let copy = Copy { coverage, nodes: self.nodes, holds_invalid, unseen };
+        let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, unseen };
         Plan { cut: self.cut, ..plan(copy, &self.options) }
     }
 }

@@ -1,8 +1,9 @@
 //! Walks along references, in steps: between two of them the graph may change, so a walk goes by uid.
 
 use super::Leader;
+use super::pieces::Pieces;
 use crate::graph::{Node, NodeId};
-use crate::object::{ObjectRef, OwnerReference, Uid};
+use crate::object::{OwnerReference, Uid};
 use crate::view::{EdgeView, NodeView};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -63,40 +64,6 @@ pub struct Walk {
 /// Dependents of one object that are taken at a time, and what they cost of a budget: only their names are taken.
 pub(super) const BELOW_STEP: usize = 1000;
 pub(super) const BELOW_COST: usize = 50;
-
-/// A list that grows without being moved.
-#[derive(Debug)]
-struct Pieces<T> {
-    pieces: Vec<Vec<T>>,
-    len: usize,
-}
-
-impl<T> Pieces<T> {
-    fn new() -> Pieces<T> {
-        Pieces { pieces: Vec::new(), len: 0 }
-    }
-
-    fn push(&mut self, item: T) {
-        match self.pieces.last_mut() {
-            Some(piece) if piece.len() < BELOW_STEP => piece.push(item),
-            Some(_) | None => self.pieces.push(alloc::vec![item]),
-        }
-        self.len += 1;
-    }
-
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn extend(&mut self, items: impl IntoIterator<Item = T>) {
-        items.into_iter().for_each(|item| self.push(item));
-    }
-
-    fn take(&mut self) -> impl Iterator<Item = T> + use<T> {
-        self.len = 0;
-        core::mem::take(&mut self.pieces).into_iter().flatten()
-    }
-}
 
 #[derive(Debug)]
 struct Step {
@@ -241,14 +208,9 @@ impl Walk {
             Found { node, depth, edges }
         });
         let mut found: Vec<Found> = found.collect();
-        found.sort_by(|a, b| (a.depth, order(&a.node.object)).cmp(&(b.depth, order(&b.node.object))));
+        found.sort_by(|a, b| (a.depth, a.node.object.order()).cmp(&(b.depth, b.node.object.order())));
         Walked { found, depth_limited: self.depth_limited, cut: self.cut }
     }
-}
-
-/// Collection, namespace, name, and the uid where these are equal.
-pub(super) fn order(object: &ObjectRef) -> (&str, &str, &str, &str, &Uid) {
-    (&object.group, &object.kind, &object.namespace, &object.name, &object.uid)
 }
 
 impl Leader {
