@@ -40,6 +40,22 @@ static OBJECT: Subject = Subject {
 /// An object of which only the name is there.
 static NAMED: Subject = Subject { name: "object", fields: &["group", "resource", "kind", "namespace", "name", "uid"] };
 
+/// An error for more conditions or expressions, in all filters of one request, than are looked at.
+pub(super) fn ensure_bounded<'a>(
+    field: &str,
+    conditions: usize,
+    expressions: impl Iterator<Item = &'a str>,
+) -> Result<(), Status> {
+    if conditions > CONDITIONS_MAX {
+        return Err(status::bad_field(field, &format!("has {conditions} conditions; at most {CONDITIONS_MAX}")));
+    }
+    let expressions = expressions.filter(|expression| !expression.is_empty()).count();
+    if expressions > EXPRESSIONS_MAX {
+        return Err(status::bad_field(field, &format!("has {expressions} expressions; at most {EXPRESSIONS_MAX}")));
+    }
+    Ok(())
+}
+
 /// Admits what one of its filters admits.
 #[derive(Clone, Debug)]
 pub(super) struct Filter(Vec<One>);
@@ -64,13 +80,7 @@ impl Filter {
     fn about(field: &str, filters: &[ObjectFilter], subject: &'static Subject) -> Result<Option<Filter>, Status> {
         let conditions = |filter: &ObjectFilter| filter.resources.len() + filter.namespaces.len() + filter.uids.len();
         let count: usize = filters.iter().map(|filter| conditions(filter).max(1)).sum();
-        if count > CONDITIONS_MAX {
-            return Err(status::bad_field(field, &format!("has {count} conditions; at most {CONDITIONS_MAX}")));
-        }
-        let expressions = filters.iter().filter(|filter| !filter.cel.is_empty()).count();
-        if expressions > EXPRESSIONS_MAX {
-            return Err(status::bad_field(field, &format!("has {expressions} expressions; at most {EXPRESSIONS_MAX}")));
-        }
+        ensure_bounded(field, count, filters.iter().map(|filter| &*filter.cel))?;
         let one = |(at, wanted): (usize, &ObjectFilter)| {
             let expression = Expression::of(&format!("{field}[{at}].cel"), &wanted.cel, subject)?;
             Ok(One { wanted: wanted.clone(), expression })

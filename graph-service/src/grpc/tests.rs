@@ -26,8 +26,6 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 use tonic_types::StatusExt as _;
 
-mod every_call;
-
 const CLUSTER: &str = "7e5cf8a6-0000-4000-8000-000000000001";
 const PIPE_BYTES: usize = 64 * 1024;
 

@@ -2,7 +2,6 @@
 
 use super::{ensure_deleted_once, garbage, led_by_a, reason, until_gone};
 use anyhow::{Context, ensure};
-use bytes::{Buf, BufMut};
 use engine::work::ToLeader;
 use futures::StreamExt;
 use http::uri::PathAndQuery;
@@ -10,10 +9,10 @@ use std::time::Duration;
 use tests::wire::frames::{CONTINUATION, Frame, HEADERS, PREFACE, SETTINGS};
 use tests::wire::network::Pipe;
 use tests::wire::puppet::{self, Puppet, hello};
+use tests::wire::raw::Raw;
 use tests::wire::world::{World, address};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
@@ -114,46 +113,6 @@ async fn a_reader_that_never_reads_loses_its_connection() -> anyhow::Result<()> 
     let (heard, status) = listen(&mut never).await?;
     ensure!(heard < 512 && reason(&status).is_empty(), "{heard} answers were still to come: {status:?}");
     Ok(())
-}
-
-/// Messages that are bytes.
-#[derive(Clone, Copy, Default)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Vec<u8>;
-    type Decode = Vec<u8>;
-    type Encoder = Raw;
-    type Decoder = Raw;
-
-    fn encoder(&mut self) -> Raw {
-        Raw
-    }
-
-    fn decoder(&mut self) -> Raw {
-        Raw
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn encode(&mut self, item: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put_slice(&item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
-        let bytes = buffer.chunk().to_vec();
-        buffer.advance(bytes.len());
-        Ok(Some(bytes))
-    }
 }
 
 /// How a stream of these bytes as its first message ends.

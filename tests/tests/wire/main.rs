@@ -11,10 +11,12 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic_types::StatusExt;
 
+mod calls;
 mod drains;
 mod expiry;
 mod farewells;
 mod fleet;
+mod followers;
 mod hostile;
 mod incarnations;
 mod names;

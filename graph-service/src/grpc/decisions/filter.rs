@@ -9,11 +9,6 @@ use proto::r#type::v1alpha1::ObjectRef;
 use std::time::SystemTime;
 use tonic::Status;
 
-/// Most filters of one request, and most conditions of one filter.
-const CONDITIONS_MAX: usize = 1000;
-/// Most expressions of one request.
-const EXPRESSIONS_MAX: usize = 16;
-
 /// An event, for expressions.
 static EVENT: Subject = Subject {
     name: "event",
@@ -50,13 +45,7 @@ impl Filter {
     pub(super) fn of(field: &str, filters: &[DecisionFilter]) -> Result<Option<Filter>, Status> {
         let conditions = |filter: &DecisionFilter| filter.phases.len() + filter.kinds.len() + filter.causes.len();
         let count: usize = filters.iter().map(|filter| conditions(filter).max(1)).sum();
-        if count > CONDITIONS_MAX {
-            return Err(status::bad_field(field, &format!("has {count} conditions; at most {CONDITIONS_MAX}")));
-        }
-        let expressions = filters.iter().filter(|filter| !filter.cel.is_empty()).count();
-        if expressions > EXPRESSIONS_MAX {
-            return Err(status::bad_field(field, &format!("has {expressions} expressions; at most {EXPRESSIONS_MAX}")));
-        }
+        filter::ensure_bounded(field, count, filters.iter().map(|filter| &*filter.cel))?;
         let one = |(at, wanted): (usize, &DecisionFilter)| {
             let targets = filter::Filter::of_names(&format!("{field}[{at}].targets"), &wanted.targets)?;
             let expression = Expression::of(&format!("{field}[{at}].cel"), &wanted.cel, &EVENT)?;
