@@ -34,7 +34,12 @@ fn main() -> io::Result<()> {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    let objects = std::env::var("OBJECTS").ok().and_then(|number| number.parse().ok()).unwrap_or(OBJECTS);
+    let objects: usize = std::env::var("OBJECTS").map_or(OBJECTS, |text| text.parse().expect("OBJECTS is a number"));
+    assert!(
+        objects >= 2 * (TREE + CROWD),
+        "OBJECTS is {objects}, and the tree and the crowd alone have {}",
+        TREE + CROWD
+    );
     let mut out = io::stderr().lock();
     let begun = Instant::now();
     let (mut leader, families) = world(objects);

@@ -2,8 +2,8 @@
 //! than 10 000, `ROUNDS=n` others than three, `POLICIES=Background,Orphan` some policies only, `JSON=FILE` writes every run there.
 
 use std::io::Write as _;
+use tests::bench::{begin, number, words};
 use tests::cascade::{Contender, Table, run};
-use tests::controlplane::require;
 use tests::service::Programs;
 
 const OBJECTS: usize = 10_000;
@@ -20,21 +20,12 @@ const CONTENDERS: [Contender; 6] = [
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    // `cargo test --benches` starts benchmarks too, and wants none of their time.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return Ok(());
-    }
-    let Some(binaries) = require() else { return Ok(()) };
-    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
-    let (objects, rounds) = (number("OBJECTS").unwrap_or(OBJECTS), number("ROUNDS").unwrap_or(ROUNDS));
-    let wanted = std::env::var("POLICIES").ok();
+    let Some(binaries) = begin() else { return Ok(()) };
+    let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
     let programs = Programs::build_with("tests")?;
     let mut table = Table::default();
     let mut err = std::io::stderr();
-    for policy in POLICIES {
-        if wanted.as_ref().is_some_and(|wanted| !wanted.split(',').any(|one| one == policy)) {
-            continue;
-        }
+    for policy in words("POLICIES", &POLICIES)? {
         for round in 0..rounds {
             for turn in 0..CONTENDERS.len() {
                 // Each begins once in every place, so that no one always comes after the same other.

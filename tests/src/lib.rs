@@ -1,6 +1,7 @@
 //! The tests that need more than one crate, and what they share.
 
 pub mod asking;
+pub mod bench;
 pub mod cascade;
 pub mod chaos;
 pub mod conformance;
