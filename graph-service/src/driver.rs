@@ -26,7 +26,7 @@ pub(crate) const FACT_QUEUE_MAX: usize = 8192;
 /// Most inputs of each queue in one round. At a few microseconds each this keeps a round far below what a reader notices.
 const ROUND_MAX: usize = 1000;
 /// Most effects of one round. What is left, of an owner with very many dependents say, goes on in the next, after whatever came meanwhile.
-const EFFECTS_MAX: usize = 4096;
+const EFFECTS_MAX: usize = 1024;
 /// Messages waiting for one executor. A grant carries up to a hundred leases, so a reader this far behind does not read.
 pub(crate) const OUTBOX_MAX: usize = 1024;
 /// A round without input comes at least so often, as a sign of life.

@@ -76,8 +76,8 @@ impl Metrics {
             streams_refused: Counter::default(),
             unknown_messages: Counter::default(),
             ingested: Counter::default(),
-            // 50 µs to 1.6 s: the budget for a thousand inputs is 20 ms.
-            round: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
+            // To 5 s. The budget for a thousand inputs, 20 ms, is one of the bounds.
+            round: Histogram::new(exponential_buckets(0.000_156_25, 2.0, 16)),
             collections: Family::default(),
             nodes: Gauge::default(),
             edges: Gauge::default(),
