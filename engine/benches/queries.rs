@@ -3,9 +3,7 @@
 //! The graph is borrowed in steps, as the graph service does it. The longest of them is what a decision may have to wait for. Time that
 //! this thread spent waiting for a processor, because others had it, is left out where the system tells of it (Linux does).
 
-use engine::leader::{
-    Address, Config, CycleSearch, Direction, Input, Leader, Mode, Planning, Policy, Scan, Walk, WalkOptions,
-};
+use engine::leader::{Config, CycleSearch, Direction, Input, Leader, Mode, Planning, Policy, Scan, Walk, WalkOptions};
 use engine::object::{
     Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
 };
@@ -94,12 +92,14 @@ fn waited() -> Duration {
 
 /// Questions about one object, while others change.
 fn small(leader: &mut Leader, families: usize, out: &mut impl Write) -> io::Result<()> {
-    let (mut get, mut dependents, mut explain, mut change) =
-        (Times::default(), Times::default(), Times::default(), Times::default());
+    let (mut get, mut find, mut dependents, mut explain, mut change) =
+        (Times::default(), Times::default(), Times::default(), Times::default(), Times::default());
     for number in 0..ASKED {
         let owner = (number * 7919) % families;
         let child = uid(&format!("f{owner}-{}", number % FAMILY));
         assert_eq!(get.asked(|times| times.held(|| leader.nodes(&child))).len(), 1);
+        let name = format!("f{owner}-{}", number % FAMILY);
+        assert_eq!(find.asked(|times| times.held(|| leader.uids_at("", "Secret", "shop", &name, 10))).len(), 1);
         assert!(explain.asked(|times| times.held(|| leader.explain(&child))).is_some());
         let found = dependents.asked(|times| walk(leader, &format!("f{owner}"), 1, times));
         assert_eq!(found, FAMILY);
@@ -111,6 +111,7 @@ fn small(leader: &mut Leader, families: usize, out: &mut impl Write) -> io::Resu
         change.asked(|times| times.held(|| handle(leader, seen)));
     }
     get.tell("GetObject", out)?;
+    find.tell("(an address looked up)", out)?;
     dependents.tell("ListDependents of 100", out)?;
     explain.tell("ExplainObject", out)?;
     change.tell("(a change of an object)", out)
@@ -134,14 +135,6 @@ fn large(leader: &Leader, out: &mut impl Write) -> io::Result<()> {
         previews.asked(|times| preview(leader, "crowd", times));
     }
     previews.tell("PreviewDeletion of 100 000", out)?;
-    let mut find = Times::default();
-    for number in 0..10 {
-        let name = format!("f{number}-0");
-        let address = Address { group: String::new(), kind: "Secret".into(), namespace: "shop".into(), name };
-        let mut scan = Scan::default();
-        find.asked(|times| while times.held(|| scan.find(leader, SCAN_STEP, &address)).is_some() {});
-    }
-    find.tell("GetObject by address", out)?;
     let (mut stuck, mut cycles, mut export, mut follow) =
         (Times::default(), Times::default(), Times::default(), Times::default());
     let mut scan = Scan::default();
@@ -154,11 +147,10 @@ fn large(leader: &Leader, out: &mut impl Write) -> io::Result<()> {
     export.asked(|times| while times.held(|| scan.export(leader, STEP)).is_some() {});
     export.tell("ExportGraph", out)?;
     follow.asked(|times| {
-        let mut last = None;
-        loop {
-            let uids = times.held(|| leader.uids_after(last.as_ref(), STEP));
-            let Some(newest) = uids.last() else { break };
-            last = Some(newest.clone());
+        let mut next = Some(0);
+        while let Some(place) = next {
+            let (uids, rest) = times.held(|| leader.uids_from(place, STEP));
+            next = rest;
             for step in uids.chunks(WATCH_STEP) {
                 times.held(|| step.iter().filter_map(|uid| leader.linked(uid)).count());
             }

@@ -40,7 +40,7 @@ impl State {
 }
 
 /// Names a group and kind, served or only referred to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct KindId(u32);
 
 /// A group and kind, and what is known of its collection.

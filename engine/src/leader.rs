@@ -41,7 +41,7 @@ pub use contract::{
     Cause, Config, Event, Grounds, Input, InvalidReferences, Mode, OnStoreRewind, OpenDecision, Output, PauseAnswer,
     PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
 };
-pub use reading::{Address, CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked};
+pub use reading::{CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked};
 
 /// Most nodes judged between two outputs, so that a large change does not hold up everything else.
 const JUDGE_BATCH: usize = 1000;
@@ -188,7 +188,7 @@ impl Leader {
             now: Time::ZERO,
             outputs: VecDeque::new(),
             timers: Timers::default(),
-            graph: Graph::new(holds_invalid),
+            graph: Graph::new(holds_invalid, Jitter::new(!seed).next()),
             coverage: Coverage::default(),
             queue: Queue::default(),
             leases: Leases::new(seed),
@@ -352,10 +352,10 @@ impl Leader {
     /// Has a node judged before the next effect, because something about it or about its owners is not as it was.
     fn mark(&mut self, id: NodeId) {
         if let Some(node) = self.graph.get(id) {
-            self.changes.note(&node.uid);
+            self.changes.note(&node.uid());
         }
-        if self.graph.get(id).is_some_and(|node| !node.dirty) {
-            self.graph.node_mut(id).dirty = true;
+        if self.graph.get(id).is_some_and(|node| !node.is_dirty()) {
+            self.graph.set_dirty(id, true);
             self.dirty.push_back(id);
         }
     }
@@ -368,7 +368,7 @@ impl Leader {
     }
 
     fn mark_uid(&mut self, uid: &Uid) {
-        for id in self.graph.by_uid(uid).to_vec() {
+        for id in self.graph.by_uid(uid).collect::<Vec<_>>() {
             self.mark(id);
         }
     }

@@ -43,6 +43,19 @@ impl Uid {
         }))
     }
 
+    /// The bytes of the canonical form.
+    pub(crate) fn canonical(&self) -> Option<&[u8; 16]> {
+        match &self.0 {
+            UidForm::Canonical(packed) => Some(packed),
+            UidForm::Text(_) => None,
+        }
+    }
+
+    /// Of these bytes, in the canonical form.
+    pub(crate) fn of_canonical(packed: [u8; 16]) -> Uid {
+        Uid(UidForm::Canonical(packed))
+    }
+
     /// The text, which the canonical form needs room for: digests and answers spell many.
     pub(crate) fn spelled<'a>(&'a self, room: &'a mut [u8; CANONICAL]) -> &'a str {
         match &self.0 {
@@ -121,6 +134,19 @@ impl ResourceVersion {
             Ok(number) if plain => ResourceVersion(Version::Ordered(number)),
             _ => ResourceVersion(Version::Opaque(Arc::from(text))),
         }
+    }
+
+    /// The number, where it is one of 64 bits.
+    pub(crate) fn number(&self) -> Option<u64> {
+        match &self.0 {
+            Version::Ordered(number) => u64::try_from(*number).ok(),
+            Version::Opaque(_) => None,
+        }
+    }
+
+    /// The version that is this number.
+    pub(crate) fn of_number(number: u64) -> ResourceVersion {
+        ResourceVersion(Version::Ordered(u128::from(number)))
     }
 
     /// Whether two versions of this shape can be ordered at all.

@@ -8,8 +8,7 @@ use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
 use crate::graph::{Coordinates, Graph, NodeId, Presence};
 use crate::object::{
-    Digest, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, OwnerReference, ResourceVersion,
-    Uid,
+    Digest, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid,
 };
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided};
@@ -40,6 +39,8 @@ pub(crate) struct Copy {
     pub(crate) coverage: Coverage,
     pub(crate) nodes: Vec<Copied>,
     pub(crate) holds_invalid: bool,
+    /// Of the graph.
+    pub(crate) secret: u64,
     /// Watched collections that may hide dependents.
     pub(crate) unseen: Vec<KindId>,
 }
@@ -122,7 +123,7 @@ pub(crate) fn plan(copy: Copy, options: &PlanOptions) -> Plan {
 impl World {
     fn new(copy: Copy, ignore_holds: bool) -> World {
         let mut world = World {
-            graph: Graph::new(copy.holds_invalid),
+            graph: Graph::new(copy.holds_invalid, copy.secret),
             coverage: copy.coverage,
             unseen: copy.unseen,
             traces: BTreeMap::new(),
@@ -195,19 +196,19 @@ impl World {
     }
 
     fn hiding(&self, id: NodeId) -> impl Iterator<Item = KindId> {
-        let cluster_scoped = self.graph.node(id).at.namespace.is_empty();
+        let cluster_scoped = self.graph.node(id).namespace().is_empty();
         let may = move |kind: &KindId| self.coverage.kind(*kind).namespaced() == Some(true) || cluster_scoped;
         self.unseen.iter().copied().filter(may)
     }
 
     fn act(&mut self, id: NodeId, act: Act) {
         // Something done earlier in this step may have taken it away.
-        let Some(observed) = self.graph.get(id).and_then(|node| node.observed()) else { return };
-        let mut facts = observed.facts.clone();
+        let Some(node) = self.graph.get(id).filter(|node| node.is_observed()) else { return };
+        let Some(mut facts) = node.facts() else { return };
         match act {
             Act::Delete(policy) => self.delete(id, policy),
             Act::Drop(places) => {
-                let standings = standings(&self.graph, &self.coverage, self.graph.node(id), &facts);
+                let standings = standings(&self.graph, &self.coverage, node);
                 let orphaned = places.iter().any(|&at| standings.get(at) == Some(&Standing::Orphaning));
                 let step = self.step;
                 let trace = self.traces.entry(id).or_default();
@@ -233,8 +234,8 @@ impl World {
     /// What the API server does where a DELETE does not say it.
     fn own_policy(&self, id: NodeId) -> PropagationPolicy {
         let node = self.graph.node(id);
-        let has = |finalizer: &str| node.facts().is_some_and(|facts| facts.has_finalizer(finalizer));
-        let kind = self.coverage.kind(node.at.kind);
+        let has = |finalizer: &str| node.has_finalizer(finalizer);
+        let kind = self.coverage.kind(node.kind());
         let orphans = ORPHANING.contains(&(&*kind.group, &*kind.kind)) && !has(FOREGROUND_FINALIZER);
         if has(ORPHAN_FINALIZER) || orphans {
             PropagationPolicy::Orphan
@@ -247,8 +248,7 @@ impl World {
 
     /// What the API server does with a DELETE.
     fn delete(&mut self, id: NodeId, policy: PropagationPolicy) {
-        let Some(facts) = self.graph.node(id).facts() else { return };
-        let mut facts = facts.clone();
+        let Some(mut facts) = self.graph.node(id).facts() else { return };
         let own = match policy {
             PropagationPolicy::Background => None,
             PropagationPolicy::Foreground => Some(FOREGROUND_FINALIZER),
@@ -268,9 +268,9 @@ impl World {
 
     fn change(&mut self, id: NodeId, facts: Facts) {
         let node = self.graph.node(id);
-        let (uid, at) = (node.uid.clone(), node.at.clone());
-        let Some(observed) = node.observed() else { return };
-        let object = object(&uid, &at, observed.resource_version.clone(), facts);
+        let (uid, at) = (node.uid(), node.at());
+        let Some(resource_version) = node.resource_version() else { return };
+        let object = object(&uid, &at, resource_version, facts);
         let (id, change) = self.graph.upsert(&mut self.coverage, at.kind, 0, object);
         self.mark(id);
         for owner in change.owners {
@@ -311,7 +311,7 @@ impl World {
 
     /// A node that enters foreground deletion may close a cycle of such deletions.
     fn mark_waiting_below(&mut self, id: NodeId) {
-        let waits = |world: &World, id: NodeId| world.graph.node(id).facts().is_some_and(Facts::deletes_dependents);
+        let waits = |world: &World, id: NodeId| world.graph.node(id).deletes_dependents();
         if !waits(self, id) {
             return;
         }
@@ -346,14 +346,15 @@ impl World {
             return Some((Effect::Delete, step, Vec::new()));
         }
         let node = self.graph.get(id)?;
-        node.observed()?;
+        if !node.is_observed() {
+            return None;
+        }
         if let Some(step) = trace.deleted {
             unsynced.extend(self.hiding(id).filter(|_| self.waits_unseen(id)));
             return Some((Effect::Waits, step, self.waits_for(id)));
         }
         let kept_by = || {
-            let facts = node.facts()?;
-            let standings = standings(&self.graph, &self.coverage, node, facts);
+            let standings = standings(&self.graph, &self.coverage, node);
             let solid = node.owners().zip(standings).filter(|(_, standing)| *standing == Standing::Solid);
             let owners: Vec<NodeId> = solid.map(|(owner, _)| owner).collect();
             (!owners.is_empty()).then(|| self.related(ReasonCode::SolidOwner, &owners))
@@ -369,12 +370,11 @@ impl World {
             (_, true) => None,
             (Verdict::Undecided(cause), false) => {
                 let owners = self.unverified(id);
-                unsynced.extend(owners.iter().map(|&owner| self.graph.node(owner).at.kind));
+                unsynced.extend(owners.iter().map(|&owner| self.graph.node(owner).kind()));
                 Some((Effect::Unknown, self.step, alloc::vec![self.related(undecided_code(*cause), &owners)]))
             }
             (Verdict::Held, false) => {
-                let facts = node.facts().filter(|facts| facts.hold);
-                let code = facts.map_or(ReasonCode::InvalidReference, |_| ReasonCode::HoldAnnotation);
+                let code = if node.is_held() { ReasonCode::HoldAnnotation } else { ReasonCode::InvalidReference };
                 Some((Effect::Held, self.step, alloc::vec![self.related(code, &[])]))
             }
             (_, false) => None,
@@ -399,19 +399,14 @@ impl World {
     /// What an object that is marked for deletion still waits for.
     fn waits_for(&self, id: NodeId) -> Vec<Reason> {
         let node = self.graph.node(id);
-        let Some(facts) = node.facts() else { return Vec::new() };
         let mut reasons = Vec::new();
         let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
-        for finalizer in facts.finalizers.iter().filter(foreign) {
+        for finalizer in node.finalizers().iter().filter(foreign) {
             let code = ReasonCode::FinalizerPresent;
             reasons.push(Reason { detail: finalizer.to_string(), ..self.related(code, &[]) });
         }
-        if facts.deletes_dependents() && node.blocking_count() > 0 {
-            let blocks = |&dependent: &NodeId| {
-                let facts = self.graph.node(dependent).facts();
-                let of_this = |entry: &OwnerReference| entry.uid == node.uid && entry.blocks();
-                facts.is_some_and(|facts| facts.owners.iter().any(of_this))
-            };
+        if node.deletes_dependents() && node.blocking_count() > 0 {
+            let blocks = |&dependent: &NodeId| self.graph.node(dependent).blocks(id);
             let dependents: Vec<NodeId> = node.dependents().filter(blocks).collect();
             reasons.push(self.related(ReasonCode::BlockingDependents, &dependents));
         }
@@ -428,8 +423,7 @@ impl World {
 
     fn unverified(&self, id: NodeId) -> Vec<NodeId> {
         let node = self.graph.node(id);
-        let Some(facts) = node.facts() else { return Vec::new() };
-        let standings = standings(&self.graph, &self.coverage, node, facts);
+        let standings = standings(&self.graph, &self.coverage, node);
         let owners = node.owners().zip(standings).filter(|(_, standing)| matches!(standing, Standing::Unverified(_)));
         owners.map(|(owner, _)| owner).collect()
     }

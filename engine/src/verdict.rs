@@ -3,8 +3,7 @@
 //! No state, no time, no effects: the same facts give the same verdict, in whatever order they arrived.
 
 use crate::coverage::{Coverage, State};
-use crate::graph::{Graph, Node, NodeId, Presence};
-use crate::object::{Facts, OwnerReference};
+use crate::graph::{Graph, Known, Node, NodeId, Reference};
 use crate::view::Undecided;
 use crate::work::PropagationPolicy;
 use alloc::collections::BTreeSet;
@@ -76,19 +75,18 @@ pub(crate) struct Collection {
 /// Judges one node.
 pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict {
     let node = graph.node(id);
-    let Some(observed) = node.observed() else { return Verdict::NotObserved };
-    if coverage.kind(node.at.kind).is_lost(observed.list) {
+    let Some(list) = node.list() else { return Verdict::NotObserved };
+    if coverage.kind(node.kind()).is_lost(list) {
         return Verdict::Undecided(Undecided::CollectionUnsynced);
     }
-    let facts = &observed.facts;
-    let standings = standings(graph, coverage, node, facts);
+    let standings = standings(graph, coverage, node);
     let at = |wanted: &[Standing]| -> Vec<usize> { places(&standings, |standing| wanted.contains(&standing)) };
-    if facts.terminating {
+    if node.is_terminating() {
         let drop = at(&[Standing::Orphaning]);
-        return if facts.orphans_dependents() {
+        return if node.orphans_dependents() {
             Verdict::Orphaning { dependents: node.dependent_count(), drop }
-        } else if facts.deletes_dependents() {
-            Verdict::Foreground { blocking: node.blocking_count(), drop, unblock: deadlocked(graph, id, facts) }
+        } else if node.deletes_dependents() {
+            Verdict::Foreground { blocking: node.blocking_count(), drop, unblock: deadlocked(graph, id) }
         } else {
             Verdict::Terminating { drop }
         };
@@ -114,58 +112,56 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     if let Some(cause) = unverified {
         return Verdict::Undecided(cause);
     }
-    if facts.hold || node.owners().any(|owner| graph.holds_as_invalid(graph.node(owner))) {
+    if node.is_held() || node.owners().any(|owner| graph.holds_as_invalid(graph.node(owner))) {
         return Verdict::Held;
     }
-    Verdict::Collectable(collection(graph, id, facts, at(&[Standing::Waiting])))
+    Verdict::Collectable(collection(graph, id, at(&[Standing::Waiting])))
 }
 
 /// The standing of every reference of a node, in order.
-pub(crate) fn standings(graph: &Graph, coverage: &Coverage, node: &Node, facts: &Facts) -> Vec<Standing> {
-    debug_assert_eq!(node.owners().count(), facts.owners.len());
+pub(crate) fn standings(graph: &Graph, coverage: &Coverage, node: Node<'_>) -> Vec<Standing> {
     node.owners().map(|owner| standing(graph, coverage, node, graph.node(owner))).collect()
 }
 
-fn standing(graph: &Graph, coverage: &Coverage, dependent: &Node, owner: &Node) -> Standing {
-    let kind = coverage.kind(owner.at.kind);
-    if dependent.at.namespace.is_empty() && kind.namespaced() == Some(true) {
+fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node<'_>) -> Standing {
+    let kind = coverage.kind(owner.kind());
+    if dependent.namespace().is_empty() && kind.namespaced() == Some(true) {
         return Standing::InvalidScope;
     }
-    let facts = match &owner.presence {
-        Presence::Observed(observed) if kind.is_lost(observed.list) => {
+    let known = owner.known();
+    match known {
+        Known::Observed if owner.list().is_some_and(|list| kind.is_lost(list)) => {
             return Standing::Unverified(Undecided::CollectionUnsynced);
         }
-        Presence::Observed(observed) => Some(&observed.facts),
-        Presence::Read { facts, .. } => Some(facts),
-        Presence::Absent(_) if graph.is_orphaned(owner) => return Standing::Orphaning,
-        Presence::Absent(_) => return Standing::Dangling,
-        Presence::Virtual { .. } => None,
-    };
+        Known::Absent(_) if graph.is_orphaned(owner) => return Standing::Orphaning,
+        Known::Absent(_) => return Standing::Dangling,
+        Known::Observed | Known::Read { .. } | Known::Virtual { .. } => {}
+    }
     let Some(served) = &kind.served else { return Standing::Unverified(Undecided::OwnerKindUnresolved) };
-    match (facts, &owner.presence) {
-        (Some(facts), _) if facts.orphans_dependents() => Standing::Orphaning,
-        (Some(facts), _) if facts.deletes_dependents() => Standing::Waiting,
-        (Some(_), _) => Standing::Solid,
-        (None, _) if graph.is_orphaned(owner) => Standing::Orphaning,
-        (None, _) if served.access == crate::object::Access::Watched && kind.state == State::Listing => {
+    match known {
+        Known::Observed | Known::Read { .. } if owner.orphans_dependents() => Standing::Orphaning,
+        Known::Observed | Known::Read { .. } if owner.deletes_dependents() => Standing::Waiting,
+        Known::Observed | Known::Read { .. } => Standing::Solid,
+        _ if graph.is_orphaned(owner) => Standing::Orphaning,
+        _ if served.access == crate::object::Access::Watched && kind.state == State::Listing => {
             Standing::Unverified(Undecided::CollectionUnsynced)
         }
-        (None, Presence::Virtual { unreadable: true }) => Standing::Unverified(Undecided::OwnerUnreadable),
-        (None, _) => Standing::Unverified(Undecided::OwnerUnverified),
+        Known::Virtual { unreadable: true } => Standing::Unverified(Undecided::OwnerUnreadable),
+        Known::Virtual { unreadable: false } | Known::Absent(_) => Standing::Unverified(Undecided::OwnerUnverified),
     }
 }
 
-fn collection(graph: &Graph, id: NodeId, facts: &Facts, waiting: Vec<usize>) -> Collection {
+fn collection(graph: &Graph, id: NodeId, waiting: Vec<usize>) -> Collection {
     let node = graph.node(id);
     if !waiting.is_empty() && node.dependent_count() > 0 {
-        let owners: Vec<NodeId> = node.owners().collect();
-        let in_cycle = |slot: usize| facts.owners[slot].blocks() && closes_cycle(graph, owners[slot], id);
-        let unblock = (0..owners.len()).filter(|&slot| in_cycle(slot)).collect();
+        let in_cycle = |reference: Reference<'_>| reference.blocks() && closes_cycle(graph, reference.owner(), id);
+        let unblock = node.references().enumerate().filter(|&(_, reference)| in_cycle(reference));
+        let unblock = unblock.map(|(slot, _)| slot).collect();
         return Collection { propagation_policy: PropagationPolicy::Foreground, waiting, unblock };
     }
-    let propagation_policy = if facts.has_finalizer(crate::object::ORPHAN_FINALIZER) {
+    let propagation_policy = if node.has_finalizer(crate::object::ORPHAN_FINALIZER) {
         PropagationPolicy::Orphan
-    } else if facts.has_finalizer(crate::object::FOREGROUND_FINALIZER) {
+    } else if node.has_finalizer(crate::object::FOREGROUND_FINALIZER) {
         PropagationPolicy::Foreground
     } else {
         PropagationPolicy::Background
@@ -182,24 +178,24 @@ fn closes_cycle(graph: &Graph, owner: NodeId, of: NodeId) -> bool {
 
 /// In a cycle whose members are all in foreground deletion, each waits for the next for ever. Places of the blocking references of
 /// such a member to be unblocked: of every such cycle at least one, because its uids cannot fall all the way round.
-fn deadlocked(graph: &Graph, id: NodeId, facts: &Facts) -> Vec<usize> {
+fn deadlocked(graph: &Graph, id: NodeId) -> Vec<usize> {
     let node = graph.node(id);
-    let owners: Vec<NodeId> = node.owners().collect();
-    let stands_still = |&slot: &usize| {
-        let owner = graph.node(owners[slot]);
-        facts.owners[slot].blocks()
-            && node.uid <= owner.uid
-            && owner.facts().is_some_and(Facts::deletes_dependents)
-            && (owners[slot] == id || leads_back(graph, owners[slot], id, Facts::deletes_dependents))
+    let stands_still = |reference: Reference<'_>| {
+        let owner = graph.node(reference.owner());
+        reference.blocks()
+            && owner.deletes_dependents()
+            && node.uid() <= owner.uid()
+            && (reference.owner() == id || leads_back(graph, reference.owner(), id, |node| node.deletes_dependents()))
     };
-    (0..owners.len()).filter(stands_still).collect()
+    let still = node.references().enumerate().filter(|&(_, reference)| stands_still(reference));
+    still.map(|(slot, _)| slot).collect()
 }
 
 /// Whether `of` is reached from `from` along blocking references of nodes that `passes` lets through, the last one a node in foreground
 /// deletion. That one is a dependent of `of`: where none is, there is nothing to be gone through. Both are looked at in turn, so that
 /// neither a long way up nor many dependents cost anything.
-fn leads_back(graph: &Graph, from: NodeId, of: NodeId, passes: impl Fn(&Facts) -> bool) -> bool {
-    let waits = |id: NodeId| graph.node(id).facts().is_some_and(Facts::deletes_dependents);
+fn leads_back(graph: &Graph, from: NodeId, of: NodeId, passes: impl Fn(Node<'_>) -> bool) -> bool {
+    let waits = |id: NodeId| graph.node(id).deletes_dependents();
     let mut below = graph.node(of).dependents();
     let mut any_waits = false;
     let mut seen = BTreeSet::from([from]);
@@ -210,12 +206,11 @@ fn leads_back(graph: &Graph, from: NodeId, of: NodeId, passes: impl Fn(&Facts) -
             any_waits = waits(dependent);
         }
         let node = graph.node(id);
-        let Some(facts) = node.facts().filter(|facts| passes(facts)) else { continue };
-        for (reference, next) in facts.owners.iter().zip(node.owners()) {
-            if !OwnerReference::blocks(reference) {
-                continue;
-            }
-            if next == of && facts.deletes_dependents() {
+        if !passes(node) {
+            continue;
+        }
+        for next in node.references().filter(|reference| reference.blocks()).map(Reference::owner) {
+            if next == of && node.deletes_dependents() {
                 return true;
             }
             if seen.insert(next) {

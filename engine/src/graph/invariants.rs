@@ -1,5 +1,6 @@
 //! What must hold between any two calls.
 
+use super::cell::Flags;
 use super::{Graph, Node, NodeId};
 use crate::coverage::KindId;
 use alloc::collections::BTreeMap;
@@ -9,69 +10,86 @@ use alloc::string::String;
 impl Graph {
     /// What does not fit together here. Looks at everything.
     pub(crate) fn inconsistency(&self) -> Option<String> {
-        let (mut edges, mut observed) = (0, 0);
+        let (mut edges, mut observed, mut lists) = (0, 0, 0);
         for (id, node) in self.iter() {
-            edges += node.owners.len();
-            observed += usize::from(node.observed().is_some());
+            edges += node.owners().len();
+            observed += usize::from(node.is_observed());
+            lists += usize::from(node.list_of_dependents().is_some());
             if let Some(why) = self.inconsistent(id, node) {
-                return Some(format!("node {} {} {}: {why}", node.uid, node.at.namespace, node.at.name));
+                return Some(format!("node {node:?}: {why}"));
             }
         }
-        if (edges, observed) != (self.edges, self.observed) {
-            return Some(format!("{edges} edges and {observed} objects, counted {} and {}", self.edges, self.observed));
-        }
-        let nodes: usize = self.by_uid.values().map(|slot| slot.as_slice().len()).sum();
-        if nodes != self.iter().count() {
-            return Some(format!("{nodes} nodes by uid, of {}", self.iter().count()));
+        let nodes = self.iter().count();
+        for (what, counted, there) in [
+            ("edges", self.edges, edges),
+            ("objects", self.observed, observed),
+            ("nodes", self.len(), nodes),
+            ("nodes by uid", self.by_uid.len(), nodes),
+            ("nodes by address", self.by_address.len(), nodes),
+            ("lists of dependents", self.dependents.len() - self.free_dependents.len(), lists),
+        ] {
+            if counted != there {
+                return Some(format!("{there} {what}, counted {counted}"));
+            }
         }
         None
     }
 
-    fn inconsistent(&self, id: NodeId, node: &Node) -> Option<String> {
-        let references = node.observed().map_or(0, |observed| observed.facts.owners.len());
-        if node.owners.len() != references {
-            return Some(format!("{} edges for {references} references", node.owners.len()));
-        }
-        for (slot, edge) in node.owners.iter().enumerate() {
-            let back = self.get(edge.owner).and_then(|owner| owner.dependents.get(edge.back as usize));
-            if back.is_none_or(|back| back.dependent != id || back.slot as usize != slot) {
+    fn inconsistent(&self, id: NodeId, node: Node<'_>) -> Option<String> {
+        for (slot, edge) in node.cell.owners.as_slice().iter().enumerate() {
+            let back = self.get(edge.owner).and_then(|owner| owner.edges_of_dependents().get(edge.back as usize));
+            if back.is_none_or(|back| back.dependent != id || back.slot() != slot) {
                 return Some(format!("reference {slot} is not among its owner's dependents"));
             }
         }
+        if node.owners().len() > 0 && !node.is_observed() {
+            return Some(String::from("it has references, and is not observed"));
+        }
         let mut blocking = 0;
-        for (at, edge) in node.dependents.iter().enumerate() {
+        for (at, edge) in node.edges_of_dependents().iter().enumerate() {
             let Some(dependent) = self.get(edge.dependent) else { return Some(format!("dependent {at} is gone")) };
-            let slot = edge.slot as usize;
-            if dependent.owners.get(slot).is_none_or(|owner| owner.owner != id || owner.back as usize != at) {
+            let owner = dependent.cell.owners.as_slice().get(edge.slot());
+            if owner.is_none_or(|owner| owner.owner != id || owner.back as usize != at) {
                 return Some(format!("dependent {at} does not refer to it"));
             }
-            let reference = dependent.facts().and_then(|facts| facts.owners.get(slot));
-            if reference.is_none_or(|reference| reference.uid != node.uid) {
-                return Some(format!("dependent {at} refers to another uid"));
+            if owner.is_none_or(|owner| (owner.how.blocks() == Some(true)) != edge.blocks()) {
+                return Some(format!("dependent {at} blocks in another way"));
             }
-            blocking += usize::from(reference.is_some_and(crate::object::OwnerReference::blocks));
+            blocking += usize::from(edge.blocks());
         }
         if blocking != node.blocking_count() {
             return Some(format!("{blocking} dependents block it, counted {}", node.blocking_count()));
         }
-        if !self.by_uid(&node.uid).contains(&id) {
+        if !self.by_uid(&node.uid()).any(|other| other == id) {
             return Some(String::from("not found by its uid"));
         }
-        let listed = self.unobserved.get(&node.at.kind).is_some_and(|ids| ids.contains(&id));
-        if listed == node.observed().is_some() {
+        if !self.by_address(node.kind(), node.namespace(), node.name()).any(|other| other == id) {
+            return Some(String::from("not found by its address"));
+        }
+        if node.cell.flags.has(Flags::TOLD) != self.told.contains_key(&id) || node.is_observed() && node.is_absent() {
+            return Some(String::from("what is told of it is not kept with it"));
+        }
+        if node.cell.flags.has(Flags::ODD_VERSION) != self.versions.contains_key(&id) {
+            return Some(String::from("its version is not kept with it"));
+        }
+        if node.cell.flags.has(Flags::DELETION_TIME) != self.deletion_times.contains_key(&id) {
+            return Some(String::from("the time of its deletion is not kept with it"));
+        }
+        let listed = self.unobserved.get(&node.kind()).is_some_and(|ids| ids.contains(&id));
+        if listed == node.is_observed() {
             return Some(String::from("wrongly among the unobserved"));
         }
-        (node.observed().is_none() && node.dependents.is_empty()).then(|| String::from("nothing refers to it"))
+        (!node.is_observed() && node.dependent_count() == 0).then(|| String::from("nothing refers to it"))
     }
 
     /// Observed nodes of each kind, and those of them that carry this number of a list.
     pub(crate) fn observed_by_kind(&self, list: impl Fn(KindId) -> u32) -> BTreeMap<KindId, (usize, usize)> {
         let mut counts: BTreeMap<KindId, (usize, usize)> = BTreeMap::new();
         for (_, node) in self.iter() {
-            if let Some(observed) = node.observed() {
-                let (all, fresh) = counts.entry(node.at.kind).or_default();
+            if let Some(seen) = node.list() {
+                let (all, fresh) = counts.entry(node.kind()).or_default();
                 *all += 1;
-                *fresh += usize::from(observed.list == list(node.at.kind));
+                *fresh += usize::from(seen == list(node.kind()));
             }
         }
         counts

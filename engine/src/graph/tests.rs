@@ -6,20 +6,16 @@ use crate::object::ServedKind;
 use crate::object::{Access, Backend, GroupResource};
 use crate::time::Time;
 use alloc::format;
+use core::num::NonZeroU32;
 
 /// After every step: d is among o's dependents exactly as often as d's references lead to o, counts agree, and nothing unused stays.
 fn check(graph: &Graph, seed: u64, step: usize) {
     let mut edges = 0;
     let mut expected: BTreeMap<NodeId, Vec<(NodeId, bool)>> = BTreeMap::new();
     for (id, node) in graph.iter() {
-        let facts = node.facts().map_or(&[][..], |facts| &facts.owners);
-        let owners: Vec<NodeId> = node.owners().collect();
-        assert_eq!(owners.len(), facts.len(), "seed {seed} step {step}");
-        edges += owners.len();
-        for (owner, reference) in owners.into_iter().zip(facts) {
-            assert_eq!(graph.node(owner).uid, reference.uid, "seed {seed} step {step}");
-            assert_eq!(graph.node(owner).at.name, reference.name, "seed {seed} step {step}");
-            expected.entry(owner).or_default().push((id, reference.blocks()));
+        edges += node.owners().len();
+        for reference in node.references() {
+            expected.entry(reference.owner()).or_default().push((id, reference.blocks()));
         }
     }
     assert_eq!(edges, graph.edge_count(), "seed {seed} step {step}");
@@ -32,8 +28,8 @@ fn check(graph: &Graph, seed: u64, step: usize) {
         wanted.sort();
         assert_eq!(known, wanted, "seed {seed} step {step}");
         assert_eq!(node.blocking_count(), blocking, "seed {seed} step {step}");
-        assert!(node.observed().is_some() || !known.is_empty(), "seed {seed} step {step}: an unused node stayed");
-        assert!(graph.by_uid(&node.uid).contains(&id), "seed {seed} step {step}");
+        assert!(node.is_observed() || !known.is_empty(), "seed {seed} step {step}: an unused node stayed");
+        assert_eq!(graph.by_uid(&node.uid()).filter(|&other| other == id).count(), 1, "seed {seed} step {step}");
     }
 }
 
@@ -43,18 +39,27 @@ fn compare(graph: &Graph, naive: &BTreeMap<Uid, Object>, kind: KindId, seed: u64
     for object in naive.values() {
         let own = expected.entry((object.uid.clone(), object.name.clone())).or_default();
         own.0 = true;
+        let at = Coordinates { kind, namespace: "ns".into(), name: object.name.clone() };
+        let id = graph.find(&object.uid, &at).expect("an object is in the graph");
+        let shown = Presence::Observed(Observed {
+            resource_version: object.resource_version.clone(),
+            facts: object.facts.clone(),
+            list: 1,
+        });
+        assert_eq!(graph.node(id).presence(), shown, "seed {seed} step {step}");
         for owner in object.facts.owners.iter() {
             let to = expected.entry((owner.uid.clone(), owner.name.clone())).or_default();
             to.1.push(object.name.clone());
         }
     }
+    assert_eq!(graph.inconsistency(), None, "seed {seed} step {step}");
     assert_eq!(graph.len(), expected.len(), "seed {seed} step {step}");
     assert_eq!(graph.unobserved_count(), expected.len() - naive.len(), "seed {seed} step {step}");
     for ((uid, name), (observed, mut dependents)) in expected {
         let at = Coordinates { kind, namespace: "ns".into(), name };
         let id = graph.find(&uid, &at).unwrap_or_else(|| panic!("seed {seed} step {step}: no {at:?}"));
-        assert_eq!(graph.node(id).observed().is_some(), observed, "seed {seed} step {step}");
-        let mut known: Vec<Name> = graph.node(id).dependents().map(|of| graph.node(of).at.name.clone()).collect();
+        assert_eq!(graph.node(id).is_observed(), observed, "seed {seed} step {step}");
+        let mut known: Vec<Name> = graph.node(id).dependents().map(|of| Name::from(graph.node(of).name())).collect();
         known.sort();
         dependents.sort();
         assert_eq!(known, dependents, "seed {seed} step {step}");
@@ -77,17 +82,22 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                 backend: Backend::Main,
             },
         );
-        let mut graph = Graph::default();
+        let mut graph = Graph::new(false, seed);
         let mut naive = BTreeMap::new();
         let name = |number: u64| Name::from(format!("n{number}"));
+        // Every other in the canonical form.
+        let uid = |number: u64| {
+            let text = format!("{number:08x}-0000-4000-8000-000000000000");
+            Uid::parse(if number.is_multiple_of(2) { &text } else { &text[..8] }).expect("it is not empty")
+        };
         for step in 0..100 {
             let which = random.next() % 8;
-            let uid = Uid::parse(&name(which)).expect("a name is not empty");
+            let its = uid(which);
             let at = Coordinates { kind, namespace: "ns".into(), name: name(which) };
             if random.next().is_multiple_of(3) {
-                if let Some(id) = graph.find(&uid, &at).filter(|&id| graph.node(id).observed().is_some()) {
+                if let Some(id) = graph.find(&its, &at).filter(|&id| graph.node(id).is_observed()) {
                     graph.remove(id, None);
-                    naive.remove(&uid);
+                    naive.remove(&its);
                 }
             } else {
                 let owners = (0..random.next() % 4).map(|_| {
@@ -98,14 +108,23 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                         api_version: "v1".into(),
                         kind: "Thing".into(),
                         name: name(shown),
-                        uid: Uid::parse(&name(owner)).expect("a name is not empty"),
-                        controller: None,
+                        uid: uid(owner),
+                        controller: [None, Some(false), Some(true)][(random.next() % 3) as usize],
                         block_owner_deletion: (random.next().is_multiple_of(2)).then_some(true),
                     }
                 });
-                let facts = Facts { owners: owners.collect(), ..Facts::default() };
-                let resource_version = ResourceVersion::parse("1");
-                let object = Object { uid, namespace: "ns".into(), name: name(which), resource_version, facts };
+                let owners = owners.collect();
+                let finalizers = (0..random.next() % 3).map(|number| ["a", "orphan", "b"][number as usize].into());
+                let facts = Facts {
+                    owners,
+                    finalizers: finalizers.collect(),
+                    terminating: random.next().is_multiple_of(2),
+                    hold: random.next().is_multiple_of(2),
+                    deletion_time: NonZeroU32::new(random.next() as u32 % 3),
+                };
+                let version = ["1", "18446744073709551616", "", "01", "77"][(random.next() % 5) as usize];
+                let resource_version = ResourceVersion::parse(version);
+                let object = Object { uid: its, namespace: "ns".into(), name: name(which), resource_version, facts };
                 naive.insert(object.uid.clone(), object.clone());
                 graph.upsert(&mut coverage, kind, 1, object);
             }
@@ -113,5 +132,16 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
             compare(&graph, &naive, kind, seed, step);
             graph.take_dropped();
         }
+        for id in graph.iter().filter(|(_, node)| node.is_observed()).map(|(id, _)| id).collect::<Vec<_>>() {
+            graph.remove(id, None);
+        }
+        let kept = [
+            graph.places.len(),
+            graph.kinds.len(),
+            graph.finalizers.len(),
+            graph.uids.len(),
+            graph.versions.len() + graph.deletion_times.len(),
+        ];
+        assert_eq!((graph.take_dropped().is_empty(), graph.len(), kept), (false, 0, [0; 5]), "seed {seed}");
     }
 }

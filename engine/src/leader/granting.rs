@@ -105,7 +105,7 @@ impl Leader {
 
     fn lease(&mut self, term: &Term, session: SessionId, uid: &Uid) -> Option<WorkLease> {
         // Facts that came since the decision count.
-        for id in self.graph.by_uid(uid).to_vec() {
+        for id in self.graph.by_uid(uid).collect::<Vec<_>>() {
             self.judge(id);
         }
         // The last word before a grant: whatever made the item ready, what is held is not granted.

@@ -65,8 +65,7 @@ impl Leader {
     }
 
     fn causes_now(&self, id: NodeId) -> Vec<Cause> {
-        let observed = self.graph.node(id).observed();
-        observed.map_or_else(Vec::new, |observed| self.causes(id, &observed.facts))
+        self.causes(id)
     }
 
     /// From the nearest owner whose going led here to the first: what is still in the graph is asked there, what went is remembered.

@@ -184,10 +184,10 @@ impl Leader {
         self.gone.clear();
         self.gone_order.clear();
         self.graph.lose_orphaned();
-        for (id, presence) in self.graph.iter().map(|(id, node)| (id, node.presence.clone())).collect::<Vec<_>>() {
-            let of = self.graph.node(id).at.kind;
+        for (id, told) in self.graph.iter().map(|(id, node)| (id, node.is_told())).collect::<Vec<_>>() {
+            let of = self.graph.node(id).kind();
             let void = everything || touched.contains(&of);
-            if void && matches!(presence, Presence::Absent(_) | Presence::Read { .. }) {
+            if void && told {
                 self.inquiries.remove(&id);
                 self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
                 self.mark_dependents(id);
@@ -280,7 +280,7 @@ impl Leader {
             .collect();
         for id in lost.into_iter().flat_map(|kind| self.nodes_of(kind)).collect::<Vec<_>>() {
             // One that only another of this kind referred to goes with that one.
-            if self.graph.get(id).is_some_and(|node| node.observed().is_some()) {
+            if self.graph.get(id).is_some_and(|node| node.is_observed()) {
                 self.take_out(id, None);
             }
         }
@@ -358,7 +358,7 @@ impl Leader {
         // That an owner has no dependents left rests on all collections.
         let everywhere =
             action == ActionKind::RemoveFinalizer && self.coverage.served().any(|(_, kind)| is_doubtful(kind));
-        everywhere || doubtful(node.at.kind) || node.owners().any(|owner| doubtful(self.graph.node(owner).at.kind))
+        everywhere || doubtful(node.kind()) || node.owners().any(|owner| doubtful(self.graph.node(owner).kind()))
     }
 
     /// The collection is listed: its next audit is an hour away, spread over some minutes.

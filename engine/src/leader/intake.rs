@@ -4,7 +4,7 @@ use super::{Event, Leader, Output, Timer};
 use crate::coverage::{Advance, KindId, State};
 use crate::evidence::{Inquiry, Proof};
 use crate::graph::{Coordinates, NodeId, Presence};
-use crate::object::{Facts, GroupResource, Object, ResourceVersion, ServedKind, Uid};
+use crate::object::{GroupResource, Object, ResourceVersion, ServedKind, Uid};
 use crate::queue::Place;
 use crate::view::Tombstone;
 use crate::work::ActionKind;
@@ -98,7 +98,7 @@ impl Leader {
         for id in self.nodes_of(kind) {
             let proof = Proof::TypeEmptied { crd: crd.clone() };
             // One that only another of this kind referred to goes with that one.
-            match self.graph.get(id).map(|node| node.observed().is_some()) {
+            match self.graph.get(id).map(|node| node.is_observed()) {
                 Some(true) => self.take_out(id, Some(proof)),
                 Some(false) => self.prove(id, proof),
                 None => {}
@@ -122,7 +122,7 @@ impl Leader {
         if !all_fresh {
             for id in self.nodes_of(kind) {
                 let Some(node) = self.graph.get(id) else { continue };
-                if node.observed().is_some_and(|observed| observed.list != list) {
+                if node.list().is_some_and(|shown| shown != list) {
                     // Not being in a list of everything is no proof; its own name is asked for.
                     self.take_out(id, None);
                     if self.graph.get(id).is_some() {
@@ -178,9 +178,9 @@ impl Leader {
         let proof = Proof::WatchDeleted { resource_version: object.resource_version.clone() };
         // Some servers send DELETED for what only left the caller's view; a list under way says nothing yet.
         let proven = entry.state == State::Synced && !entry.is_aggregated();
-        if self.graph.node(id).observed().is_some() {
+        if self.graph.node(id).is_observed() {
             self.take_out(id, proven.then_some(proof));
-        } else if proven && matches!(self.graph.node(id).presence, Presence::Virtual { .. } | Presence::Read { .. }) {
+        } else if proven && !self.graph.node(id).is_absent() {
             self.prove(id, proof);
         }
         if !proven && self.graph.get(id).is_some() {
@@ -244,23 +244,23 @@ impl Leader {
         // Whether the list under way shows it, only that list and its watch can say.
         let shown = source != Source::Ahead || entry.state != State::Listing;
         let current = entry.list;
-        let known = self.graph.find(&object.uid, &at).filter(|&id| self.graph.node(id).observed().is_some());
+        let known = self.graph.find(&object.uid, &at).filter(|&id| self.graph.node(id).is_observed());
         let mut list = if shown { current } else { current.wrapping_sub(1) };
         if let Some(id) = known {
-            let observed = self.graph.node(id).observed().expect("filtered by being observed");
-            let older = object.resource_version.is_before(&observed.resource_version);
-            let was_fresh = observed.list == current;
-            let moved = object.resource_version != observed.resource_version;
+            let node = self.graph.node(id);
+            let version = node.resource_version().expect("filtered by being observed");
+            let older = object.resource_version.is_before(&version);
+            let was_fresh = node.list() == Some(current);
+            let moved = object.resource_version != version;
             if was_fresh {
                 list = current;
             }
-            let ahead = entry.position.as_ref().is_none_or(|position| position.is_before(&observed.resource_version));
+            let ahead = entry.position.as_ref().is_none_or(|position| position.is_before(&version));
             if older && entry.rewound.is_none() {
                 if source == Source::List && ahead {
-                    let known = observed.resource_version.clone();
                     let entry = self.coverage.kind_mut(kind);
-                    let lowest = entry.outrun.take().filter(|lowest| lowest.is_before(&known));
-                    entry.outrun = Some(lowest.unwrap_or(known));
+                    let lowest = entry.outrun.take().filter(|lowest| lowest.is_before(&version));
+                    entry.outrun = Some(lowest.unwrap_or(version));
                 }
                 if source == Source::List && !ahead {
                     let why = format!("a list shows {} at a version before the known one", object.name);
@@ -306,23 +306,21 @@ impl Leader {
         let entry = self.coverage.kind_mut(kind);
         entry.fresh += usize::from(!was_fresh);
         let list = entry.list;
-        if let Presence::Observed(observed) = &mut self.graph.node_mut(id).presence {
-            observed.list = list;
-        }
+        self.graph.set_list(id, list);
     }
 
     /// Takes an observed object out of the graph.
     pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>) {
         let node = self.graph.node(id);
-        let (uid, kind, namespace) = (node.uid.clone(), node.at.kind, node.at.namespace.clone());
-        let fresh = node.observed().is_some_and(|observed| observed.list == self.coverage.kind(kind).list);
+        let (uid, kind, namespace) = (node.uid(), node.kind(), node.namespace().clone());
+        let fresh = node.list() == Some(self.coverage.kind(kind).list);
         let object = self.object_ref(id);
-        let resource_version = node.observed().map(|observed| observed.resource_version.clone());
+        let resource_version = node.resource_version();
         let under_way = |item: &crate::queue::Item| {
             matches!((&item.place, item.draft.action.kind()), (Place::Leased(_), ActionKind::Delete))
         };
         let caused_by_us = self.condemned.remove(&uid) || self.queue.get(&uid).is_some_and(under_way);
-        let causes = node.facts().filter(|_| caused_by_us).map_or_else(Vec::new, |facts| self.causes(id, facts));
+        let causes = if caused_by_us { self.causes(id) } else { Vec::new() };
         let entry = self.coverage.kind_mut(kind);
         entry.observed -= 1;
         entry.fresh -= usize::from(fresh);
@@ -363,7 +361,7 @@ impl Leader {
     }
 
     pub(super) fn nodes_of(&self, kind: KindId) -> Vec<NodeId> {
-        self.graph.iter().filter(|(_, node)| node.at.kind == kind).map(|(id, _)| id).collect()
+        self.graph.iter().filter(|(_, node)| node.kind() == kind).map(|(id, _)| id).collect()
     }
 
     pub(super) fn mark_unobserved(&mut self, kind: KindId) {
@@ -374,8 +372,8 @@ impl Leader {
 
     /// Objects that claim this uid for something elsewhere are judged by whether it is here.
     fn mark_other_claims(&mut self, id: NodeId) {
-        let uid = self.graph.node(id).uid.clone();
-        for other in self.graph.by_uid(&uid).to_vec() {
+        let uid = self.graph.node(id).uid();
+        for other in self.graph.by_uid(&uid).collect::<Vec<_>>() {
             if other != id {
                 self.mark_dependents(other);
             }
@@ -391,7 +389,7 @@ impl Leader {
 
     /// A node that enters foreground deletion may close a cycle of such deletions: all of it is judged anew.
     fn mark_waiting_below(&mut self, id: NodeId) {
-        let waits = |leader: &Leader, id: NodeId| leader.graph.node(id).facts().is_some_and(Facts::deletes_dependents);
+        let waits = |leader: &Leader, id: NodeId| leader.graph.node(id).deletes_dependents();
         if !waits(self, id) {
             return;
         }

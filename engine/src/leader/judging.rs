@@ -2,9 +2,9 @@
 
 use super::{Cause, Event, Leader, Mode, Timer};
 use crate::evidence::Inquiry;
-use crate::graph::{NodeId, Presence};
+use crate::graph::{Known, NodeId, Presence, Reference};
 use crate::object::{
-    Access, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, Uid, pick, shares_uid,
+    Access, FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, Uid, pick, shares_uid,
 };
 use crate::queue::{Draft, Place, Put};
 use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
@@ -21,15 +21,15 @@ const MOVED: Duration = Duration::from_secs(1);
 impl Leader {
     /// Judges a node that was marked.
     pub(super) fn judge(&mut self, id: NodeId) {
-        if !self.graph.get(id).is_some_and(|node| node.dirty) {
+        if !self.graph.get(id).is_some_and(|node| node.is_dirty()) {
             return;
         }
-        self.graph.node_mut(id).dirty = false;
-        if self.graph.node(id).observed().is_some() { self.judge_object(id) } else { self.judge_owner(id) }
+        self.graph.set_dirty(id, false);
+        if self.graph.node(id).is_observed() { self.judge_object(id) } else { self.judge_owner(id) }
     }
 
     fn judge_object(&mut self, id: NodeId) {
-        let uid = self.graph.node(id).uid.clone();
+        let uid = self.graph.node(id).uid();
         // An object served by two groups is two nodes, of which one acts. A write of ours that has not come back yet is awaited.
         if self.graph.primary(&uid) != Some(id) || self.writes.contains_key(&uid) {
             return;
@@ -77,20 +77,16 @@ impl Leader {
     /// Tells of references to namespaced owners that are in another namespace, once each.
     fn tell_misplaced(&mut self, id: NodeId) {
         let node = self.graph.node(id);
-        let Some(facts) = node.facts().filter(|_| self.term.is_some()) else { return };
-        let elsewhere = |reference: &OwnerReference, owner: NodeId| {
-            let observed = self.graph.primary(&reference.uid).map(|id| &self.graph.node(id).at);
-            self.graph.node(owner).observed().is_none()
-                && observed.is_some_and(|at| !at.namespace.is_empty() && at.namespace != node.at.namespace)
+        if self.term.is_none() {
+            return;
+        }
+        let elsewhere = |reference: &Reference<'_>| {
+            let owner = self.graph.node(reference.owner());
+            let observed = || self.graph.primary(&owner.uid()).map(|id| self.graph.node(id).namespace());
+            !owner.is_observed() && observed().is_some_and(|at| !at.is_empty() && at != node.namespace())
         };
-        let misplaced: Vec<OwnerReference> = facts
-            .owners
-            .iter()
-            .zip(node.owners())
-            .filter(|&(reference, owner)| elsewhere(reference, owner))
-            .map(|(reference, _)| reference.clone())
-            .collect();
-        let uid = node.uid.clone();
+        let misplaced: Vec<OwnerReference> = node.references().filter(elsewhere).map(Reference::to_owned).collect();
+        let uid = node.uid();
         for reference in misplaced {
             if self.told.len() < TOLD_MAX && self.told.insert((uid.clone(), reference.uid.clone())) {
                 let dependent = self.object_ref(id);
@@ -108,13 +104,13 @@ impl Leader {
             owner_uids: alone.iter().map(|&at| facts.owners[at].uid.clone()).collect(),
             entries: pick(&facts.owners, &entries),
         };
-        Some((action, self.causes(id, facts)))
+        Some((action, self.causes(id)))
     }
 
     fn deletion(&self, id: NodeId, collection: &Collection) -> (Action, Vec<Cause>) {
         let node = self.graph.node(id);
         let facts = node.facts().expect("a verdict to delete is on an observed object");
-        let mut causes = self.causes(id, facts);
+        let mut causes = self.causes(id);
         if !collection.unblock.is_empty() {
             causes.push(Cause::Cycle);
             return (Action::UnblockOwnerReferences { entries: pick(&facts.owners, &collection.unblock) }, causes);
@@ -138,7 +134,7 @@ impl Leader {
             self.deletions.entry(id).or_insert(None);
             return (None, self.unreachable_dependents(id, blocking));
         }
-        let namespace = &self.graph.node(id).at.namespace;
+        let namespace = self.graph.node(id).namespace();
         let may_hide = |kind: &crate::coverage::Kind| {
             self.may_hide_dependents(kind) && (kind.namespaced() == Some(true) || namespace.is_empty())
         };
@@ -156,14 +152,15 @@ impl Leader {
     /// finalizer is, an owner that something else still holds would keep it. One that is refused or fails is not waited for.
     fn is_being_left(&mut self, id: NodeId) -> bool {
         let owner = self.graph.node(id);
+        let owner_uid = owner.uid();
         // It is judged first. One in deletion has nothing to wait for, and two such owners would wait for each other's turn.
         let is_to_be_judged = |dependent: NodeId| {
             let node = self.graph.node(dependent);
-            node.dirty && node.observed().is_some_and(|observed| !observed.facts.terminating)
+            node.is_dirty() && node.is_observed() && !node.is_terminating()
         };
         let is_under_way = |dependent: NodeId| {
-            self.queue.get(&self.graph.node(dependent).uid).is_some_and(|item| {
-                let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner.uid);
+            self.queue.get(&self.graph.node(dependent).uid()).is_some_and(|item| {
+                let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner_uid);
                 matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
                     && matches!(item.place, Place::Ready | Place::Held(_) | Place::Leased(_))
             })
@@ -190,7 +187,7 @@ impl Leader {
     /// about them, until it is served again. The first tells: those that can be reached go one by one.
     fn unreachable_dependents(&self, id: NodeId, count: usize) -> Option<Undecided> {
         let first = self.graph.node(id).dependents().next().filter(|_| count > 0)?;
-        let unserved = self.coverage.kind(self.graph.node(first).at.kind).served.is_none();
+        let unserved = self.coverage.kind(self.graph.node(first).kind()).served.is_none();
         unserved.then_some(Undecided::DependentsUnseen)
     }
 
@@ -204,7 +201,7 @@ impl Leader {
 
     /// Whether everything that existed when this owner's deletion was first seen has been shown. Asks for it where nobody has.
     fn has_passed_barrier(&mut self, id: NodeId) -> bool {
-        let namespace = self.graph.node(id).at.namespace.clone();
+        let namespace = self.graph.node(id).namespace().clone();
         let round = self.deletions.entry(id).or_insert(None);
         if self.term.is_none() {
             return false;
@@ -219,19 +216,18 @@ impl Leader {
     }
 
     /// Why the references of an object lead to what was decided.
-    pub(super) fn causes(&self, id: NodeId, facts: &Facts) -> Vec<Cause> {
+    pub(super) fn causes(&self, id: NodeId) -> Vec<Cause> {
         let node = self.graph.node(id);
-        let standings = standings(&self.graph, &self.coverage, node, facts);
-        let causes = node.owners().zip(&facts.owners).zip(standings);
-        causes.filter_map(|((owner, reference), standing)| self.cause(owner, reference, standing)).collect()
+        let standings = standings(&self.graph, &self.coverage, node);
+        node.references().zip(standings).filter_map(|(reference, standing)| self.cause(reference, standing)).collect()
     }
 
-    fn cause(&self, owner: NodeId, reference: &OwnerReference, standing: Standing) -> Option<Cause> {
-        let node = self.graph.node(owner);
-        let (kind, name, uid) = (reference.kind.clone(), reference.name.clone(), reference.uid.clone());
-        let namespace = node.at.namespace.clone();
-        match (standing, &node.presence) {
-            (Standing::Dangling, Presence::Absent(proof)) => {
+    fn cause(&self, reference: Reference<'_>, standing: Standing) -> Option<Cause> {
+        let owner = self.graph.node(reference.owner());
+        let OwnerReference { kind, name, uid, .. } = reference.to_owned();
+        let namespace = owner.namespace().clone();
+        match (standing, owner.known()) {
+            (Standing::Dangling, Known::Absent(proof)) => {
                 Some(Cause::OwnerAbsent { kind, namespace, name, uid, proof: proof.clone() })
             }
             (Standing::Waiting, _) => Some(Cause::OwnerWaiting { kind, namespace, name, uid }),
@@ -244,12 +240,14 @@ impl Leader {
     /// Puts a decision about an observed object into the queue.
     fn decide(&mut self, id: NodeId, action: Action, causes: Vec<Cause>) {
         let node = self.graph.node(id);
-        let kind = self.coverage.kind(node.at.kind);
-        let (Some(observed), true) = (node.observed(), kind.served.is_some()) else { return self.withdraw(id) };
+        let kind = self.coverage.kind(node.kind());
+        let (Presence::Observed(observed), true) = (node.presence(), kind.served.is_some()) else {
+            return self.withdraw(id);
+        };
         let draft = Draft {
             target: self.object_ref(id),
             preconditions: Some(Preconditions {
-                resource_version: observed.resource_version.clone(),
+                resource_version: observed.resource_version,
                 facts_digest: observed.facts.digest(),
                 must_be_terminating: matches!(action, Action::RemoveFinalizer { .. }),
             }),
@@ -282,11 +280,11 @@ impl Leader {
     /// Takes back whatever was decided about this node.
     pub(super) fn withdraw(&mut self, id: NodeId) {
         let node = self.graph.node(id);
-        let uid = node.uid.clone();
+        let uid = node.uid();
         let Some(item) = self.queue.get(&uid) else { return };
-        let (target, kind) = (&item.draft.target, self.coverage.kind(node.at.kind));
+        let (target, kind) = (&item.draft.target, self.coverage.kind(node.kind()));
         // Several nodes can share a uid; an item belongs to the one whose coordinates it names.
-        let same_place = target.namespace == node.at.namespace && target.name == node.at.name;
+        let same_place = target.namespace == *node.namespace() && *target.name == *node.name();
         if !same_place || target.kind != kind.kind || target.group != kind.group {
             return;
         }
@@ -307,11 +305,11 @@ impl Leader {
     /// Asks for an owner that its collection does not show, when it is time to.
     fn judge_owner(&mut self, id: NodeId) {
         let node = self.graph.node(id);
-        let kind = self.coverage.kind(node.at.kind);
-        let uid = node.uid.clone();
+        let kind = self.coverage.kind(node.kind());
+        let uid = node.uid();
         let listing = kind.is_watched() && kind.state == crate::coverage::State::Listing;
-        let misplaced = kind.namespaced() == Some(true) && node.at.namespace.is_empty();
-        let asked = !matches!(node.presence, Presence::Absent(_)) && !listing && !misplaced;
+        let misplaced = kind.namespaced() == Some(true) && node.namespace().is_empty();
+        let asked = !node.is_absent() && !listing && !misplaced;
         let Some(served) = kind.served.clone().filter(|_| asked) else {
             self.inquiries.remove(&id);
             return self.withdraw(id);

@@ -147,12 +147,12 @@ impl Leader {
     }
 
     fn concerns_deletion(&self, object: &Object) -> bool {
-        let in_deletion = |id: &crate::graph::NodeId| self.deletions.contains_key(id);
+        let in_deletion = |id: crate::graph::NodeId| self.deletions.contains_key(&id);
         // One that orphaned its dependents and is gone may have no node any more: nothing was known to refer to it.
         object
             .facts
             .owners
             .iter()
-            .any(|owner| self.graph.has_orphaned(&owner.uid) || self.graph.by_uid(&owner.uid).iter().any(in_deletion))
+            .any(|owner| self.graph.has_orphaned(&owner.uid) || self.graph.by_uid(&owner.uid).any(in_deletion))
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Leader, Mode};
 use crate::coverage::KindId;
-use crate::graph::{NodeId, Presence};
-use crate::object::{Facts, GroupResource, Name, ResourceVersion, Uid};
+use crate::graph::{Known, Node, NodeId};
+use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::view::{
     CollectionStatus, ExecutorView, NodeView, PresenceView, Reached, Status, Tombstone, Undecided, UnresolvedKind,
 };
@@ -20,7 +20,7 @@ mod walk;
 
 pub use changes::Linked;
 pub use planning::{Frame, Planning};
-pub use scan::{Address, CycleSearch, Scan};
+pub use scan::{CycleSearch, Scan};
 pub use walk::{Direction, Found, Walk, WalkOptions, Walked};
 
 impl Leader {
@@ -108,9 +108,8 @@ impl Leader {
     pub fn shows(&self, collection: &GroupResource, objects: &[(Uid, ResourceVersion)]) -> bool {
         let Some(id) = self.coverage.find(collection) else { return false };
         let shown = |(uid, version): &(Uid, ResourceVersion)| {
-            let here =
-                self.graph.by_uid(uid).iter().map(|&node| self.graph.node(node)).filter(|node| node.at.kind == id);
-            here.filter_map(|node| node.observed()).any(|observed| observed.resource_version == *version)
+            let here = self.graph.by_uid(uid).map(|node| self.graph.node(node)).filter(|node| node.kind() == id);
+            here.filter_map(|node| node.resource_version()).any(|known| known == *version)
         };
         self.coverage.kind(id).observed == objects.len() && objects.iter().all(shown)
     }
@@ -176,20 +175,25 @@ impl Leader {
 
     /// The nodes that carry this uid: one, or more where references contradict each other.
     pub fn nodes(&self, uid: &Uid) -> Vec<NodeView> {
-        self.graph.by_uid(uid).iter().map(|&id| self.view(id)).collect()
+        self.graph.by_uid(uid).map(|id| self.view(id)).collect()
+    }
+
+    /// The uids of what is, or is claimed to be, at an address, at most `max`. The namespace is empty for cluster scope.
+    pub fn uids_at(&self, group: &str, kind: &str, namespace: &str, name: &str, max: usize) -> Vec<Uid> {
+        let Some(kind) = self.coverage.known(group, kind) else { return Vec::new() };
+        self.graph.by_address(kind, namespace, name).take(max).map(|id| self.graph.node(id).uid()).collect()
     }
 
     /// The nodes connected with any of `uids` in either direction, or all that have an edge if `uids` is empty; at most `max`, by uid.
     /// The flag says that there were more.
     pub fn component(&self, uids: &[Uid], max: usize) -> (Vec<NodeView>, bool) {
         if uids.is_empty() {
-            let mut linked = self.graph.uids().flat_map(|(_, ids)| ids.iter().copied()).filter(|&id| {
-                self.graph.node(id).dependent_count() > 0 || self.graph.node(id).owners().next().is_some()
-            });
-            let nodes = linked.by_ref().take(max).map(|id| self.view(id)).collect();
+            let is_linked = |node: &Node<'_>| node.dependent_count() > 0 || node.owners().len() > 0;
+            let mut linked = self.graph.iter().filter(|(_, node)| is_linked(node)).map(|(id, _)| id);
+            let nodes = self.by_uid(&linked.by_ref().take(max).collect());
             return (nodes, linked.next().is_some());
         }
-        let mut open: Vec<NodeId> = uids.iter().flat_map(|uid| self.graph.by_uid(uid).iter().copied()).collect();
+        let mut open: Vec<NodeId> = uids.iter().flat_map(|uid| self.graph.by_uid(uid)).collect();
         let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();
         while let Some(id) = open.pop() {
             let node = self.graph.node(id);
@@ -213,16 +217,16 @@ impl Leader {
 
     fn view(&self, id: NodeId) -> NodeView {
         let node = self.graph.node(id);
-        let presence = match &node.presence {
-            Presence::Observed(_) => PresenceView::Observed,
-            Presence::Virtual { .. } | Presence::Read { .. } => PresenceView::Virtual,
-            Presence::Absent(_) => PresenceView::Absent,
+        let presence = match node.known() {
+            Known::Observed => PresenceView::Observed,
+            Known::Virtual { .. } | Known::Read { .. } => PresenceView::Virtual,
+            Known::Absent(_) => PresenceView::Absent,
         };
         NodeView {
             object: self.object_ref(id),
             presence,
-            resource_version: node.observed().map(|observed| observed.resource_version.clone()),
-            facts: node.facts().cloned().unwrap_or_else(Facts::default),
+            resource_version: node.resource_version(),
+            facts: node.facts().unwrap_or_default(),
             dependents: node.dependent_count(),
             blocking_dependents: node.blocking_count(),
             undecided: self.undecided.get(&id).copied(),

@@ -6,7 +6,7 @@ use super::intake::Source;
 use super::{Event, Leader, StreamId, Timer};
 use crate::coverage::State;
 use crate::evidence::Inquiry;
-use crate::graph::{Coordinates, NodeId, Presence};
+use crate::graph::{Coordinates, Known, NodeId, Presence};
 use crate::lease::SessionId;
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, PROBE_EVERY, Place};
@@ -159,7 +159,7 @@ impl Leader {
             Next::GiveBack => self.queue.give_back(uid),
             Next::Behind(blocker, wait) => self.block(uid, blocker, wait),
         }
-        if self.graph.by_uid(uid).is_empty() {
+        if self.graph.by_uid(uid).next().is_none() {
             // The target went while this was under way, and nobody is left to take the decision back.
             self.queue.remove(uid);
         }
@@ -254,7 +254,7 @@ impl Leader {
         }
         match self.graph.primary(uid) {
             Some(id) => {
-                if self.coverage.kind(self.graph.node(id).at.kind).served.is_some() {
+                if self.coverage.kind(self.graph.node(id).kind()).served.is_some() {
                     self.verify(id, CheckBy::List);
                 }
                 // The question may give way to one about another node of this uid, or its kind may not be served.
@@ -269,8 +269,8 @@ impl Leader {
     /// An answer of the API server showed an object that the graph holds: what is newer counts.
     fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
         let Some(id) = self.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
-        let Some(observed) = self.graph.node(id).observed() else { return };
-        if !observed.resource_version.is_before(&sighting.resource_version) {
+        let known = self.graph.node(id).resource_version();
+        if !known.is_some_and(|known| known.is_before(&sighting.resource_version)) {
             return;
         }
         let object = Object {
@@ -280,7 +280,7 @@ impl Leader {
             resource_version: sighting.resource_version.clone(),
             facts: sighting.facts.clone(),
         };
-        self.take_in(self.graph.node(id).at.kind, object, Source::Ahead);
+        self.take_in(self.graph.node(id).kind(), object, Source::Ahead);
     }
 
     /// The owner check of a delete found its owner alive and not waiting.
@@ -300,8 +300,7 @@ impl Leader {
     fn owner_missed(&mut self, findings: &[Finding]) {
         for finding in findings {
             let Some(id) = self.node_of(&finding.check.object) else { continue };
-            if self.graph.node(id).observed().is_none() && !matches!(self.graph.node(id).presence, Presence::Absent(_))
-            {
+            if !self.graph.node(id).is_observed() && !self.graph.node(id).is_absent() {
                 self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).hurry(self.now);
                 self.mark(id);
             }
@@ -328,7 +327,7 @@ impl Leader {
                     }
                 }
                 FindingResult::KindUnresolved | FindingResult::Forbidden | FindingResult::Failed => {
-                    if matches!(self.graph.node(id).presence, Presence::Virtual { unreadable: false }) {
+                    if matches!(self.graph.node(id).known(), Known::Virtual { unreadable: false }) {
                         self.graph.set_unobserved(id, Presence::Virtual { unreadable: true });
                         self.mark_dependents(id);
                     }
@@ -343,17 +342,17 @@ impl Leader {
         if sighting.uid != object.uid {
             return;
         }
-        if self.graph.node(id).observed().is_some() {
+        if self.graph.node(id).is_observed() {
             self.writes.remove(&object.uid);
             return self.sighted(object, sighting);
         }
-        if let Presence::Absent(proof) = &self.graph.node(id).presence
+        if let Known::Absent(proof) = self.graph.node(id).known()
             && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
         {
             // A read that was answered before the owner went.
             return;
         }
-        let changed = self.graph.node(id).facts() != Some(&sighting.facts);
+        let changed = self.graph.node(id).facts().as_ref() != Some(&sighting.facts);
         let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
         self.graph.set_unobserved(id, Presence::Read { facts, position });
         self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).found(self.now);
@@ -365,7 +364,7 @@ impl Leader {
 
     /// An object was not where it was looked for. Gives a wait if the answer cannot be used.
     fn not_found(&mut self, id: NodeId, by: CheckBy, version: Option<&ResourceVersion>) -> Option<Duration> {
-        let kind_id = self.graph.node(id).at.kind;
+        let kind_id = self.graph.node(id).kind();
         if by == CheckBy::List {
             let version = version?;
             if self.leapt(kind_id, version) {
@@ -374,11 +373,11 @@ impl Leader {
             let kind = self.coverage.kind(kind_id);
             if kind.position.as_ref().is_some_and(|position| version.is_before(position)) {
                 // An answer from before what the watch has already shown.
-                let uid = self.graph.node(id).uid.clone();
+                let uid = self.graph.node(id).uid();
                 return Some(self.longer(&uid, TRANSIENT_MIN, TRANSIENT_MAX));
             }
         }
-        if self.graph.node(id).observed().is_some() {
+        if self.graph.node(id).is_observed() {
             self.disagreement(id);
             return None;
         }
@@ -397,7 +396,7 @@ impl Leader {
     /// The graph holds an object that a consistent list does not show.
     fn disagreement(&mut self, id: NodeId) {
         let node = self.graph.node(id);
-        let (kind, uid) = (node.at.kind, node.uid.clone());
+        let (kind, uid) = (node.kind(), node.uid());
         if self.coverage.kind(kind).state == State::Synced {
             // Its watch owes us a DELETED, or has lost it.
             self.relist(kind, "a consistent list lacks an object that the watch has not shown as deleted");

@@ -7,11 +7,13 @@
 use super::*;
 use crate::evidence::Proof;
 use crate::graph::Coordinates;
+use crate::graph::Presence;
 use crate::jitter::Jitter;
 use crate::object::{
     Access, Backend, FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, Object, ResourceVersion, ServedKind,
     Uid,
 };
+use crate::object::{Facts, OwnerReference};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -85,7 +87,7 @@ fn parse(line: &str) -> Line {
 /// Builds the world in the order of its lines and gives each object's verdict.
 fn judge(lines: &[Line], kinds_first: bool) -> BTreeMap<String, String> {
     let mut coverage = Coverage::default();
-    let mut graph = Graph::default();
+    let mut graph = Graph::new(false, 7);
     let serve = |coverage: &mut Coverage, graph: &mut Graph| {
         for (word, ..) in KINDS {
             let id = coverage.serve(Time::ZERO, served(word).unwrap());
@@ -122,7 +124,7 @@ fn judge(lines: &[Line], kinds_first: bool) -> BTreeMap<String, String> {
 }
 
 fn describe(graph: &Graph, verdict: &Verdict, id: NodeId) -> String {
-    let owners = &graph.node(id).observed().unwrap().facts.owners;
+    let owners = graph.node(id).facts().unwrap().owners;
     let names = |places: &[usize]| -> String {
         places.iter().map(|&at| format!(" {}", owners[at].name)).collect::<Vec<_>>().concat()
     };

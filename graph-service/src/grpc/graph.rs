@@ -131,8 +131,8 @@ impl Graph {
     }
 
     /// The uid that a reference of a request means.
-    async fn resolve(&self, object: Option<ObjectRef>) -> Result<Known, Status> {
-        lookup::resolve(self, object.unwrap_or_default()).await
+    fn resolve(&self, object: Option<ObjectRef>) -> Result<Known, Status> {
+        lookup::resolve(self, object.unwrap_or_default())
     }
 }
 
@@ -141,7 +141,7 @@ impl GraphService for Graph {
     async fn get_object(&self, request: Request<GetObjectRequest>) -> Result<Response<GetObjectResponse>, Status> {
         let GetObjectRequest { r#ref, consistency } = request.into_inner();
         let meta = self.fresh(consistency, &self.about(r#ref.as_slice())).await?;
-        let known = self.resolve(r#ref).await?;
+        let known = self.resolve(r#ref)?;
         let uid = known.uid();
         let node = match self.shared.reader.with(|leader| best_known(leader.nodes(uid))) {
             Some(node) => node.into(),
@@ -186,7 +186,7 @@ impl GraphService for Graph {
         let paging = Paging::of(&question, request.page_size, &request.page_token)?;
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
-            let start = self.resolve(request.r#ref.clone()).await?.present(self)?;
+            let start = self.resolve(request.r#ref.clone())?.present(self)?;
             let options = WalkOptions {
                 direction: Direction::Dependents,
                 max_depth: depth,
@@ -219,7 +219,7 @@ impl GraphService for Graph {
         let paging = Paging::of(&question, request.page_size, &request.page_token)?;
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
-            let start = self.resolve(request.r#ref.clone()).await?.present(self)?;
+            let start = self.resolve(request.r#ref.clone())?.present(self)?;
             let options = WalkOptions {
                 direction: Direction::Owners,
                 max_depth: depth,
@@ -254,7 +254,7 @@ impl GraphService for Graph {
     ) -> Result<Response<ExplainObjectResponse>, Status> {
         let ExplainObjectRequest { r#ref, consistency } = request.into_inner();
         let meta = Some(self.fresh(consistency, &About::Everything).await?);
-        let known = self.resolve(r#ref).await?;
+        let known = self.resolve(r#ref)?;
         let (uid, clock) = (known.uid(), wire_clock(self.shared.clock));
         let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
         let answer = match self.shared.reader.with(|leader| leader.explain(uid)) {

@@ -35,27 +35,30 @@ impl Leader {
     /// Where the references of an observed object lead; `None` where it is not observed.
     pub fn owners_of(&self, uid: &Uid) -> Option<Vec<Uid>> {
         let node = self.graph.node(self.graph.primary(uid)?);
-        Some(node.owners().map(|owner| self.graph.node(owner).uid.clone()).collect())
+        Some(node.owners().map(|owner| self.graph.node(owner).uid()).collect())
     }
 
     /// Some of what refers to this uid, and where to go on: at most `max`, below the place `before`, the last first. What refers to it
     /// throughout is found by going on until there is nothing more.
     pub fn dependents_of(&self, uid: &Uid, before: Option<usize>, max: usize) -> (Vec<Uid>, Option<usize>) {
-        let name = |id| self.graph.node(id).uid.clone();
-        match self.graph.by_uid(uid) {
-            [id] => {
-                let node = self.graph.node(*id);
-                let end = before.unwrap_or(usize::MAX).min(node.dependent_count());
-                let start = end.saturating_sub(max);
-                (node.dependents_at(start..end).map(name).collect(), (start > 0).then_some(start))
-            }
-            // Where references contradict each other about a uid, they are few.
-            several => (several.iter().flat_map(|&id| self.graph.node(id).dependents()).map(name).collect(), None),
+        let name = |id| self.graph.node(id).uid();
+        let mut nodes = self.graph.by_uid(uid).map(|id| self.graph.node(id));
+        let Some(node) = nodes.next() else { return (Vec::new(), None) };
+        if nodes.next().is_none() {
+            let end = before.unwrap_or(usize::MAX).min(node.dependent_count());
+            let start = end.saturating_sub(max);
+            return (node.dependents_at(start..end).map(name).collect(), (start > 0).then_some(start));
         }
+        // Where references contradict each other about a uid, they are few.
+        let all = self.graph.by_uid(uid).flat_map(|id| self.graph.node(id).dependents());
+        (all.map(name).collect(), None)
     }
 
-    /// At most `max` uids of the graph after this one, in order.
-    pub fn uids_after(&self, after: Option<&Uid>, max: usize) -> Vec<Uid> {
-        self.graph.uids_after(after).take(max).cloned().collect()
+    /// The uids at so many places of the graph, and where to go on, if anything is left. What is there throughout is found.
+    pub fn uids_from(&self, place: usize, max: usize) -> (Vec<Uid>, Option<usize>) {
+        let end = self.graph.places().min(place.saturating_add(max));
+        let found = (place..end).filter_map(|place| self.graph.at_place(place));
+        let uids = found.map(|id| self.graph.node(id).uid()).collect();
+        (uids, (end < self.graph.places()).then_some(end))
     }
 }

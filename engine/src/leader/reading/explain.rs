@@ -2,7 +2,7 @@
 
 use super::{Leader, Mode};
 use crate::evidence::Proof;
-use crate::graph::{Node, NodeId, Presence};
+use crate::graph::{Known, Node, NodeId};
 use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
 use crate::queue::{Blocker, Item, Place};
 use crate::verdict::{Standing, Verdict, standings, verdict};
@@ -42,8 +42,7 @@ impl Leader {
             verdict = VerdictView::InProgress;
             reasons.insert(0, plain(ReasonCode::AwaitingOwnWrite));
         }
-        if let Some(item) = item.filter(|item| item.draft.action.kind() != ActionKind::Verify || node.facts().is_none())
-        {
+        if let Some(item) = item.filter(|item| item.draft.action.kind() != ActionKind::Verify || !node.has_facts()) {
             let waits = self.waits(item);
             if item.invalid > 1 {
                 verdict = VerdictView::Parked;
@@ -65,15 +64,15 @@ impl Leader {
     fn unobserved_reasons(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
         let node = self.graph.node(id);
         let since_dependents = related(ReasonCode::NeverObserved, self.dependents(id), node.dependent_count());
-        match &node.presence {
-            Presence::Absent(proof) => {
+        match node.known() {
+            Known::Absent(proof) => {
                 let detail =
                     format!("{}{}", proof.as_str(), proof.version().map_or_else(String::new, |at| format!(" at {at}")));
                 (VerdictView::Gone, alloc::vec![Reason { detail, ..plain(ReasonCode::Deleted) }])
             }
-            Presence::Read { .. } => (VerdictView::Kept, alloc::vec![since_dependents]),
-            Presence::Virtual { unreadable } => {
-                let kind = self.coverage.kind(node.at.kind);
+            Known::Read { .. } => (VerdictView::Kept, alloc::vec![since_dependents]),
+            Known::Virtual { unreadable } => {
+                let kind = self.coverage.kind(node.kind());
                 let code = match (&kind.served, unreadable) {
                     (None, _) => ReasonCode::OwnerKindUnresolved,
                     (Some(_), true) => ReasonCode::OwnerUnreadable,
@@ -83,7 +82,7 @@ impl Leader {
                 let why = Reason { detail: self.collection_state(id), ..plain(code) };
                 (VerdictView::Undecided, alloc::vec![why, since_dependents])
             }
-            Presence::Observed(_) => (VerdictView::Kept, Vec::new()),
+            Known::Observed => (VerdictView::Kept, Vec::new()),
         }
     }
 
@@ -114,8 +113,7 @@ impl Leader {
             Undecided::OwnerUnreadable => ReasonCode::OwnerUnreadable,
         };
         let node = self.graph.node(id);
-        let Some(facts) = node.facts() else { return Vec::new() };
-        let standings = standings(&self.graph, &self.coverage, node, facts);
+        let standings = standings(&self.graph, &self.coverage, node);
         let unverified =
             node.owners().zip(standings).filter(|(_, standing)| matches!(standing, Standing::Unverified(_)));
         let owners: Vec<NodeId> = unverified.map(|(owner, _)| owner).collect();
@@ -128,7 +126,7 @@ impl Leader {
     fn holding(&self, id: NodeId) -> Vec<Reason> {
         let node = self.graph.node(id);
         let mut reasons = Vec::new();
-        if node.facts().is_some_and(|facts| facts.hold) {
+        if node.is_held() {
             reasons.push(Reason {
                 detail: String::from(crate::object::HOLD_ANNOTATION),
                 ..plain(ReasonCode::HoldAnnotation)
@@ -176,11 +174,7 @@ impl Leader {
             reasons.push(plain(ReasonCode::Cycle));
         }
         if blocking > 0 {
-            let blocks = |&dependent: &NodeId| {
-                let facts = self.graph.node(dependent).facts();
-                let uid = &self.graph.node(id).uid;
-                facts.is_some_and(|facts| facts.owners.iter().any(|entry| entry.uid == *uid && entry.blocks()))
-            };
+            let blocks = |&dependent: &NodeId| self.graph.node(dependent).blocks(id);
             let dependents =
                 self.graph.node(id).dependents().filter(blocks).map(|dependent| self.object_ref(dependent));
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
@@ -198,7 +192,7 @@ impl Leader {
         if dependents > 0 {
             reasons.push(related(ReasonCode::DependentsToOrphan, self.dependents(id), dependents));
             reasons.extend(self.unreachable(id));
-        } else if self.queue.get(&self.graph.node(id).uid).is_none() {
+        } else if self.queue.get(&self.graph.node(id).uid()).is_none() {
             // The barrier has not passed: some collection has not shown everything yet.
             reasons.extend(self.unseen());
         }
@@ -208,16 +202,16 @@ impl Leader {
 
     /// Finalizers of others that an object in deletion waits for.
     fn finalizers(&self, id: NodeId) -> Vec<Reason> {
-        let facts = self.graph.node(id).facts();
+        let finalizers = self.graph.node(id).finalizers();
         let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
         let reason = |name: &Name| Reason { detail: name.to_string(), ..plain(ReasonCode::FinalizerPresent) };
-        facts.map_or_else(Vec::new, |facts| facts.finalizers.iter().filter(foreign).map(reason).collect())
+        finalizers.iter().filter(foreign).map(reason).collect()
     }
 
     /// The kind of the dependents that are waited for and that nobody serves.
     fn unreachable(&self, id: NodeId) -> Option<Reason> {
         self.undecided.get(&id).filter(|why| **why == Undecided::DependentsUnseen)?;
-        let kind = self.coverage.kind(self.graph.node(self.graph.node(id).dependents().next()?).at.kind);
+        let kind = self.coverage.kind(self.graph.node(self.graph.node(id).dependents().next()?).kind());
         let dot = if kind.group.is_empty() { "" } else { "." };
         let detail = format!("nobody serves {}{dot}{} any more", kind.kind, kind.group);
         Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
@@ -288,7 +282,7 @@ impl Leader {
 
     /// State and last error of the collection a node belongs to.
     fn collection_state(&self, id: NodeId) -> String {
-        let kind = self.coverage.kind(self.graph.node(id).at.kind);
+        let kind = self.coverage.kind(self.graph.node(id).kind());
         let Some(served) = &kind.served else {
             let dot = if kind.group.is_empty() { "" } else { "." };
             return format!("{}{dot}{} is not served", kind.kind, kind.group);
@@ -299,11 +293,11 @@ impl Leader {
 
     /// Where what is known of a node comes from.
     pub(super) fn evidence(&self, id: NodeId) -> Evidence {
-        let (source, resource_version) = match &self.graph.node(id).presence {
-            Presence::Observed(observed) => (Source::Watch, Some(observed.resource_version.clone())),
-            Presence::Read { position, .. } => (Source::LiveRead, Some(position.clone())),
-            Presence::Virtual { .. } => (Source::Inferred, None),
-            Presence::Absent(proof) => {
+        let (source, resource_version) = match self.graph.node(id).known() {
+            Known::Observed => (Source::Watch, self.graph.node(id).resource_version()),
+            Known::Read { position, .. } => (Source::LiveRead, Some(position.clone())),
+            Known::Virtual { .. } => (Source::Inferred, None),
+            Known::Absent(proof) => {
                 let source = match proof {
                     Proof::WatchDeleted { .. } => Source::Watch,
                     Proof::Listed { .. } => Source::List,
@@ -317,23 +311,24 @@ impl Leader {
     }
 
     /// A standing as readers see it: one that rests on a wrong reference says so.
-    pub(super) fn standing_view(&self, dependent: &Node, owner: NodeId, standing: Standing) -> OwnerStanding {
-        let at = &self.graph.node(owner).at;
-        let elsewhere = self.graph.primary(&self.graph.node(owner).uid).filter(|&id| id != owner);
+    pub(super) fn standing_view(&self, dependent: Node<'_>, owner: NodeId, standing: Standing) -> OwnerStanding {
+        let claimed = self.graph.node(owner);
+        let elsewhere = || self.graph.primary(&claimed.uid()).filter(|&id| id != owner).map(|id| self.graph.node(id));
         match standing {
             Standing::Solid => OwnerStanding::Solid,
             Standing::Waiting => OwnerStanding::Waiting,
             Standing::Orphaning => OwnerStanding::Orphaning,
             Standing::InvalidScope => OwnerStanding::InvalidScope,
-            Standing::Dangling | Standing::Unverified(_) if elsewhere.is_some() => {
-                let other = elsewhere.map(|id| &self.graph.node(id).at);
-                let same = other.is_some_and(|other| other.kind == at.kind && other.name == at.name);
-                let namespaced = other.is_some_and(|other| other.namespace != dependent.at.namespace);
-                if same && namespaced { OwnerStanding::WrongNamespace } else { OwnerStanding::CoordinatesMismatch }
-            }
-            Standing::Dangling => OwnerStanding::Dangling,
-            Standing::Unverified(Undecided::OwnerKindUnresolved) => OwnerStanding::KindUnresolved,
-            Standing::Unverified(_) => OwnerStanding::Unverified,
+            Standing::Dangling | Standing::Unverified(_) => match (elsewhere(), standing) {
+                (Some(other), _) => {
+                    let same = other.kind() == claimed.kind() && other.name() == claimed.name();
+                    let moved = other.namespace() != dependent.namespace();
+                    if same && moved { OwnerStanding::WrongNamespace } else { OwnerStanding::CoordinatesMismatch }
+                }
+                (None, Standing::Dangling) => OwnerStanding::Dangling,
+                (None, Standing::Unverified(Undecided::OwnerKindUnresolved)) => OwnerStanding::KindUnresolved,
+                (None, _) => OwnerStanding::Unverified,
+            },
         }
     }
 }

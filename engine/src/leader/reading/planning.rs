@@ -45,7 +45,7 @@ impl Planning {
             } else if let Some(uid) = self.beside.pop_first() {
                 if self.seen.insert(uid.clone()) {
                     let ids = leader.graph.by_uid(&uid);
-                    self.nodes.extend(ids.iter().map(|&id| copied(leader, id, false)));
+                    self.nodes.extend(ids.map(|id| copied(leader, id, false)));
                 }
             } else {
                 return true;
@@ -65,16 +65,16 @@ impl Planning {
             return 0;
         }
         self.seen.insert(uid.clone());
-        for &id in leader.graph.by_uid(uid) {
+        for id in leader.graph.by_uid(uid) {
             let node = leader.graph.node(id);
             self.nodes.push(copied(leader, id, true));
             for owner in node.owners().map(|owner| leader.graph.node(owner)) {
                 // One that is in deletion already may have waited for this object alone.
-                let waits = owner.facts().is_some_and(|facts| facts.deletes_dependents() || facts.orphans_dependents());
+                let waits = owner.deletes_dependents() || owner.orphans_dependents();
                 match waits {
-                    true => self.open.push_back((owner.uid.clone(), None)),
+                    true => self.open.push_back((owner.uid(), None)),
                     false => {
-                        self.beside.insert(owner.uid.clone());
+                        self.beside.insert(owner.uid());
                     }
                 }
             }
@@ -99,8 +99,8 @@ impl Planning {
 
     /// What becomes of the targets and of what hangs on them. The work is in proportion to the copy and needs no leader.
     pub fn finish(mut self, frame: Frame) -> Plan {
-        let Frame { coverage, unseen, holds_invalid } = frame;
-        let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, unseen };
+        let Frame { coverage, unseen, holds_invalid, secret } = frame;
+        let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, secret, unseen };
         Plan { cut: self.cut, ..plan(copy, &self.options) }
     }
 }
@@ -111,6 +111,7 @@ pub struct Frame {
     coverage: Coverage,
     unseen: Vec<crate::coverage::KindId>,
     holds_invalid: bool,
+    secret: u64,
 }
 
 impl Leader {
@@ -121,6 +122,7 @@ impl Leader {
             coverage: self.coverage.clone(),
             unseen: unseen.collect(),
             holds_invalid: self.config.policy.invalid_references == super::super::InvalidReferences::Hold,
+            secret: self.graph.secret(),
         }
     }
 }
@@ -128,9 +130,9 @@ impl Leader {
 fn copied(leader: &Leader, id: NodeId, whole: bool) -> Copied {
     let node = leader.graph.node(id);
     Copied {
-        uid: node.uid.clone(),
-        at: node.at.clone(),
-        presence: node.presence.clone(),
+        uid: node.uid(),
+        at: node.at(),
+        presence: node.presence(),
         orphaned: leader.graph.is_orphaned(node),
         whole,
     }

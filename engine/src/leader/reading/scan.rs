@@ -1,25 +1,14 @@
 //! Looks at every node, in steps: for what has no index because it is asked for seldom.
 
 use super::Leader;
-use crate::graph::NodeId;
-use crate::object::{Facts, ObjectRef, OwnerReference, Uid};
+use crate::graph::{NodeId, Reference};
+use crate::object::{ObjectRef, Uid};
 use crate::view::{CycleView, EdgeView, Explanation, NodeView, VerdictView};
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Longest chain of blockers that is followed.
 const CHAIN_MAX: usize = 1000;
-
-/// An object by its address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    pub group: String,
-    pub kind: String,
-    /// Empty for cluster scope.
-    pub namespace: String,
-    pub name: String,
-}
 
 /// A pass over all nodes, from one step to the next. Nodes that come and go meanwhile may be missed or met.
 #[derive(Debug, Default)]
@@ -46,28 +35,16 @@ impl Scan {
         Some(found)
     }
 
-    /// The uids of objects at an address. `None` once all places are done.
-    pub fn find(&mut self, leader: &Leader, budget: usize, address: &Address) -> Option<Vec<Uid>> {
-        let Some(kind) = leader.coverage.known(&address.group, &address.kind) else {
-            self.next = usize::MAX;
-            return None;
-        };
-        self.step(leader, budget, |leader, id| {
-            let node = leader.graph.node(id);
-            let here =
-                node.at.kind == kind && *node.at.name == *address.name && *node.at.namespace == *address.namespace;
-            here.then(|| node.uid.clone())
-        })
-    }
-
     /// Objects that are marked or decided and have not gone. `None` once all places are done.
     pub fn stuck(&mut self, leader: &Leader, budget: usize) -> Option<Vec<Explanation>> {
         self.step(leader, budget, |leader, id| {
             let node = leader.graph.node(id);
-            let facts = node.observed().map(|observed| &observed.facts)?;
+            if !node.is_observed() {
+                return None;
+            }
             let moves =
-                facts.terminating || leader.undecided.contains_key(&id) || leader.queue.get(&node.uid).is_some();
-            let explanation = moves.then(|| leader.explain(&node.uid)).flatten()?;
+                node.is_terminating() || leader.undecided.contains_key(&id) || leader.queue.get(&node.uid()).is_some();
+            let explanation = moves.then(|| leader.explain(&node.uid())).flatten()?;
             match explanation.verdict {
                 VerdictView::Blocked | VerdictView::Parked | VerdictView::Undecided | VerdictView::Held => {
                     Some(explanation)
@@ -110,11 +87,9 @@ impl CycleSearch {
         let blocking_only = self.blocking_only;
         let found = self.scan.step(leader, budget, |leader, id| {
             let node = leader.graph.node(id);
-            let facts = node.observed().map(|observed| &observed.facts)?;
-            let counts = |reference: &OwnerReference| !blocking_only || reference.blocks();
-            let owners = node.owners().zip(&facts.owners).filter(|(_, reference)| counts(reference));
-            let owners: Vec<NodeId> = owners.map(|(owner, _)| owner).collect();
-            (!owners.is_empty() && node.dependent_count() > 0).then(|| (id, (node.uid.clone(), owners)))
+            let counts = |reference: &Reference<'_>| !blocking_only || reference.blocks();
+            let owners: Vec<NodeId> = node.references().filter(counts).map(Reference::owner).collect();
+            (!owners.is_empty() && node.dependent_count() > 0).then(|| (id, (node.uid(), owners)))
         });
         match found {
             Some(found) => {
@@ -207,14 +182,14 @@ impl Leader {
         if edges.iter().any(Vec::is_empty) {
             return None;
         }
-        let waits = |&id: &NodeId| self.graph.node(id).facts().is_some_and(Facts::deletes_dependents);
+        let waits = |&id: &NodeId| self.graph.node(id).deletes_dependents();
         let deadlocked = ids.iter().all(waits);
         // What the judge would relax first where the members wait for each other, and otherwise where they would come to.
         let relaxed = |&&id: &&NodeId| {
             let verdict = crate::verdict::verdict(&self.graph, &self.coverage, id);
             matches!(verdict, crate::verdict::Verdict::Foreground { unblock, .. } if !unblock.is_empty())
         };
-        let unblock = ids.iter().find(relaxed).or(ids.first()).map(|&id| self.graph.node(id).uid.clone())?;
+        let unblock = ids.iter().find(relaxed).or(ids.first()).map(|&id| self.graph.node(id).uid())?;
         Some(CycleView {
             members: ids.iter().map(|&id| self.view(id)).collect(),
             edges: edges.concat(),
@@ -231,11 +206,8 @@ impl Leader {
         let mut ends = Vec::new();
         while let Some(id) = open.pop() {
             let node = self.graph.node(id);
-            let blocks = |&dependent: &NodeId| {
-                let facts = self.graph.node(dependent).facts();
-                facts.is_some_and(|facts| facts.owners.iter().any(|entry| entry.uid == node.uid && entry.blocks()))
-            };
-            let waits = node.facts().is_some_and(Facts::deletes_dependents);
+            let blocks = |&dependent: &NodeId| self.graph.node(dependent).blocks(id);
+            let waits = node.deletes_dependents();
             let mut below = node.dependents().filter(blocks).take(CHAIN_MAX).peekable();
             if !waits || below.peek().is_none() {
                 if id != start {

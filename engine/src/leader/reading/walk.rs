@@ -2,8 +2,8 @@
 
 use super::Leader;
 use super::pieces::Pieces;
-use crate::graph::{Node, NodeId};
-use crate::object::{OwnerReference, Uid};
+use crate::graph::{Node, NodeId, Reference};
+use crate::object::Uid;
 use crate::view::{EdgeView, NodeView};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -118,7 +118,7 @@ impl Walk {
         if self.seen.contains_key(&step.uid) {
             return 0;
         }
-        let nodes = leader.graph.by_uid(&step.uid);
+        let nodes = leader.graph.by_uid(&step.uid).map(|id| (id, leader.graph.node(id)));
         let Some(best) = leader.best_known(&step.uid) else { return 0 };
         if step.depth > 0 && self.options.blocking_only && !self.blocks(leader, step) {
             return 0;
@@ -137,12 +137,12 @@ impl Walk {
             Direction::Owners => true,
         };
         if edges_of {
-            self.edges.extend(nodes.iter().flat_map(|&id| leader.edges(id)));
+            self.edges.extend(nodes.clone().flat_map(|(id, _)| leader.edges(id)));
         }
-        let all = nodes.iter().map(|&id| leader.graph.node(id));
+        let all = nodes.map(|(_, node)| node);
         let count: usize = match self.options.direction {
             Direction::Dependents => all.clone().map(Node::dependent_count).sum(),
-            Direction::Owners => all.clone().map(|node| node.owners().count()).sum(),
+            Direction::Owners => all.clone().map(|node| node.owners().len()).sum(),
         };
         if step.depth == self.options.max_depth {
             self.depth_limited |= count > 0;
@@ -154,7 +154,7 @@ impl Walk {
         match self.options.direction {
             Direction::Dependents => self.dependents(leader, step),
             Direction::Owners => {
-                let next = |id: NodeId| step.to(leader.graph.node(id).uid.clone());
+                let next = |id: NodeId| step.to(leader.graph.node(id).uid());
                 let found: Vec<Step> = all.flat_map(Node::owners).take(room).map(next).collect();
                 self.open.extend(found);
                 0
@@ -185,10 +185,8 @@ impl Walk {
             Direction::Dependents => (&step.uid, &step.from),
             Direction::Owners => (&step.from, &step.uid),
         };
-        leader.graph.by_uid(dependent).iter().any(|&id| {
-            let facts = leader.graph.node(id).facts();
-            facts.is_some_and(|facts| facts.owners.iter().any(|entry| entry.uid == *owner && entry.blocks()))
-        })
+        let mut references = leader.graph.by_uid(dependent).flat_map(|id| leader.graph.node(id).references());
+        references.any(|reference| reference.blocks() && leader.graph.node(reference.owner()).uid() == *owner)
     }
 
     /// What was found. To be called once `step` said that there is nothing left.
@@ -218,27 +216,22 @@ impl Leader {
     pub(in crate::leader) fn best_known(&self, uid: &Uid) -> Option<NodeId> {
         let known = |id: &NodeId| {
             let node = self.graph.node(*id);
-            (node.observed().is_none(), node.facts().is_none())
+            (!node.is_observed(), !node.has_facts())
         };
-        self.graph.by_uid(uid).iter().copied().min_by_key(known)
+        self.graph.by_uid(uid).min_by_key(known)
     }
 
     /// The references of a node, in order, with their standings.
     pub(in crate::leader) fn edges(&self, id: NodeId) -> Vec<EdgeView> {
         let node = self.graph.node(id);
-        let Some(facts) = node.facts() else { return Vec::new() };
-        if node.owners().count() != facts.owners.len() {
-            // A node that was only read has no edges of its own.
-            return Vec::new();
-        }
-        let standings = crate::verdict::standings(&self.graph, &self.coverage, node, facts);
-        let edge = |((owner, reference), standing): ((NodeId, &OwnerReference), _)| EdgeView {
-            owner: self.object_ref(owner),
-            dependent: node.uid.clone(),
-            reference: reference.clone(),
-            standing: self.standing_view(node, owner, standing),
-            evidence: self.evidence(owner),
+        let standings = crate::verdict::standings(&self.graph, &self.coverage, node);
+        let edge = |(reference, standing): (Reference<'_>, _)| EdgeView {
+            owner: self.object_ref(reference.owner()),
+            dependent: node.uid(),
+            reference: reference.to_owned(),
+            standing: self.standing_view(node, reference.owner(), standing),
+            evidence: self.evidence(reference.owner()),
         };
-        node.owners().zip(&facts.owners).zip(standings).map(edge).collect()
+        node.references().zip(standings).map(edge).collect()
     }
 }

@@ -327,21 +327,9 @@ fn what_does_not_move_is_found_with_what_has_to_move_first() {
     assert_eq!(stuck, ["leaf", "mid", "root"]);
     let blockers: Vec<String> = bench.leader.root_blockers(&uid("root")).iter().map(|at| at.name.to_string()).collect();
     assert_eq!(blockers, ["leaf"]);
-    let address = |name: &str| Address {
-        group: String::new(),
-        kind: "ConfigMap".into(),
-        namespace: "ns".into(),
-        name: name.into(),
-    };
-    let find = |address: &Address| {
-        let (mut scan, mut found) = (Scan::default(), Vec::new());
-        while let Some(uids) = scan.find(&bench.leader, 1, address) {
-            found.extend(uids);
-        }
-        found
-    };
-    assert_eq!(find(&address("leaf")), [uid("leaf")]);
-    assert_eq!(find(&address("other")), []);
+    let find = |namespace: &str, name: &str| bench.leader.uids_at("", "ConfigMap", namespace, name, 10);
+    assert_eq!(find("ns", "leaf"), [uid("leaf")]);
+    assert_eq!((find("ns", "other"), find("", "leaf")), (Vec::new(), Vec::new()));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Which object a request means.
 
-use super::{Graph, SCAN_STEP, status};
-use engine::leader::{Address, Scan};
+use super::{Graph, status};
 use engine::object::{GroupResource, Uid};
 use engine::view::{PresenceView, Tombstone};
 use proto::r#type::v1alpha1::ObjectRef;
@@ -31,8 +30,11 @@ impl Known {
     }
 }
 
-/// By uid at once; by address in a pass over the graph, which knows no names.
-pub(super) async fn resolve(graph: &Graph, object: ObjectRef) -> Result<Known, Status> {
+/// Most objects that are looked at which are, or are claimed to be, at one address.
+const CLAIMS_MAX: usize = 1000;
+
+/// By uid or by address.
+pub(super) fn resolve(graph: &Graph, object: ObjectRef) -> Result<Known, Status> {
     let by_address = !object.name.is_empty();
     if let Some(uid) = Uid::parse(&object.uid) {
         let (tombstone, nodes) =
@@ -56,19 +58,11 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef) -> Result<Known, S
     } else {
         object.kind.as_str().into()
     };
-    let address = Address {
-        group: object.group.clone(),
-        kind: kind.to_string(),
-        namespace: object.namespace.clone(),
-        name: object.name.clone(),
-    };
-    let mut scan = Scan::default();
-    let found = graph.scan(|leader, each| scan.find(leader, each, &address), SCAN_STEP).await?;
-    let found: Vec<Uid> = found.into_iter().flatten().collect();
     graph.shared.reader.with(|leader| {
+        let found = leader.uids_at(&object.group, &kind, &object.namespace, &object.name, CLAIMS_MAX);
         // An object that is there goes before one that is only claimed to be there.
         let observed = |uid: &&Uid| leader.nodes(uid).iter().any(|node| node.presence == PresenceView::Observed);
-        let here = |gone: &&Tombstone| *gone.object.kind == *address.kind && is_at(&gone.object, &object);
+        let here = |gone: &&Tombstone| gone.object.kind == kind && is_at(&gone.object, &object);
         let tombstone = || leader.tombstones().find(here);
         if let Some(uid) = found.iter().find(observed) {
             return Ok(Known { uid: uid.clone(), tombstone: None });

@@ -112,7 +112,7 @@ impl Watch {
         let (root, members_max) = match request.r#ref {
             None => (Root::Everything, OBJECTS_MAX),
             Some(object) => {
-                let known = graph.resolve(Some(object)).await?;
+                let known = graph.resolve(Some(object))?;
                 // What is followed already may have lost its owner meanwhile.
                 let uid = if from.is_some() { known.uid().clone() } else { known.present(graph)? };
                 (Root::Below { uid, max_depth }, WALK_MAX)
@@ -177,17 +177,17 @@ impl Watch {
         let _turn = self.shared.long_read().await.map_err(Stop::Failed)?;
         (state.next_change, state.histories) =
             self.shared.reader.with(|leader| (leader.next_change(), leader.histories()));
-        let mut last: Option<Uid> = None;
+        let mut next = (self.root == Root::Everything).then_some(0);
         loop {
-            if self.root == Root::Everything {
-                let uids = self.shared.reader.with(|leader| leader.uids_after(last.as_ref(), CHANGES_MAX));
-                last = uids.last().cloned();
+            if let Some(place) = next {
+                let (uids, rest) = self.shared.reader.with(|leader| leader.uids_from(place, CHANGES_MAX));
+                next = rest;
                 state.members.note(uids);
             }
             self.settle(state).await?;
             // Until the end there is no place to go on from.
             self.show(state, ChangeType::Present, true, sent).await?;
-            if last.is_none() || self.root != Root::Everything {
+            if next.is_none() {
                 break;
             }
         }

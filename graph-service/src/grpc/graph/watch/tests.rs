@@ -255,7 +255,7 @@ async fn whatever_happens_a_follower_knows_what_a_walk_finds() {
         all.settled().await;
         let observed = world
             .reader
-            .with(|leader| leader.uids_after(None, 100).iter().filter(|uid| leader.linked(uid).is_some()).count());
+            .with(|leader| leader.uids_from(0, 1000).0.iter().filter(|uid| leader.linked(uid).is_some()).count());
         assert_eq!(all.seen.len(), observed, "seed {seed}");
     }
 }

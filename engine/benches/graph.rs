@@ -1,0 +1,255 @@
+//! `cargo bench -p engine --bench graph`: what a million objects cost the graph, in bytes and in time. `OBJECTS=n` takes others; ten million
+//! want 3 GiB.
+//!
+//! The shape is that of a cluster of Deployments: of fourteen objects nine have an owner, and they come in a random order, so that half the
+//! dependents come before their owner. Each input goes through the whole machine of a replica that does not lead: it is judged, too.
+
+use engine::leader::{Config, Input, Leader, Mode, Policy};
+use engine::object::{
+    Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
+};
+use engine::time::Time;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+const OBJECTS: usize = 1_000_000;
+const BATCH: usize = 1_000;
+const NAMESPACES: usize = 2_000;
+/// The objects of one application: kind, the place of the owner among them, name.
+const APPLICATION: [(usize, Option<usize>, &str); 14] = [
+    (0, None, ""),
+    (1, Some(0), "-6d4cf56db6"),
+    (1, Some(0), "-7f9c8d5b4a"),
+    (1, Some(0), "-85bdb9c9f7"),
+    (2, Some(1), "-6d4cf56db6-2xk8q"),
+    (2, Some(1), "-6d4cf56db6-p9d4m"),
+    (2, Some(1), "-6d4cf56db6-vw7zt"),
+    (2, Some(2), "-7f9c8d5b4a-hk2lp"),
+    (2, Some(3), "-85bdb9c9f7-qq8rs"),
+    (3, None, ""),
+    (4, Some(9), "-x8k2p"),
+    (5, None, "-settings"),
+    (6, None, "-credentials"),
+    (7, None, ""),
+];
+const KINDS: [(&str, &str, &str, &str); 8] = [
+    ("apps", "v1", "deployments", "Deployment"),
+    ("apps", "v1", "replicasets", "ReplicaSet"),
+    ("", "v1", "pods", "Pod"),
+    ("", "v1", "services", "Service"),
+    ("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
+    ("", "v1", "configmaps", "ConfigMap"),
+    ("", "v1", "secrets", "Secret"),
+    ("", "v1", "serviceaccounts", "ServiceAccount"),
+];
+
+fn main() -> io::Result<()> {
+    // `cargo test --benches` starts benchmarks too, and wants none of their time.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let objects = std::env::var("OBJECTS").map_or(OBJECTS, |text| text.parse().expect("OBJECTS is a number"));
+    let mut out = io::stderr().lock();
+    let applications = objects.div_ceil(APPLICATION.len());
+    let objects = applications * APPLICATION.len();
+    let order = shuffled(objects);
+    let by_application = shuffled(applications);
+    let names = Names::new();
+    let mut leader = leader();
+    let before = resident();
+    writeln!(out, "{objects} objects, {:<20}{:>12}{:>16}{:>16}", "", "inputs/s", "worst batch", "bytes/object")?;
+    let tell = |out: &mut dyn Write, what: &str, ran: &Ran| {
+        let (rate, worst) = (ran.inputs as f64 / ran.took.as_secs_f64(), ran.worst.as_secs_f64() * 1e3);
+        let bytes = resident().saturating_sub(before) as f64 / objects as f64;
+        writeln!(out, "{what:<36}{rate:>12.0}{worst:>13.1} ms{bytes:>16.0}")
+    };
+
+    for kind in KINDS {
+        handle(&mut leader, Input::ListBegun { collection: collection(kind) });
+    }
+    let listed = order.iter().map(|&number| {
+        let (collection, object) = names.object(number as usize, 1);
+        Input::Listed { collection, object }
+    });
+    let ran = run(&mut leader, listed);
+    tell(&mut out, "listed", &ran)?;
+    for kind in KINDS {
+        let resource_version = ResourceVersion::parse("2");
+        handle(&mut leader, Input::ListEnded { collection: collection(kind), resource_version });
+    }
+    let seen = order.iter().map(|&number| {
+        let (collection, object) = names.object(number as usize, 3);
+        Input::Seen { collection, object }
+    });
+    tell(&mut out, "seen again, with nothing new", &run(&mut leader, seen))?;
+    // One application after the other: owners first, then what hung on them.
+    let ends = by_application.iter().flat_map(|&application| {
+        let first = application as usize * APPLICATION.len();
+        first..first + APPLICATION.len()
+    });
+    let deleted = ends.map(|number| {
+        let (collection, object) = names.object(number, 4);
+        Input::Deleted { collection, object }
+    });
+    tell(&mut out, "deleted, owners first", &run(&mut leader, deleted))?;
+    let again = order.iter().map(|&number| {
+        let (collection, object) = names.object(number as usize + objects, 5);
+        Input::Seen { collection, object }
+    });
+    tell(&mut out, "others in their place", &run(&mut leader, again))?;
+    let status = leader.status();
+    writeln!(out, "in the end {} nodes, {} references", status.nodes, status.edges)
+}
+
+#[derive(Debug, Default)]
+struct Ran {
+    inputs: usize,
+    took: Duration,
+    worst: Duration,
+}
+
+/// Handles all inputs in batches; making them is not measured.
+fn run(leader: &mut Leader, inputs: impl Iterator<Item = Input>) -> Ran {
+    let mut ran = Ran::default();
+    let mut inputs = inputs.peekable();
+    while inputs.peek().is_some() {
+        let batch: Vec<Input> = inputs.by_ref().take(BATCH).collect();
+        ran.inputs += batch.len();
+        let (waited, begun) = (waited(), Instant::now());
+        batch.into_iter().for_each(|input| leader.handle(Time::ZERO, input));
+        while leader.poll().is_some() {}
+        let took = begun.elapsed().saturating_sub(self::waited().saturating_sub(waited));
+        ran.took += took;
+        ran.worst = ran.worst.max(took);
+    }
+    ran
+}
+
+fn handle(leader: &mut Leader, input: Input) {
+    leader.handle(Time::ZERO, input);
+    while leader.poll().is_some() {}
+}
+
+/// Time that this thread spent waiting for a processor, because others had it: what Linux tells of it.
+fn waited() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(told.split(' ').nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
+}
+
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let told = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap_or_default() * 1024
+}
+
+fn leader() -> Leader {
+    let config = Config {
+        mode: Mode::Observe,
+        cluster_uid: "cluster".into(),
+        endpoint: String::new(),
+        session_ttl: Duration::from_secs(15),
+        heartbeat_interval: Duration::from_secs(5),
+        execution_limit: Duration::from_secs(30),
+        stale_after: Duration::from_secs(30),
+        policy: Policy::default(),
+    };
+    let mut leader = Leader::new(config, 7);
+    for (group, version, resource, kind) in KINDS {
+        let served = ServedKind {
+            group_resource: GroupResource { group: group.into(), resource: resource.into() },
+            kind: kind.into(),
+            version: version.into(),
+            namespaced: true,
+            access: Access::Watched,
+            backend: Backend::Main,
+        };
+        handle(&mut leader, Input::KindServed(served));
+    }
+    leader
+}
+
+fn collection((group, _, resource, _): (&str, &str, &str, &str)) -> GroupResource {
+    GroupResource { group: group.into(), resource: resource.into() }
+}
+
+/// What objects have in common, as a decoder would share it.
+struct Names {
+    namespaces: Vec<Name>,
+    collections: Vec<GroupResource>,
+    kinds: Vec<(Name, Name)>,
+}
+
+impl Names {
+    fn new() -> Names {
+        let api_version = |group: &str, version: &str| {
+            Name::from(if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") })
+        };
+        Names {
+            namespaces: (0..NAMESPACES).map(|number| Name::from(format!("team-{number}"))).collect(),
+            collections: KINDS.into_iter().map(collection).collect(),
+            kinds: KINDS
+                .into_iter()
+                .map(|(group, version, _, kind)| (api_version(group, version), kind.into()))
+                .collect(),
+        }
+    }
+
+    fn object(&self, number: usize, version: u64) -> (GroupResource, Object) {
+        let (application, place) = (number / APPLICATION.len(), number % APPLICATION.len());
+        let (kind, owner, _) = APPLICATION[place];
+        let reference = |place: usize| {
+            let (api_version, kind) = &self.kinds[APPLICATION[place].0];
+            OwnerReference {
+                api_version: api_version.clone(),
+                kind: kind.clone(),
+                name: name(application, place),
+                uid: uid(number - number % APPLICATION.len() + place),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            }
+        };
+        let object = Object {
+            uid: uid(number),
+            namespace: self.namespaces[application % NAMESPACES].clone(),
+            name: name(application, place),
+            resource_version: ResourceVersion::parse(&version.to_string()),
+            facts: Facts { owners: owner.into_iter().map(reference).collect(), ..Facts::default() },
+        };
+        (self.collections[kind].clone(), object)
+    }
+}
+
+fn name(application: usize, place: usize) -> Name {
+    Name::from(format!("application-{application:06}{}", APPLICATION[place].2))
+}
+
+/// As random as a real one.
+fn uid(number: usize) -> Uid {
+    let (high, low) = (mixed(number as u64), mixed(!(number as u64)));
+    let text = format!(
+        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xfff,
+        low >> 52,
+        low & 0xffff_ffff_ffff
+    );
+    Uid::parse(&text).expect("it is not empty")
+}
+
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// The numbers below this one in a random order, always the same.
+fn shuffled(count: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..u32::try_from(count).expect("fewer than 2^32 objects")).collect();
+    for at in (1..count).rev() {
+        order.swap(at, mixed(at as u64) as usize % (at + 1));
+    }
+    order
+}

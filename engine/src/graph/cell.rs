@@ -1,0 +1,234 @@
+//! How a node is kept: 64 bytes, its name, and its part of what others have in common with it.
+
+use super::texts::TextId;
+use super::{NodeId, Proof};
+use crate::object::{Facts, ResourceVersion};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// What is true of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Flags(u16);
+
+impl Flags {
+    /// The cell is a node's.
+    pub(super) const LIVE: Flags = Flags(1);
+    /// A list or watch of its collection showed it, or a read while nothing newer was known.
+    pub(super) const OBSERVED: Flags = Flags(1 << 1);
+    /// Asked about, without an answer that can be used.
+    pub(super) const UNREADABLE: Flags = Flags(1 << 2);
+    /// [`Told`] says more of it.
+    pub(super) const TOLD: Flags = Flags(1 << 3);
+    pub(super) const TERMINATING: Flags = Flags(1 << 4);
+    pub(super) const HOLD: Flags = Flags(1 << 5);
+    /// It has the `foregroundDeletion` finalizer.
+    pub(super) const FOREGROUND: Flags = Flags(1 << 6);
+    /// It has the `orphan` finalizer.
+    pub(super) const ORPHAN: Flags = Flags(1 << 7);
+    /// Waits to be judged.
+    pub(super) const DIRTY: Flags = Flags(1 << 8);
+    /// Its uid has another form than the canonical one, and is kept apart.
+    pub(super) const ODD_UID: Flags = Flags(1 << 9);
+    /// So is its resource version, which is no number or a very large one.
+    pub(super) const ODD_VERSION: Flags = Flags(1 << 10);
+    /// It is known when its deletion was asked for.
+    pub(super) const DELETION_TIME: Flags = Flags(1 << 11);
+
+    pub(super) fn has(self, flags: Flags) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    pub(super) fn set(&mut self, flags: Flags, to: bool) {
+        if to { self.0 |= flags.0 } else { self.0 &= !flags.0 }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Cell {
+    /// Or, in its first bytes, the number of one in another form.
+    pub(super) uid: [u8; 16],
+    /// Of an observed object, where it is a number.
+    pub(super) version: u64,
+    pub(super) owners: Owners,
+    pub(super) name: TextId,
+    /// Its kind and namespace.
+    pub(super) place: u32,
+    /// One more than the number of the list of its dependents; 0 where it has none.
+    pub(super) dependents: u32,
+    /// One more than the number of the list of its finalizers; 0 where it has none.
+    pub(super) finalizers: u32,
+    /// The list of its collection that showed it last.
+    pub(super) list: u32,
+    pub(super) flags: Flags,
+}
+
+/// The references of an observed object, in order: nearly always one or none.
+#[derive(Debug, Default)]
+pub(super) enum Owners {
+    #[default]
+    None,
+    One(OwnerEdge),
+    #[expect(clippy::box_collection, reason = "a vector would make every cell larger")]
+    Many(Box<Vec<OwnerEdge>>),
+}
+
+/// A reference.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnerEdge {
+    pub(super) owner: NodeId,
+    /// Place of this edge among the owner's dependents.
+    pub(super) back: u32,
+    pub(super) how: How,
+}
+
+/// What a reference says beside the name and uid of the owner: the number of its `apiVersion` and `kind`, and two flags that may be absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct How(u32);
+
+/// The owners' side of a reference.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DependentEdge {
+    pub(super) dependent: NodeId,
+    /// Place of this edge among the dependent's owners, and in the highest bit whether it blocks foreground deletion.
+    slot: u32,
+}
+
+/// The references to a node: of those that have any, many have one.
+#[derive(Debug, Default)]
+pub(super) enum Dependents {
+    #[default]
+    None,
+    One(DependentEdge),
+    Many(Box<Crowd>),
+}
+
+#[derive(Debug)]
+pub(super) struct Crowd {
+    edges: Vec<DependentEdge>,
+    /// Of these, those that block.
+    blocking: u32,
+}
+
+impl DependentEdge {
+    const BLOCKS: u32 = 1 << 31;
+
+    pub(super) fn new(dependent: NodeId, slot: usize, blocks: bool) -> DependentEdge {
+        let slot =
+            u32::try_from(slot).ok().filter(|slot| slot & Self::BLOCKS == 0).expect("fewer than 2^31 references");
+        DependentEdge { dependent, slot: slot | if blocks { Self::BLOCKS } else { 0 } }
+    }
+
+    pub(super) fn slot(self) -> usize {
+        (self.slot & !Self::BLOCKS) as usize
+    }
+
+    pub(super) fn blocks(self) -> bool {
+        self.slot & Self::BLOCKS != 0
+    }
+}
+
+impl Dependents {
+    pub(super) fn as_slice(&self) -> &[DependentEdge] {
+        match self {
+            Dependents::None => &[],
+            Dependents::One(edge) => core::slice::from_ref(edge),
+            Dependents::Many(crowd) => &crowd.edges,
+        }
+    }
+
+    pub(super) fn blocking(&self) -> usize {
+        match self {
+            Dependents::None => 0,
+            Dependents::One(edge) => usize::from(edge.blocks()),
+            Dependents::Many(crowd) => crowd.blocking as usize,
+        }
+    }
+
+    pub(super) fn push(&mut self, edge: DependentEdge) {
+        match self {
+            Dependents::None => *self = Dependents::One(edge),
+            Dependents::One(first) => {
+                let edges = alloc::vec![*first, edge];
+                let blocking = edges.iter().map(|edge| u32::from(edge.blocks())).sum();
+                *self = Dependents::Many(Box::new(Crowd { edges, blocking }));
+            }
+            Dependents::Many(crowd) => {
+                crowd.edges.push(edge);
+                crowd.blocking += u32::from(edge.blocks());
+            }
+        }
+    }
+
+    /// Takes the edge at a place out, and puts the last one there.
+    pub(super) fn swap_remove(&mut self, at: usize) {
+        match self {
+            Dependents::None | Dependents::One(_) => *self = Dependents::None,
+            Dependents::Many(crowd) => {
+                let edge = crowd.edges.swap_remove(at);
+                crowd.blocking -= u32::from(edge.blocks());
+            }
+        }
+    }
+}
+
+/// What is known of a node that is not observed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Told {
+    Read { facts: Facts, position: ResourceVersion },
+    Absent(Proof),
+}
+
+impl Owners {
+    pub(super) fn as_slice(&self) -> &[OwnerEdge] {
+        match self {
+            Owners::None => &[],
+            Owners::One(edge) => core::slice::from_ref(edge),
+            Owners::Many(edges) => edges,
+        }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [OwnerEdge] {
+        match self {
+            Owners::None => &mut [],
+            Owners::One(edge) => core::slice::from_mut(edge),
+            Owners::Many(edges) => edges,
+        }
+    }
+
+    pub(super) fn push(&mut self, edge: OwnerEdge) {
+        match self {
+            Owners::None => *self = Owners::One(edge),
+            Owners::One(first) => *self = Owners::Many(Box::new(alloc::vec![*first, edge])),
+            Owners::Many(edges) => edges.push(edge),
+        }
+    }
+}
+
+impl How {
+    pub(super) fn new(kind: u32, controller: Option<bool>, blocks: Option<bool>) -> How {
+        assert!(kind < 1 << 28, "fewer than 2^28 kinds and versions are referred to");
+        let bits = |flag: Option<bool>| flag.map_or(0, |flag| 1 + u32::from(flag));
+        How((kind << 4) | (bits(controller) << 2) | bits(blocks))
+    }
+
+    pub(super) fn kind(self) -> u32 {
+        self.0 >> 4
+    }
+
+    pub(super) fn controller(self) -> Option<bool> {
+        flag(self.0 >> 2)
+    }
+
+    pub(super) fn blocks(self) -> Option<bool> {
+        flag(self.0)
+    }
+}
+
+fn flag(bits: u32) -> Option<bool> {
+    match bits & 3 {
+        0 => None,
+        bits => Some(bits == 2),
+    }
+}
+
+const _: () = assert!(size_of::<Cell>() == 64, "what a node costs is a budget");

@@ -1,0 +1,284 @@
+//! What others see of a node.
+
+use super::cell::{Cell, DependentEdge, Dependents, Flags, OwnerEdge, Told};
+use super::{Coordinates, Graph, NodeId, Observed, Presence};
+use crate::coverage::KindId;
+use crate::evidence::Proof;
+use crate::object::{Facts, Name, OwnerReference, ResourceVersion, Uid};
+use core::fmt;
+use core::num::NonZeroU32;
+
+/// A node of a graph.
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) id: NodeId,
+    pub(super) cell: &'a Cell,
+}
+
+/// How a node is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Known<'a> {
+    /// A list or watch of its collection showed it, or a read while nothing newer was known.
+    Observed,
+    /// Only referred to.
+    Virtual { unreadable: bool },
+    /// Found by a question about it, though its collection has not shown it, or shows nothing.
+    Read { facts: &'a Facts, position: &'a ResourceVersion },
+    /// Proven absent.
+    Absent(&'a Proof),
+}
+
+/// A reference of an observed object.
+#[derive(Clone, Copy)]
+pub(crate) struct Reference<'a> {
+    graph: &'a Graph,
+    edge: &'a OwnerEdge,
+}
+
+impl<'a> Node<'a> {
+    pub(crate) fn uid(self) -> Uid {
+        self.graph.uid_of(self.cell)
+    }
+
+    pub(crate) fn kind(self) -> KindId {
+        self.graph.places.get(self.cell.place).0
+    }
+
+    /// Empty for cluster scope.
+    pub(crate) fn namespace(self) -> &'a Name {
+        &self.graph.places.get(self.cell.place).1
+    }
+
+    pub(crate) fn name(self) -> &'a str {
+        self.graph.texts.get(self.cell.name)
+    }
+
+    pub(crate) fn at(self) -> Coordinates {
+        let (kind, namespace) = self.graph.places.get(self.cell.place);
+        Coordinates { kind: *kind, namespace: namespace.clone(), name: Name::from(self.name()) }
+    }
+
+    pub(crate) fn is_at(self, at: &Coordinates) -> bool {
+        let (kind, namespace) = self.graph.places.get(self.cell.place);
+        *kind == at.kind && *namespace == at.namespace && *self.name() == *at.name
+    }
+
+    pub(crate) fn known(self) -> Known<'a> {
+        if self.is_observed() {
+            return Known::Observed;
+        }
+        match self.told() {
+            Some(Told::Read { facts, position }) => Known::Read { facts, position },
+            Some(Told::Absent(proof)) => Known::Absent(proof),
+            None => Known::Virtual { unreadable: self.cell.flags.has(Flags::UNREADABLE) },
+        }
+    }
+
+    pub(crate) fn presence(self) -> Presence {
+        match self.known() {
+            Known::Observed => Presence::Observed(Observed {
+                resource_version: self.graph.version_of(self.id),
+                facts: self.own_facts(),
+                list: self.cell.list,
+            }),
+            Known::Virtual { unreadable } => Presence::Virtual { unreadable },
+            Known::Read { facts, position } => Presence::Read { facts: facts.clone(), position: position.clone() },
+            Known::Absent(proof) => Presence::Absent(proof.clone()),
+        }
+    }
+
+    pub(crate) fn is_observed(self) -> bool {
+        self.cell.flags.has(Flags::OBSERVED)
+    }
+
+    /// Not observed, and read or proven absent.
+    pub(crate) fn is_told(self) -> bool {
+        self.told().is_some()
+    }
+
+    /// Observed or read.
+    pub(crate) fn has_facts(self) -> bool {
+        self.is_observed() || self.read().is_some()
+    }
+
+    pub(crate) fn is_absent(self) -> bool {
+        matches!(self.told(), Some(Told::Absent(_)))
+    }
+
+    /// Waits to be judged.
+    pub(crate) fn is_dirty(self) -> bool {
+        self.cell.flags.has(Flags::DIRTY)
+    }
+
+    /// Of an observed object.
+    pub(crate) fn resource_version(self) -> Option<ResourceVersion> {
+        self.is_observed().then(|| self.graph.version_of(self.id))
+    }
+
+    /// The list of its collection that showed it last. `None` where it is not observed.
+    pub(crate) fn list(self) -> Option<u32> {
+        self.is_observed().then_some(self.cell.list)
+    }
+
+    /// What is known of the object, from its collection or from a read. Made anew for each call.
+    pub(crate) fn facts(self) -> Option<Facts> {
+        if self.is_observed() { Some(self.own_facts()) } else { self.read().cloned() }
+    }
+
+    pub(crate) fn is_terminating(self) -> bool {
+        self.read().map_or(self.cell.flags.has(Flags::TERMINATING), |facts| facts.terminating)
+    }
+
+    /// It carries the hold annotation.
+    pub(crate) fn is_held(self) -> bool {
+        self.read().map_or(self.cell.flags.has(Flags::HOLD), |facts| facts.hold)
+    }
+
+    /// Terminating, and its dependents are to go first.
+    pub(crate) fn deletes_dependents(self) -> bool {
+        let deletes = self.cell.flags.has(Flags::TERMINATING) && self.cell.flags.has(Flags::FOREGROUND);
+        self.read().map_or(deletes, Facts::deletes_dependents)
+    }
+
+    /// Terminating, and its dependents are to lose their reference.
+    pub(crate) fn orphans_dependents(self) -> bool {
+        let orphans = self.cell.flags.has(Flags::TERMINATING) && self.cell.flags.has(Flags::ORPHAN);
+        self.read().map_or(orphans, Facts::orphans_dependents)
+    }
+
+    pub(crate) fn finalizers(self) -> &'a [Name] {
+        self.read().map_or_else(|| self.own_finalizers(), |facts| &facts.finalizers)
+    }
+
+    /// Of an observed object.
+    pub(super) fn own_finalizers(self) -> &'a [Name] {
+        self.cell.finalizers.checked_sub(1).map_or(&[], |list| self.graph.finalizers.get(list))
+    }
+
+    pub(crate) fn has_finalizer(self, finalizer: &str) -> bool {
+        self.finalizers().iter().any(|name| **name == *finalizer)
+    }
+
+    /// The references of an observed object, in order.
+    pub(crate) fn references(self) -> impl ExactSizeIterator<Item = Reference<'a>> + DoubleEndedIterator + Clone {
+        let graph = self.graph;
+        self.cell.owners.as_slice().iter().map(move |edge| Reference { graph, edge })
+    }
+
+    /// Whether one of its references blocks the foreground deletion of this owner.
+    pub(crate) fn blocks(self, owner: NodeId) -> bool {
+        self.references().any(|reference| reference.owner() == owner && reference.blocks())
+    }
+
+    /// The nodes this one refers to, reference for reference.
+    pub(crate) fn owners(self) -> impl ExactSizeIterator<Item = NodeId> + Clone + use<'a> {
+        self.cell.owners.as_slice().iter().map(|edge| edge.owner)
+    }
+
+    /// References to this node.
+    pub(crate) fn dependent_count(self) -> usize {
+        self.edges_of_dependents().len()
+    }
+
+    /// Of these, those that block foreground deletion.
+    pub(crate) fn blocking_count(self) -> usize {
+        self.list_of_dependents().map_or(0, Dependents::blocking)
+    }
+
+    /// The nodes that refer to this one; one that does so twice comes twice.
+    pub(crate) fn dependents(self) -> impl Iterator<Item = NodeId> + use<'a> {
+        self.edges_of_dependents().iter().map(|edge| edge.dependent)
+    }
+
+    /// Those of them at these places, the last place first. One that is there throughout is not missed by who goes down from the last place:
+    /// a removal moves only the last one, and down.
+    pub(crate) fn dependents_at(self, places: core::ops::Range<usize>) -> impl Iterator<Item = NodeId> + use<'a> {
+        let edges = self.edges_of_dependents().get(places).unwrap_or_default();
+        edges.iter().rev().map(|edge| edge.dependent)
+    }
+
+    pub(super) fn list_of_dependents(self) -> Option<&'a Dependents> {
+        let list = self.cell.dependents.checked_sub(1)?;
+        Some(&self.graph.dependents[list as usize])
+    }
+
+    pub(super) fn edges_of_dependents(self) -> &'a [DependentEdge] {
+        self.list_of_dependents().map_or(&[], Dependents::as_slice)
+    }
+
+    fn deletion_time(self) -> Option<NonZeroU32> {
+        if !self.cell.flags.has(Flags::DELETION_TIME) {
+            return None;
+        }
+        self.graph.deletion_times.get(&self.id).copied()
+    }
+
+    /// Of an observed object.
+    fn own_facts(self) -> Facts {
+        Facts {
+            owners: self.references().map(Reference::to_owned).collect(),
+            finalizers: self.finalizers().into(),
+            terminating: self.cell.flags.has(Flags::TERMINATING),
+            hold: self.cell.flags.has(Flags::HOLD),
+            deletion_time: self.deletion_time(),
+        }
+    }
+
+    fn read(self) -> Option<&'a Facts> {
+        match self.told()? {
+            Told::Read { facts, .. } => Some(facts),
+            Told::Absent(_) => None,
+        }
+    }
+
+    fn told(self) -> Option<&'a Told> {
+        if !self.cell.flags.has(Flags::TOLD) {
+            return None;
+        }
+        self.graph.told.get(&self.id)
+    }
+}
+
+impl Reference<'_> {
+    pub(crate) fn owner(self) -> NodeId {
+        self.edge.owner
+    }
+
+    /// Whether the owner's foreground deletion waits for this dependent.
+    pub(crate) fn blocks(self) -> bool {
+        self.edge.how.blocks() == Some(true)
+    }
+
+    /// As it was written.
+    pub(crate) fn to_owned(self) -> OwnerReference {
+        let (api_version, kind) = self.graph.kinds.get(self.edge.how.kind());
+        let owner = self.graph.node(self.edge.owner);
+        OwnerReference {
+            api_version: api_version.clone(),
+            kind: kind.clone(),
+            name: Name::from(owner.name()),
+            uid: owner.uid(),
+            controller: self.edge.how.controller(),
+            block_owner_deletion: self.edge.how.blocks(),
+        }
+    }
+
+    /// Whether it was written like this.
+    pub(super) fn is(self, reference: &OwnerReference) -> bool {
+        let how = self.edge.how;
+        let (api_version, kind) = self.graph.kinds.get(how.kind());
+        let owner = self.graph.node(self.edge.owner);
+        (how.controller(), how.blocks()) == (reference.controller, reference.block_owner_deletion)
+            && *api_version == reference.api_version
+            && *kind == reference.kind
+            && *owner.name() == *reference.name
+            && self.graph.has_uid(owner.cell, &reference.uid)
+    }
+}
+
+impl fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{} {:?}", self.uid(), self.namespace(), self.name(), self.known())
+    }
+}
