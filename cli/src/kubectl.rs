@@ -5,6 +5,7 @@
 //!
 //! * [`flags`]: the commands and their flags
 //! * `ending`: exit codes
+//! * `requests`: the way to the API server, with each request said where that is asked for
 //! * `session`: credentials, the terminal, and what could not be seen
 //! * `naming`: TYPE/NAME, as kubectl reads it
 //! * `service`, `direct`: the graph service, or a graph that is listed from here
@@ -18,7 +19,6 @@ use crate::{pausing, status};
 use clap::error::ErrorKind;
 use ending::{Answered, Ending, Problem};
 use flags::{Command, Connection, Plan, PluginCommand};
-use runtime::kubernetes::connect;
 use service::Way;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -42,6 +42,7 @@ mod progress;
 mod questions;
 mod queue;
 mod references;
+mod requests;
 mod service;
 mod session;
 mod stuck;
@@ -67,7 +68,7 @@ pub(crate) async fn plugin(command: PluginCommand, program: clap::Command) -> Ex
 
 /// Does something by way of the cluster that the flags name.
 async fn brake(connection: Connection, act: impl AsyncFnOnce(&Way) -> Result<(), Failure>) -> Result<(), Problem> {
-    let cluster = connect(&connection.access()).await.map_err(|error| Problem::sentence(error.to_string()))?;
+    let cluster = requests::connect(&connection).await?;
     Ok(act(&Way::new(connection, cluster)).await?)
 }
 
@@ -103,12 +104,9 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
     }
 }
 
-/// Whether a command line, which begins with the program, asks a question: then 2 means findings, and a flag that cannot be used is an
-/// error like others.
-pub(crate) fn is_question(mut line: impl Iterator<Item = String>) -> bool {
-    let _program = line.next();
-    let first = line.find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    questions().find_subcommand(first).is_some()
+/// Whether a command asks a question: then 2 means findings, and a flag that cannot be used is an error like others.
+pub(crate) fn is_question(command: &str) -> bool {
+    questions().find_subcommand(command).is_some()
 }
 
 /// The questions alone.

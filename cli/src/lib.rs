@@ -4,6 +4,7 @@
 //! In reading order:
 //!
 //! * `args`: the commands and their flags
+//! * `line`: flags before the command
 //! * `sandbox_command`: the in-memory API server alone
 //! * `collect`: graph service and executors against any API server
 //! * `pausing`, `status`: the brake and the state of a collector that runs somewhere
@@ -20,6 +21,7 @@ mod collector;
 mod demo;
 mod failure;
 mod kubectl;
+mod line;
 mod pausing;
 mod pipe;
 mod remote;
@@ -29,13 +31,19 @@ mod table;
 
 use args::{Args, Command};
 use clap::{CommandFactory as _, Parser as _};
+use kubectl::flags::Plugin;
+use line::Line;
 use std::process::ExitCode;
 
 /// The program `ownergraph`.
 pub async fn ownergraph() -> ExitCode {
-    let command = match Args::try_parse() {
+    let line = match Line::read(std::env::args_os(), &Args::command()) {
+        Ok(line) => line,
+        Err(error) => return kubectl::misused(&error, true),
+    };
+    let command = match Args::try_parse_from(line.words) {
         Ok(args) => args.command,
-        Err(error) => return kubectl::misused(&error, kubectl::is_question(std::env::args())),
+        Err(error) => return kubectl::misused(&error, line.command.is_some_and(|name| kubectl::is_question(&name))),
     };
     let ended = match command {
         Command::Demo(flags) => demo::run(flags).await,
@@ -52,8 +60,9 @@ pub async fn ownergraph() -> ExitCode {
 
 /// The program `kubectl-ownergraph`, which kubectl runs for `kubectl ownergraph`.
 pub async fn kubectl_plugin() -> ExitCode {
-    match kubectl::flags::Plugin::try_parse() {
-        Ok(plugin) => Box::pin(kubectl::plugin(plugin.command, kubectl::flags::Plugin::command())).await,
+    let line = Line::read(std::env::args_os(), &Plugin::command());
+    match line.and_then(|line| Plugin::try_parse_from(line.words)) {
+        Ok(plugin) => Box::pin(kubectl::plugin(plugin.command, Plugin::command())).await,
         Err(error) => kubectl::misused(&error, true),
     }
 }

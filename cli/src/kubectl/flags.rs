@@ -19,9 +19,18 @@ Exit codes:
   3    refused: the plan is not certain, something is held, or the facts changed
   124  timed out";
 
+const SHARED: &str =
+    "Flags that all questions have, those of Connection and Output, may also stand before the command.";
+
 /// Ask a garbage collector what depends on what, why, and what a deletion would do.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "kubectl-ownergraph", bin_name = "kubectl ownergraph", version, max_term_width = 110, after_help = EXIT_CODES)]
+#[command(
+    name = "kubectl-ownergraph",
+    bin_name = "kubectl ownergraph",
+    version,
+    max_term_width = 110,
+    after_help = format!("{SHARED}\n\n{EXIT_CODES}")
+)]
 pub(crate) struct Plugin {
     #[command(subcommand)]
     pub(crate) command: PluginCommand,
@@ -139,10 +148,10 @@ pub(crate) struct Connection {
     #[arg(long, conflicts_with_all = ["server", "port_forward_namespace"])]
     pub(crate) direct: bool,
     /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
-    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
+    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH", overrides_with = "kubeconfig")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig.
-    #[arg(long, env = "OWNERGRAPH_CONTEXT")]
+    #[arg(long, env = "OWNERGRAPH_CONTEXT", overrides_with = "context")]
     pub(crate) context: Option<String>,
     /// Cluster of the kubeconfig.
     #[arg(long)]
@@ -180,6 +189,9 @@ pub(crate) struct Connection {
     /// Limit of each request, such as 10s or 2m.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = graph_service::options::duration)]
     pub(crate) request_timeout: Duration,
+    /// From 6 on, say each request to the API server on stderr, as kubectl does.
+    #[arg(short, long = "v", value_name = "LEVEL", default_value_t = 0, overrides_with = "verbosity")]
+    pub(crate) verbosity: u8,
 }
 
 impl Connection {
@@ -238,10 +250,17 @@ pub(crate) enum Colour {
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {
     /// Format of the answer.
-    #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT")]
+    #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT", overrides_with = "format")]
     pub(crate) format: Option<Format>,
     /// When to use colours; NO_COLOR wins.
-    #[arg(short = 'c', long = "color", value_enum, default_value = "auto", value_name = "WHEN")]
+    #[arg(
+        short = 'c',
+        long = "color",
+        value_enum,
+        default_value = "auto",
+        value_name = "WHEN",
+        overrides_with = "colour"
+    )]
     pub(crate) colour: Colour,
 }
 
@@ -249,7 +268,7 @@ pub(crate) struct Output {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Asking {
     /// Namespace of the objects that are named, or to look at; without it the context's.
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "namespace")]
     pub(crate) namespace: Option<String>,
     #[command(flatten)]
     pub(crate) connection: Connection,

@@ -3,8 +3,9 @@
 use super::document::{self, Document};
 use super::ending::Problem;
 use super::flags::{Asking, Colour, Connection, Format};
+use super::requests;
 use anstream::{AutoStream, ColorChoice};
-use runtime::kubernetes::{Cluster, connect};
+use runtime::kubernetes::Cluster;
 use std::io::{self, Write as _};
 
 /// One run of one command.
@@ -27,7 +28,7 @@ impl Session {
             let names = formats.iter().map(|format| name(*format)).collect::<Vec<_>>().join(", ");
             return Err(Problem::sentence(format!("-o {} makes no sense here; there are {names}", name(format))));
         }
-        let cluster = connect(&connection.access()).await.map_err(|error| Problem::sentence(error.to_string()))?;
+        let cluster = requests::connect(&connection).await?;
         Ok(Session { cluster, connection, namespace, format, colour: output.colour, incomplete: Vec::new() })
     }
 

@@ -38,6 +38,24 @@ async fn bad_flags_are_named_and_end_with_two() {
 }
 
 #[tokio::test]
+async fn flags_before_a_command_count_as_its_own() {
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["-n", "stuck", "collect"], 2, "unexpected argument '-n'"),
+        (&["-n", "collect", "stuck", "--nonsense"], 1, "--nonsense"),
+        (&["--kubeconfig", "/nonexistent/kubeconfig", "collect"], 2, "/nonexistent/kubeconfig"),
+        (&["--kubeconfig", "/nonexistent/kubeconfig", "-v=6", "stuck"], 1, "/nonexistent/kubeconfig"),
+        (&["--frob", "check"], 1, "--frob"),
+        (&["-o", "table", "crds"], 2, "unexpected argument '-o'"),
+    ];
+    for (arguments, code, part) in cases {
+        let output = run(arguments).await;
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn flags_that_do_not_fit_and_files_that_cannot_be_used_get_one_sentence_and_two() {
     let missing = "/nonexistent/kubeconfig";
     let cases: [(&[&str], &str); 7] = [

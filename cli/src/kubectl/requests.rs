@@ -1,0 +1,42 @@
+//! The way to the API server, with each request said where that is asked for.
+
+use super::ending::Problem;
+use super::flags::Connection;
+use http::Request;
+use kube::Client;
+use kube::client::Body;
+use runtime::kubernetes::{self, Cluster};
+use std::io::{self, Write as _};
+use std::time::Instant;
+
+/// kubectl, too, says its requests from this level on.
+const SAID_FROM: u8 = 6;
+
+/// Finds the credentials; nothing is sent yet.
+pub(super) async fn connect(connection: &Connection) -> Result<Cluster, Problem> {
+    let cluster = kubernetes::connect(&connection.access()).await;
+    let cluster = cluster.map_err(|error| Problem::sentence(error.to_string()))?;
+    Ok(if connection.verbosity < SAID_FROM { cluster } else { said(cluster) })
+}
+
+/// The same with a line on stderr for each answer: what was asked, what came of it, and how long its head took.
+fn said(cluster: Cluster) -> Cluster {
+    let Cluster { client, name, url, .. } = cluster;
+    let namespace = client.default_namespace().to_owned();
+    let (asked, server) = (client, url.clone());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, server) = (asked.clone(), server.clone());
+        async move {
+            let what = format!("{} {}{}", request.method(), server.trim_end_matches('/'), request.uri());
+            let began = Instant::now();
+            let answer = client.send(request).await;
+            let end = answer.as_ref().map_or_else(|error| error.to_string(), |answer| answer.status().to_string());
+            // Where stderr cannot be written there is nobody to tell.
+            let _closed = writeln!(io::stderr(), "{what} {end} in {} milliseconds", began.elapsed().as_millis());
+            answer
+        }
+    });
+    let mut cluster = Cluster::of_client(Client::new(service, namespace), name);
+    cluster.url = url;
+    cluster
+}
