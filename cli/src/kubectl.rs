@@ -11,6 +11,7 @@
 //! * `service`, `direct`: the graph service, or a graph that is listed from here
 //! * `questions`: its calls, all pages of them
 //! * `conditions`: what the API server itself says of the objects on screen
+//! * `selector`, `globs`, `narrow`: what is left out
 //! * `columns`, `document`, `picture`: tables, JSON and YAML, DOT and Mermaid
 //! * one module per command
 
@@ -35,6 +36,7 @@ mod export;
 pub(crate) mod flags;
 mod globs;
 mod naming;
+mod narrow;
 mod path;
 mod picture;
 mod plan;
@@ -43,6 +45,7 @@ mod questions;
 mod queue;
 mod references;
 mod requests;
+mod selector;
 mod service;
 mod session;
 mod stuck;

@@ -1,4 +1,4 @@
-//! What the API server itself says of the objects on screen: readiness, status and age. Read with the caller's rights, a bounded number
+//! What the API server itself says of the objects on screen: readiness, status, labels and age. Read with the caller's rights, a bounded number
 //! at a time; what cannot be read shows as a dash, and is said.
 
 use super::naming::collection;
@@ -27,6 +27,7 @@ pub(super) struct Condition {
     pub(super) status: String,
     /// Seconds of the Unix epoch.
     pub(super) created: Option<i64>,
+    pub(super) labels: BTreeMap<String, String>,
 }
 
 /// By uid.
@@ -143,6 +144,10 @@ fn condition(object: &Value) -> Condition {
         reason: shown.map(|condition| text(&condition["reason"])).unwrap_or_else(|| text(&status["reason"])),
         status: word.to_owned(),
         created: created.map(|at| at.seconds),
+        labels: metadata["labels"]
+            .as_object()
+            .map(|labels| labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
+            .unwrap_or_default(),
     }
 }
 

@@ -4,20 +4,25 @@ use super::document::{self, Document, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Export, Format};
 use super::naming::by_type;
+use super::narrow::Narrow;
 use super::picture;
 use super::questions::{Exported, listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
+use std::collections::BTreeSet;
 
 const FORMATS: [Format; 6] = [Format::Ndjson, Format::Json, Format::Yaml, Format::Dot, Format::Mermaid, Format::Name];
 
 pub(super) async fn run(flags: Export) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
-    let all = service.export(within_namespace(session.namespace(), flags.scope.all_namespaces)).await?;
+    let mut all = service.export(within_namespace(session.namespace(), flags.scope.all_namespaces)).await?;
     if !all.unsynced.is_empty() {
         session.missed(format!("not all is seen: {}", listing(&all.unsynced)));
     }
+    Narrow::of(&flags.selectors, flags.ages).retain(&mut session, &mut all.nodes, |node| Some(node)).await;
+    let kept: BTreeSet<&str> = all.nodes.iter().filter_map(|node| Some(node.r#ref.as_ref()?.uid.as_str())).collect();
+    all.edges.retain(|edge| kept.contains(edge.dependent_uid.as_str()));
     write(&session, &all)?;
     session.note(&format!("{} objects, {} references", all.nodes.len(), all.edges.len()));
     Ok(Ending::Fine)

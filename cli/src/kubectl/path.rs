@@ -8,7 +8,7 @@ use super::picture;
 use super::questions::{Walked, listing};
 use super::service::{Need, Service};
 use super::session::Session;
-use super::tree::standing;
+use super::tree::table::standing;
 use proto::graph::v1alpha1::{Edge, Node};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -5,10 +5,11 @@ use super::document::{Document, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Asking, Check, Format, Orphans, Scope};
 use super::naming::{by_type, shown};
+use super::narrow::Narrow;
 use super::questions::{Exported, listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
-use super::tree::{is_wrong, standing};
+use super::tree::table::{is_wrong, standing};
 use proto::graph::v1alpha1::{Edge, Node, NodeState, OwnerStanding};
 use proto::r#type::v1alpha1::ObjectRef;
 use serde_json::{Value, json};
@@ -17,19 +18,24 @@ use std::collections::{BTreeMap, BTreeSet};
 const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
 
 pub(super) async fn orphans(flags: Orphans) -> Answered {
-    let (session, all) = ask(flags.asking, flags.scope).await?;
+    let (mut session, mut all) = ask(flags.asking, flags.scope).await?;
+    let narrow = Narrow::of(&flags.selectors, flags.ages);
     if !flags.dangling && !flags.lost_owner {
+        narrow.retain(&mut session, &mut all.nodes, |node| Some(node)).await;
         write_counts(&session, &unowned(&all))?;
         return Ok(Ending::Fine);
     }
-    let found =
+    let mut found =
         findings(&all, |edge| edge.standing() == OwnerStanding::Dangling && (flags.dangling || is_back(&all, edge)));
+    narrow.retain(&mut session, &mut found, |(node, _)| Some(*node)).await;
     report(&session, "OrphanList", &found)
 }
 
 pub(super) async fn check(flags: Check) -> Answered {
-    let (session, all) = ask(flags.asking, flags.scope).await?;
-    report(&session, "CheckReport", &findings(&all, |edge| is_wrong(edge.standing())))
+    let (mut session, all) = ask(flags.asking, flags.scope).await?;
+    let mut found = findings(&all, |edge| is_wrong(edge.standing()));
+    Narrow::of(&flags.selectors, flags.ages).retain(&mut session, &mut found, |(node, _)| Some(*node)).await;
+    report(&session, "CheckReport", &found)
 }
 
 /// The graph, or a namespace of it.

@@ -3,8 +3,9 @@
 use super::columns::{Cell, columns, now, span};
 use super::document::{self, Document, Schema};
 use super::ending::{Answered, Ending, Problem};
-use super::flags::{Format, Stuck};
+use super::flags::{Ages, Format, Stuck};
 use super::naming::{by_type, shown};
+use super::narrow::Narrow;
 use super::questions::{listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
@@ -17,10 +18,12 @@ pub(super) async fn run(flags: Stuck) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Verdict).await?;
     let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
-    let (found, unsynced) = service.stuck(include, flags.older_than).await?;
+    let (mut found, unsynced) = service.stuck(include, flags.older_than).await?;
     if !unsynced.is_empty() {
         session.missed(format!("not all is seen: {}", listing(&unsynced)));
     }
+    let narrow = Narrow::of(&flags.selectors, Ages::default());
+    narrow.retain(&mut session, &mut found, |stuck| stuck.node.as_ref()).await;
     write(&session, &found)?;
     if found.is_empty() {
         session.note("nothing is stuck");

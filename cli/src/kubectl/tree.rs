@@ -1,22 +1,25 @@
-//! `tree` and `owners`: everything on one side of an object.
+//! `tree` and `owners`: everything on one side of an object, or on both.
 
-use super::columns::{Cell, columns, now, span};
-use super::conditions::{self, Condition, Conditions};
+use super::conditions;
 use super::document::{self, Document, Schema};
 use super::ending::{Answered, Ending, Problem};
-use super::flags::{Format, Owners, Tree, Walk};
-use super::globs::Globs;
+use super::flags::{Format, Owners, Tree};
 use super::naming::{by_type, resolve_one, shown};
+use super::narrow::Narrow;
 use super::picture;
 use super::questions::{Walked, listing};
 use super::service::{Need, Service};
 use super::session::Session;
-use proto::graph::v1alpha1::{Edge, Node, NodeState, OwnerStanding};
+use proto::graph::v1alpha1::list_dependents_response::Dependent;
+use proto::graph::v1alpha1::{Edge, Node};
 use proto::r#type::v1alpha1::ObjectRef;
-use rows::{Row, Shape, What, flat, uid};
+use rows::{Row, Shape, above, flat, uid};
+use serde_json::Value;
+use table::{Table, alike, is_wrong};
 
 mod follow;
 mod rows;
+pub(super) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -35,9 +38,26 @@ const FORMATS: [Format; 9] = [
 /// What can be followed.
 const FOLLOWED: [Format; 4] = [Format::Tree, Format::Table, Format::Wide, Format::Ndjson];
 
+/// A way from the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Owners,
+    Dependents,
+}
+
+impl Tree {
+    fn sides(&self) -> &'static [Side] {
+        match (self.both, self.up) {
+            (true, _) => &[Side::Owners, Side::Dependents],
+            (false, true) => &[Side::Owners],
+            (false, false) => &[Side::Dependents],
+        }
+    }
+}
+
 impl From<Owners> for Tree {
     fn from(flags: Owners) -> Tree {
-        Tree { object: flags.object, up: true, watch: false, walk: flags.walk, asking: flags.asking }
+        Tree { object: flags.object, up: true, both: false, watch: false, walk: flags.walk, asking: flags.asking }
     }
 }
 
@@ -57,265 +77,143 @@ pub(super) async fn run(flags: Tree) -> Answered {
     show(&mut session, &mut service, &at, &flags).await
 }
 
+/// An object and all on some of its sides.
+struct Seen {
+    root: Node,
+    sides: Vec<(Side, Walked)>,
+}
+
 /// The tree as it is now.
 async fn show(session: &mut Session, service: &mut Service, at: &ObjectRef, flags: &Tree) -> Answered {
-    let unknown = || Problem::sentence(format!("{} is not known any more", shown(at)));
-    let root = service.get(at).await?.ok_or_else(unknown)?;
-    let walked = match flags.up {
-        true => service.owners(at, flags.walk.depth).await?,
-        false => service.dependents(at, flags.walk.depth).await?,
-    };
-    let walked = walked.ok_or_else(unknown)?;
-    if !walked.unsynced.is_empty() {
-        session.missed(format!("not all is seen: {}", listing(&walked.unsynced)));
-    }
-    let wanted = Wanted::of(&flags.walk);
-    let shape = Shape::of(&root, &walked, flags.up);
-    let (kept, hidden) = shape.kept(uid(&root), &|node| wanted.admits(node));
-    let found = walked.found.iter().filter(|found| kept.contains(uid(&found.node))).cloned().collect();
-    let left = Walked { found, hidden, ..walked.clone() };
+    let seen = ask(session, service, at, flags).await?;
+    let Seen { root, sides } = &seen;
+    let narrow = Narrow::of_walk(&flags.walk);
+    let read = if narrow.reads() { Some(conditions::read(session, &nodes(root, sides)).await) } else { None };
+    let wanted = |node: &Node| narrow.admits(node, read.as_ref().and_then(|all| all.get(uid(node))));
+    let shapes: Vec<Shape<'_>> = sides.iter().map(|(side, walked)| Shape::of(root, walked, *side)).collect();
+    let left: Vec<(Side, Walked)> =
+        shapes.iter().zip(sides).map(|(shape, side)| leave(shape, root, side, &wanted)).collect();
     let is_table = matches!(session.format, Format::Tree | Format::Table | Format::Wide);
-    let conditions = if is_table && !flags.walk.no_status {
-        let nodes: Vec<&Node> = std::iter::once(&root).chain(left.found.iter().map(|found| &found.node)).collect();
-        Some(conditions::read(session, &nodes).await)
-    } else {
-        None
+    let conditions = match read {
+        Some(ref read) if is_table && !flags.walk.no_status => Some(read.clone()),
+        None if is_table && !flags.walk.no_status => Some(conditions::read(session, &nodes(root, &left)).await),
+        Some(_) | None => None,
     };
-    if matches!(session.format, Format::Tree | Format::Wide) {
+    let hidden: usize = left.iter().map(|(_, walked)| walked.hidden).sum();
+    if is_table {
         let same = |node: &Node| alike(node, conditions.as_ref());
-        let fold: Option<&dyn Fn(&Node) -> String> = if flags.walk.no_fold || flags.up { None } else { Some(&same) };
-        let rows = shape.rows(&root, &|node| wanted.admits(node), fold);
-        session.print(&table(&rows, conditions.as_ref(), flags.up, session.format == Format::Wide, now()))?;
+        let mut parts = Vec::new();
+        for (shape, (side, walked)) in shapes.iter().zip(&left) {
+            let folds = *side == Side::Dependents && !flags.walk.no_fold;
+            let fold: Option<&dyn Fn(&Node) -> String> = if folds { Some(&same) } else { None };
+            let is_flat = session.format == Format::Table;
+            parts.push(if is_flat { flat(root, walked) } else { shape.rows(root, &wanted, fold) });
+        }
+        let table = Table {
+            conditions: conditions.as_ref(),
+            up: left.iter().any(|(side, _)| *side == Side::Owners),
+            wide: session.format == Format::Wide,
+            narrow: &narrow,
+        };
+        session.print(&table.text(&joined(parts)))?;
     } else {
-        write(session, &root, &left, flags.up, conditions.as_ref())?;
-        if hidden > 0 && session.format != Format::Table {
-            session.note(&format!("{hidden} objects are hidden by --kinds or --api-groups"));
+        write(session, root, &left)?;
+        if hidden > 0 {
+            session.note(&narrow.said(hidden));
         }
     }
-    if walked.depth_limited {
-        session.note(&format!("there is more below depth {}", flags.walk.depth));
+    if sides.iter().any(|(_, walked)| walked.depth_limited) {
+        session.note(&format!("there is more beyond depth {}", flags.walk.depth));
     }
-    let wrong = flags.up && walked.found.iter().flat_map(|found| &found.edges).any(|edge| is_wrong(edge.standing()));
+    let owners = sides.iter().filter(|(side, _)| *side == Side::Owners).flat_map(|(_, walked)| &walked.found);
+    let wrong = owners.flat_map(|found| &found.edges).any(|edge| is_wrong(edge.standing()));
     Ok(if wrong { Ending::Findings } else { Ending::Fine })
 }
 
-fn write(
-    session: &Session,
-    root: &Node,
-    walked: &Walked,
-    up: bool,
-    conditions: Option<&Conditions>,
-) -> Result<(), Problem> {
-    let nodes: Vec<&Node> = std::iter::once(root).chain(walked.found.iter().map(|found| &found.node)).collect();
-    let edges: Vec<&Edge> = walked.found.iter().flat_map(|found| &found.edges).collect();
-    match session.format {
-        Format::Tree | Format::Table | Format::Wide => {
-            session.print(&table(&flat(root, walked), conditions, up, session.format == Format::Wide, now()))
+async fn ask(session: &mut Session, service: &mut Service, at: &ObjectRef, flags: &Tree) -> Result<Seen, Problem> {
+    let unknown = || Problem::sentence(format!("{} is not known any more", shown(at)));
+    let root = service.get(at).await?.ok_or_else(unknown)?;
+    let mut sides = Vec::new();
+    for side in flags.sides() {
+        let walked = match side {
+            Side::Owners => service.owners(at, flags.walk.depth).await?,
+            Side::Dependents => service.dependents(at, flags.walk.depth).await?,
+        };
+        let walked = walked.ok_or_else(unknown)?;
+        if !walked.unsynced.is_empty() {
+            session.missed(format!("not all is seen: {}", listing(&walked.unsynced)));
         }
-        Format::Json | Format::Yaml => session.print_document(document(root, walked, up)?),
+        sides.push((*side, walked));
+    }
+    Ok(Seen { root, sides })
+}
+
+fn nodes<'s>(root: &'s Node, sides: &'s [(Side, Walked)]) -> Vec<&'s Node> {
+    let found = sides.iter().flat_map(|(_, walked)| &walked.found);
+    std::iter::once(root).chain(found.map(|found| &found.node)).collect()
+}
+
+/// What a filter leaves of a side.
+fn leave(
+    shape: &Shape<'_>,
+    root: &Node,
+    (side, walked): &(Side, Walked),
+    wanted: &impl Fn(&Node) -> bool,
+) -> (Side, Walked) {
+    let (kept, hidden) = shape.kept(uid(root), wanted);
+    let found = walked.found.iter().filter(|found| kept.contains(uid(&found.node))).cloned().collect();
+    (*side, Walked { found, hidden, ..walked.clone() })
+}
+
+/// The lines of one side; or of both, the first above the object and the other below.
+fn joined(mut parts: Vec<Vec<Row<'_>>>) -> Vec<Row<'_>> {
+    let last = parts.pop().unwrap_or_default();
+    parts.into_iter().flat_map(above).chain(last).collect()
+}
+
+fn write(session: &Session, root: &Node, sides: &[(Side, Walked)]) -> Result<(), Problem> {
+    let nodes = nodes(root, sides);
+    let edges: Vec<&Edge> = sides.iter().flat_map(|(_, walked)| &walked.found).flat_map(|found| &found.edges).collect();
+    match session.format {
+        Format::Dot => session.print(&picture::dot(&nodes, &edges)),
+        Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),
         Format::Name => {
             let line = |node: &&Node| format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default()));
             session.print(&nodes.iter().map(line).collect::<String>())
         }
-        Format::Dot => session.print(&picture::dot(&nodes, &edges)),
-        Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),
         Format::Ndjson => {
             let schema = Schema::load()?;
             let lines = nodes.iter().map(|node| schema.value("Node", *node).map(|value| document::line(&value)));
             session.print(&lines.collect::<Result<String, _>>()?)
         }
+        Format::Json | Format::Yaml | Format::Tree | Format::Table | Format::Wide => {
+            session.print_document(document(root, sides)?)
+        }
     }
 }
 
-fn document(root: &Node, walked: &Walked, up: bool) -> Result<Document, Problem> {
+fn document(root: &Node, sides: &[(Side, Walked)]) -> Result<Document, Problem> {
     let schema = Schema::load()?;
-    let (kind, field, message) = match up {
-        true => ("Owners", "owners", "ListOwnersResponse.Owner"),
-        false => ("Tree", "dependents", "ListDependentsResponse.Dependent"),
+    let kind = match sides {
+        [(Side::Owners, _)] => "Owners",
+        [(Side::Dependents, _)] => "Tree",
+        _ => "Lineage",
     };
-    // Both messages have the same fields.
-    let found: Vec<proto::graph::v1alpha1::list_dependents_response::Dependent> = walked
-        .found
-        .iter()
-        .map(|found| proto::graph::v1alpha1::list_dependents_response::Dependent {
-            node: Some(found.node.clone()),
-            depth: found.depth,
-            edges: found.edges.clone(),
-        })
-        .collect();
-    let document = Document::new(kind).with("root", schema.value("Node", root)?);
-    Ok(document
-        .with(field, schema.values(message, &found)?)
-        .with("depthLimited", walked.depth_limited.into())
-        .with("hidden", walked.hidden.into()))
-}
-
-/// Which kinds are to be seen.
-#[derive(Debug)]
-struct Wanted {
-    kinds: Globs,
-    groups: Globs,
-}
-
-impl Wanted {
-    fn of(flags: &Walk) -> Wanted {
-        Wanted { kinds: Globs::of(&flags.kinds), groups: Globs::of(&flags.api_groups) }
+    let mut document = Document::new(kind).with("root", schema.value("Node", root)?);
+    for (side, walked) in sides {
+        let (field, message) = match side {
+            Side::Owners => ("owners", "ListOwnersResponse.Owner"),
+            Side::Dependents => ("dependents", "ListDependentsResponse.Dependent"),
+        };
+        // Both messages have the same fields.
+        let found: Vec<Dependent> = walked
+            .found
+            .iter()
+            .map(|found| Dependent { node: Some(found.node.clone()), depth: found.depth, edges: found.edges.clone() })
+            .collect();
+        document = document.with(field, schema.values(message, &found)?);
     }
-
-    fn admits(&self, node: &Node) -> bool {
-        let object = node.r#ref.clone().unwrap_or_default();
-        let group = if object.group.is_empty() { "core" } else { &object.group };
-        self.kinds.admits(&object.kind) && self.groups.admits(group)
-    }
-}
-
-/// The same for siblings that may stand for each other.
-fn alike(node: &Node, conditions: Option<&Conditions>) -> String {
-    let ObjectRef { group, kind, namespace, name, uid, .. } = node.r#ref.clone().unwrap_or_default();
-    let name = rows::pattern(&name);
-    let status = conditions.and_then(|all| all.get(&uid)).map_or("", |read| read.status.as_str());
-    format!("{kind}.{group}/{namespace}/{name} {status}")
-}
-
-fn table(rows: &[Row<'_>], conditions: Option<&Conditions>, up: bool, wide: bool, now: i64) -> String {
-    let mut heads = vec!["NAMESPACE", "NAME"];
-    if conditions.is_some() {
-        heads.extend(["READY", "REASON", "STATUS"]);
-    }
-    heads.push("GC");
-    if up {
-        heads.push("OWNER IS");
-    }
-    if conditions.is_some() {
-        heads.push("AGE");
-    }
-    if wide {
-        heads.extend(["EDGE", "UID", "FINALIZERS"]);
-    }
-    let cells = |row: &Row<'_>| match &row.what {
-        What::Object { node, edges } => {
-            let object = node.r#ref.clone().unwrap_or_default();
-            let name = format!("{}{}", row.branch, name(&object));
-            cells(Shown { name, node, edges, read: conditions.map(|all| all.get(&object.uid)) }, up, wide, now)
-        }
-        What::Alike(group) => {
-            let first = &group[0];
-            let object = first.node.r#ref.clone().unwrap_or_default();
-            let name = format!("{}{}/{} ({} alike)", row.branch, object.kind, rows::pattern(&object.name), group.len());
-            let read = conditions.map(|all| all.get(&object.uid));
-            let mut cells = cells(Shown { name, node: &first.node, edges: &first.edges, read }, up, wide, now);
-            if wide && let Some(uid) = cells.iter_mut().rev().nth(1) {
-                *uid = Cell::plain("");
-            }
-            cells
-        }
-        What::Hidden(count) => {
-            let name = format!("{}… {count} hidden by --kinds or --api-groups", row.branch);
-            let mut cells = vec![Cell::plain(""); heads.len()];
-            cells[1] = Cell::plain(name);
-            cells
-        }
-    };
-    columns(&heads, &rows.iter().map(cells).collect::<Vec<_>>())
-}
-
-/// What one line tells.
-struct Shown<'w> {
-    name: String,
-    node: &'w Node,
-    edges: &'w [Edge],
-    /// Where such columns are wanted: what was read, if it could be.
-    read: Option<Option<&'w Condition>>,
-}
-
-fn cells(shown: Shown<'_>, up: bool, wide: bool, now: i64) -> Vec<Cell> {
-    let object = shown.node.r#ref.clone().unwrap_or_default();
-    let none = Condition::default();
-    let read = shown.read.map(|read| read.unwrap_or(&none));
-    let mut cells = vec![Cell::plain(object.namespace.as_str()), Cell::bold(shown.name)];
-    if let Some(read) = read {
-        let (ready, reason) = (Cell::plain(read.ready.as_str()), Cell::plain(read.reason.as_str()));
-        cells.extend([ready, reason, Cell::state(&read.status)]);
-    }
-    cells.push(Cell::state(&collecting(shown.node)));
-    if up {
-        let standings = shown.edges.iter().map(|edge| standing(edge.standing()));
-        cells.push(Cell::state(standings.max_by_key(|of| rank(of)).unwrap_or("-")));
-    }
-    if let Some(read) = read {
-        cells.push(Cell::plain(read.created.map(|at| span(now - at)).unwrap_or_default()));
-    }
-    if wide {
-        let edge = shown.edges.first().map(edge).unwrap_or_default();
-        cells.extend([Cell::plain(edge), Cell::plain(object.uid), Cell::plain(shown.node.finalizers.join(","))]);
-    }
-    cells
-}
-
-fn name(object: &ObjectRef) -> String {
-    format!("{}/{}", object.kind, object.name)
-}
-
-/// The state that the collector sees.
-fn collecting(node: &Node) -> String {
-    match node.state() {
-        NodeState::Terminating if node.orphaning_dependents => "orphaning".to_owned(),
-        NodeState::Terminating if node.deleting_dependents && node.blocking_dependent_count > 0 => {
-            format!("blocked({})", node.blocking_dependent_count)
-        }
-        NodeState::Terminating => "deleting".to_owned(),
-        NodeState::Virtual => "not seen".to_owned(),
-        NodeState::Gone => "gone".to_owned(),
-        NodeState::Live | NodeState::Unspecified => "-".to_owned(),
-    }
-}
-
-fn edge(edge: &Edge) -> String {
-    let reference = edge.reference.clone().unwrap_or_default();
-    let mut words = Vec::new();
-    if reference.controller == Some(true) {
-        words.push("controller");
-    }
-    if reference.block_owner_deletion == Some(true) {
-        words.push("blocking");
-    }
-    if words.is_empty() { "ownerRef".to_owned() } else { words.join(",") }
-}
-
-/// A standing in a word.
-pub(super) fn standing(standing: OwnerStanding) -> &'static str {
-    match standing {
-        OwnerStanding::Unspecified => "-",
-        OwnerStanding::Solid => "solid",
-        OwnerStanding::Dangling => "dangling",
-        OwnerStanding::Waiting => "waiting",
-        OwnerStanding::Unverified => "unverified",
-        OwnerStanding::InvalidScope => "invalid scope",
-        OwnerStanding::WrongNamespace => "wrong namespace",
-        OwnerStanding::KindUnresolved => "kind not served",
-        OwnerStanding::CoordinatesMismatch => "other kind or name",
-        OwnerStanding::Orphaning => "orphaning",
-    }
-}
-
-fn rank(word: &str) -> u8 {
-    match word {
-        "-" => 0,
-        "solid" => 1,
-        "waiting" | "orphaning" => 2,
-        _ => 3,
-    }
-}
-
-/// Whether somebody should look at a reference of this standing.
-pub(super) fn is_wrong(standing: OwnerStanding) -> bool {
-    match standing {
-        OwnerStanding::Unspecified | OwnerStanding::Solid | OwnerStanding::Waiting | OwnerStanding::Orphaning => false,
-        OwnerStanding::Dangling
-        | OwnerStanding::Unverified
-        | OwnerStanding::InvalidScope
-        | OwnerStanding::WrongNamespace
-        | OwnerStanding::KindUnresolved
-        | OwnerStanding::CoordinatesMismatch => true,
-    }
+    let hidden: usize = sides.iter().map(|(_, walked)| walked.hidden).sum();
+    let depth_limited = sides.iter().any(|(_, walked)| walked.depth_limited);
+    Ok(document.with("depthLimited", Value::from(depth_limited)).with("hidden", Value::from(hidden)))
 }

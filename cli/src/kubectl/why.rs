@@ -8,7 +8,7 @@ use super::naming::{Found, resolve_one, shown};
 use super::questions::listing;
 use super::service::{Need, Service};
 use super::session::Session;
-use super::tree::standing;
+use super::tree::table::standing;
 use proto::convert::PAUSE_PREFIX;
 use proto::graph::v1alpha1::reason::Code;
 use proto::graph::v1alpha1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};

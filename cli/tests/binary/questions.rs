@@ -143,8 +143,9 @@ async fn a_plan_is_carried_out_as_it_was_or_not_at_all() {
 #[tokio::test]
 async fn documents_carry_their_kind_and_what_is_missing() {
     let world = World::start().await;
-    let cases: [(&[&str], &str, &str); 7] = [
+    let cases: [(&[&str], &str, &str); 8] = [
         (&["tree", "cm/root"], "Tree", "dependents"),
+        (&["tree", "cm/first", "--both"], "Lineage", "owners"),
         (&["owners", "cm/leaf"], "Owners", "owners"),
         (&["why", "cm/leaf"], "Explanation", "verdict"),
         (&["plan", "delete", "cm/root"], "DeletionPlan", "digest"),
@@ -159,6 +160,26 @@ async fn documents_carry_their_kind_and_what_is_missing() {
         assert_eq!((&document["apiVersion"], &document["kind"]), (&"ownergraph.dev/v1alpha1".into(), &kind.into()));
         assert!(!document[field].is_null() && document["status"]["incomplete"].is_array(), "{document}");
     }
+}
+
+#[tokio::test]
+async fn what_is_left_out_is_counted_with_what_left_it_out() {
+    let world = World::start().await;
+    let cases: [(&[&str], usize, &str); 5] = [
+        (&["tree", "cm/root", "--field-selector", "metadata.name!=first"], 2, "… 2 hidden by --field-selector"),
+        (&["tree", "cm/root", "--older-than", "1h"], 1, "… 3 hidden by --older-than"),
+        (&["tree", "cm/root", "--newer-than", "1h"], 4, ""),
+        (&["tree", "cm/leaf", "--both", "-l", "app=web"], 1, "… 2 hidden by --selector"),
+        (&["export", "-l", "!app", "--newer-than", "1h", "--field-selector=metadata.name=root"], 1, "--newer-than"),
+    ];
+    for (question, lines, part) in cases {
+        let said = world.ask(&[question, &["-o", "name"]].concat()).await;
+        assert_eq!((said.code, said.stdout.lines().count()), (Some(0), lines), "{question:?}: {}", said.stdout);
+        assert!(said.stderr.contains(part), "{question:?}: {}", said.stderr);
+    }
+    let tree = world.ask(&["-n", "default", "-o", "table", "tree", "cm/leaf", "--both", "--kinds", "!secret"]).await;
+    let lines: Vec<&str> = tree.stdout.lines().map(str::trim_end).collect();
+    assert!(lines[1].contains("ConfigMap/root") && lines[3].contains("ConfigMap/leaf"), "{}", tree.stdout);
 }
 
 #[tokio::test]

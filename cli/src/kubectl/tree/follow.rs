@@ -1,6 +1,7 @@
 //! `tree -w`: the tree, and then what becomes of it.
 
-use super::{collecting, name, show};
+use super::show;
+use super::table::{collecting, name};
 use crate::kubectl::document::{self, API_VERSION, Schema};
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::{Format, Tree};

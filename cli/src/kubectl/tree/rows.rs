@@ -1,5 +1,6 @@
 //! The shape of a walk on the screen: which object stands below which, what a filter hides, and which siblings stand for each other.
 
+use super::Side;
 use crate::kubectl::questions::{Found, Walked};
 use proto::graph::v1alpha1::{Edge, Node, NodeState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,12 @@ pub(super) fn flat<'w>(root: &'w Node, walked: &'w Walked) -> Vec<Row<'w>> {
     std::iter::once(row(root, &[])).chain(below).chain(hidden).collect()
 }
 
+/// The lines below an object as lines above it, upside down; the object itself is left out.
+pub(super) fn above<'w>(rows: Vec<Row<'w>>) -> Vec<Row<'w>> {
+    let upside_down = |row: Row<'w>| Row { branch: row.branch.replace('└', "┌"), ..row };
+    rows.into_iter().skip(1).rev().map(upside_down).collect()
+}
+
 /// Who stands below whom.
 #[derive(Debug)]
 pub(super) struct Shape<'w> {
@@ -43,12 +50,15 @@ pub(super) struct Shape<'w> {
 
 impl<'w> Shape<'w> {
     /// Each object stands below the neighbour that is its controller, or else the first of those nearest to the root.
-    pub(super) fn of(root: &'w Node, walked: &'w Walked, up: bool) -> Shape<'w> {
+    pub(super) fn of(root: &'w Node, walked: &'w Walked, side: Side) -> Shape<'w> {
         let mut depths: BTreeMap<&str, u32> = BTreeMap::from([(uid(root), 0)]);
         depths.extend(walked.found.iter().map(|found| (uid(&found.node), found.depth)));
         let mut below: BTreeMap<&str, Vec<&Found>> = BTreeMap::new();
         for found in &walked.found {
-            let neighbour = |edge: &'w Edge| if up { edge.dependent_uid.as_str() } else { edge.owner_uid.as_str() };
+            let neighbour = |edge: &'w Edge| match side {
+                Side::Owners => edge.dependent_uid.as_str(),
+                Side::Dependents => edge.owner_uid.as_str(),
+            };
             let nearer = |edge: &&'w Edge| depths.get(neighbour(edge)).is_some_and(|depth| depth + 1 == found.depth);
             let controls = |edge: &&&Edge| edge.reference.as_ref().is_some_and(|of| of.controller == Some(true));
             let near: Vec<&'w Edge> = found.edges.iter().filter(|edge| nearer(edge)).collect();

@@ -1,5 +1,8 @@
 use super::*;
+use crate::kubectl::conditions::{Condition, Conditions};
+use crate::kubectl::flags::{Ages, Selectors, Walk};
 use crate::kubectl::questions::Found;
+use proto::graph::v1alpha1::{NodeState, OwnerStanding};
 use proto::r#type::v1alpha1::OwnerReference;
 
 fn node(kind: &str, name: &str) -> Node {
@@ -34,8 +37,10 @@ fn each_object_is_drawn_once_below_its_controller() {
     let (root, walked) = world();
     let read = Condition { ready: "True".into(), status: "Current".into(), created: Some(0), ..Condition::default() };
     let conditions = Conditions::from([("uid-a".to_owned(), read)]);
-    let text =
-        table(&Shape::of(&root, &walked, false).rows(&root, &|_| true, None), Some(&conditions), false, false, 90);
+    let narrow = Narrow::default();
+    let table = Table { conditions: Some(&conditions), up: false, wide: false, narrow: &narrow };
+    let shape = Shape::of(&root, &walked, Side::Dependents);
+    let text = table.text_at(&shape.rows(&root, &|_| true, None), 90);
     insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
     NAMESPACE  NAME              READY  REASON  STATUS   GC  AGE
     shop       Deployment/web    -      -       -        -   -
@@ -52,7 +57,9 @@ fn owners_say_what_each_reference_is_worth_and_cycles_end() {
     walked.found.truncate(1);
     walked.found[0].edges = vec![edge_of("web", "new", false), edge_of("new", "new", false)];
     walked.found[0].edges[0].standing = OwnerStanding::Dangling.into();
-    let text = table(&Shape::of(&root, &walked, true).rows(&root, &|_| true, None), None, true, true, 0);
+    let narrow = Narrow::default();
+    let table = Table { conditions: None, up: true, wide: true, narrow: &narrow };
+    let text = table.text_at(&Shape::of(&root, &walked, Side::Owners).rows(&root, &|_| true, None), 0);
     insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
     NAMESPACE  NAME              GC  OWNER IS  EDGE      UID      FINALIZERS
     shop       Deployment/web    -   -         -         uid-web  -
@@ -64,7 +71,8 @@ fn owners_say_what_each_reference_is_worth_and_cycles_end() {
 fn the_document_keeps_its_fields() {
     let (root, mut walked) = world();
     walked.found.truncate(1);
-    let value = document(&root, &walked, false).unwrap().with_incomplete(&["pods cannot be listed".to_owned()]);
+    let value =
+        document(&root, &[(Side::Dependents, walked)]).unwrap().with_incomplete(&["pods cannot be listed".to_owned()]);
     insta::assert_snapshot!(document::yaml(&value).unwrap());
 }
 
@@ -85,14 +93,25 @@ fn siblings_that_are_alike_stand_for_each_other_and_filters_say_what_they_hide()
         edges: vec![edge_of(name, "web", true)],
     });
     walked.found.extend(more);
-    let shape = Shape::of(&root, &walked, false);
+    let shape = Shape::of(&root, &walked, Side::Dependents);
     let same = |node: &Node| alike(node, None);
-    let told = |wanted: &Wanted| {
-        let rows = shape.rows(&root, &|node| wanted.admits(node), Some(&same));
-        anstream::adapter::strip_str(&table(&rows, None, false, true, 0)).to_string()
+    let told = |narrow: &Narrow| {
+        let rows = shape.rows(&root, &|node| narrow.admits(node, None), Some(&same));
+        let table = Table { conditions: None, up: false, wide: true, narrow };
+        anstream::adapter::strip_str(&table.text_at(&rows, 0)).to_string()
     };
-    let globs = |patterns: &[&str]| Globs::of(&patterns.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
-    insta::assert_snapshot!(told(&Wanted { kinds: Globs::default(), groups: Globs::default() }), @r"
+    let kinds = |patterns: &[&str]| {
+        Narrow::of_walk(&Walk {
+            depth: 64,
+            no_status: true,
+            kinds: patterns.iter().map(|&text| text.to_owned()).collect(),
+            api_groups: vec![],
+            no_fold: false,
+            selectors: Selectors::default(),
+            ages: Ages::default(),
+        })
+    };
+    insta::assert_snapshot!(told(&kinds(&[])), @r"
     NAMESPACE  NAME                          GC  EDGE        UID      FINALIZERS
     shop       Deployment/web                -   -           uid-web  -
     shop       ├─ReplicaSet/new              -   controller  uid-new  -
@@ -101,14 +120,44 @@ fn siblings_that_are_alike_stand_for_each_other_and_filters_say_what_they_hide()
     shop       ├─ReplicaSet/old              -   controller  uid-old  -
     shop       └─ReplicaSet/web-* (5 alike)  -   controller  -        -
     ");
-    insta::assert_snapshot!(told(&Wanted { kinds: globs(&["!pod"]), groups: Globs::default() }), @r"
-    NAMESPACE  NAME                                       GC  EDGE        UID      FINALIZERS
-    shop       Deployment/web                             -   -           uid-web  -
-    shop       ├─ReplicaSet/new                           -   controller  uid-new  -
-    -          │ └─… 2 hidden by --kinds or --api-groups  -   -           -        -
-    shop       ├─ReplicaSet/old                           -   controller  uid-old  -
-    shop       └─ReplicaSet/web-* (5 alike)               -   controller  -        -
+    insta::assert_snapshot!(told(&kinds(&["!pod"])), @r"
+    NAMESPACE  NAME                          GC  EDGE        UID      FINALIZERS
+    shop       Deployment/web                -   -           uid-web  -
+    shop       ├─ReplicaSet/new              -   controller  uid-new  -
+    -          │ └─… 2 hidden by --kinds     -   -           -        -
+    shop       ├─ReplicaSet/old              -   controller  uid-old  -
+    shop       └─ReplicaSet/web-* (5 alike)  -   controller  -        -
     ");
-    let (kept, hidden) = shape.kept("uid-web", &|node| globs(&["pod"]).admits(&node.r#ref.as_ref().unwrap().kind));
+    let (kept, hidden) = shape.kept("uid-web", &|node| kinds(&["pod"]).admits(node, None));
     assert_eq!((kept.len(), hidden), (0, 9));
+}
+
+#[test]
+fn owners_stand_above_and_dependents_below() {
+    let (root, below) = world();
+    let found = |kind: &str, name: &str, depth, of: &str| Found {
+        node: node(kind, name),
+        depth,
+        edges: vec![edge_of(of, name, true)],
+    };
+    let owners =
+        vec![found("App", "shop", 1, "web"), found("Team", "sales", 2, "shop"), found("User", "eve", 1, "web")];
+    let sides = [(Side::Owners, Walked { found: owners, ..Walked::default() }), (Side::Dependents, below)];
+    let parts = sides.each_ref().map(|(side, walked)| Shape::of(&root, walked, *side).rows(&root, &|_| true, None));
+    let narrow = Narrow::default();
+    let table = Table { conditions: None, up: true, wide: false, narrow: &narrow };
+    insta::assert_snapshot!(anstream::adapter::strip_str(&table.text_at(&joined(parts.into()), 0)).to_string(), @r"
+    NAMESPACE  NAME              GC  OWNER IS
+    shop       ┌─User/eve        -   solid
+    shop       │ ┌─Team/sales    -   solid
+    shop       ├─App/shop        -   solid
+    shop       Deployment/web    -   -
+    shop       ├─ReplicaSet/new  -   solid
+    shop       │ ├─Pod/a         -   solid
+    shop       │ └─Pod/b         -   solid
+    shop       └─ReplicaSet/old  -   solid
+    ");
+    let document = document(&root, &sides).unwrap().with_incomplete(&[]);
+    assert_eq!((&document["kind"], document["owners"].as_array().unwrap().len()), (&"Lineage".into(), 3));
+    assert_eq!(document["dependents"].as_array().unwrap().len(), 4);
 }

@@ -1,0 +1,153 @@
+//! The flags that every question has.
+
+use clap::ValueEnum;
+use clap::builder::BoolishValueParser;
+use runtime::kubernetes::{Access, Overrides};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How to reach the API server and the graph service.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    /// Addresses of the graph service, instead of looking for it by label and forwarding a port to it. The first that answers counts;
+    /// the leader is found from any of them.
+    #[arg(long, env = "OWNERGRAPH_SERVER", value_name = "HOST:PORT,…", value_delimiter = ',')]
+    pub(crate) server: Vec<String>,
+    /// Allow plaintext to a --server that is not loopback.
+    #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
+    pub(crate) insecure: bool,
+    /// Look for the graph service in this namespace only.
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "server")]
+    pub(crate) port_forward_namespace: Option<String>,
+    /// Do not look for a graph service: list the cluster from here (slow).
+    #[arg(long, conflicts_with_all = ["server", "port_forward_namespace"])]
+    pub(crate) direct: bool,
+    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH", overrides_with = "kubeconfig")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, env = "OWNERGRAPH_CONTEXT", overrides_with = "context")]
+    pub(crate) context: Option<String>,
+    /// Cluster of the kubeconfig.
+    #[arg(long)]
+    pub(crate) cluster: Option<String>,
+    /// User of the kubeconfig.
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// Bearer token for the API server.
+    #[arg(long)]
+    pub(crate) token: Option<String>,
+    /// User to act as.
+    #[arg(long = "as", value_name = "USER")]
+    pub(crate) impersonate: Option<String>,
+    /// Group to act as a member of; may be repeated.
+    #[arg(long = "as-group", value_name = "GROUP")]
+    pub(crate) impersonate_groups: Vec<String>,
+    /// Uid to act as.
+    #[arg(long = "as-uid", value_name = "UID")]
+    pub(crate) impersonate_uid: Option<String>,
+    /// Name that the API server's certificate is checked against.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tls_server_name: Option<String>,
+    /// File with the certificate authority of the API server.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) certificate_authority: Option<PathBuf>,
+    /// File with a client certificate.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) client_certificate: Option<PathBuf>,
+    /// File with the client certificate's key.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) client_key: Option<PathBuf>,
+    /// Do not check the API server's certificate.
+    #[arg(long)]
+    pub(crate) insecure_skip_tls_verify: bool,
+    /// Limit of each request, such as 10s or 2m.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = graph_service::options::duration)]
+    pub(crate) request_timeout: Duration,
+    /// From 6 on, say each request to the API server on stderr, as kubectl does.
+    #[arg(short, long = "v", value_name = "LEVEL", default_value_t = 0, overrides_with = "verbosity")]
+    pub(crate) verbosity: u8,
+}
+
+impl Connection {
+    pub(crate) fn access(&self) -> Access {
+        Access {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            user_agent: concat!("kubectl-ownergraph/", env!("CARGO_PKG_VERSION")).to_owned(),
+            overrides: Overrides {
+                cluster: self.cluster.clone(),
+                user: self.user.clone(),
+                namespace: None,
+                token: self.token.clone(),
+                impersonate: self.impersonate.clone(),
+                impersonate_uid: self.impersonate_uid.clone(),
+                impersonate_groups: self.impersonate_groups.clone(),
+                tls_server_name: self.tls_server_name.clone(),
+                certificate_authority: self.certificate_authority.clone(),
+                client_certificate: self.client_certificate.clone(),
+                client_key: self.client_key.clone(),
+                insecure_skip_tls_verify: self.insecure_skip_tls_verify,
+            },
+        }
+    }
+}
+
+/// How the answer is written. Each command takes those that make sense for it, and names them where another is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Columns.
+    Table,
+    /// More columns.
+    Wide,
+    /// Columns, with the names as a tree.
+    Tree,
+    Json,
+    Yaml,
+    /// TYPE/NAME, one a line.
+    Name,
+    /// Graphviz.
+    Dot,
+    Mermaid,
+    /// One JSON object a line.
+    Ndjson,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Output {
+    /// Format of the answer.
+    #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT", overrides_with = "format")]
+    pub(crate) format: Option<Format>,
+    /// When to use colours; NO_COLOR wins.
+    #[arg(
+        short = 'c',
+        long = "color",
+        value_enum,
+        default_value = "auto",
+        value_name = "WHEN",
+        overrides_with = "colour"
+    )]
+    pub(crate) colour: Colour,
+}
+
+/// What every question has.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Asking {
+    /// Namespace of the objects that are named, or to look at; without it the context's.
+    #[arg(short, long, overrides_with = "namespace")]
+    pub(crate) namespace: Option<String>,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}

@@ -1,0 +1,157 @@
+//! Label and field selectors, in kubectl's words.
+
+use kube::core::{Expression, Selector};
+use proto::r#type::v1alpha1::ObjectRef;
+use std::collections::BTreeSet;
+
+/// The fields that every object can be asked for, and what they are to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    field: Field,
+    equal: bool,
+    value: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Name,
+    Namespace,
+}
+
+impl Fields {
+    pub(super) fn matches(&self, object: &ObjectRef) -> bool {
+        self.0.iter().all(|Requirement { field, equal, value }| {
+            let has = match field {
+                Field::Name => &object.name,
+                Field::Namespace => &object.namespace,
+            };
+            (has == value) == *equal
+        })
+    }
+}
+
+impl std::fmt::Display for Fields {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let term = |Requirement { field, equal, value }: &Requirement| {
+            let name = match field {
+                Field::Name => "metadata.name",
+                Field::Namespace => "metadata.namespace",
+            };
+            format!("{name}{}{value}", if *equal { "=" } else { "!=" })
+        };
+        f.write_str(&self.0.iter().map(term).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Reads `metadata.name=a,metadata.namespace!=b`. The error is a sentence.
+pub(crate) fn fields(text: &str) -> Result<Fields, String> {
+    let term = |term: &str| {
+        let (field, equal, value) = comparison(term).ok_or_else(|| format!("{term:?} is not FIELD=VALUE"))?;
+        let field = match field {
+            "metadata.name" => Field::Name,
+            "metadata.namespace" => Field::Namespace,
+            other => {
+                return Err(format!("not every object has {other:?}: there are metadata.name and metadata.namespace"));
+            }
+        };
+        Ok(Requirement { field, equal, value: value.to_owned() })
+    };
+    text.split(',').map(term).collect::<Result<_, _>>().map(Fields)
+}
+
+/// Reads `app=web,tier!=cache,env in (a,b),zone notin (c),canary,!old`. The error is a sentence.
+pub(crate) fn labels(text: &str) -> Result<Selector, String> {
+    let mut all = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        // A comma within brackets does not end a requirement.
+        let open = rest.find('(').filter(|open| rest.find(',').is_none_or(|comma| *open < comma));
+        let from = match open {
+            Some(open) => open + rest[open..].find(')').ok_or_else(|| format!("{rest:?} lacks a closing bracket"))?,
+            None => 0,
+        };
+        let end = rest[from..].find(',').map_or(rest.len(), |comma| from + comma);
+        all.push(requirement(rest[..end].trim())?);
+        rest = rest.get(end + 1..).unwrap_or_default().trim_start();
+    }
+    if all.is_empty() { Err("it selects everything: leave it out".to_owned()) } else { Ok(all.into_iter().collect()) }
+}
+
+fn requirement(text: &str) -> Result<Expression, String> {
+    if let Some(set) = text.strip_suffix(')') {
+        let (head, values) = set.split_once('(').ok_or_else(|| format!("{text:?} lacks an opening bracket"))?;
+        let values: BTreeSet<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
+        return match head.split_whitespace().collect::<Vec<_>>()[..] {
+            [key, "in"] => Ok(Expression::In(named(key)?, values)),
+            [key, "notin"] => Ok(Expression::NotIn(named(key)?, values)),
+            _ => Err(format!("{text:?} is not KEY in (VALUE,…) or KEY notin (VALUE,…)")),
+        };
+    }
+    if let Some((key, equal, value)) = comparison(text) {
+        let (key, value) = (named(key)?, value.to_owned());
+        return Ok(if equal { Expression::Equal(key, value) } else { Expression::NotEqual(key, value) });
+    }
+    match text.strip_prefix('!') {
+        Some(key) => Ok(Expression::DoesNotExist(named(key.trim())?)),
+        None => Ok(Expression::Exists(named(text)?)),
+    }
+}
+
+/// `a=b`, `a==b` or `a!=b`; whether it is to be equal.
+fn comparison(text: &str) -> Option<(&str, bool, &str)> {
+    let (left, right) = text.split_once('=')?;
+    let (left, equal) = match left.strip_suffix('!') {
+        Some(left) => (left, false),
+        None => (left, true),
+    };
+    Some((left.trim(), equal, right.strip_prefix('=').unwrap_or(right).trim()))
+}
+
+fn named(key: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let good = !key.is_empty() && key.chars().all(plain);
+    if good { Ok(key.to_owned()) } else { Err(format!("{key:?} is no key of a label")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::SelectorExt as _;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn labels_are_selected_as_kubectl_does() {
+        let has = BTreeMap::from([("app".to_owned(), "web".to_owned()), ("env".to_owned(), "b".to_owned())]);
+        let cases = [
+            ("app=web", true),
+            ("app==web,env!=a", true),
+            ("env in (a, b),app", true),
+            ("app,env notin (b,c)", false),
+            ("!old", true),
+            ("!app", false),
+            ("env=", false),
+            ("zone notin (x)", true),
+        ];
+        for (text, expected) in cases {
+            let selector = labels(text).unwrap();
+            assert_eq!(selector.matches(&has), expected, "{text}");
+            assert_eq!(labels(&selector.to_string()).unwrap(), selector, "{text}");
+        }
+        for wrong in ["", "a in (b", "a b", "=c", "a within (b)", "a)", "ü=1"] {
+            assert!(labels(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_fields_that_every_object_has_are_taken() {
+        let object = ObjectRef { namespace: "shop".into(), name: "web".into(), ..Default::default() };
+        let text = "metadata.name=web,metadata.namespace!=other";
+        let selector = fields(text).unwrap();
+        assert!(selector.matches(&object) && selector.to_string() == text);
+        assert!(!fields("metadata.name!=web").unwrap().matches(&object));
+        assert!(fields("status.phase=Running").unwrap_err().contains("there are metadata.name and metadata.namespace"));
+    }
+}
