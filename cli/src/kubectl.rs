@@ -8,6 +8,7 @@
 //! * `requests`: the way to the API server, with each request said where that is asked for
 //! * `session`: credentials, the terminal, and what could not be seen
 //! * `naming`: TYPE/NAME, as kubectl reads it
+//! * `targets`: what a deletion begins with
 //! * `service`, `direct`: the graph service, or a graph that is listed from here
 //! * `questions`: its calls, all pages of them
 //! * `conditions`: what the API server itself says of the objects on screen
@@ -49,6 +50,7 @@ mod selector;
 mod service;
 mod session;
 mod stuck;
+mod targets;
 mod tree;
 mod version;
 mod why;

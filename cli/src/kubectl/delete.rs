@@ -5,10 +5,10 @@
 
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Delete, Format};
-use super::naming::{Found, Named, by_type, resolve, shown};
-use super::plan;
+use super::naming::{Found, Named, by_type, shown};
 use super::service::{Need, Service};
 use super::session::Session;
+use super::{plan, targets};
 use anyhow::Context as _;
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
@@ -19,7 +19,10 @@ const ANSWER_MAX_BYTES: usize = 16 << 20;
 
 pub(super) async fn run(flags: Delete) -> Answered {
     let mut session = Session::open(flags.asking, &[Format::Name]).await?;
-    let named = resolve(&mut session, &flags.targets.objects).await?;
+    let named = targets::resolve(&mut session, &flags.targets).await?;
+    if named.is_empty() {
+        return Err(Problem::Refused("there is nothing that fits; nothing was deleted".to_owned()));
+    }
     let gone = |object: &&Named| object.found == Found::Absent;
     if let Some(object) = named.iter().find(gone) {
         let what = shown(&object.reference());

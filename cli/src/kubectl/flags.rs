@@ -1,7 +1,9 @@
 //! The questions and their flags. Names and meanings are kubectl's wherever kubectl has them.
 
+use super::selector::labels;
 use crate::args::{PauseFlags, ResumeFlags, StatusOutput};
 use clap::{Parser, Subcommand, ValueEnum};
+use kube::core::Selector;
 use std::time::Duration;
 
 pub(crate) use asking::{Asking, Colour, Connection, Format};
@@ -229,9 +231,18 @@ impl Cascade {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Targets {
-    /// The objects: TYPE NAME..., or TYPE/NAME...
-    #[arg(required = true, value_name = "TYPE/NAME")]
+    /// The objects: TYPE NAME..., or TYPE/NAME...; with a selector TYPE,...
+    #[arg(required_unless_present = "filename", conflicts_with = "filename", value_name = "TYPE/NAME")]
     pub(crate) objects: Vec<String>,
+    /// The objects that these files describe, the files of these directories, or standard input as -; may be repeated.
+    #[arg(short, long, value_name = "PATH", value_delimiter = ',', conflicts_with_all = ["selector", "field_selector"])]
+    pub(crate) filename: Vec<String>,
+    /// The objects of these types that have these labels, such as app=web,tier!=cache.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = labels)]
+    pub(crate) selector: Option<Selector>,
+    /// The objects of these types that have these fields, such as status.phase=Failed.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) field_selector: Option<String>,
     /// What becomes of the dependents.
     #[arg(long, value_enum, default_value = "background")]
     pub(crate) cascade: Cascade,

@@ -13,7 +13,7 @@ use serde::Deserialize;
 mod tests;
 
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-const ANSWER_MAX_BYTES: usize = 4 << 20;
+pub(super) const METADATA_ANSWER_MAX_BYTES: usize = 4 << 20;
 /// From here on two names are taken for one with a slip of the finger.
 const ALIKE: f64 = 0.8;
 
@@ -92,6 +92,12 @@ impl Catalogue {
             Some(alike) => format!("the server has no resource type {wanted:?}; did you mean {alike:?}?"),
             None => format!("the server has no resource type {wanted:?}; kubectl api-resources lists them"),
         })
+    }
+
+    /// The resource of an apiVersion and a kind.
+    pub(super) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Served> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        self.0.iter().find(|served| (&*served.group, &*served.version, &*served.kind) == (group, version, kind))
     }
 
     fn alike(&self, name: &str) -> Option<&str> {
@@ -187,13 +193,16 @@ pub(super) fn pairs(words: &[String]) -> Result<Vec<(String, String)>, String> {
             None => names.iter().map(|name| (of.clone(), name.clone())).collect(),
         },
     };
-    let bad = |name: &str| {
-        name.is_empty() || name.starts_with('.') || name.contains(|c: char| "/%?#".contains(c) || !c.is_ascii_graphic())
-    };
-    match pairs.iter().find(|(of, name)| of.is_empty() || bad(name)) {
+    match pairs.iter().find(|(of, name)| of.is_empty() || !is_name(name)) {
         Some((of, name)) => Err(format!("{of}/{name} is not TYPE/NAME")),
         None => Ok(pairs),
     }
+}
+
+/// Whether a text can stand in a path as a name.
+pub(super) fn is_name(text: &str) -> bool {
+    let good = |c: char| c.is_ascii_graphic() && !"/%?#".contains(c);
+    !text.is_empty() && !text.starts_with('.') && text.chars().all(good)
 }
 
 /// The named objects, each with one read of its metadata.
@@ -204,17 +213,25 @@ pub(super) async fn resolve(session: &mut Session, words: &[String]) -> Result<V
     for (of, name) in pairs {
         let served = catalogue.find(&of).map_err(Problem::sentence)?.clone();
         let namespace = if served.namespaced { session.namespace().to_owned() } else { String::new() };
-        let mut named = Named { served, namespace, name, found: Found::Absent };
-        named.found = read(session, &named).await?;
-        if let Found::Unreadable(why) = &named.found {
-            let what = shown(&named.reference());
-            session.missed(format!(
-                "{what} cannot be read with these credentials ({why}); the graph is asked by its name"
-            ));
-        }
-        all.push(named);
+        all.push(look(session, served, namespace, name).await?);
     }
     Ok(all)
+}
+
+/// An object, with one read of its metadata.
+pub(super) async fn look(
+    session: &mut Session,
+    served: Served,
+    namespace: String,
+    name: String,
+) -> Result<Named, Problem> {
+    let mut named = Named { served, namespace, name, found: Found::Absent };
+    named.found = read(session, &named).await?;
+    if let Found::Unreadable(why) = &named.found {
+        let what = shown(&named.reference());
+        session.missed(format!("{what} cannot be read with these credentials ({why}); the graph is asked by its name"));
+    }
+    Ok(named)
 }
 
 /// The one object of a command that takes one.
@@ -226,11 +243,14 @@ pub(super) async fn resolve_one(session: &mut Session, words: &[String]) -> Resu
     }
 }
 
+/// What identifies an object and its version.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
-    uid: String,
-    resource_version: String,
+pub(super) struct Metadata {
+    #[serde(default)]
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) resource_version: String,
 }
 
 #[derive(Deserialize)]
@@ -238,17 +258,17 @@ struct Object {
     metadata: Metadata,
 }
 
-pub(super) async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
+async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
     let request =
         Request::get(named.path()).header(ACCEPT, METADATA).body(Vec::new()).context("the name makes no path")?;
     let within = session.connection.request_timeout;
-    let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
+    let answer = call(&session.cluster.client, request, METADATA_ANSWER_MAX_BYTES, within).await;
     let answer = answer.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
     match answer.status {
         StatusCode::OK => {
             let object: Object =
                 serde_json::from_slice(&answer.body).context("the API server's answer is no object")?;
-            let Metadata { uid, resource_version } = object.metadata;
+            let Metadata { uid, resource_version, .. } = object.metadata;
             Ok(Found::There { uid, resource_version })
         }
         StatusCode::NOT_FOUND => Ok(Found::Absent),

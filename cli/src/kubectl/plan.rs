@@ -3,11 +3,11 @@
 use super::document::{Document, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Format, PlanDelete};
-use super::naming::{Found, Named, by_type, resolve, shown};
+use super::naming::{Found, Named, by_type, shown};
 use super::questions::listing;
 use super::service::{Need, Service};
 use super::session::Session;
-use super::why;
+use super::{targets, why};
 use proto::graph::v1alpha1::preview_deletion_response::{Effect, Entry};
 use proto::graph::v1alpha1::{PreviewDeletionRequest, PreviewDeletionResponse};
 use proto::r#type::v1alpha1::consistency::Requirement;
@@ -26,7 +26,11 @@ const LINES_MAX: usize = 20;
 
 pub(super) async fn run(flags: PlanDelete) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
-    let named = resolve(&mut session, &flags.targets.objects).await?;
+    let named = targets::resolve(&mut session, &flags.targets).await?;
+    if named.is_empty() {
+        session.note("there is nothing that fits");
+        return Ok(Ending::Fine);
+    }
     present(&named)?;
     let mut service = Service::connect(&mut session, Need::Verdict).await?;
     let plan = ask(&mut service, &named, flags.targets.cascade).await?;
@@ -45,8 +49,8 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
             session.print(&going.map(line).collect::<String>())?;
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
-            let namespace = session.namespace().to_owned();
-            session.print(&text(&plan, &named, flags.targets.cascade, &namespace))?;
+            let objects = format!("{}{}", flags.targets.words(&named), flags.targets.place(&session, &named));
+            session.print(&text(&plan, &named, flags.targets.cascade, &objects))?;
         }
     }
     let certain = doubts.is_empty() && !session.is_incomplete();
@@ -111,7 +115,8 @@ pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
     doubts
 }
 
-fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cascade, namespace: &str) -> String {
+/// `objects` are the words for a shell that name the same ones again.
+fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cascade, objects: &str) -> String {
     let targets: Vec<String> = named.iter().map(|object| shown(&object.reference())).collect();
     let mut text = format!("PLAN  delete {} ({})\n", targets.join(", "), cascade.as_str());
     let effects = [
@@ -143,20 +148,10 @@ fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cascade, names
             text.push_str(&format!("{}  and {} more; -o json has all\n", " ".repeat(14), count - LINES_MAX));
         }
     }
-    let types: Vec<String> = named.iter().map(type_and_name).collect();
-    let in_namespace =
-        if named.iter().any(|object| object.served.namespaced) { format!(" -n {namespace}") } else { String::new() };
-    let (digest, types, cascade) = (&plan.digest, types.join(" "), cascade.as_str());
+    let (digest, cascade) = (&plan.digest, cascade.as_str());
     text.push_str(&format!("digest {digest}\n"));
-    text.push_str(&format!(
-        "run    kubectl ownergraph delete {types}{in_namespace} --cascade={cascade} --confirm={digest}\n"
-    ));
+    text.push_str(&format!("run    kubectl ownergraph delete {objects} --cascade={cascade} --confirm={digest}\n"));
     text
-}
-
-fn type_and_name(object: &Named) -> String {
-    let dot = if object.served.group.is_empty() { "" } else { "." };
-    format!("{}{dot}{}/{}", object.served.resource, object.served.group, object.name)
 }
 
 /// `Pod 6, Secret 4`: the most numerous first.

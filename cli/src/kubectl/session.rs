@@ -37,6 +37,10 @@ impl Session {
         self.namespace.as_deref().unwrap_or(self.cluster.client.default_namespace())
     }
 
+    pub(super) fn namespace_is_given(&self) -> bool {
+        self.namespace.is_some()
+    }
+
     /// Says something that is no part of the answer.
     pub(super) fn note(&self, text: &str) {
         // Where stderr cannot be written there is nobody to tell.

@@ -141,6 +141,44 @@ async fn a_plan_is_carried_out_as_it_was_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn a_plan_takes_what_a_selector_fits_and_what_files_describe() {
+    let world = World::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    file("a.yaml", "# one\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: second, namespace: default}\n---\n");
+    file(
+        "b.json",
+        r#"{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"leaf"}}]}"#,
+    );
+    file("c.txt", "no description");
+    let path = directory.path().to_str().unwrap();
+    let cases: [(&[&str], &str, &str); 5] = [
+        (&["-f", path], "configmap/second\nconfigmap/leaf\n", ""),
+        (&["cm,secrets", "--field-selector", "metadata.name=second"], "configmap/second\n", ""),
+        (&["cm", "-l", "app=web"], "", "there is nothing that fits"),
+        (&["cm", "-l", "a b"], "", "no key of a label"),
+        (&["-f", path, "-n", "other"], "", "ConfigMap \"second\" is in namespace \"default\", and -n says \"other\""),
+    ];
+    for (targets, names, part) in cases {
+        let said = world.ask(&[&["plan", "delete", "-o", "name"], targets].concat()).await;
+        let mut lines: Vec<&str> = said.stdout.split_inclusive('\n').collect();
+        lines.sort_by_key(|line| std::cmp::Reverse(*line));
+        assert_eq!(lines.concat(), names, "{targets:?}: {}", said.stderr);
+        assert!(said.stderr.contains(part), "{targets:?}: {}", said.stderr);
+    }
+    let plan = world.ask(&["plan", "delete", "-f", path]).await;
+    assert!(plan.stdout.contains(&format!("run    kubectl ownergraph delete -f {path} --cascade")), "{}", plan.stdout);
+    let done = world.ask(&["delete", "-f", path, "--confirm", &digest(&plan)]).await;
+    assert_eq!(done.stdout, "configmap/second deleted\nconfigmap/leaf deleted\n", "{}", done.stderr);
+    let selected = ["cm", "--field-selector=metadata.name!=first"];
+    let plan = world.ask(&[&["plan", "delete"], &selected[..]].concat()).await;
+    world.api().create("another", &[]).await;
+    let refused = world.ask(&[&["delete", "--confirm", &digest(&plan)], &selected[..]].concat()).await;
+    assert!(refused.code == Some(3) && refused.stderr.contains("the plan has changed"), "{}", refused.stderr);
+    assert!(world.api().get("root").await.is_some());
+}
+
+#[tokio::test]
 async fn documents_carry_their_kind_and_what_is_missing() {
     let world = World::start().await;
     let cases: [(&[&str], &str, &str); 8] = [

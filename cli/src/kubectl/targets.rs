@@ -1,0 +1,220 @@
+//! What a deletion begins with: objects that are named, that a selector fits, or that stand in files.
+
+use super::ending::Problem;
+use super::flags::Targets;
+use super::naming::{self, Catalogue, Found, METADATA_ANSWER_MAX_BYTES, Metadata, Named, Served, is_name};
+use super::session::Session;
+use anyhow::Context as _;
+use http::StatusCode;
+use kube::api::ListParams;
+use kube::core::Request;
+use manifest::Manifest;
+use runtime::kubernetes::{call, parse_status};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+mod manifest;
+
+/// The graph service plans for no more at once.
+const TARGETS_MAX: usize = 100;
+
+/// The objects, each with a read of its metadata. There may be none where a selector fits nothing.
+pub(super) async fn resolve(session: &mut Session, targets: &Targets) -> Result<Vec<Named>, Problem> {
+    let named = if !targets.filename.is_empty() {
+        in_files(session, &targets.filename).await?
+    } else if targets.selects() {
+        selected(session, targets).await?
+    } else {
+        naming::resolve(session, &targets.objects).await?
+    };
+    match named.len() {
+        0..=TARGETS_MAX => Ok(named),
+        more => Err(too_many(&more.to_string())),
+    }
+}
+
+fn too_many(count: &str) -> Problem {
+    Problem::sentence(format!("these are {count} objects, and a plan takes at most {TARGETS_MAX}: select fewer"))
+}
+
+impl Targets {
+    fn selects(&self) -> bool {
+        self.selector.is_some() || self.field_selector.is_some()
+    }
+
+    /// The same targets as words for a shell.
+    pub(super) fn words(&self, named: &[Named]) -> String {
+        if !self.filename.is_empty() {
+            return self.filename.iter().map(|file| format!("-f {}", quoted(file))).collect::<Vec<_>>().join(" ");
+        }
+        if !self.selects() {
+            return named.iter().map(type_and_name).collect::<Vec<_>>().join(" ");
+        }
+        let labels = self.selector.as_ref().map(|labels| format!("-l {}", quoted(&labels.to_string())));
+        let fields = self.field_selector.as_ref().map(|fields| format!("--field-selector={}", quoted(fields)));
+        let types = self.objects.iter().map(|of| quoted(of));
+        types.chain(labels).chain(fields).collect::<Vec<_>>().join(" ")
+    }
+
+    /// ` -n shop`, where the same targets need it.
+    pub(super) fn place(&self, session: &Session, named: &[Named]) -> String {
+        let needed = named.iter().any(|object| object.served.namespaced);
+        // What stands in files may be in namespaces of its own.
+        let is_meant = self.filename.is_empty() || session.namespace_is_given();
+        if needed && is_meant { format!(" -n {}", session.namespace()) } else { String::new() }
+    }
+}
+
+fn type_and_name(object: &Named) -> String {
+    let dot = if object.served.group.is_empty() { "" } else { "." };
+    format!("{}{dot}{}/{}", object.served.resource, object.served.group, object.name)
+}
+
+/// As one word of a shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+".contains(c);
+    let is_plain = !text.is_empty() && text.chars().all(plain);
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[derive(Deserialize)]
+struct List {
+    metadata: ListMetadata,
+    /// None where the server finds nothing.
+    items: Option<Vec<Item>>,
+}
+
+#[derive(Deserialize)]
+struct ListMetadata {
+    #[serde(rename = "continue", default)]
+    next: String,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Metadata,
+}
+
+/// Objects of the types that the API server finds by the selectors.
+async fn selected(session: &Session, targets: &Targets) -> Result<Vec<Named>, Problem> {
+    let types: Vec<&str> = targets.objects.iter().flat_map(|word| word.split(',')).collect();
+    if let Some(name) = types.iter().find(|of| of.contains('/')) {
+        return Err(Problem::sentence(format!("{name:?} names an object; with a selector, name types only")));
+    }
+    let catalogue = Catalogue::ask(session).await?;
+    let mut all = Vec::new();
+    let mut met = BTreeSet::new();
+    for of in types {
+        let served = catalogue.find(of).map_err(Problem::sentence)?;
+        let namespace = if served.namespaced { session.namespace() } else { "" };
+        for metadata in list(session, served, namespace, targets).await? {
+            if met.insert(metadata.uid.clone()) {
+                let Metadata { name, uid, resource_version } = metadata;
+                let found = Found::There { uid, resource_version };
+                all.push(Named { served: served.clone(), namespace: namespace.to_owned(), name, found });
+            }
+        }
+        if all.len() > TARGETS_MAX {
+            return Err(too_many(&format!("{} or more", all.len())));
+        }
+    }
+    Ok(all)
+}
+
+/// At most one more than [`TARGETS_MAX`], by one request.
+async fn list(
+    session: &Session,
+    served: &Served,
+    namespace: &str,
+    targets: &Targets,
+) -> Result<Vec<Metadata>, Problem> {
+    let limit = u32::try_from(TARGETS_MAX + 1).unwrap_or(u32::MAX);
+    let mut wanted = ListParams::default().limit(limit);
+    wanted.label_selector = targets.selector.as_ref().map(ToString::to_string);
+    wanted.field_selector.clone_from(&targets.field_selector);
+    let what = format!("{} in {namespace:?}", served.resource);
+    let request = Request::new(served.collection(namespace)).list_metadata(&wanted);
+    let request = request.with_context(|| format!("{what} cannot be asked for"))?;
+    let within = session.connection.request_timeout;
+    let answer = call(&session.cluster.client, request, METADATA_ANSWER_MAX_BYTES, within).await;
+    let answer = answer.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
+    if answer.status != StatusCode::OK {
+        let message = parse_status(&answer).map(|status| status.message).filter(|message| !message.is_empty());
+        let message = message.unwrap_or_else(|| answer.status.to_string());
+        return Err(Problem::sentence(format!("{what} cannot be listed: {message}")));
+    }
+    let list: List =
+        serde_json::from_slice(&answer.body).with_context(|| format!("the answer for {what} is no list"))?;
+    let items = list.items.unwrap_or_default();
+    // A page may be short of its limit and yet not be the last.
+    if !list.metadata.next.is_empty() {
+        return Err(too_many(&format!("{} or more", items.len())));
+    }
+    Ok(items.into_iter().map(|item| item.metadata).collect())
+}
+
+/// The objects that files describe, by their type, namespace and name.
+async fn in_files(session: &mut Session, files: &[String]) -> Result<Vec<Named>, Problem> {
+    let manifests = manifest::read(files)?;
+    if manifests.len() > TARGETS_MAX {
+        return Err(too_many(&manifests.len().to_string()));
+    }
+    let catalogue = Catalogue::ask(session).await?;
+    let mut all: Vec<Named> = Vec::new();
+    for (file, manifest) in manifests {
+        let (served, namespace, name) = place(session, &catalogue, &manifest).map_err(|why| {
+            Problem::sentence(format!("{file}: {} {:?} {why}", manifest.kind, manifest.metadata.name))
+        })?;
+        let named = naming::look(session, served, namespace, name).await?;
+        if !all.contains(&named) {
+            all.push(named);
+        }
+    }
+    Ok(all)
+}
+
+/// The error is a sentence without its subject.
+fn place(session: &Session, catalogue: &Catalogue, manifest: &Manifest) -> Result<(Served, String, String), String> {
+    let Manifest { api_version, kind, metadata, .. } = manifest;
+    let served = catalogue.of_kind(api_version, kind);
+    let served =
+        served.ok_or_else(|| format!("is of {api_version}, which the server does not serve with that kind"))?;
+    if !is_name(&metadata.name) {
+        return Err("has no name that a path can hold".to_owned());
+    }
+    let namespace = match metadata.namespace.as_str() {
+        _ if !served.namespaced => String::new(),
+        "" => session.namespace().to_owned(),
+        own if session.namespace_is_given() && own != session.namespace() => {
+            return Err(format!("is in namespace {own:?}, and -n says {:?}", session.namespace()));
+        }
+        own if !is_name(own) => return Err(format!("is in {own:?}, which is no namespace")),
+        own => own.to_owned(),
+    };
+    Ok((served.clone(), namespace, metadata.name.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubectl::flags::Cascade;
+    use crate::kubectl::selector::labels;
+
+    #[test]
+    fn targets_are_told_as_a_shell_takes_them() {
+        let none = Targets {
+            objects: vec![],
+            filename: vec![],
+            selector: None,
+            field_selector: None,
+            cascade: Cascade::Background,
+        };
+        let files = Targets { filename: vec!["a b.yaml".into(), "-".into()], ..none.clone() };
+        assert_eq!(files.words(&[]), "-f 'a b.yaml' -f -");
+        let selector = Some(labels("app=web,env in (a,b)").unwrap());
+        let field_selector = Some("status.phase!=Running".to_owned());
+        let selected = Targets { objects: vec!["pods,cm".into()], selector, field_selector, ..none };
+        assert_eq!(selected.words(&[]), "pods,cm -l 'app=web,env in (a,b)' --field-selector='status.phase!=Running'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}
