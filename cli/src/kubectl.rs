@@ -13,7 +13,7 @@
 //! * `questions`: its calls, all pages of them
 //! * `conditions`: what the API server itself says of the objects on screen
 //! * `selector`, `globs`, `narrow`: what is left out
-//! * `columns`, `document`, `picture`: tables, JSON and YAML, DOT and Mermaid
+//! * `columns`, `document`, `jsonpath`, `picture`: tables, JSON and YAML, templates, DOT and Mermaid
 //! * one module per command
 
 use crate::failure::Failure;
@@ -36,6 +36,7 @@ mod ending;
 mod export;
 pub(crate) mod flags;
 mod globs;
+mod jsonpath;
 mod naming;
 mod narrow;
 mod path;

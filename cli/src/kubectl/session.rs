@@ -3,6 +3,7 @@
 use super::document::{self, Document};
 use super::ending::Problem;
 use super::flags::{Asking, Colour, Connection, Format};
+use super::jsonpath::Template;
 use super::requests;
 use anstream::{AutoStream, ColorChoice};
 use runtime::kubernetes::Cluster;
@@ -15,6 +16,7 @@ pub(super) struct Session {
     pub(super) connection: Connection,
     namespace: Option<String>,
     pub(super) format: Format,
+    template: Option<Template>,
     colour: Colour,
     incomplete: Vec<String>,
 }
@@ -23,13 +25,13 @@ impl Session {
     /// Finds the credentials; nothing is sent yet. The first of `formats` is what is meant where none is asked for.
     pub(super) async fn open(asking: Asking, formats: &[Format]) -> Result<Session, Problem> {
         let Asking { namespace, connection, output } = asking;
-        let format = output.format.unwrap_or(formats[0]);
+        let (format, template) = output.form.map_or((formats[0], None), |form| (form.format, form.template));
         if !formats.contains(&format) {
             let names = formats.iter().map(|format| name(*format)).collect::<Vec<_>>().join(", ");
             return Err(Problem::sentence(format!("-o {} makes no sense here; there are {names}", name(format))));
         }
         let cluster = requests::connect(&connection).await?;
-        Ok(Session { cluster, connection, namespace, format, colour: output.colour, incomplete: Vec::new() })
+        Ok(Session { cluster, connection, namespace, format, template, colour: output.colour, incomplete: Vec::new() })
     }
 
     /// The namespace of what is named without one.
@@ -74,9 +76,12 @@ impl Session {
         Ok(out.flush()?)
     }
 
-    /// Writes the answer as JSON or YAML.
+    /// Writes the answer as JSON or YAML, or what a template makes of it.
     pub(super) fn print_document(&self, document: Document) -> Result<(), Problem> {
         let value = document.with_incomplete(&self.incomplete);
+        if let Some(template) = &self.template {
+            return self.print(&template.fill(&value));
+        }
         self.print(&if self.format == Format::Yaml { document::yaml(&value)? } else { document::json(&value)? })
     }
 }

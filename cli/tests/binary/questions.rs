@@ -201,6 +201,18 @@ async fn documents_carry_their_kind_and_what_is_missing() {
 }
 
 #[tokio::test]
+async fn templates_are_filled_from_the_document() {
+    let world = World::start().await;
+    let template = r#"jsonpath={.root.ref.name}:{range .dependents[?(@.depth==1)]} {.node.ref.name}{end}{"\n"}"#;
+    let said = world.ask(&["-o", template, "tree", "cm/root"]).await;
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "root: first second\n"), "{}", said.stderr);
+    for (template, part) in [("jsonpath={items}", "a text stands in quotes"), ("blue", "possible values: table")] {
+        let said = world.ask(&["tree", "cm/root", "-o", template]).await;
+        assert!(said.code == Some(1) && said.stderr.contains(part), "{}", said.stderr);
+    }
+}
+
+#[tokio::test]
 async fn what_is_left_out_is_counted_with_what_left_it_out() {
     let world = World::start().await;
     let cases: [(&[&str], usize, &str); 5] = [

@@ -1,8 +1,10 @@
 //! The flags that every question has.
 
-use clap::ValueEnum;
-use clap::builder::BoolishValueParser;
+use crate::kubectl::jsonpath::Template;
+use clap::builder::{BoolishValueParser, EnumValueParser, PossibleValue, TypedValueParser};
+use clap::{Arg, Command, ValueEnum};
 use runtime::kubernetes::{Access, Overrides};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -114,6 +116,41 @@ pub(crate) enum Format {
     Ndjson,
 }
 
+/// A format, and the template that is filled with the document where there is one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Form {
+    pub(crate) format: Format,
+    pub(crate) template: Option<Template>,
+}
+
+/// Reads formats.
+#[derive(Clone, Debug)]
+struct Forms;
+
+const JSONPATH: &str = "jsonpath=";
+
+impl TypedValueParser for Forms {
+    type Value = Form;
+
+    fn parse_ref(&self, command: &Command, flag: Option<&Arg>, value: &OsStr) -> Result<Form, clap::Error> {
+        if value.to_string_lossy().starts_with(JSONPATH) {
+            let template = templated.parse_ref(command, flag, value)?;
+            return Ok(Form { format: Format::Json, template: Some(template) });
+        }
+        let format = EnumValueParser::<Format>::new().parse_ref(command, flag, value)?;
+        Ok(Form { format, template: None })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let named = Format::value_variants().iter().filter_map(Format::to_possible_value);
+        Some(Box::new(named.chain([PossibleValue::new(JSONPATH)])))
+    }
+}
+
+fn templated(text: &str) -> Result<Template, String> {
+    Template::read(text.strip_prefix(JSONPATH).unwrap_or(text))
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Colour {
     #[default]
@@ -122,12 +159,12 @@ pub(crate) enum Colour {
     Never,
 }
 
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {
-    /// Format of the answer.
-    #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT", overrides_with = "format")]
-    pub(crate) format: Option<Format>,
+    /// Format of the answer; jsonpath=TEMPLATE fills kubectl's kind of template, such as '{.root.ref.name}{"\n"}', from the JSON.
+    #[arg(short = 'o', long = "output", value_parser = Forms, value_name = "FORMAT", overrides_with = "form")]
+    pub(crate) form: Option<Form>,
     /// When to use colours; NO_COLOR wins.
     #[arg(
         short = 'c',
