@@ -14,6 +14,7 @@
 //! * `conditions`: what the API server itself says of the objects on screen
 //! * `selector`, `globs`, `narrow`: what is left out
 //! * `columns`, `document`, `jsonpath`, `picture`: tables, JSON and YAML, templates, DOT and Mermaid
+//! * `complete`: what could come next on a line
 //! * one module per command
 
 use crate::failure::Failure;
@@ -25,7 +26,10 @@ use service::Way;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+pub(crate) use complete::complete;
+
 mod columns;
+mod complete;
 mod conditions;
 mod cycles;
 mod decisions;
@@ -55,6 +59,10 @@ mod targets;
 mod tree;
 mod version;
 mod why;
+
+/// How kubectl itself comes to complete.
+const INSTALL: &str = "this is for the program by its own name; for `kubectl ownergraph`, put its companion on the PATH: \
+     ln -s \"$(dirname \"$(realpath \"$(command -v kubectl-ownergraph)\")\")/kubectl_complete-ownergraph\" /usr/local/bin/";
 
 /// What `kubectl ownergraph` does.
 pub(crate) async fn plugin(command: PluginCommand, program: clap::Command) -> ExitCode {
@@ -104,6 +112,8 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut program, name, &mut script);
             std::io::stdout().write_all(&script).map_err(|error| Problem::Other(error.into()))?;
+            // Where stderr cannot be written there is nobody to tell.
+            let _closed = writeln!(std::io::stderr(), "note: {INSTALL}");
             Ok(Ending::Fine)
         }
         Command::Version(flags) => version::run(flags).await,

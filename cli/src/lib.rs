@@ -1,5 +1,6 @@
 //! `ownergraph`: the whole collector in one program, to see it (`demo`), to run it (`collect`), to test against (`sandbox`), and to ask
-//! it (`tree`, `why`, `plan` and so on). The questions alone are `kubectl-ownergraph`.
+//! it (`tree`, `why`, `plan` and so on). The questions alone are `kubectl-ownergraph`, and
+//! `kubectl_complete-ownergraph` completes them.
 //!
 //! In reading order:
 //!
@@ -33,7 +34,10 @@ use args::{Args, Command};
 use clap::{CommandFactory as _, Parser as _};
 use kubectl::flags::Plugin;
 use line::Line;
+use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// The program `ownergraph`.
 pub async fn ownergraph() -> ExitCode {
@@ -65,4 +69,25 @@ pub async fn kubectl_plugin() -> ExitCode {
         Ok(plugin) => Box::pin(kubectl::plugin(plugin.command, Plugin::command())).await,
         Err(error) => kubectl::misused(&error, true),
     }
+}
+
+/// The program `kubectl_complete-ownergraph`, which kubectl runs to complete a line of `kubectl ownergraph`. In two seconds it has said
+/// what it knows, or it says nothing: an error has no place on a line that somebody is writing.
+pub fn kubectl_complete() -> ExitCode {
+    const WITHIN: Duration = Duration::from_secs(2);
+    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
+        return ExitCode::FAILURE;
+    };
+    let said = runtime.block_on(async {
+        // On a thread of its own: a plugin that fetches credentials holds it for as long as it likes.
+        let mut task = JoinSet::new();
+        task.spawn(kubectl::complete(std::env::args_os().collect()));
+        tokio::time::timeout(WITHIN, task.join_next()).await
+    });
+    runtime.shutdown_background();
+    let written = match said {
+        Ok(Some(Ok(Some(text)))) => std::io::stdout().write_all(text.as_bytes()).is_ok(),
+        Ok(Some(Ok(None) | Err(_)) | None) | Err(_) => false,
+    };
+    if written { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

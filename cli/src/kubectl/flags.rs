@@ -2,7 +2,7 @@
 
 use super::selector::labels;
 use crate::args::{PauseFlags, ResumeFlags, StatusOutput};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use kube::core::Selector;
 use std::time::Duration;
 
@@ -235,7 +235,7 @@ pub(crate) struct Targets {
     #[arg(required_unless_present = "filename", conflicts_with = "filename", value_name = "TYPE/NAME")]
     pub(crate) objects: Vec<String>,
     /// The objects that these files describe, the files of these directories, or standard input as -; may be repeated.
-    #[arg(short, long, value_name = "PATH", value_delimiter = ',', conflicts_with_all = ["selector", "field_selector"])]
+    #[arg(short, long, value_name = "PATH", value_delimiter = ',', value_hint = ValueHint::AnyPath, conflicts_with_all = ["selector", "field_selector"])]
     pub(crate) filename: Vec<String>,
     /// The objects of these types that have these labels, such as app=web,tier!=cache.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = labels)]

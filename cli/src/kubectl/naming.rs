@@ -4,16 +4,17 @@ use super::ending::Problem;
 use super::session::Session;
 use anyhow::Context as _;
 use http::{Request, StatusCode, header::ACCEPT};
+use kube::api::ListParams;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
 use proto::r#type::v1alpha1::ObjectRef;
-use runtime::kubernetes::{call, parse_status};
+use runtime::kubernetes::{Answer, call, parse_status};
 use serde::Deserialize;
 
 #[cfg(test)]
 mod tests;
 
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-pub(super) const METADATA_ANSWER_MAX_BYTES: usize = 4 << 20;
+const ANSWER_MAX_BYTES: usize = 4 << 20;
 /// From here on two names are taken for one with a slip of the finger.
 const ALIKE: f64 = 0.8;
 
@@ -258,11 +259,59 @@ struct Object {
     metadata: Metadata,
 }
 
+/// Some objects of a collection.
+pub(super) struct Page {
+    pub(super) objects: Vec<Metadata>,
+    /// There are more than were asked for.
+    pub(super) goes_on: bool,
+}
+
+#[derive(Deserialize)]
+struct List {
+    metadata: ListMetadata,
+    /// None where the server finds nothing.
+    items: Option<Vec<Object>>,
+}
+
+#[derive(Deserialize)]
+struct ListMetadata {
+    #[serde(rename = "continue", default)]
+    next: String,
+}
+
+/// One page of a collection, by one request. `namespace` is empty for all.
+pub(super) async fn list(
+    session: &Session,
+    served: &Served,
+    namespace: &str,
+    wanted: &ListParams,
+) -> Result<Page, Problem> {
+    let what = format!("{} in {namespace:?}", served.resource);
+    let request = kube::core::Request::new(served.collection(namespace)).list_metadata(wanted);
+    let request = request.with_context(|| format!("{what} cannot be asked for"))?;
+    let within = session.connection.request_timeout;
+    let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
+    let answer = answer.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
+    if answer.status != StatusCode::OK {
+        return Err(Problem::sentence(format!("{what} cannot be listed: {}", refusal(&answer))));
+    }
+    let list: List =
+        serde_json::from_slice(&answer.body).with_context(|| format!("the answer for {what} is no list"))?;
+    let objects = list.items.unwrap_or_default().into_iter().map(|item| item.metadata).collect();
+    Ok(Page { objects, goes_on: !list.metadata.next.is_empty() })
+}
+
+/// What a server says instead of an answer.
+fn refusal(answer: &Answer) -> String {
+    let message = parse_status(answer).map(|status| status.message).filter(|message| !message.is_empty());
+    message.unwrap_or_else(|| answer.status.to_string())
+}
+
 async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
     let request =
         Request::get(named.path()).header(ACCEPT, METADATA).body(Vec::new()).context("the name makes no path")?;
     let within = session.connection.request_timeout;
-    let answer = call(&session.cluster.client, request, METADATA_ANSWER_MAX_BYTES, within).await;
+    let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
     let answer = answer.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
     match answer.status {
         StatusCode::OK => {
@@ -272,9 +321,6 @@ async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
             Ok(Found::There { uid, resource_version })
         }
         StatusCode::NOT_FOUND => Ok(Found::Absent),
-        status => {
-            let message = parse_status(&answer).map(|status| status.message).filter(|message| !message.is_empty());
-            Ok(Found::Unreadable(message.unwrap_or_else(|| status.to_string())))
-        }
+        _ => Ok(Found::Unreadable(refusal(&answer))),
     }
 }

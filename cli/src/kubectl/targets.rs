@@ -2,21 +2,18 @@
 
 use super::ending::Problem;
 use super::flags::Targets;
-use super::naming::{self, Catalogue, Found, METADATA_ANSWER_MAX_BYTES, Metadata, Named, Served, is_name};
+use super::naming::{self, Catalogue, Found, Metadata, Named, Served, is_name};
 use super::session::Session;
-use anyhow::Context as _;
-use http::StatusCode;
 use kube::api::ListParams;
-use kube::core::Request;
 use manifest::Manifest;
-use runtime::kubernetes::{call, parse_status};
-use serde::Deserialize;
 use std::collections::BTreeSet;
 
 mod manifest;
 
 /// The graph service plans for no more at once.
 const TARGETS_MAX: usize = 100;
+/// More than that, so that one page shows whether it is too many.
+const PAGE_SIZE: u32 = 101;
 
 /// The objects, each with a read of its metadata. There may be none where a selector fits nothing.
 pub(super) async fn resolve(session: &mut Session, targets: &Targets) -> Result<Vec<Named>, Problem> {
@@ -77,37 +74,27 @@ fn quoted(text: &str) -> String {
     if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-#[derive(Deserialize)]
-struct List {
-    metadata: ListMetadata,
-    /// None where the server finds nothing.
-    items: Option<Vec<Item>>,
-}
-
-#[derive(Deserialize)]
-struct ListMetadata {
-    #[serde(rename = "continue", default)]
-    next: String,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: Metadata,
-}
-
 /// Objects of the types that the API server finds by the selectors.
 async fn selected(session: &Session, targets: &Targets) -> Result<Vec<Named>, Problem> {
     let types: Vec<&str> = targets.objects.iter().flat_map(|word| word.split(',')).collect();
     if let Some(name) = types.iter().find(|of| of.contains('/')) {
         return Err(Problem::sentence(format!("{name:?} names an object; with a selector, name types only")));
     }
+    let mut wanted = ListParams::default().limit(PAGE_SIZE);
+    wanted.label_selector = targets.selector.as_ref().map(ToString::to_string);
+    wanted.field_selector.clone_from(&targets.field_selector);
     let catalogue = Catalogue::ask(session).await?;
     let mut all = Vec::new();
     let mut met = BTreeSet::new();
     for of in types {
         let served = catalogue.find(of).map_err(Problem::sentence)?;
         let namespace = if served.namespaced { session.namespace() } else { "" };
-        for metadata in list(session, served, namespace, targets).await? {
+        let page = naming::list(session, served, namespace, &wanted).await?;
+        // A page may be short of its limit and yet not be the last.
+        if page.goes_on {
+            return Err(too_many(&format!("{} or more", page.objects.len())));
+        }
+        for metadata in page.objects {
             if met.insert(metadata.uid.clone()) {
                 let Metadata { name, uid, resource_version } = metadata;
                 let found = Found::There { uid, resource_version };
@@ -119,38 +106,6 @@ async fn selected(session: &Session, targets: &Targets) -> Result<Vec<Named>, Pr
         }
     }
     Ok(all)
-}
-
-/// At most one more than [`TARGETS_MAX`], by one request.
-async fn list(
-    session: &Session,
-    served: &Served,
-    namespace: &str,
-    targets: &Targets,
-) -> Result<Vec<Metadata>, Problem> {
-    let limit = u32::try_from(TARGETS_MAX + 1).unwrap_or(u32::MAX);
-    let mut wanted = ListParams::default().limit(limit);
-    wanted.label_selector = targets.selector.as_ref().map(ToString::to_string);
-    wanted.field_selector.clone_from(&targets.field_selector);
-    let what = format!("{} in {namespace:?}", served.resource);
-    let request = Request::new(served.collection(namespace)).list_metadata(&wanted);
-    let request = request.with_context(|| format!("{what} cannot be asked for"))?;
-    let within = session.connection.request_timeout;
-    let answer = call(&session.cluster.client, request, METADATA_ANSWER_MAX_BYTES, within).await;
-    let answer = answer.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
-    if answer.status != StatusCode::OK {
-        let message = parse_status(&answer).map(|status| status.message).filter(|message| !message.is_empty());
-        let message = message.unwrap_or_else(|| answer.status.to_string());
-        return Err(Problem::sentence(format!("{what} cannot be listed: {message}")));
-    }
-    let list: List =
-        serde_json::from_slice(&answer.body).with_context(|| format!("the answer for {what} is no list"))?;
-    let items = list.items.unwrap_or_default();
-    // A page may be short of its limit and yet not be the last.
-    if !list.metadata.next.is_empty() {
-        return Err(too_many(&format!("{} or more", items.len())));
-    }
-    Ok(items.into_iter().map(|item| item.metadata).collect())
 }
 
 /// The objects that files describe, by their type, namespace and name.

@@ -1,7 +1,7 @@
 //! The questions, answered by a collector on a sandbox and by the plugin's own listing: both must say the same.
 
 use crate::collect::Cluster;
-use crate::process::{Http, Running, output, ownergraph, plugin, until};
+use crate::process::{Http, Running, completer, output, ownergraph, plugin, until};
 use serde_json::Value;
 use std::net::TcpListener;
 
@@ -254,6 +254,25 @@ async fn slips_are_named_with_a_suggestion_and_the_right_code() {
     assert_eq!(same.status.code(), Some(1), "2 would mean findings");
     let nobody = world.run(&["--server", "127.0.0.1:1"], &["why", "cm/root"]).await;
     assert!(nobody.code == Some(1) && nobody.stderr.contains("nobody serves gRPC at 127.0.0.1:1"), "{}", nobody.stderr);
+}
+
+#[tokio::test]
+async fn a_line_is_completed_from_what_is_there_or_not_at_all() {
+    let world = World::start().await;
+    let complete = async |line: &[&str]| {
+        let mut command = completer(line);
+        let said = output(command.env("KUBECONFIG", &world.cluster.kubeconfig)).await;
+        (said.status.code(), String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap())
+    };
+    let server = format!("--server={}", world.server);
+    let done = |words: &str| (Some(0), format!("{words}:4\n"), String::new());
+    assert_eq!(complete(&["-n", "default", "tree", &server, "cm/s"]).await, done("cm/second\n"));
+    assert_eq!(complete(&["tree", "configm"]).await.1.lines().next(), Some("configmaps"));
+    assert_eq!(complete(&["plan", "delete", "cm", "roo"]).await, done("root\n"), "without a service too");
+    assert_eq!(complete(&["why", "-n", "kube-s"]).await, done("kube-system\n"));
+    let nothing = (Some(1), String::new(), String::new());
+    assert_eq!(complete(&["tree", "nonsense/x"]).await, nothing);
+    assert_eq!(complete(&["tree", "--kubeconfig", "/nonexistent", "cm/"]).await, nothing);
 }
 
 #[tokio::test]

@@ -1,0 +1,7 @@
+//! What kubectl runs to complete a line of `kubectl ownergraph`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::kubectl_complete()
+}

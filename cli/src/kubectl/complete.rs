@@ -1,0 +1,151 @@
+//! `kubectl_complete-ownergraph`: what could come next on a command line, as kubectl asks for it. Words first, one a line, and then what
+//! the shell should do besides. Types, names, namespaces and contexts are those of the cluster that the line speaks of.
+
+use super::ending::Problem;
+use super::flags::{Asking, Plugin};
+use crate::line::Line;
+use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _, ValueHint};
+use live::Live;
+use std::ffi::OsString;
+
+mod live;
+#[cfg(test)]
+mod tests;
+
+/// The shell offers no files.
+const WORDS_ONLY: &str = ":4";
+/// The shell offers files.
+const FILES: &str = ":0";
+
+/// A word, and what it means.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    word: String,
+    about: String,
+}
+
+/// What fits at the end of a line.
+#[derive(Debug, PartialEq)]
+enum Wanted {
+    These(Vec<Candidate>),
+    /// What only the cluster or the kubeconfig knows. The text goes before each.
+    Live(Live, String),
+    Files,
+}
+
+/// The answer to kubectl: `words` begin with the program, and end with the one that is to be completed. `None` where it cannot be told.
+pub(crate) async fn complete(words: Vec<OsString>) -> Option<String> {
+    answer(words).await.ok()
+}
+
+async fn answer(words: Vec<OsString>) -> Result<String, Problem> {
+    let mut program = Asking::augment_args(Plugin::command()).bin_name("kubectl ownergraph");
+    program.build();
+    let (current, before) = words.split_last().ok_or_else(|| Problem::sentence("there is nothing to complete"))?;
+    let current = current.to_string_lossy();
+    let line = Line::read(before.iter().cloned(), &Plugin::command());
+    let line = line.map_or_else(|_| before.to_vec(), |line| line.words);
+    let command = innermost(&program, &line);
+    let found = match wanted(command, before.last().map(|word| word.to_string_lossy()).as_deref(), &current) {
+        Wanted::Files => return Ok(format!("{FILES}\n")),
+        Wanted::These(candidates) => candidates,
+        Wanted::Live(what, prefix) => {
+            let (asking, named) = context(&line)?;
+            let typed = current.strip_prefix(&prefix).unwrap_or_default();
+            let mut words = live::words(what, asking, &named, typed).await?;
+            words.iter_mut().for_each(|word| word.insert_str(0, &prefix));
+            words.into_iter().map(|word| Candidate { word, about: String::new() }).collect()
+        }
+    };
+    Ok(text(found, &current))
+}
+
+fn text(mut found: Vec<Candidate>, current: &str) -> String {
+    found.retain(|candidate| candidate.word.starts_with(current));
+    found.sort();
+    found.dedup_by(|a, b| a.word == b.word);
+    let line = |Candidate { word, about }: Candidate| {
+        if about.is_empty() { format!("{word}\n") } else { format!("{word}\t{about}\n") }
+    };
+    found.into_iter().map(line).chain([format!("{WORDS_ONLY}\n")]).collect()
+}
+
+/// The command that a line has come to. Its flags stand behind it.
+fn innermost<'c>(program: &'c Command, line: &[OsString]) -> &'c Command {
+    let mut at = program;
+    for word in line.iter().skip(1).filter_map(|word| word.to_str()) {
+        match at.find_subcommand(word) {
+            Some(found) => at = found,
+            None => break,
+        }
+    }
+    at
+}
+
+fn wanted(command: &Command, previous: Option<&str>, current: &str) -> Wanted {
+    let takes = |flag: &&Arg| matches!(flag.get_action(), ArgAction::Set | ArgAction::Append);
+    if let Some(flag) = previous.and_then(|word| flag(command, word)).filter(takes) {
+        return values(flag, String::new());
+    }
+    if let Some((name, _)) = current.split_once('=')
+        && let Some(flag) = flag(command, name).filter(takes)
+    {
+        return values(flag, format!("{name}="));
+    }
+    if current.starts_with('-') {
+        return Wanted::These(command.get_arguments().filter_map(described).collect());
+    }
+    if command.has_subcommands() {
+        let about = |of: &Command| of.get_about().map(ToString::to_string).unwrap_or_default();
+        let shown = command.get_subcommands().filter(|of| !of.is_hide_set());
+        let candidate = |of: &Command| Candidate { word: of.get_name().to_owned(), about: about(of) };
+        return Wanted::These(shown.map(candidate).collect());
+    }
+    command.get_positionals().next().map_or(Wanted::These(Vec::new()), |positional| values(positional, String::new()))
+}
+
+/// The flag that a word is: `--name`, `-n`, or the last of `-wn`.
+fn flag<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
+    let is = |arg: &&Arg| match word.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => word.starts_with('-') && word.len() > 1 && arg.get_short() == word.chars().last(),
+    };
+    command.get_arguments().find(is)
+}
+
+fn described(flag: &Arg) -> Option<Candidate> {
+    let word = format!("--{}", flag.get_long()?);
+    Some(Candidate { word, about: flag.get_help().map(ToString::to_string).unwrap_or_default() })
+}
+
+/// The values of a flag or of what stands alone.
+fn values(of: &Arg, prefix: String) -> Wanted {
+    let possible = of.get_possible_values();
+    if !possible.is_empty() {
+        let candidate = |value: &clap::builder::PossibleValue| Candidate {
+            word: format!("{prefix}{}", value.get_name()),
+            about: value.get_help().map(ToString::to_string).unwrap_or_default(),
+        };
+        return Wanted::These(possible.iter().filter(|value| !value.is_hide_set()).map(candidate).collect());
+    }
+    match (of.get_id().as_str(), of.get_value_hint()) {
+        ("object" | "objects", _) => Wanted::Live(Live::Objects, prefix),
+        ("namespace" | "port_forward_namespace", _) => Wanted::Live(Live::Namespaces, prefix),
+        ("context", _) => Wanted::Live(Live::Contexts, prefix),
+        (_, ValueHint::FilePath | ValueHint::AnyPath | ValueHint::DirPath) => Wanted::Files,
+        (_, _) => Wanted::These(Vec::new()),
+    }
+}
+
+/// How the line reaches its cluster, and what it names already, however unfinished it is.
+fn context(line: &[OsString]) -> Result<(Asking, Vec<String>), Problem> {
+    // Before the command there are the same flags.
+    let program = Asking::augment_args(Plugin::command()).ignore_errors(true);
+    let mut found = program.try_get_matches_from(line).map_err(|error| Problem::sentence(error.to_string()))?;
+    while let Some((_, behind)) = found.remove_subcommand() {
+        found = behind;
+    }
+    let asking = Asking::from_arg_matches(&found).map_err(|error| Problem::sentence(error.to_string()))?;
+    let named = ["object", "objects"].into_iter().filter_map(|id| found.try_get_many::<String>(id).ok().flatten());
+    Ok((asking, named.flatten().cloned().collect()))
+}

@@ -1,0 +1,56 @@
+use super::*;
+
+/// What fits, by the words alone.
+fn fitting(line: &str) -> Wanted {
+    let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+    let mut program = Asking::augment_args(Plugin::command());
+    program.build();
+    let (current, before) = words.split_last().unwrap();
+    let ordered = Line::read(before.iter().cloned(), &Plugin::command());
+    let ordered = ordered.map_or_else(|_| before.to_vec(), |line| line.words);
+    wanted(innermost(&program, &ordered), before.last().and_then(|word| word.to_str()), current.to_str().unwrap())
+}
+
+fn words(line: &str) -> Vec<String> {
+    let Wanted::These(candidates) = fitting(line) else { panic!("{line}: {:?}", fitting(line)) };
+    let current = line.rsplit(' ').next().unwrap();
+    text(candidates, current).lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn commands_flags_and_values_are_offered() {
+    assert_eq!(words("p o"), ["orphans", "owners", ":4"]);
+    assert_eq!(words("p -n stuck o"), ["orphans", "owners", ":4"]);
+    assert_eq!(words("p plan "), ["delete", "help", ":4"]);
+    assert_eq!(words("p -n shop plan d"), ["delete", ":4"]);
+    assert_eq!(words("p tree --no-"), ["--no-fold", "--no-status", ":4"]);
+    assert_eq!(words("p --conte"), ["--context", ":4"]);
+    assert_eq!(words("p tree cm/a -o m"), ["mermaid", ":4"]);
+    assert_eq!(words("p tree --output=js"), ["--output=json", "--output=jsonpath=", ":4"]);
+    assert_eq!(words("p delete cm/a --cascade f"), ["foreground", ":4"]);
+    assert_eq!(words("p completion z"), ["zsh", ":4"]);
+    assert_eq!(words("p decisions "), [":4"]);
+    assert_eq!(words("p nonsense --"), words("p --"));
+}
+
+#[test]
+fn what_lives_elsewhere_is_looked_up() {
+    let live = |what, prefix: &str| Wanted::Live(what, prefix.to_owned());
+    for (line, expected) in [
+        ("p tree dep", live(Live::Objects, "")),
+        ("p tree --up pod/", live(Live::Objects, "")),
+        ("p -n shop plan delete pods ", live(Live::Objects, "")),
+        ("p path cm/a ", live(Live::Objects, "")),
+        ("p -n sh", live(Live::Namespaces, "")),
+        ("p tree cm/a --namespace=sh", live(Live::Namespaces, "--namespace=")),
+        ("p why --context ", live(Live::Contexts, "")),
+        ("p tree --kubeconfig ", Wanted::Files),
+        ("p plan delete -f ", Wanted::Files),
+    ] {
+        assert_eq!(fitting(line), expected, "{line}");
+    }
+    let line: Vec<OsString> = "p tree -n shop --context x deploy".split(' ').map(Into::into).collect();
+    let (asking, named) = context(&line).unwrap();
+    assert_eq!((asking.namespace.as_deref(), asking.connection.context.as_deref()), (Some("shop"), Some("x")));
+    assert_eq!(named, ["deploy"]);
+}
