@@ -1,44 +1,63 @@
-//! `delete --confirm`: exactly what a plan said, or nothing.
+//! `delete`: exactly what a plan said, or nothing. Which plan, says its digest; or somebody at a terminal who has just been shown it.
 //!
 //! The targets are read, then planned on a graph as fresh as the API server, then deleted under the uid and the version that were read. A
 //! change before the plan changes its digest; one of a target after it fails the precondition.
 
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Delete, Format};
-use super::naming::{Found, Named, by_type, shown};
+use super::naming::{Found, Named, by_type, read, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::{plan, targets};
 use anyhow::Context as _;
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
+use proto::graph::v1alpha1::PreviewDeletionResponse;
 use runtime::kubernetes::{call, parse_status};
 use serde_json::json;
+use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 
 const ANSWER_MAX_BYTES: usize = 16 << 20;
+/// Of what is typed.
+const WORD_MAX_BYTES: u64 = 1 << 10;
 
 pub(super) async fn run(flags: Delete) -> Answered {
+    let at_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if flags.confirm.is_none() && !at_terminal {
+        return Err(Problem::sentence(
+            "nobody is at a terminal to be asked: give --confirm=DIGEST, which kubectl ownergraph plan delete prints",
+        ));
+    }
     let mut session = Session::open(flags.asking, &[Format::Name]).await?;
-    let named = targets::resolve(&mut session, &flags.targets).await?;
+    let mut named = targets::resolve(&mut session, &flags.targets).await?;
     if named.is_empty() {
         return Err(Problem::Refused("there is nothing that fits; nothing was deleted".to_owned()));
     }
-    let gone = |object: &&Named| object.found == Found::Absent;
-    if let Some(object) = named.iter().find(gone) {
-        let what = shown(&object.reference());
-        return Err(Problem::Refused(format!("{what} is not there any more; nothing was deleted")));
-    }
-    plan::present(&named)?;
     let mut service = Service::connect(&mut session, Need::Service).await?;
-    let plan = plan::ask(&mut service, &named, flags.targets.cascade).await?;
-    let doubts = plan::doubts(&plan);
-    if !doubts.is_empty() {
-        return Err(Problem::Refused(format!("{}; nothing was deleted", doubts.join("; "))));
-    }
-    if plan.digest != flags.confirm {
+    let digest = match flags.confirm {
+        Some(digest) => digest,
+        None => {
+            there(&named)?;
+            let plan = certain(&mut service, &named, flags.targets.cascade).await?;
+            let mut terminal = io::stderr().lock();
+            terminal.write_all(plan::text(&plan, &named, flags.targets.cascade).as_bytes())?;
+            if !flags.yes {
+                agreed(&named, &mut io::stdin().lock(), &mut terminal)?;
+            }
+            drop(terminal);
+            // Much may have happened while somebody was reading.
+            for object in &mut named {
+                object.found = read(&session, object).await?;
+            }
+            plan.digest
+        }
+    };
+    there(&named)?;
+    let plan = certain(&mut service, &named, flags.targets.cascade).await?;
+    if plan.digest != digest {
         return Err(Problem::Refused(format!(
-            "the plan has changed: its digest is {}, not {}; nothing was deleted. kubectl ownergraph plan delete shows what it is now",
-            plan.digest, flags.confirm
+            "the plan has changed: its digest is {}, not {digest}; nothing was deleted. kubectl ownergraph plan delete shows what it is now",
+            plan.digest
         )));
     }
     // What the API server would refuse for one target is to be known before another is deleted.
@@ -61,6 +80,42 @@ pub(super) async fn run(flags: Delete) -> Answered {
         }
     }
     Ok(Ending::Fine)
+}
+
+/// Every target has to be there still.
+fn there(named: &[Named]) -> Result<(), Problem> {
+    if let Some(object) = named.iter().find(|object| object.found == Found::Absent) {
+        let what = shown(&object.reference());
+        return Err(Problem::Refused(format!("{what} is not there any more; nothing was deleted")));
+    }
+    plan::present(named)
+}
+
+/// The plan, if nothing in it is in doubt.
+async fn certain(service: &mut Service, named: &[Named], cascade: Cascade) -> Result<PreviewDeletionResponse, Problem> {
+    let plan = plan::ask(service, named, cascade).await?;
+    let doubts = plan::doubts(&plan);
+    if doubts.is_empty() {
+        Ok(plan)
+    } else {
+        Err(Problem::Refused(format!("{}; nothing was deleted", doubts.join("; "))))
+    }
+}
+
+/// Asks for the name of what is to be deleted, or for how many they are.
+fn agreed(named: &[Named], typed: &mut impl BufRead, terminal: &mut impl Write) -> Result<(), Problem> {
+    let (what, word) = match named {
+        [one] => (shown(&one.reference()), one.name.clone()),
+        all => (format!("these {} objects", all.len()), all.len().to_string()),
+    };
+    write!(terminal, "To delete {what} and all that goes with it, type {word}: ")?;
+    terminal.flush()?;
+    let mut line = String::new();
+    typed.take(WORD_MAX_BYTES).read_line(&mut line).context("what was typed cannot be read")?;
+    if line.trim() == word {
+        return Ok(());
+    }
+    Err(Problem::Refused(format!("{:?} is not {word:?}; nothing was deleted", line.trim())))
 }
 
 /// The inner error is the API server's refusal, in words: certain not to have deleted anything.
@@ -100,5 +155,34 @@ async fn delete(
             Err(Problem::sentence(format!("{} is not deleted: {message}", shown(&object.reference()))))
         }
         _ => Ok(Err(message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_word_that_is_asked_for_is_agreement() {
+        let found = Found::There { uid: "u".into(), resource_version: "1".into() };
+        let named = |name: &str| Named {
+            served: super::super::naming::Served { kind: "Pod".into(), ..Default::default() },
+            namespace: "shop".into(),
+            name: name.into(),
+            found: found.clone(),
+        };
+        let asked = |named: &[Named], typed: &str| {
+            let mut terminal = Vec::new();
+            let agreed = agreed(named, &mut typed.as_bytes(), &mut terminal);
+            (agreed.is_ok(), String::from_utf8(terminal).unwrap())
+        };
+        let prompt = "To delete Pod shop/web and all that goes with it, type web: ".to_owned();
+        assert_eq!(asked(&[named("web")], " web \n"), (true, prompt.clone()));
+        for wrong in ["", "\n", "y\n", "yes\n", "Web\n", "web web\n", "webx"] {
+            assert_eq!(asked(&[named("web")], wrong), (false, prompt.clone()), "{wrong:?}");
+        }
+        let two = [named("web"), named("db")];
+        assert!(asked(&two, "2\n").0 && !asked(&two, "web\n").0);
+        assert!(asked(&two, "2\n").1.contains("these 2 objects"));
     }
 }

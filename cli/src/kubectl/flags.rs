@@ -260,9 +260,12 @@ pub(crate) struct PlanDelete {
 pub(crate) struct Delete {
     #[command(flatten)]
     pub(crate) targets: Targets,
-    /// The digest that `plan delete` printed.
-    #[arg(long, required = true, value_name = "DIGEST")]
-    pub(crate) confirm: String,
+    /// The digest that `plan delete` printed. Without it the plan is shown, and whoever is at the terminal is asked.
+    #[arg(long, value_name = "DIGEST")]
+    pub(crate) confirm: Option<String>,
+    /// At a terminal, do not ask; elsewhere --confirm is needed all the same.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }

@@ -307,7 +307,8 @@ fn refusal(answer: &Answer) -> String {
     message.unwrap_or_else(|| answer.status.to_string())
 }
 
-async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
+/// What is there under a name now.
+pub(super) async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
     let request =
         Request::get(named.path()).header(ACCEPT, METADATA).body(Vec::new()).context("the name makes no path")?;
     let within = session.connection.request_timeout;

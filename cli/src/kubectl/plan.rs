@@ -50,7 +50,9 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
             let objects = format!("{}{}", flags.targets.words(&named), flags.targets.place(&session, &named));
-            session.print(&text(&plan, &named, flags.targets.cascade, &objects))?;
+            let (cascade, digest) = (flags.targets.cascade.as_str(), &plan.digest);
+            let run = format!("run    kubectl ownergraph delete {objects} --cascade={cascade} --confirm={digest}\n");
+            session.print(&format!("{}{run}", text(&plan, &named, flags.targets.cascade)))?;
         }
     }
     let certain = doubts.is_empty() && !session.is_incomplete();
@@ -115,8 +117,7 @@ pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
     doubts
 }
 
-/// `objects` are the words for a shell that name the same ones again.
-fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cascade, objects: &str) -> String {
+pub(super) fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cascade) -> String {
     let targets: Vec<String> = named.iter().map(|object| shown(&object.reference())).collect();
     let mut text = format!("PLAN  delete {} ({})\n", targets.join(", "), cascade.as_str());
     let effects = [
@@ -148,9 +149,7 @@ fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cascade, objec
             text.push_str(&format!("{}  and {} more; -o json has all\n", " ".repeat(14), count - LINES_MAX));
         }
     }
-    let (digest, cascade) = (&plan.digest, cascade.as_str());
-    text.push_str(&format!("digest {digest}\n"));
-    text.push_str(&format!("run    kubectl ownergraph delete {objects} --cascade={cascade} --confirm={digest}\n"));
+    text.push_str(&format!("digest {}\n", plan.digest));
     text
 }
 

@@ -118,6 +118,16 @@ async fn help_shows_examples_and_exit_codes() {
 }
 
 #[tokio::test]
+async fn nothing_is_deleted_without_a_digest_where_nobody_can_be_asked() {
+    for arguments in [&["delete", "cm/root"][..], &["delete", "cm/root", "--yes"], &["-n", "a", "delete", "-y", "cm/b"]]
+    {
+        let refused = output(&mut plugin(arguments)).await;
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && text.contains("give --confirm=DIGEST"), "{arguments:?}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn the_plugin_completes_and_says_how_it_is_called() {
     for shell in ["bash", "zsh", "fish"] {
         let script = output(&mut plugin(&["completion", shell])).await;

@@ -48,13 +48,12 @@ fn orders() -> Named {
 
 #[test]
 fn a_plan_says_what_goes_what_stays_and_how_to_run_it() {
-    insta::assert_snapshot!(text(&plan(), &[orders()], Cascade::Foreground, "databases.example.com/orders -n shop"), @r"
+    insta::assert_snapshot!(text(&plan(), &[orders()], Cascade::Foreground), @r"
     PLAN  delete Database shop/orders (foreground)
       delete     3  Pod 2, Database 1
       keep       1  Secret shop/shared-ca  Database shop/billing owns it
       waits      1  Backup shop/nightly  finalizer backup.example.com/s3
     digest 9f2c41d0a1b2c3d4
-    run    kubectl ownergraph delete databases.example.com/orders -n shop --cascade=foreground --confirm=9f2c41d0a1b2c3d4
     ");
     let fields = Schema::load().unwrap().value("PreviewDeletionResponse", &plan()).unwrap();
     let value = Document::new("DeletionPlan").with_fields(fields).with_incomplete(&[]);
