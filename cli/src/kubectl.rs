@@ -10,6 +10,7 @@
 //! * `naming`: TYPE/NAME, as kubectl reads it
 //! * `targets`: what a deletion begins with
 //! * `service`, `direct`: the graph service, or a graph that is listed from here
+//! * `snapshot`: a graph in a file
 //! * `questions`: its calls, all pages of them
 //! * `conditions`: what the API server itself says of the objects on screen
 //! * `selector`, `globs`, `narrow`: what is left out
@@ -54,6 +55,7 @@ mod requests;
 mod selector;
 mod service;
 mod session;
+mod snapshot;
 mod stuck;
 mod targets;
 mod tree;
@@ -82,6 +84,9 @@ pub(crate) async fn plugin(command: PluginCommand, program: clap::Command) -> Ex
 
 /// Does something by way of the cluster that the flags name.
 async fn brake(connection: Connection, act: impl AsyncFnOnce(&Way) -> Result<(), Failure>) -> Result<(), Problem> {
+    if connection.from_file.is_some() {
+        return Err(Problem::sentence("--from-file reads a graph only; this is about a collector that runs"));
+    }
     let cluster = requests::connect(&connection).await?;
     Ok(act(&Way::new(connection, cluster)).await?)
 }
@@ -112,8 +117,7 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut program, name, &mut script);
             std::io::stdout().write_all(&script).map_err(|error| Problem::Other(error.into()))?;
-            // Where stderr cannot be written there is nobody to tell.
-            let _closed = writeln!(std::io::stderr(), "note: {INSTALL}");
+            session::note(INSTALL);
             Ok(Ending::Fine)
         }
         Command::Version(flags) => version::run(flags).await,

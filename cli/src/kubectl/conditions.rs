@@ -37,6 +37,10 @@ pub(super) type Conditions = BTreeMap<String, Condition>;
 type Place = (String, String, String, String);
 
 pub(super) async fn read(session: &mut Session, nodes: &[&Node]) -> Conditions {
+    if session.is_file() {
+        session.missed("states, labels and ages are not in a snapshot".to_owned());
+        return Conditions::new();
+    }
     let mut wanted: BTreeMap<Place, Vec<(String, String)>> = BTreeMap::new();
     let there = nodes.iter().filter(|node| matches!(node.state(), NodeState::Live | NodeState::Terminating));
     for object in there.filter_map(|node| node.r#ref.clone()).take(ROWS_MAX) {

@@ -48,11 +48,13 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         .map(|served| (served.group.clone(), served.resource.clone()))
         .filter(|(group, resource)| !ignored(group, resource))
         .collect();
-    let name = session.cluster.name.clone();
-    session.note(&format!(
-        "no ownergraph service in context {name:?}; listing {} resource types directly (slow)",
-        expected.len()
-    ));
+    if !session.is_file() {
+        let name = session.cluster.name.clone();
+        session.note(&format!(
+            "no ownergraph service in context {name:?}; listing {} resource types directly (slow)",
+            expected.len()
+        ));
+    }
     cluster_uid(&session.cluster.client).await.context("the cluster cannot be listed from here")?;
 
     let (near, far) = tokio::io::duplex(PIPE_BYTES);

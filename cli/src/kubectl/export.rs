@@ -9,13 +9,21 @@ use super::picture;
 use super::questions::{Exported, listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
+use super::snapshot::{Header, Snapshot};
+use anyhow::Context as _;
+use proto::r#type::v1alpha1::GroupResource;
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::SystemTime;
 
 const FORMATS: [Format; 6] = [Format::Ndjson, Format::Json, Format::Yaml, Format::Dot, Format::Mermaid, Format::Name];
 
 pub(super) async fn run(flags: Export) -> Answered {
     let mut session = Session::open(flags.asking, &FORMATS).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
+    if let Some(path) = flags.snapshot {
+        return snapshot(&mut session, &mut service, &path).await;
+    }
     let mut all = service.export(within_namespace(session.namespace(), flags.scope.all_namespaces)).await?;
     if !all.unsynced.is_empty() {
         session.missed(format!("not all is seen: {}", listing(&all.unsynced)));
@@ -25,6 +33,39 @@ pub(super) async fn run(flags: Export) -> Answered {
     all.edges.retain(|edge| kept.contains(edge.dependent_uid.as_str()));
     write(&session, &all)?;
     session.note(&format!("{} objects, {} references", all.nodes.len(), all.edges.len()));
+    Ok(Ending::Fine)
+}
+
+/// Writes what the graph has of the whole cluster into a file.
+async fn snapshot(session: &mut Session, service: &mut Service, path: &Path) -> Answered {
+    // What is taken later may only add to it: a collection that has come to be whole by then is not called so.
+    let covered = service.covered().await?;
+    let all = service.export(Vec::new()).await?;
+    if !all.unsynced.is_empty() {
+        session.missed(format!("not in the snapshot, because not all is seen: {}", listing(&all.unsynced)));
+    }
+    let client = &session.cluster.client;
+    let asked =
+        async { tokio::try_join!(client.list_core_api_versions_aggregated(), client.list_api_groups_aggregated()) };
+    let asked = tokio::time::timeout(session.connection.request_timeout, asked).await;
+    let asked =
+        asked.map_err(|_| Problem::TimedOut(format!("{} does not say in time what it serves", session.cluster.url)))?;
+    let (core, groups) = asked.with_context(|| format!("{} does not say what it serves", session.cluster.url))?;
+    let header = Header {
+        server: session.cluster.url.clone(),
+        cluster_uid: all.cluster_uid.clone(),
+        namespace: session.namespace().to_owned(),
+        collections: covered
+            .into_iter()
+            .filter(|of| !all.unsynced.contains(of))
+            .map(|GroupResource { group, resource }| (group, resource))
+            .collect(),
+        ..Header::new(prost_types::Timestamp::from(SystemTime::now()).to_string(), core, groups)
+    };
+    let snapshot = Snapshot::of(header, &all);
+    let size = snapshot.write(path)?;
+    let Header { objects, collections, .. } = &snapshot.header;
+    session.note(&format!("{}: {objects} objects of {} collections, {size} bytes", path.display(), collections.len()));
     Ok(Ending::Fine)
 }
 

@@ -4,6 +4,7 @@ use super::selector::labels;
 use crate::args::{PauseFlags, ResumeFlags, StatusOutput};
 use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use kube::core::Selector;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use asking::{Asking, Colour, Connection, Format};
@@ -334,6 +335,9 @@ pub(crate) struct Check {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Export {
+    /// Write all of it, whatever the namespace, into this file, for --from-file: metadata only, compressed with zstd.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["form", "selector", "field_selector", "older_than", "newer_than"])]
+    pub(crate) snapshot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) selectors: Selectors,
     #[command(flatten)]

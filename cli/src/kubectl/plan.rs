@@ -34,6 +34,9 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
     present(&named)?;
     let mut service = Service::connect(&mut session, Need::Verdict).await?;
     let plan = ask(&mut service, &named, flags.targets.cascade).await?;
+    if session.is_file() {
+        session.missed("holds and pauses are not in a snapshot, nor is what came after it".to_owned());
+    }
     let doubts = doubts(&plan);
     for doubt in &doubts {
         session.missed(doubt.clone());

@@ -36,6 +36,8 @@ pub(super) struct Exported {
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
     pub(super) unsynced: Vec<GroupResource>,
+    /// uid of the cluster; empty where it is not known.
+    pub(super) cluster_uid: String,
 }
 
 impl Service {
@@ -154,6 +156,13 @@ impl Service {
         }
     }
 
+    /// Collections that the graph has whole.
+    pub(super) async fn covered(&mut self) -> Result<Vec<GroupResource>, Problem> {
+        let answer = answered(self.within, self.graph.list_coverage(ListCoverageRequest {})).await?;
+        let synced = answer.collections.into_iter().filter(|of| of.state() == list_coverage_response::State::Synced);
+        Ok(synced.filter_map(|of| of.group_resource).collect())
+    }
+
     /// The limit is for each part, not for all: a million objects take their time.
     pub(super) async fn export(&mut self, include: Vec<ObjectFilter>) -> Result<Exported, Problem> {
         let mut parts =
@@ -163,7 +172,10 @@ impl Service {
         loop {
             let next = tokio::time::timeout(self.within, parts.message()).await.map_err(|_| late(self.within))?;
             match next.map_err(problem)?.and_then(|message| message.part) {
-                Some(Part::Header(header)) => all.unsynced = unsynced(header.meta),
+                Some(Part::Header(header)) => {
+                    all.cluster_uid = header.meta.as_ref().map(|meta| meta.cluster_uid.clone()).unwrap_or_default();
+                    all.unsynced = unsynced(header.meta);
+                }
                 Some(Part::Chunk(chunk)) => {
                     all.nodes.extend(chunk.nodes);
                     all.edges.extend(chunk.edges);

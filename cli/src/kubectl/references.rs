@@ -188,7 +188,7 @@ mod tests {
                 edge("b", object("other", "gone"), OwnerStanding::Dangling),
                 edge("b", object("owner", "new"), OwnerStanding::Solid),
             ],
-            unsynced: vec![],
+            ..Exported::default()
         };
         assert_eq!(unowned(&all), BTreeMap::from([("ConfigMap".to_owned(), (3, 1))]));
         assert_eq!(findings(&all, |edge| is_wrong(edge.standing())).len(), 2);

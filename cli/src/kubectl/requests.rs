@@ -1,7 +1,10 @@
 //! The way to the API server, with each request said where that is asked for.
 
+use super::columns::now;
 use super::ending::Problem;
 use super::flags::Connection;
+use super::session;
+use super::snapshot::{Snapshot, server};
 use http::Request;
 use kube::Client;
 use kube::client::Body;
@@ -12,10 +15,19 @@ use std::time::Instant;
 /// kubectl, too, says its requests from this level on.
 const SAID_FROM: u8 = 6;
 
-/// Finds the credentials; nothing is sent yet.
+/// Finds the credentials, or reads the snapshot that stands for a cluster; nothing is sent yet.
 pub(super) async fn connect(connection: &Connection) -> Result<Cluster, Problem> {
-    let cluster = kubernetes::connect(&connection.access()).await;
-    let cluster = cluster.map_err(|error| Problem::sentence(error.to_string()))?;
+    let cluster = match &connection.from_file {
+        Some(path) => {
+            let snapshot = Snapshot::read(path)?;
+            session::note(&snapshot.header.told(now()));
+            server::cluster(snapshot, path.display().to_string())
+        }
+        None => {
+            let found = kubernetes::connect(&connection.access()).await;
+            found.map_err(|error| Problem::sentence(error.to_string()))?
+        }
+    };
     Ok(if connection.verbosity < SAID_FROM { cluster } else { said(cluster) })
 }
 

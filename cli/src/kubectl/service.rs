@@ -59,9 +59,10 @@ pub(super) struct Service {
 impl Service {
     pub(super) async fn connect(session: &mut Session, need: Need) -> Result<Service, Problem> {
         let way = Way::new(session.connection.clone(), session.cluster.clone());
-        if way.connection.direct {
+        let here = if way.connection.direct { Some("--direct") } else { None };
+        if let Some(flag) = here.or(session.is_file().then_some("--from-file")) {
             if matches!(need, Need::Service | Need::Leader) {
-                return Err(Problem::sentence("--direct reads only; this needs the graph service"));
+                return Err(Problem::sentence(format!("{flag} reads only; this needs the graph service")));
             }
             return Service::here(session).await;
         }

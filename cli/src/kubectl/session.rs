@@ -43,10 +43,14 @@ impl Session {
         self.namespace.is_some()
     }
 
+    /// Whether a snapshot answers, and no cluster.
+    pub(super) fn is_file(&self) -> bool {
+        self.connection.from_file.is_some()
+    }
+
     /// Says something that is no part of the answer.
     pub(super) fn note(&self, text: &str) {
-        // Where stderr cannot be written there is nobody to tell.
-        let _closed = writeln!(io::stderr(), "note: {text}");
+        note(text);
     }
 
     /// Says what could not be seen, here and in the document.
@@ -84,6 +88,12 @@ impl Session {
         }
         self.print(&if self.format == Format::Yaml { document::yaml(&value)? } else { document::json(&value)? })
     }
+}
+
+/// Says something that is no part of an answer.
+pub(super) fn note(text: &str) {
+    // Where stderr cannot be written there is nobody to tell.
+    let _closed = writeln!(io::stderr(), "note: {text}");
 }
 
 fn name(format: Format) -> String {

@@ -25,6 +25,9 @@ pub(crate) struct Connection {
     /// Do not look for a graph service: list the cluster from here (slow).
     #[arg(long, conflicts_with_all = ["server", "port_forward_namespace"])]
     pub(crate) direct: bool,
+    /// Ask this snapshot, which `export --snapshot` wrote, and no cluster.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["server", "port_forward_namespace", "direct"])]
+    pub(crate) from_file: Option<PathBuf>,
     /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
     #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH", overrides_with = "kubeconfig")]
     pub(crate) kubeconfig: Option<PathBuf>,
