@@ -51,6 +51,8 @@ async fn snapshot(session: &mut Session, service: &mut Service, path: &Path) -> 
     let asked =
         asked.map_err(|_| Problem::TimedOut(format!("{} does not say in time what it serves", session.cluster.url)))?;
     let (core, groups) = asked.with_context(|| format!("{} does not say what it serves", session.cluster.url))?;
+    let mut now = prost_types::Timestamp::from(SystemTime::now());
+    now.nanos = 0;
     let header = Header {
         server: session.cluster.url.clone(),
         cluster_uid: all.cluster_uid.clone(),
@@ -60,7 +62,7 @@ async fn snapshot(session: &mut Session, service: &mut Service, path: &Path) -> 
             .filter(|of| !all.unsynced.contains(of))
             .map(|GroupResource { group, resource }| (group, resource))
             .collect(),
-        ..Header::new(prost_types::Timestamp::from(SystemTime::now()).to_string(), core, groups)
+        ..Header::new(now.to_string(), core, groups)
     };
     let snapshot = Snapshot::of(header, &all);
     let size = snapshot.write(path)?;

@@ -2,6 +2,7 @@
 
 use super::ending::Problem;
 use super::service::Service;
+use proto::error_reason::FIELD;
 use proto::graph::v1alpha1::export_graph_response::Part;
 use proto::graph::v1alpha1::*;
 use proto::r#type::v1alpha1::{GroupResource, ObjectFilter, ObjectRef, ResponseMeta};
@@ -11,6 +12,8 @@ use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
 
 const PAGE_SIZE: i32 = 1000;
+/// The reason of an expression that cannot be used.
+const EXPRESSION_INVALID: &str = "EXPRESSION_INVALID";
 
 /// An object of a walk, its distance, and its references within the walk.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,7 +230,18 @@ pub(super) fn problem(status: Status) -> Problem {
     if status.code() == Code::NotFound {
         return Problem::Other(Unknown(status.message().to_owned()).into());
     }
-    let reason = status.get_error_details().error_info().map(|info| format!(" ({})", info.reason)).unwrap_or_default();
+    let details = status.get_error_details();
+    if let Some(info) = details.error_info().filter(|info| info.reason == EXPRESSION_INVALID) {
+        // The field of the request is what a person knows as a flag.
+        let field = info.metadata.get(FIELD).map_or("", String::as_str);
+        let message = status.message();
+        let mistake = message.strip_prefix("field ").and_then(|rest| rest.strip_prefix(field)).unwrap_or(message);
+        return Problem::sentence(format!(
+            "--cel cannot be used{}{mistake}",
+            if mistake == message { ": " } else { "" }
+        ));
+    }
+    let reason = details.error_info().map(|info| format!(" ({})", info.reason)).unwrap_or_default();
     let sentence = format!("the graph service answers {:?}: {}{reason}", status.code(), status.message());
     if status.code() == Code::DeadlineExceeded { Problem::TimedOut(sentence) } else { Problem::sentence(sentence) }
 }

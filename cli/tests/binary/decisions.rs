@@ -74,6 +74,16 @@ async fn the_log_is_told_once_and_goes_on_where_it_ended() {
     );
     let lost = world.ask(&["decisions", "--after", "another:7", "-A"]).await;
     assert!(lost.code == Some(0) && lost.stderr.contains("another leader keeps another log"), "{}", lost.stderr);
+    let leaf = world.ask(&["decisions", "--verdict", "done", "--cel", r#"event.target.name == "leaf""#]).await;
+    assert!(leaf.code == Some(0) && leaf.stdout.lines().count() == 2, "{} {}", leaf.stdout, leaf.stderr);
+    for (expression, part) in [
+        ("event.target.name ==", "error: --cel cannot be used, line 1, column "),
+        ("event.nope == 1", "line 1, column 7: event has no field \"nope\", only decision_id, "),
+        (&*"a".repeat(2_000), "error: --cel cannot be used: it has 2000 bytes; at most 1024"),
+    ] {
+        let said = world.ask(&["decisions", "--cel", expression]).await;
+        assert!(said.code == Some(1) && said.stderr.contains(part), "{expression}: {}", said.stderr);
+    }
     let wrong = world.ask(&["decisions", "--after", "7"]).await;
     assert!(wrong.code == Some(1) && wrong.stderr.contains("is not LOG:NUMBER"), "{}", wrong.stderr);
 }

@@ -102,6 +102,58 @@ async fn the_service_and_the_own_listing_answer_alike() {
 }
 
 #[tokio::test]
+async fn a_snapshot_answers_as_the_cluster_did_and_can_only_be_read() {
+    let world = World::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("world.zst");
+    let path = path.to_str().unwrap();
+    let taken = world.ask(&["export", "--snapshot", path]).await;
+    assert!(taken.code == Some(0) && taken.stdout.is_empty(), "{}", taken.stderr);
+    assert!(taken.stderr.contains(" objects of "), "{}", taken.stderr);
+    let file = ["--from-file", path, "--kubeconfig", "/nonexistent"];
+    let ask_file = async |arguments: &[&str]| {
+        let output = output(&mut plugin(&[&file, arguments].concat())).await;
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    };
+    let questions: [&[&str]; 8] = [
+        &["tree", "configmap/root", "--no-status"],
+        &["tree", "cm/first", "--both", "--no-status"],
+        &["owners", "cm/leaf", "--no-status", "-o", "wide"],
+        &["path", "cm/leaf", "cm/root"],
+        &["why", "configmap", "first"],
+        &["check", "-A"],
+        &["cycles"],
+        &["orphans"],
+    ];
+    for question in questions {
+        let (theirs, ours) = (world.ask(question).await, ask_file(question).await);
+        assert_eq!((&theirs.stdout, theirs.code), (&ours.stdout, ours.code), "{question:?}: {}", ours.stderr);
+        assert!(ours.stderr.contains("s ago): ") && !ours.stderr.contains("listing"), "{}", ours.stderr);
+    }
+    let plan = ["plan", "delete", "cm/root"];
+    let (theirs, ours) = (world.ask(&plan).await, ask_file(&plan).await);
+    assert_eq!((digest(&theirs), ours.code), (digest(&ours), Some(3)), "a plan from a file is never certain");
+    for (arguments, part) in [
+        (&["delete", "cm/root", "--confirm", "x"][..], "--from-file reads only"),
+        (&["decisions"], "--from-file reads only"),
+        (&["status"], "--from-file reads a graph only"),
+        (&["tree", "cm/nobody"], "is not known"),
+        (&["tree", "cm/root", "--server", "127.0.0.1:1"], "cannot be used with"),
+    ] {
+        let said = ask_file(arguments).await;
+        assert!(said.code == Some(1) && said.stderr.contains(part), "{arguments:?}: {}", said.stderr);
+    }
+    std::fs::write(path, "no snapshot").unwrap();
+    let foreign = ask_file(&["tree", "cm/root"]).await;
+    assert!(
+        foreign.code == Some(1) && foreign.stderr.contains("is no snapshot that can be used"),
+        "{}",
+        foreign.stderr
+    );
+}
+
+#[tokio::test]
 async fn a_plan_is_carried_out_as_it_was_or_not_at_all() {
     let world = World::start().await;
     let plan = ["plan", "delete", "cm/root"];

@@ -48,7 +48,7 @@ pub(super) async fn words(
         return listed(&session, &namespaces, "").await;
     }
     let catalogue = Catalogue::ask(&session).await?;
-    let of_type = |of: &str| catalogue.find(of).map(Served::clone).map_err(Problem::sentence);
+    let of_type = |of: &str| catalogue.find(of).cloned().map_err(Problem::sentence);
     if let Some((of, name)) = typed.split_once('/') {
         return Ok(prefixed(of, names(&mut session, &of_type(of)?, name).await?));
     }
