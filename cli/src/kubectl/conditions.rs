@@ -1,5 +1,5 @@
-//! What the API server itself says of the objects on screen: readiness, status, labels and age. Read with the caller's rights, a bounded number
-//! at a time; what cannot be read shows as a dash, and is said.
+//! What the API server itself says of the objects on screen: readiness, status, labels and age. Read with the caller's rights, a bounded
+//! number at a time; what cannot be read shows as a dash, and is said.
 
 use super::naming::collection;
 use super::session::Session;
