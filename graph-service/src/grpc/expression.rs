@@ -5,7 +5,7 @@
 //! one object is in proportion to the length of the expression times that of one list.
 
 use super::status;
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 use cel::objects::{Key, Map, Value};
 use cel::parser::PrattParser;
 use cel::{Context, Env};
@@ -54,6 +54,22 @@ const OPERATORS: [&str; 18] = [
     operators::IN,
 ];
 
+/// Of these, those that give something else than true or false.
+const OTHER_THAN_BOOLEAN: [&str; 12] = [
+    operators::SUBSTRACT,
+    operators::ADD,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+    operators::NEGATE,
+    "size",
+    "int",
+    "uint",
+    "double",
+    "string",
+    "type",
+];
+
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
 /// The one variable of an expression, and the fields it has.
@@ -95,7 +111,7 @@ impl Expression {
         if text.is_empty() {
             return Ok(None);
         }
-        let read = read(text).and_then(|expr| check(&expr, text, subject).map(|()| expr));
+        let read = read(text).and_then(|expr| check(&expr, text, subject).map(|()| expr)).and_then(condition);
         match read {
             Ok(expr) => Ok(Some(Expression { subject, expr: Arc::new(expr) })),
             Err(Mistake { what, at }) => Err(status::expression_invalid(field, &clip(&what, TEXT_MAX_BYTES), at)),
@@ -209,6 +225,27 @@ fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> 
         }
     }
     Ok(())
+}
+
+/// Refuses what can be neither true nor false, as far as that can be told before it is evaluated: it would hold for nothing.
+fn condition(expr: IdedExpr) -> Result<IdedExpr, Mistake> {
+    let mut open = vec![&expr];
+    while let Some(next) = open.pop() {
+        let is_other = match &next.expr {
+            Expr::Literal(literal) => !matches!(literal, LiteralValue::Boolean(_)),
+            Expr::List(_) | Expr::Map(_) | Expr::Struct(_) => true,
+            Expr::Call(call) if call.func_name == operators::CONDITIONAL => {
+                open.extend(call.args.get(1..).unwrap_or_default());
+                false
+            }
+            Expr::Call(call) => OTHER_THAN_BOOLEAN.contains(&call.func_name.as_str()),
+            Expr::Unspecified | Expr::Ident(_) | Expr::Select(_) | Expr::Comprehension(_) => false,
+        };
+        if is_other {
+            return Err(Mistake::nowhere("it is no condition: what it gives is neither true nor false"));
+        }
+    }
+    Ok(expr)
 }
 
 /// Line and column, from 1, of the first place where a word stands.
