@@ -161,6 +161,8 @@ pub struct Leader {
     rewound: BTreeSet<KindId>,
     /// and so many reads in a row have fitted together.
     settling: Option<u32>,
+    /// Why whoever runs the leader wants nothing granted.
+    withheld: Option<String>,
     /// uids whose DELETED was seen last, by collection: one that is seen again there is of another history.
     gone: BTreeMap<Uid, KindId>,
     gone_order: VecDeque<Uid>,
@@ -209,6 +211,7 @@ impl Leader {
             histories: 0,
             rewound: BTreeSet::new(),
             settling: None,
+            withheld: None,
             gone: BTreeMap::new(),
             gone_order: VecDeque::new(),
             told: BTreeSet::new(),
@@ -267,6 +270,7 @@ impl Leader {
             }
             Input::TermGained(term) => self.term_gained(term),
             Input::TermLost { leader_endpoint } => self.term_lost(leader_endpoint),
+            Input::Withhold { why } => self.withhold(why),
             Input::Stop => self.stop(),
         }
         self.forget_dropped();

@@ -139,6 +139,8 @@ pub enum Input {
     TermGained(Term),
     /// It does not any more.
     TermLost { leader_endpoint: String },
+    /// Whoever runs the leader wants nothing granted, for this reason; `None`: not any more.
+    Withhold { why: Option<String> },
     /// The process is about to stop: no grants, every executor is sent away.
     Stop,
 }
@@ -289,7 +291,7 @@ pub enum Event {
     },
     TermGained(Term),
     TermLost,
-    /// Nothing is granted until the positions are known to be right.
+    /// Nothing is granted until the positions are known to be right, or whoever runs the leader allows it.
     GrantsStopped {
         why: String,
     },

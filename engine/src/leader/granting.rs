@@ -63,7 +63,7 @@ impl Leader {
 
     /// Whether anything may be granted.
     pub(super) fn may_grant(&self) -> bool {
-        self.term.is_some() && !self.stopping && self.suspect.is_none() && !self.is_rewound()
+        self.term.is_some() && !self.stopping && !self.is_stopped_by_doubt() && self.withheld.is_none()
     }
 
     /// Gives ready items to executors with room, one each in turn.

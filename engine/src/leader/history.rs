@@ -126,8 +126,36 @@ impl Leader {
         leapt
     }
 
+    /// Whoever runs the leader wants nothing granted, or allows it again.
+    pub(super) fn withhold(&mut self, why: Option<String>) {
+        match why {
+            Some(why) => {
+                let known = self.withheld.replace(why.clone());
+                if known.is_none() {
+                    self.recall_unstarted(&why);
+                }
+                if known.as_ref() != Some(&why) {
+                    self.event(Event::GrantsStopped { why });
+                }
+            }
+            None if self.withheld.take().is_some() && !self.is_stopped_by_doubt() => self.event(Event::GrantsResumed),
+            None => {}
+        }
+    }
+
     fn clear_suspect(&mut self) {
-        if self.suspect.take().is_some() && !self.is_rewound() {
+        if self.suspect.take().is_some() {
+            self.doubt_ended();
+        }
+    }
+
+    /// Whether it is in doubt that the graph is of the history which the store has.
+    pub(super) fn is_stopped_by_doubt(&self) -> bool {
+        self.suspect.is_some() || self.is_rewound()
+    }
+
+    fn doubt_ended(&mut self) {
+        if !self.is_stopped_by_doubt() && self.withheld.is_none() {
             self.event(Event::GrantsResumed);
         }
     }
@@ -265,9 +293,7 @@ impl Leader {
         }
         self.settling = None;
         self.forget_unserved();
-        if self.suspect.is_none() {
-            self.event(Event::GrantsResumed);
-        }
+        self.doubt_ended();
     }
 
     /// Objects of a kind that the new history does not serve are known from the old one alone: without this they would hold their owners'

@@ -60,7 +60,7 @@ impl Leader {
         } else if self.suspect.is_some() {
             "a watch connection broke, and the store has not said where it stands"
         } else {
-            return None;
+            return self.withheld.clone();
         };
         Some(String::from(why))
     }

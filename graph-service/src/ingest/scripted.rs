@@ -147,6 +147,7 @@ pub(crate) fn word(input: &Input) -> String {
         | Input::StreamClosed { .. }
         | Input::TermGained(_)
         | Input::TermLost { .. }
+        | Input::Withhold { .. }
         | Input::Stop => "not from here".to_owned(),
     }
 }

@@ -442,6 +442,7 @@ fn brief(input: &Input) -> String {
         | Input::StreamClosed { .. }
         | Input::TermGained(_)
         | Input::TermLost { .. }
+        | Input::Withhold { .. }
         | Input::Stop => format!("{input:?}"),
     }
 }

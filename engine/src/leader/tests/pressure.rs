@@ -205,3 +205,30 @@ fn a_backup_whose_revisions_were_raised_is_another_history_too() {
     }
     assert_eq!((bench.grants(), bench.leader.status().stopped), (vec![], None), "its owner is back");
 }
+
+#[test]
+fn what_is_withheld_is_not_granted_and_what_was_not_begun_comes_back_until_it_is_allowed_again() {
+    let mut bench = Bench::synced();
+    with_dependents(&mut bench, 3);
+    let (begun, waiting) = (bench.take("d0"), bench.take("d1"));
+    bench.message(STREAM, ToLeader::Started { leases: vec![begun.id] });
+    bench.granted.clear();
+    bench.input(Input::Withhold { why: Some("the log is away".to_string()) });
+    let recalled = |(_, message): &(StreamId, ToExecutor)| matches!(message, ToExecutor::Revoke { leases, mode: RevokeMode::IfNotStarted, .. } if leases.contains(&waiting.id));
+    assert!(bench.sent.iter().any(recalled), "what was not begun");
+    let returned = WorkReturn { lease: waiting.id, cause: ReturnCause::NotStarted };
+    bench.message(STREAM, ToLeader::Reports { reports: Vec::new(), returns: vec![returned] });
+    bench.report(&begun, Outcome::Done);
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.grants(), Vec::<String>::new());
+    assert_eq!(bench.leader.status().stopped.as_deref(), Some("the log is away"));
+
+    bench.input(Input::WatchLost { collection: collection("things"), transport: true, error: "cut".to_string() });
+    bench.input(Input::Withhold { why: None });
+    assert_eq!(bench.grants(), Vec::<String>::new(), "another reason has come meanwhile");
+    bench.answer_probes(200, &[]);
+    assert!(!bench.grants().is_empty());
+    let told = |why: &Event| bench.events.iter().filter(|event| *event == why).count();
+    assert_eq!(told(&Event::GrantsStopped { why: "the log is away".to_string() }), 1);
+    assert_eq!(told(&Event::GrantsResumed), 1);
+}
