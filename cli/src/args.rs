@@ -4,7 +4,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use engine::object::GroupResource;
 use executor_service::CONCURRENCY_DEFAULT;
-use graph_service::options::{Mode, duration, group_resource};
+use graph_service::options::{DecisionLog, Mode, duration, group_resource};
 use runtime::telemetry::LogFormat;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -365,6 +365,9 @@ pub(crate) struct Collect {
 
     #[command(flatten)]
     pub(crate) policy: graph_service::options::Policy,
+
+    #[command(flatten)]
+    pub(crate) decision_log: DecisionLog,
 
     /// How log lines look.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]

@@ -36,6 +36,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
             advertise: listening.map_or_else(String::new, advertised),
             ignore: flags.ignore_resources,
             policy: flags.policy.into(),
+            decision_log: flags.decision_log.into(),
         },
         election: election(flags.elect),
         admin: Some(admin),
@@ -65,6 +66,7 @@ fn check(flags: &Collect) -> Result<(), Failure> {
             )));
         }
     }
+    flags.decision_log.check(flags.insecure).map_err(Failure::Usage)?;
     match flags.listen {
         Some(address) if address == flags.admin_listen && address.port() != 0 => {
             Err(Failure::Usage(format!("--listen and --admin-listen are both {address}: they need two addresses")))

@@ -119,6 +119,7 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
             advertise: String::new(),
             ignore: ignored.to_vec(),
             policy: Policy::default(),
+            decision_log: None,
         },
         election: election(false),
         admin: None,

@@ -245,6 +245,7 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
         | ErrorReason::MessageUnreadable
         | ErrorReason::Stopping
         | ErrorReason::CallFailed
+        | ErrorReason::LogUnavailable
         | ErrorReason::Unspecified => None,
     }
 }

@@ -1,8 +1,8 @@
 //! The graph service as one call: start, run, stop.
 
 use crate::clock::Clock;
-use crate::decisions::{self, DecisionLog};
-use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues};
+use crate::decisions::{self, Connection, DecisionLog, JetStream, Queue};
+use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues, Unlogged};
 use crate::election::{Election as Elections, Leadership, LeaseOptions, Validity, follow_changes};
 use crate::grpc::freshness::Freshness;
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
@@ -39,6 +39,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Waits between attempts to learn the cluster's identity.
 const START_RETRY_MIN: Duration = Duration::from_millis(500);
 const START_RETRY_MAX: Duration = Duration::from_secs(10);
+/// How long a stop waits for the last events to get into the log.
+const LOG_WITHIN: Duration = Duration::from_secs(2);
 
 const _: () = assert!(HEARTBEAT_INTERVAL.as_secs() * 3 <= SESSION_TTL.as_secs(), "two heartbeats may be lost");
 
@@ -53,6 +55,8 @@ pub struct Config {
     /// Resources that are not watched.
     pub ignore: Vec<GroupResource>,
     pub policy: leader::Policy,
+    /// Where the log of decisions is kept; `None` for the leader's memory.
+    pub decision_log: Option<JetStream>,
 }
 
 /// How the service comes to its term.
@@ -129,12 +133,14 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         Election::Lease(_) | Election::Never => Validity::default(),
         Election::Fixed(_) => Validity::endless(),
     };
-    let log = DecisionLog::new();
+    let (log, queue) = log_of_decisions(config.decision_log.as_ref(), &cluster_uid, &mut tasks).await?;
+    let writer = decisions::Writer::new(log.clone(), queue.clone());
+    let render = Render::new(metrics.clone(), edges.observer, warnings, writer, clock);
     let driver = Driver::new(
         Leader::new(engine_config(&config, &cluster_uid), seed()?),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
         ask(ingest.clone()),
-        Render::new(metrics.clone(), edges.observer, warnings, decisions::Writer::new(log.clone()), clock),
+        (render, Unlogged::new(queue.clone())),
         clock,
         heartbeat,
         validity.clone(),
@@ -146,6 +152,8 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         reader: reader.clone(),
         leadership: known_leadership.clone(),
         ingest,
+        decisions: log.clone(),
+        queue: queue.clone(),
     });
     tasks.spawn("driver", driver.run());
 
@@ -172,7 +180,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         long_reads: grpc::long_reads(),
     };
     grpc::start(edges.grpc, Arc::new(shared), press, shutdown.clone(), &mut tasks);
-    tasks.spawn("stop", stop(shutdown.clone(), control, released));
+    tasks.spawn("stop", stop(shutdown.clone(), control, queue, released));
 
     over(tasks.run(&shutdown, STOP_WITHIN).await)
 }
@@ -189,13 +197,35 @@ fn over(ended: Result<(), TaskError>) -> anyhow::Result<()> {
     }
 }
 
-/// No grants and farewells first, then the Lease: whoever takes over finds nobody that still grants.
-async fn stop(shutdown: Shutdown, control: mpsc::Sender<Control>, release: Shutdown) -> anyhow::Result<()> {
+/// The log of decisions, and what leads into it where all replicas share it.
+async fn log_of_decisions(
+    shared: Option<&JetStream>,
+    cluster_uid: &str,
+    tasks: &mut Tasks,
+) -> anyhow::Result<(DecisionLog, Option<Arc<Queue>>)> {
+    let Some(jetstream) = shared else { return Ok((DecisionLog::in_memory(), None)) };
+    let (log, queue) = (DecisionLog::mirror(), Arc::new(Queue::new(jetstream.required)));
+    // Connecting takes more room than a future on the stack should.
+    let connection = Box::pin(Connection::open(jetstream, cluster_uid)).await?;
+    connection.start(Arc::clone(&queue), log.clone(), tasks);
+    Ok((log, Some(queue)))
+}
+
+/// No grants and farewells first, then the Lease: whoever takes over finds nobody that still grants, and the log complete.
+async fn stop(
+    shutdown: Shutdown,
+    control: mpsc::Sender<Control>,
+    queue: Option<Arc<Queue>>,
+    release: Shutdown,
+) -> anyhow::Result<()> {
     shutdown.requested().await;
     let (done, stopped) = oneshot::channel();
     if control.send(Control::Stop(done)).await.is_ok() {
         // An error means that the driver has failed; the Lease is handed over all the same.
         let _driver_failed = stopped.await;
+    }
+    if let Some(queue) = queue {
+        queue.emptied(LOG_WITHIN).await;
     }
     release.request();
     Ok(())

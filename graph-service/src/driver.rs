@@ -18,6 +18,9 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 #[cfg(test)]
 mod tests;
+mod unlogged;
+
+pub(crate) use unlogged::Unlogged;
 
 /// Waiting orders of election and shutdown.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 64;
@@ -169,6 +172,7 @@ pub(crate) struct Driver {
     stop_by: Option<tokio::time::Instant>,
     ask: Box<dyn FnMut(Ask) + Send>,
     render: Render,
+    unlogged: Unlogged,
     clock: Clock,
     heartbeat: Heartbeat,
     validity: Validity,
@@ -179,7 +183,7 @@ impl Driver {
         leader: Leader,
         queues: Queues,
         ask: Box<dyn FnMut(Ask) + Send>,
-        render: Render,
+        (render, unlogged): (Render, Unlogged),
         clock: Clock,
         heartbeat: Heartbeat,
         validity: Validity,
@@ -194,6 +198,7 @@ impl Driver {
             stop_by: None,
             ask,
             render,
+            unlogged,
             clock,
             heartbeat,
             validity,
@@ -218,6 +223,11 @@ impl Driver {
                 self.rounds.send_replace(());
             }
             self.carry_out(outputs);
+            self.render.publish();
+            self.unlogged.round_is_noted();
+            for (stream, message) in self.unlogged.released() {
+                self.send(stream, message);
+            }
             // Only now: whoever waits may rely on every message to executors, farewells say, being on its way.
             for done in done {
                 let _nobody_waits = done.send(());
@@ -233,7 +243,7 @@ impl Driver {
 
     /// Until there is something to do. The first arm that is ready wins, so the order of the arms is the order of the queues.
     async fn wait(&mut self, round: &mut Round) {
-        if !self.overflowed.is_empty() || self.unfinished {
+        if !self.overflowed.is_empty() || self.unfinished || self.unlogged.has_returned() {
             // Others on this thread have their turn.
             return tokio::task::yield_now().await;
         }
@@ -243,6 +253,7 @@ impl Driver {
             Some(control) = self.queues.control.recv() => round.control.push(control),
             Some(session) = self.queues.sessions.recv() => round.sessions.push(session),
             Some(fact) = self.queues.facts.recv() => round.facts.push(fact),
+            () = self.unlogged.changed() => {}
             () = tokio::time::sleep_until(wake) => {}
         }
     }
@@ -281,6 +292,12 @@ impl Driver {
         for stream in self.overflowed.drain(..) {
             apply(&mut leader, Input::StreamClosed { stream });
         }
+        for (stream, message) in self.unlogged.returned() {
+            apply(&mut leader, Input::Message { stream, message });
+        }
+        if let Some(why) = self.unlogged.news() {
+            apply(&mut leader, Input::Withhold { why });
+        }
         for session in round.sessions.drain(..) {
             match session {
                 SessionInput::Opened { stream, outbox } => {
@@ -294,6 +311,7 @@ impl Driver {
                 SessionInput::Message { .. } => {}
                 SessionInput::Closed { stream } => {
                     if self.streams.remove(&stream).is_some() {
+                        self.unlogged.forget(stream);
                         apply(&mut leader, Input::StreamClosed { stream });
                     }
                 }
@@ -317,7 +335,11 @@ impl Driver {
     fn carry_out(&mut self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
-                Output::Send { stream, message } => self.send(stream, message),
+                Output::Send { stream, message } => {
+                    if let Some(message) = self.unlogged.admit(stream, message) {
+                        self.send(stream, message);
+                    }
+                }
                 Output::Refuse { stream, refusal } => self.end(stream, Some(Ending::Refused(refusal))),
                 Output::Close { stream } => self.end(stream, None),
                 Output::Probe(probe) => (self.ask)(Ask::Probe(probe)),
@@ -348,6 +370,7 @@ impl Driver {
     }
 
     fn end(&mut self, stream: StreamId, ending: Option<Ending>) {
+        self.unlogged.forget(stream);
         let Some(outbox) = self.streams.remove(&stream) else { return };
         if let Some(ending) = ending {
             // Set by whoever is first: a violation seen by the reader in the same moment is as good a reason.

@@ -31,6 +31,7 @@ mod render;
 mod warnings;
 
 pub use app::{Config, Edges, Election, serve};
+pub use decisions::{JetStream, Server};
 pub use election::LeaseOptions;
 pub use grpc::connection::{Connection, Incoming, accept};
 pub use render::Observer;

@@ -1,6 +1,7 @@
 //! The counters and gauges of the graph service. Counters are raised where things happen, gauges are read off the leader on each scrape.
 
 use crate::clock::Clock;
+use crate::decisions::{Progress, Size, Standing};
 use engine::coverage::State;
 use engine::view::{CollectionStatus, PauseView, Status};
 use engine::work::{ActionKind, Outcome};
@@ -9,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -49,6 +51,7 @@ pub(crate) struct Metrics {
     grants_stopped: Gauge,
     pauses: Family<Labels<1>, Gauge>,
     pauses_unknown: Gauge,
+    pub(crate) log: LogMetrics,
 }
 
 /// What a scrape of the gauges shows.
@@ -93,6 +96,7 @@ impl Metrics {
             grants_stopped: Gauge::default(),
             pauses: Family::default(),
             pauses_unknown: Gauge::default(),
+            log: LogMetrics::default(),
         };
         let m = metrics.clone();
         let group = registry.sub_registry_with_prefix("ownergraph");
@@ -133,6 +137,7 @@ impl Metrics {
             "1 while nothing that destroys is granted because pauses are not known",
             m.pauses_unknown,
         );
+        m.log.register(group);
         metrics
     }
 
@@ -187,6 +192,46 @@ impl Metrics {
             self.pauses.get_or_create(&[("state", state)]).set(count_of(count));
         }
         self.pauses_unknown.set(i64::from(status.pauses_unknown.is_some()));
+    }
+}
+
+/// Of the log of decisions and its followers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogMetrics {
+    kept: Gauge,
+    kept_bytes: Gauge,
+    unread: Gauge,
+    waiting: Gauge,
+    away: Gauge,
+    written: Counter,
+    lost: Counter,
+    pub(crate) followers: Gauge,
+    pub(crate) slow_followers: Counter,
+}
+
+impl LogMetrics {
+    fn register(self, group: &mut Registry) {
+        group.register("decision_log_events", "Events of the log of decisions that are kept in memory", self.kept);
+        group.register("decision_log_bytes", "Bytes of these", self.kept_bytes);
+        group.register("decision_log_unread", "Events on JetStream that this replica has not read yet", self.unread);
+        group.register("decision_log_waiting", "Events that wait to be written to JetStream", self.waiting);
+        group.register("decision_log_away", "1 while the log on JetStream cannot be written to", self.away);
+        group.register("decision_log_written", "Events that this replica has written to JetStream", self.written);
+        group.register("decision_log_lost", "Events that could not be written to JetStream", self.lost);
+        group.register("decision_followers", "Streams that follow the log of decisions", self.followers);
+        group.register("decision_followers_slow", "Followers that were sent away: too slow", self.slow_followers);
+    }
+
+    /// Sets what is measured only when somebody asks.
+    pub(crate) fn refresh(&self, size: Size, progress: Option<&Progress>) {
+        self.kept.set(count_of(size.events));
+        self.kept_bytes.set(count_of(size.bytes));
+        self.unread.set(i64::try_from(size.behind).unwrap_or(i64::MAX));
+        let Some(progress) = progress else { return };
+        self.waiting.set(count_of(progress.waiting));
+        self.away.set(i64::from(matches!(progress.standing, Standing::Away { .. })));
+        self.written.inner().store(progress.written, Ordering::Relaxed);
+        self.lost.inner().store(progress.lost, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The flags of the graph service. Each also reads `OWNERGRAPH_<FLAG>`.
 
 use crate::app::Config;
+use crate::decisions::{JetStream, Server};
 use crate::election::LeaseOptions;
 use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
@@ -71,6 +72,9 @@ pub struct Options {
 
     #[command(flatten)]
     pub policy: Policy,
+
+    #[command(flatten)]
+    pub decision_log: DecisionLog,
 
     /// Namespace of the election Lease.
     #[arg(long, env = "OWNERGRAPH_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "kube-system", value_parser = dns_name)]
@@ -152,6 +156,43 @@ pub struct Policy {
     pub max_writes_per_second: Option<u32>,
 }
 
+/// Where the log of decisions is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct DecisionLog {
+    /// NATS servers whose JetStream keeps the log of decisions, as nats://[USER:PASSWORD@]HOST:PORT or tls://…: positions then outlive
+    /// leaders and restarts, and every replica serves the log. Without it the log is in the leader's memory. A stream that exists is
+    /// used as it is; otherwise one is created, for a day, two million events and one GiB, without copies.
+    #[arg(long, env = "OWNERGRAPH_DECISION_LOG", value_name = "URL", value_delimiter = ',')]
+    pub decision_log: Vec<Server>,
+
+    /// Grant no work while the log of decisions cannot be written to. Otherwise work goes on, and what finds no room in the queue of events
+    /// that wait is marked in the log as lost.
+    #[arg(long, env = "OWNERGRAPH_DECISION_LOG_REQUIRED", value_parser = BoolishValueParser::new())]
+    pub decision_log_required: bool,
+}
+
+impl DecisionLog {
+    /// Checks what one flag alone cannot say; the text is one sentence that names the flags.
+    pub fn check(&self, insecure: bool) -> Result<(), String> {
+        if self.decision_log_required && self.decision_log.is_empty() {
+            return Err("--decision-log-required needs --decision-log: the leader's memory is always there".to_owned());
+        }
+        match self.decision_log.iter().find(|server| server.is_open_to_others() && !insecure) {
+            Some(server) => Err(format!(
+                "--decision-log {server} is not a loopback address and the connection is plaintext: use tls://, or allow it with --insecure"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<DecisionLog> for Option<JetStream> {
+    fn from(log: DecisionLog) -> Option<JetStream> {
+        let is_wanted = !log.decision_log.is_empty();
+        is_wanted.then_some(JetStream { servers: log.decision_log, required: log.decision_log_required })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InvalidReferences {
     Delete,
@@ -200,6 +241,7 @@ impl Options {
         if self.listen == self.admin_listen && self.listen.port() != 0 {
             return refuse(format!("--listen and --admin-listen are both {}: they need two addresses", self.listen));
         }
+        self.decision_log.check(self.insecure).map_err(BadOptions)?;
         if self.lease_duration > LEASE_DURATION_MAX {
             return refuse(format!("--lease-duration {:?} is longer than an hour", self.lease_duration));
         }
@@ -231,6 +273,7 @@ impl Options {
             advertise: self.advertise.clone().unwrap_or_else(|| advertised(listening)),
             ignore: self.ignore_resources.clone(),
             policy: self.policy.clone().into(),
+            decision_log: self.decision_log.clone().into(),
         }
     }
 

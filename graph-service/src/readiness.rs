@@ -1,6 +1,7 @@
 //! What the admin HTTP server answers: progress, readiness and what it waits for, metrics, the graph.
 
 use crate::clock::Clock;
+use crate::decisions::{DecisionLog, Progress, Queue, Standing};
 use crate::dot;
 use crate::driver::{Heartbeat, Reader};
 use crate::election::Leadership;
@@ -48,6 +49,9 @@ pub(crate) struct Running {
     pub(crate) reader: Reader,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) ingest: ingest::Handle,
+    pub(crate) decisions: DecisionLog,
+    /// What waits to be written to the log that all replicas share, where there is one.
+    pub(crate) queue: Option<Arc<Queue>>,
 }
 
 /// One look at everything the answer is made of.
@@ -121,6 +125,9 @@ impl Probe for Health {
             lines.push("discovery: not yet".to_owned());
         }
         lines.extend(discovery.problems.iter().map(|problem| format!("discovery: {problem}")));
+        if let Some(queue) = &running.queue {
+            lines.extend(log_lines(queue, &running.decisions));
+        }
         lines.extend(look.status.stopped.iter().map(|why| format!("grants: stopped, {why}")));
         lines.extend(
             look.status.pauses_unknown.iter().map(|why| format!("pauses: nothing that destroys is granted, {why}")),
@@ -147,6 +154,8 @@ impl Probe for Health {
             let (status, pauses, collections) = running.reader.with(look);
             let clock = self.clock;
             self.metrics.refresh(&Snapshot { status: &status, pauses: &pauses, collections: &collections, clock });
+            let progress = running.queue.as_ref().map(|queue| queue.progress().borrow().clone());
+            self.metrics.log.refresh(running.decisions.size(), progress.as_ref());
         }
         runtime::admin::encode(&self.registry)
     }
@@ -187,6 +196,22 @@ fn leadership_line(leadership: &Leadership) -> String {
         Some(holder) => format!("leadership: {holder} leads at {}, term {number}", leadership.endpoint),
         None => "leadership: nobody leads, as far as is known".to_owned(),
     }
+}
+
+fn log_lines(queue: &Queue, log: &DecisionLog) -> Vec<String> {
+    let Progress { standing, waiting, lost, .. } = queue.progress().borrow().clone();
+    let standing = match standing {
+        Standing::Connecting => "not reached yet".to_owned(),
+        Standing::Writing => "written to".to_owned(),
+        Standing::CatchingUp => "catching up".to_owned(),
+        Standing::Away { since, why } => {
+            let what = if queue.is_required() { "and required" } else { "work goes on without it" };
+            format!("away for {} s ({why}), {what}", since.elapsed().as_secs())
+        }
+    };
+    let mut lines = vec![format!("decision log: {standing}, {waiting} events wait, {lost} are lost")];
+    lines.extend(log.problem().map(|why| format!("decision log: cannot be read, {why}")));
+    lines
 }
 
 fn pause_line(pause: &PauseView, clock: Clock) -> String {

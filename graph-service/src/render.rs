@@ -60,9 +60,13 @@ impl Render {
         }
     }
 
-    /// A round is over: what came of it may be seen.
-    pub(crate) fn round(&mut self, inputs: usize, facts: usize, took: Duration) {
+    /// What came of a round may be seen.
+    pub(crate) fn publish(&mut self) {
         self.decisions.publish();
+    }
+
+    /// A round is over.
+    pub(crate) fn round(&mut self, inputs: usize, facts: usize, took: Duration) {
         self.metrics.round(facts, took);
         if took > ROUND_SLOW {
             tracing::info!(inputs, took_ms = took.as_millis(), "a round of inputs took long");

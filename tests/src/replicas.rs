@@ -163,6 +163,11 @@ impl Replicas {
         Ok(alarms)
     }
 
+    /// Where a graph service serves gRPC, past its gate.
+    pub fn grpc(&self, graph: usize) -> &str {
+        &self.grpc[graph]
+    }
+
     /// For kubeconfigs and the like; removed with the replicas.
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -64,6 +64,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         advertise: String::new(),
         ignore: IGNORED.iter().map(|&(group, resource)| resource_of(group, resource)).collect(),
         policy: engine::leader::Policy::default(),
+        decision_log: None,
     };
     let edges = Edges {
         grpc: futures::stream::iter([Ok(Connection::new(far))]).chain(futures::stream::pending()).boxed(),

@@ -31,8 +31,8 @@ fn at(sequence: u64) -> Position {
 }
 
 fn filled(events_max: usize, events: usize) -> (DecisionLog, Writer) {
-    let log = DecisionLog { events_max, ..DecisionLog::new() };
-    let mut writer = Writer::new(log.clone());
+    let log = DecisionLog { events_max, ..DecisionLog::in_memory() };
+    let mut writer = Writer::new(log.clone(), None);
     writer.note(&Event::TermGained(term(1)), clock());
     for event in 1..=events {
         writer.note(&withdrawn(&event.to_string()), clock());
@@ -97,4 +97,69 @@ fn an_event_tells_what_it_is_of() {
     let Tail::Events(events) = log.after(&at(0), 1) else { panic!("no events") };
     assert_eq!(events[0].phase(), Phase::Superseded);
     assert_eq!(events[0].term.as_ref().unwrap().number, 1);
+}
+
+/// What was read of a stream: events, and losses of so many.
+fn mirrored(oldest: u64, shown_from: u64, losses: &[(u64, u64)], newest: u64) -> DecisionLog {
+    let log = DecisionLog::mirror();
+    log.change(|kept| {
+        kept.begin("stream.1".to_owned(), oldest, shown_from);
+        for sequence in oldest..=newest {
+            let lost = losses.iter().find(|(at, _)| *at == sequence);
+            let record = match lost {
+                Some((_, lost)) => Record::Loss(Gap { lost: *lost, ..Gap::default() }.encode_to_vec().into()),
+                None => Record::Event(DecisionEvent::default().encode_to_vec().into()),
+            };
+            kept.push(record, EVENTS_MAX);
+        }
+    });
+    log
+}
+
+fn in_stream(sequence: u64) -> Position {
+    Position { log_id: "stream.1".to_owned(), sequence }
+}
+
+fn sequences(tail: Tail) -> Vec<u64> {
+    let Tail::Events(events) = tail else { panic!("no events: {tail:?}") };
+    events.into_iter().map(|event| event.position.unwrap().sequence).collect()
+}
+
+#[test]
+fn a_loss_has_a_position_and_is_told_before_what_comes_after_it() {
+    let log = mirrored(10, 10, &[(12, 7)], 14);
+    assert_eq!(sequences(log.after(&in_stream(9), 10)), [10, 11]);
+    let Tail::Lost(gap) = log.after(&in_stream(11), 10) else { panic!("no loss") };
+    assert_eq!((gap.first_missing, gap.next, gap.lost), (Some(in_stream(12)), Some(in_stream(13)), 7));
+    assert_eq!(sequences(log.after(&in_stream(12), 10)), [13, 14]);
+    assert_eq!(sequences(log.among(&in_stream(9), 4)), [10, 11, 13], "a list passes over it");
+}
+
+#[test]
+fn a_mirror_is_not_shown_before_it_has_come_to_where_the_stream_ended() {
+    assert_eq!(mirrored(1, 9, &[], 8).extent(), None);
+    assert_eq!(mirrored(1, 9, &[], 9).extent().unwrap().newest, 9);
+    let empty = mirrored(10, 9, &[], 9).extent().unwrap();
+    assert_eq!((empty.oldest, empty.newest), (10, 9), "all of it was trimmed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_that_another_replica_has_read_first_is_waited_for() {
+    let log = mirrored(1, 1, &[], 3);
+    assert_eq!(log.reach(&in_stream(3)).await, Reached::Yes);
+    assert_eq!(log.reach(&in_stream(5)).await, Reached::NotYet);
+    assert_eq!(sequences(log.after(&in_stream(5), 10)), Vec::<u64>::new());
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        log.change(|kept| kept.push(Record::Loss(Bytes::new()), EVENTS_MAX));
+    };
+    let wanted = in_stream(4);
+    assert_eq!(tokio::join!(log.reach(&wanted), later).0, Reached::Yes);
+    let asked = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        log.change(|kept| kept.end = Some((Instant::now(), 4)));
+    };
+    let invented = in_stream(1_000_000);
+    assert_eq!(tokio::join!(log.reach(&invented), asked).0, Reached::Never, "the stream itself ends before it");
+    assert_eq!(log.reach(&Position { log_id: "stream.0".to_owned(), sequence: 1 }).await, Reached::Never);
 }

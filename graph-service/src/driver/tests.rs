@@ -1,4 +1,4 @@
-use super::{Control, Driver, Ending, Heartbeat, OUTBOX_MAX, Outbox, Queues, SessionInput};
+use super::{Control, Driver, Ending, Heartbeat, OUTBOX_MAX, Outbox, Queues, SessionInput, Unlogged};
 use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Writer};
 use crate::election::Validity;
@@ -31,11 +31,13 @@ impl Harness {
         let observer = Box::new(move |event: &engine::leader::Event| seen.lock().unwrap().push(format!("{event:?}")));
         let (validity, clock) = (Validity::endless(), Clock::start());
         let metrics = Metrics::register(&mut Registry::default());
+        let writer = Writer::new(DecisionLog::in_memory(), None);
+        let render = Render::new(metrics, Some(observer), mpsc::channel(1).0, writer, clock);
         let driver = Driver::new(
             Leader::new(config, 1),
             Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
             Box::new(|_ask| {}),
-            Render::new(metrics, Some(observer), mpsc::channel(1).0, Writer::new(DecisionLog::new()), clock),
+            (render, Unlogged::new(None)),
             clock,
             Heartbeat::default(),
             validity.clone(),

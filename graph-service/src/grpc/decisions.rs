@@ -1,10 +1,10 @@
-//! The log of decisions, for whoever asks and whoever follows. The leader has it.
+//! The log of decisions, for whoever asks and whoever follows. The leader has it, or every replica does.
 
 use super::connection::Cut;
 use super::followers::Followers;
 use super::pages::{fitting, page_size};
 use super::{Shared, status};
-use crate::decisions::{Extent, Tail};
+use crate::decisions::{Extent, Reached, Tail};
 use filter::{Filter, Within};
 use follow::{Follow, Start};
 use futures::stream::BoxStream;
@@ -46,8 +46,32 @@ impl Decisions {
     }
 
     fn extent(&self) -> Result<Extent, Status> {
-        self.shared.decisions.extent().ok_or_else(|| status::not_leader(&self.shared.leadership()))
+        self.shared.decisions.extent().ok_or_else(|| no_log(&self.shared))
     }
+
+    /// Where this replica's log reaches, once it reaches this position, if another replica has given that out.
+    async fn extent_with(&self, wanted: Option<&Position>) -> Result<Extent, Status> {
+        let extent = self.extent()?;
+        let ahead = |position: &&Position| position.log_id == extent.log_id && position.sequence > extent.newest;
+        let Some(position) = wanted.filter(ahead).filter(|_| self.shared.decisions.is_shared()) else {
+            return Ok(extent);
+        };
+        match self.shared.decisions.reach(position).await {
+            Reached::Yes | Reached::Never => self.extent(),
+            Reached::NotYet => {
+                Err(status::log_unavailable("this replica has not read the log of decisions so far yet"))
+            }
+        }
+    }
+}
+
+/// Why this replica has no log to read from.
+fn no_log(shared: &Shared) -> Status {
+    if !shared.decisions.is_shared() {
+        return status::not_leader(&shared.leadership());
+    }
+    let why = shared.decisions.problem().unwrap_or_else(|| "it is being read".to_owned());
+    status::log_unavailable(&format!("this replica has not read the log of decisions yet: {why}"))
 }
 
 #[tonic::async_trait]
@@ -68,7 +92,20 @@ impl DecisionService for Decisions {
         };
         let encoding = EventEncoding::try_from(request.encoding)
             .map_err(|_| status::bad_field("encoding", "is none that this version knows"))?;
-        let start = Start::of(request.start, &self.extent()?, request.accept_gaps)?;
+        let wanted = match &request.start {
+            Some(watch_decisions_request::Start::After(position)) => Some(position),
+            Some(
+                watch_decisions_request::Start::Oldest(_)
+                | watch_decisions_request::Start::Now(_)
+                | watch_decisions_request::Start::OpenThenFollow(_),
+            )
+            | None => None,
+        };
+        let extent = self.extent_with(wanted).await?;
+        let start = Start::of(request.start, &extent, request.accept_gaps)?;
+        if start.needs_leader() && !self.shared.leadership().leading {
+            return Err(status::not_leader(&self.shared.leadership()));
+        }
         let follow = Follow {
             shared: Arc::clone(&self.shared),
             include,
@@ -101,14 +138,15 @@ impl DecisionService for Decisions {
         while found.len() <= size && before > extent.oldest {
             let from = before.saturating_sub(STEP as u64).max(extent.oldest);
             let at = Position { log_id: extent.log_id.clone(), sequence: from - 1 };
-            match self.shared.decisions.after(&at, usize::try_from(before - from).unwrap_or(STEP)) {
+            match self.shared.decisions.among(&at, usize::try_from(before - from).unwrap_or(STEP)) {
                 Tail::Events(events) => {
                     found.extend(events.into_iter().rev().filter(wanted));
                     before = from;
                 }
                 // What was trimmed meanwhile is not kept, and so is not listed.
                 Tail::Compacted(now) => extent = now,
-                Tail::Replaced => return Err(status::not_leader(&self.shared.leadership())),
+                Tail::Lost(_) => before = from,
+                Tail::Replaced => return Err(no_log(&self.shared)),
             }
             tokio::task::yield_now().await;
         }
@@ -129,13 +167,14 @@ impl DecisionService for Decisions {
         let mut at = Position { log_id, sequence: oldest - 1 };
         let mut events = Vec::new();
         while at.sequence < newest && events.len() < PHASES_MAX {
-            match self.shared.decisions.after(&at, STEP) {
+            match self.shared.decisions.among(&at, STEP) {
                 Tail::Events(step) => {
-                    at.sequence += step.len() as u64;
+                    at.sequence += STEP as u64;
                     events.extend(step.into_iter().filter(|event| event.decision_id == wanted));
                 }
                 Tail::Compacted(extent) => at.sequence = extent.oldest - 1,
-                Tail::Replaced => return Err(status::not_leader(&self.shared.leadership())),
+                Tail::Lost(gap) => at.sequence = gap.next.map_or(newest, |next| next.sequence - 1),
+                Tail::Replaced => return Err(no_log(&self.shared)),
             }
             tokio::task::yield_now().await;
         }

@@ -7,6 +7,7 @@ use crate::pauses::{DEFINITION, press};
 use engine::object::clip;
 use engine::work::Refusal;
 use proto::decision::v1alpha1::Position;
+use proto::decision::v1alpha1::watch_decisions_response::Gap;
 use proto::error_reason as reason;
 use proto::r#type::v1alpha1::ErrorReason;
 use std::collections::HashMap;
@@ -254,6 +255,24 @@ pub(super) fn position_compacted(extent: &Extent) -> Status {
         &[(reason::LOG_ID, &extent.log_id), (reason::OLDEST_SEQUENCE, &oldest)],
         None,
     )
+}
+
+/// What comes after a position was never written.
+pub(super) fn position_not_written(gap: &Gap) -> Status {
+    let next = gap.next.clone().unwrap_or_default();
+    let oldest = next.sequence.to_string();
+    error(
+        Code::OutOfRange,
+        ErrorReason::PositionCompacted,
+        format!("log {} lacks {} events before {oldest}; start there, or accept gaps", next.log_id, gap.lost),
+        &[(reason::LOG_ID, &next.log_id), (reason::OLDEST_SEQUENCE, &oldest)],
+        None,
+    )
+}
+
+/// This replica has not read the shared log, or not so far.
+pub(super) fn log_unavailable(why: &str) -> Status {
+    error(Code::Unavailable, ErrorReason::LogUnavailable, clip(why, TEXT_MAX_BYTES), &[], Some(RETRY_LATER))
 }
 
 /// A reader cannot keep up.

@@ -82,6 +82,7 @@ async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
         advertise: "127.0.0.1:7450".to_owned(),
         ignore: Vec::new(),
         policy: engine::leader::Policy::default(),
+        decision_log: None,
     };
     let term = Term { election: "election".into(), number: 1 };
     let edges = Edges { grpc, admin: None, cluster: cluster(), election: Election::Fixed(term), observer: None };

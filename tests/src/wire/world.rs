@@ -124,6 +124,7 @@ impl World {
             advertise: address(name),
             ignore: Vec::new(),
             policy,
+            decision_log: None,
         };
         let edges = graph_service::Edges {
             grpc: connections.map(|accepted| Ok(Connection::new(accepted.pipe))).boxed(),

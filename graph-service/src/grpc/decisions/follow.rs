@@ -9,6 +9,7 @@ use crate::decisions::{Extent, Tail};
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
 use crate::grpc::{Shared, renewal_age, spread, status, wire_clock};
 use engine::object::Uid;
+use prometheus_client::metrics::gauge::Gauge;
 use proto::convert::open_decision;
 use proto::decision::v1alpha1::watch_decisions_request::Start as Wanted;
 use proto::decision::v1alpha1::watch_decisions_response::{Bookmark, Event, Gap, GoingAway};
@@ -64,14 +65,22 @@ impl Start {
     }
 }
 
+impl Start {
+    /// Only the leader knows what is open.
+    pub(super) fn needs_leader(&self) -> bool {
+        self.open
+    }
+}
+
 fn lost_after(position: &Position, extent: &Extent, reason: &str) -> Gap {
     let at = |sequence: u64| Some(Position { log_id: extent.log_id.clone(), sequence });
-    Gap { first_missing: at(position.sequence + 1), next: at(extent.newest + 1), reason: reason.to_owned() }
+    let (first_missing, next) = (at(position.sequence + 1), at(extent.newest + 1));
+    Gap { first_missing, next, reason: reason.to_owned(), ..Gap::default() }
 }
 
 fn replaced(extent: &Extent) -> Gap {
     let next = Some(Position { log_id: extent.log_id.clone(), sequence: extent.newest + 1 });
-    Gap { first_missing: None, next, reason: LOG_REPLACED.to_owned() }
+    Gap { next, reason: LOG_REPLACED.to_owned(), ..Gap::default() }
 }
 
 /// What a reader wants.
@@ -102,8 +111,25 @@ struct Sent {
     at: Instant,
 }
 
+/// Counts a follower for as long as it is there.
+struct Counted(Gauge);
+
+impl Counted {
+    fn new(followers: &Gauge) -> Counted {
+        followers.inc();
+        Counted(followers.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Follow {
     pub(super) async fn run(self, start: Start, reader: Reader<WatchDecisionsResponse>) -> Result<(), Status> {
+        let _counted = Counted::new(&self.shared.metrics.log.followers);
         let sent = Sent { reader, position: None, is_first: true, at: Instant::now() };
         match self.follow(start, sent).await {
             Ok(()) | Err(Stop::Gone) => Ok(()),
@@ -132,7 +158,12 @@ impl Follow {
                     at = self.go_on(lost_after(&at, &extent, COMPACTED), &mut sent).await?;
                     continue;
                 }
-                Tail::Compacted(_) => return Err(Stop::Failed(status::slow_consumer(sent.position.as_ref()))),
+                Tail::Compacted(_) => return Err(self.too_slow(&sent)),
+                Tail::Lost(gap) if self.accept_gaps => {
+                    at = self.go_on(gap, &mut sent).await?;
+                    continue;
+                }
+                Tail::Lost(gap) => return Err(Stop::Failed(status::position_not_written(&gap))),
                 Tail::Replaced => {
                     at = self.go_on_in_another(&mut sent).await?;
                     continue;
@@ -174,7 +205,7 @@ impl Follow {
     /// The leadership came back, or is elsewhere now.
     async fn go_on_in_another(&self, sent: &mut Sent) -> Result<Position, Stop> {
         match self.shared.decisions.extent() {
-            None => Err(Stop::Failed(status::not_leader(&self.shared.leadership()))),
+            None => Err(Stop::Failed(super::no_log(&self.shared))),
             Some(extent) if self.accept_gaps => self.go_on(replaced(&extent), sent).await,
             Some(extent) => Err(Stop::Failed(status::position_compacted(&extent))),
         }
@@ -217,6 +248,11 @@ impl Follow {
         self.send(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after }), Some(at), sent).await
     }
 
+    fn too_slow(&self, sent: &Sent) -> Stop {
+        self.shared.metrics.log.slow_followers.inc();
+        Stop::Failed(status::slow_consumer(sent.position.as_ref()))
+    }
+
     /// `position` is absent where not everything up to it has gone out.
     async fn send(&self, event: Event, position: Option<&Position>, sent: &mut Sent) -> Result<(), Stop> {
         let meta = std::mem::take(&mut sent.is_first).then(|| self.shared.meta());
@@ -226,7 +262,7 @@ impl Follow {
         match sent.reader.send(message).await {
             Ok(()) => {}
             Err(NotTaken::Gone) => return Err(Stop::Gone),
-            Err(NotTaken::Slow) => return Err(Stop::Failed(status::slow_consumer(sent.position.as_ref()))),
+            Err(NotTaken::Slow) => return Err(self.too_slow(sent)),
         }
         if let Some(position) = position {
             sent.position = Some(position.clone());

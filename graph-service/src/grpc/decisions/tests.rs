@@ -43,8 +43,8 @@ fn world(dependents: usize) -> World {
     let dependent = |number: usize| secret(&format!("dependent-{number:05}"), &["owner"]);
     let objects = [secret("owner", &[])].into_iter().chain((0..dependents).map(dependent)).collect();
     let (leadership, known) = watch::channel(leadership(1));
-    let log = DecisionLog::new();
-    let mut writer = Writer::new(log.clone());
+    let log = DecisionLog::in_memory();
+    let mut writer = Writer::new(log.clone(), None);
     let mut inputs = vec![Input::TermGained(term(1))];
     inputs.extend(facts(objects, "owner"));
     let mut events = Vec::new();

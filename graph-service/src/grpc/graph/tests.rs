@@ -27,7 +27,7 @@ fn graph(children: usize) -> Graph {
     let (_leadership, known) = watch::channel(Leadership::default());
     // Nobody follows here.
     let (_writers, followers) = Followers::new();
-    Graph::new(shared(leader, DecisionLog::new(), known), followers)
+    Graph::new(shared(leader, DecisionLog::in_memory(), known), followers)
 }
 
 fn by_uid(name: &str) -> Option<ObjectRef> {

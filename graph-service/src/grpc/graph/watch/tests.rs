@@ -33,7 +33,7 @@ fn world(objects: &[(&str, &[&str])]) -> World {
     }
     while leader.poll().is_some() {}
     let (_leadership, known) = tokio::sync::watch::channel(Leadership::default());
-    let shared = shared(leader, DecisionLog::new(), known);
+    let shared = shared(leader, DecisionLog::in_memory(), known);
     let mut tasks = Tasks::new();
     let (writers, followers) = Followers::new();
     tasks.spawn_until_end("stream writers", writers.run());

@@ -1,0 +1,111 @@
+//! What is written to the shared log, and how it is named there.
+
+use super::{Noted, Record};
+use engine::work::Term;
+use prost::Message as _;
+use prost::bytes::Bytes;
+use proto::decision::v1alpha1::DecisionEvent;
+use proto::decision::v1alpha1::watch_decisions_response::Gap;
+use std::fmt;
+
+/// The header that says what a message is.
+pub(super) const RECORD_HEADER: &str = "Ownergraph-Record";
+const EVENT: &str = "event";
+const LOSS: &str = "loss";
+
+/// One message of the stream.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) name: Name,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Event(Noted),
+    Loss(Loss),
+}
+
+/// Events that could not be written, in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Loss {
+    pub(super) events: u64,
+    pub(super) since: Option<prost_types::Timestamp>,
+    pub(super) until: Option<prost_types::Timestamp>,
+}
+
+/// No other message of the stream has this name. A loss has the name of the last event that it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) term: Term,
+    /// Which event of the term, from 1.
+    pub(super) number: u64,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A header has one line.
+        let election = self.term.election.replace(char::is_control, "_");
+        write!(f, "{election}.{}.{}", self.term.number, self.number)
+    }
+}
+
+impl Name {
+    /// Reads what `Display` writes.
+    pub(super) fn parse(text: &str) -> Option<Name> {
+        let (rest, number) = text.rsplit_once('.')?;
+        let (election, term) = rest.rsplit_once('.')?;
+        let term = Term { election: election.into(), number: term.parse().ok()? };
+        Some(Name { term, number: number.parse().ok()? })
+    }
+}
+
+impl Loss {
+    pub(super) fn of(noted: &Noted) -> Loss {
+        Loss { events: 1, since: noted.time, until: noted.time }
+    }
+
+    pub(super) fn add(&mut self, noted: &Noted) {
+        self.events += 1;
+        self.until = noted.time;
+    }
+}
+
+impl Entry {
+    /// Length of the payload, for what is kept in memory.
+    pub(super) fn len(&self) -> usize {
+        match &self.what {
+            What::Event(noted) => noted.event.len(),
+            What::Loss(_) => 0,
+        }
+    }
+
+    pub(super) fn payload(&self) -> Bytes {
+        match &self.what {
+            What::Event(noted) => noted.event.clone(),
+            What::Loss(Loss { events, since, until }) => {
+                let gap = Gap { lost: *events, since: *since, until: *until, ..Gap::default() };
+                gap.encode_to_vec().into()
+            }
+        }
+    }
+
+    /// The value of [`RECORD_HEADER`].
+    pub(super) fn record(&self) -> &'static str {
+        match self.what {
+            What::Event(_) => EVENT,
+            What::Loss(_) => LOSS,
+        }
+    }
+}
+
+/// What a message of the stream says. One that cannot be read is a loss like any other: somebody else has written it in the place of an event.
+pub(super) fn read(header: Option<&str>, payload: Bytes) -> Record {
+    let is_event = header == Some(EVENT) && DecisionEvent::decode(payload.clone()).is_ok();
+    let is_loss = header == Some(LOSS) && Gap::decode(payload.clone()).is_ok();
+    match (is_event, is_loss) {
+        (true, _) => Record::Event(payload),
+        (false, true) => Record::Loss(payload),
+        (false, false) => Record::Loss(Bytes::new()),
+    }
+}

@@ -1,0 +1,214 @@
+//! Reads the shared log into this replica's own ring.
+
+use super::connection::{Connection, with_source};
+use super::entry::{RECORD_HEADER, read};
+use super::{DecisionLog, EVENTS_MAX, Record};
+use async_nats::jetstream::Message;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
+use async_nats::jetstream::stream::{Info, Stream};
+use futures::StreamExt as _;
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Messages of one request,
+const BATCH: usize = 1024;
+/// and how long it waits for them.
+const WAIT: Duration = Duration::from_secs(2);
+/// Messages that readers are told of with one word.
+const CHUNK: usize = 256;
+/// Between two attempts.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+/// The server forgets a consumer that asks for nothing for so long.
+const FORGET_AFTER: Duration = Duration::from_secs(30);
+
+/// Runs for ever.
+pub(super) async fn run(connection: Connection, log: DecisionLog) -> anyhow::Result<()> {
+    let mut mirror = Mirror { connection, log, next: 1, history: None };
+    loop {
+        let Err(why) = mirror.follow().await;
+        tracing::debug!(why, "reading the log of decisions begins anew");
+        mirror.log.change(|kept| kept.problem = Some(why));
+        sleep(RETRY_AFTER).await;
+    }
+}
+
+struct Mirror {
+    connection: Connection,
+    log: DecisionLog,
+    /// The sequence that is read next.
+    next: u64,
+    history: Option<History>,
+}
+
+/// Which log it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct History {
+    /// Name and creation of the stream.
+    stream: String,
+    /// Where the stream was found to end, although it had been read further.
+    cut: Option<u64>,
+}
+
+impl History {
+    fn log_id(&self) -> String {
+        match self.cut {
+            None => self.stream.clone(),
+            Some(cut) => format!("{}.{cut}", self.stream),
+        }
+    }
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    /// Until its time was over.
+    Nothing,
+    Messages,
+    /// What was to come next did not, but this.
+    Jump(u64),
+}
+
+/// Messages that came together.
+#[derive(Debug, Default)]
+struct Chunk {
+    records: Vec<Record>,
+    /// What was to come next did not, but this.
+    jumped_to: Option<u64>,
+    /// How many the server still had.
+    behind: u64,
+}
+
+impl Mirror {
+    async fn follow(&mut self) -> Result<Infallible, String> {
+        let asked = Instant::now();
+        let stream = self.connection.stream().await?;
+        self.look(asked, stream.cached_info());
+        // A message may get lost on its way here: asked for again, it comes, or is not there any more.
+        let mut missing = None;
+        loop {
+            let consumer = self.consumer(&stream).await?;
+            let from = self.next;
+            loop {
+                match self.read_some(&consumer).await? {
+                    Read::Nothing => {
+                        let (asked, next) = (Instant::now(), self.next);
+                        self.look(asked, &stream.get_info().await.map_err(|error| with_source(&error))?);
+                        if self.next != next {
+                            break;
+                        }
+                    }
+                    Read::Messages => {}
+                    Read::Jump(to) => {
+                        if missing == Some(self.next) && from == self.next {
+                            self.go_on_at(to);
+                        }
+                        missing = Some(self.next);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn consumer(&self, stream: &Stream) -> Result<Consumer<pull::Config>, String> {
+        let config = pull::Config {
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.next },
+            ack_policy: AckPolicy::None,
+            inactive_threshold: FORGET_AFTER,
+            memory_storage: true,
+            num_replicas: 1,
+            ..pull::Config::default()
+        };
+        stream.create_consumer(config).await.map_err(|error| with_source(&error))
+    }
+
+    /// One request.
+    async fn read_some(&mut self, consumer: &Consumer<pull::Config>) -> Result<Read, String> {
+        let batch = consumer.batch().max_messages(BATCH).expires(WAIT).messages().await;
+        let mut chunks = batch.map_err(|error| with_source(&error))?.ready_chunks(CHUNK);
+        let mut read = Read::Nothing;
+        loop {
+            let chunk = timeout(2 * WAIT, chunks.next()).await;
+            let Some(messages) = chunk.map_err(|_| "the server does not answer".to_owned())? else { return Ok(read) };
+            let mut chunk = Chunk::default();
+            for message in messages {
+                self.take(&message.map_err(|error| error.to_string())?, &mut chunk)?;
+            }
+            if !chunk.records.is_empty() {
+                read = Read::Messages;
+            }
+            let events_max = self.log.events_max;
+            self.log.change(|kept| {
+                chunk.records.into_iter().for_each(|record| kept.push(record, events_max));
+                kept.behind = chunk.behind;
+                kept.problem = None;
+            });
+            if let Some(to) = chunk.jumped_to {
+                return Ok(Read::Jump(to));
+            }
+        }
+    }
+
+    fn take(&mut self, message: &Message, chunk: &mut Chunk) -> Result<(), String> {
+        let info = message.info().map_err(|error| error.to_string())?;
+        let sequence = info.stream_sequence;
+        if chunk.jumped_to.is_some() || sequence < self.next {
+            return Ok(());
+        }
+        if sequence > self.next {
+            chunk.jumped_to = Some(sequence);
+            return Ok(());
+        }
+        let header = message.headers.as_ref().and_then(|headers| headers.get(RECORD_HEADER));
+        chunk.records.push(read(header.map(|value| value.as_str()), message.payload.clone()));
+        chunk.behind = info.pending;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// What the stream says of itself decides whether it goes on with what has been read of it.
+    fn look(&mut self, asked: Instant, info: &Info) {
+        let (first, last) = (info.state.first_sequence, info.state.last_sequence);
+        let stream = format!("{}.{}", info.config.name, info.created.unix_timestamp_nanos());
+        let known = self.history.as_ref().filter(|history| history.stream == stream);
+        let history = match known {
+            Some(_) if last + 1 < self.next => {
+                tracing::warn!(
+                    read = self.next - 1,
+                    ends = last,
+                    "the log of decisions has lost what it had acknowledged"
+                );
+                History { stream, cut: Some(last) }
+            }
+            Some(_) => {
+                if first > self.next {
+                    self.go_on_at(first);
+                }
+                let behind = (last + 1).saturating_sub(self.next);
+                return self.log.change(|kept| {
+                    kept.end = Some((asked, last));
+                    kept.behind = behind;
+                    kept.problem = None;
+                });
+            }
+            None => History { stream, cut: None },
+        };
+        let oldest = first.max((last + 1).saturating_sub(EVENTS_MAX as u64)).max(1);
+        tracing::info!(log = history.log_id(), oldest, newest = last, "reading the log of decisions");
+        self.next = oldest;
+        self.log.change(|kept| {
+            kept.begin(history.log_id(), oldest, last);
+            kept.end = Some((asked, last));
+        });
+        self.history = Some(history);
+    }
+
+    /// What comes before this is not there: somebody has deleted it, or its time had come before it was read.
+    fn go_on_at(&mut self, next: u64) {
+        tracing::warn!(from = self.next, to = next, "the log of decisions has a hole");
+        self.next = next;
+        let log_id = self.history.as_ref().map(History::log_id).unwrap_or_default();
+        self.log.change(|kept| kept.begin(log_id, next, 0));
+    }
+}

@@ -1,0 +1,247 @@
+//! The publisher on a log that loses messages and acknowledgements, and that others write to.
+
+use super::*;
+use crate::decisions::entry::What;
+use crate::decisions::queue::Standing;
+use crate::decisions::{Noted, Step};
+use engine::work::Term;
+use futures::FutureExt as _;
+use prost::bytes::Bytes;
+use std::sync::{Mutex, MutexGuard};
+
+/// Cloning shares the log; each has a connection of its own.
+#[derive(Clone, Default)]
+struct Log {
+    messages: Arc<Mutex<Vec<Entry>>>,
+    faults: Arc<Mutex<Faults>>,
+}
+
+#[derive(Default)]
+struct Faults {
+    away: bool,
+    /// So many messages more are taken before nothing gets through or back for once.
+    lose_message_in: Option<usize>,
+    lose_answer_in: Option<usize>,
+    /// This event is larger than the log takes.
+    too_large: Option<u64>,
+    random: u64,
+}
+
+impl Faults {
+    /// About every `one_in`th time.
+    fn now_and_then(&mut self, one_in: u64) -> bool {
+        if self.random == 0 {
+            return false;
+        }
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33).is_multiple_of(one_in)
+    }
+}
+
+fn is_due(counter: &mut Option<usize>) -> bool {
+    match counter {
+        Some(0) => {
+            *counter = None;
+            true
+        }
+        Some(left) => {
+            *left -= 1;
+            false
+        }
+        None => false,
+    }
+}
+
+impl Log {
+    /// The same log by another connection.
+    fn of_another(&self) -> Log {
+        Log { messages: Arc::clone(&self.messages), faults: Arc::default() }
+    }
+
+    fn messages(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.messages.lock().unwrap()
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap()
+    }
+
+    /// Term and number of each message; a loss with how many it stands for.
+    fn written(&self) -> Vec<String> {
+        let describe = |entry: &Entry| match &entry.what {
+            What::Event(_) => format!("{}.{}", entry.name.term.number, entry.name.number),
+            What::Loss(loss) => format!("{}.{} lost {}", entry.name.term.number, entry.name.number, loss.events),
+        };
+        self.messages().iter().map(describe).collect()
+    }
+
+    fn take(&self, after: u64, entry: Entry) -> Option<Result<u64, Failure>> {
+        let mut faults = self.faults();
+        if faults.away || is_due(&mut faults.lose_message_in) || faults.now_and_then(20) {
+            return None;
+        }
+        if faults.too_large == Some(entry.name.number) && matches!(entry.what, What::Event(_)) {
+            return Some(Err(Failure::TooLarge("too large".to_owned())));
+        }
+        let mut messages = self.messages();
+        if after != messages.len() as u64 {
+            return Some(Err(Failure::Other(format!("wrong last sequence: {}", messages.len()))));
+        }
+        messages.push(entry);
+        let answer = Ok(messages.len() as u64);
+        (!is_due(&mut faults.lose_answer_in) && !faults.now_and_then(20)).then_some(answer)
+    }
+}
+
+impl Store for Log {
+    fn tip(&self) -> BoxFuture<'_, Result<Tip, String>> {
+        async move {
+            if self.faults().away {
+                std::future::pending::<()>().await;
+            }
+            let messages = self.messages();
+            Ok(Tip { sequence: messages.len() as u64, name: messages.last().map(|entry| entry.name.clone()) })
+        }
+        .boxed()
+    }
+
+    fn append(&self, after: u64, entry: Entry) -> BoxFuture<'_, Result<Receipt, Failure>> {
+        let answer = self.take(after, entry);
+        let receipt: Receipt = match answer {
+            Some(answer) => async move { answer }.boxed(),
+            None => std::future::pending().boxed(),
+        };
+        async move { Ok(receipt) }.boxed()
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.faults().away.then(|| "the connection is lost".to_owned())
+    }
+}
+
+fn begin(term: u64) -> Step {
+    Step::Begin(Term { election: "election".into(), number: term })
+}
+
+fn events(count: usize) -> impl Iterator<Item = Step> {
+    (0..count).map(|_| Step::Event(Noted { event: Bytes::from_static(b"event"), time: None }))
+}
+
+/// Runs a publisher until this is so.
+async fn publish_until(log: &Log, queue: &Arc<Queue>, wanted: impl FnMut(&crate::decisions::Progress) -> bool) {
+    let mut progress = queue.progress();
+    tokio::select! {
+        _never = run(log.clone(), Arc::clone(queue)) => unreachable!("it runs for ever"),
+        reached = progress.wait_for(wanted) => drop(reached.unwrap()),
+    }
+}
+
+async fn publish_all(log: &Log, queue: &Arc<Queue>) {
+    publish_until(log, queue, |progress| progress.waiting == 0).await;
+}
+
+fn numbered(term: u64, numbers: std::ops::RangeInclusive<u64>) -> Vec<String> {
+    numbers.map(|number| format!("{term}.{number}")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_event_is_written_once_and_in_order_whatever_gets_lost_on_the_way() {
+    for seed in 1..=200 {
+        let (log, queue) = (Log::default(), Arc::new(Queue::bounded(2000, true)));
+        log.faults().random = seed;
+        queue.take([begin(1)].into_iter().chain(events(600)));
+        publish_all(&log, &queue).await;
+        assert_eq!(log.written(), numbered(1, 1..=600), "seed {seed}");
+        assert_eq!(queue.progress().borrow().settled, 600, "seed {seed}");
+        assert_eq!(queue.progress().borrow().written, 600, "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_no_lost_message() {
+    let (log, queue) = (Log::default(), Arc::new(Queue::bounded(100, false)));
+    log.faults().lose_answer_in = Some(3);
+    queue.take([begin(1)].into_iter().chain(events(10)));
+    publish_all(&log, &queue).await;
+    assert_eq!(log.written(), numbered(1, 1..=10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_of_an_earlier_term_writes_nothing_behind_one_of_a_later() {
+    for seed in 1..=100 {
+        two_leaders(seed).await;
+    }
+}
+
+async fn two_leaders(seed: u64) {
+    let log = Log::default();
+    let (first, second) = (Arc::new(Queue::bounded(2000, false)), Arc::new(Queue::bounded(2000, false)));
+    log.faults().lose_message_in = Some(40);
+    first.take([begin(1)].into_iter().chain(events(500)));
+    publish_until(&log, &first, |progress| progress.settled >= 40).await;
+    log.faults().random = seed;
+    second.take([begin(2)].into_iter().chain(events(300)));
+
+    // Whatever is on its way from both, and whoever comes first.
+    let other = log.of_another();
+    other.faults().random = seed + 1000;
+    let mut done = second.progress();
+    let mut given_up = first.progress();
+    tokio::select! {
+        _never = run(log.clone(), Arc::clone(&first)) => unreachable!("it runs for ever"),
+        _never = run(other, Arc::clone(&second)) => unreachable!("it runs for ever"),
+        () = async {
+            done.wait_for(|progress| progress.waiting == 0).await.unwrap();
+            given_up.wait_for(|progress| progress.waiting == 0).await.unwrap();
+        } => {}
+    }
+    let written = log.written();
+    let later = written.iter().position(|name| name.starts_with("2.")).unwrap();
+    assert_eq!(written[..later], numbered(1, 1..=later as u64), "seed {seed}");
+    assert_eq!(written[later..], numbered(2, 1..=300), "seed {seed}");
+    let progress = first.progress().borrow().clone();
+    assert!(progress.settled <= later as u64, "seed {seed}: nothing may rest on the rest");
+    assert_eq!(progress.lost, 500 - progress.settled, "seed {seed}: what is not known to be written counts as lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_log_missed_while_it_was_away_is_one_loss_in_its_place() {
+    let (log, queue) = (Log::default(), Arc::new(Queue::bounded(100, false)));
+    queue.take([begin(1)].into_iter().chain(events(10)));
+    publish_all(&log, &queue).await;
+    log.faults().away = true;
+    queue.take(events(1));
+    publish_until(&log, &queue, |progress| matches!(progress.standing, Standing::Away { .. })).await;
+    queue.take(events(500));
+    log.faults().away = false;
+    publish_all(&log, &queue).await;
+    queue.take(events(5));
+    publish_all(&log, &queue).await;
+    let mut expected = numbered(1, 1..=110);
+    expected.push("1.511 lost 401".to_owned());
+    expected.extend(numbered(1, 512..=516));
+    assert_eq!(log.written(), expected);
+    assert_eq!(queue.progress().borrow().standing, Standing::Writing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_log_that_goes_away_is_noticed_and_so_is_its_return() {
+    let (log, queue) = (Log::default(), Arc::new(Queue::bounded(100, false)));
+    publish_until(&log, &queue, |progress| progress.standing == Standing::Writing).await;
+    log.faults().away = true;
+    sleep(Duration::from_secs(2)).await;
+    publish_until(&log, &queue, |progress| matches!(progress.standing, Standing::Away { .. })).await;
+    log.faults().away = false;
+    publish_until(&log, &queue, |progress| progress.standing == Standing::Writing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_the_log_never_takes_is_a_loss_and_stops_nothing() {
+    let (log, queue) = (Log::default(), Arc::new(Queue::bounded(1000, true)));
+    log.faults().too_large = Some(5);
+    queue.take([begin(1)].into_iter().chain(events(300)));
+    publish_all(&log, &queue).await;
+    let mut expected = numbered(1, 1..=300);
+    expected[4] = "1.5 lost 1".to_owned();
+    assert_eq!(log.written(), expected);
+}

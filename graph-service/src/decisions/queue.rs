@@ -1,0 +1,305 @@
+//! What waits to be written to the shared log, and how the log is.
+//!
+//! The collector's task puts events in and never waits; one task takes them out once they are written. Where the queue is full, what comes
+//! is lost, and one entry stands for all that is lost in a row.
+
+use super::entry::{Entry, Loss, Name, What};
+use super::{Noted, Step};
+use engine::work::Term;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+#[cfg(test)]
+mod tests;
+
+/// Events that wait, at most,
+const EVENTS_MAX: usize = 16_384;
+/// and bytes of all of them.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
+/// A log that was never reached is not called away before this.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// The queue, shared by the collector's task and the task that writes.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    added: watch::Sender<()>,
+    progress: watch::Sender<Progress>,
+    events_max: usize,
+    is_required: bool,
+    begun: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    places: VecDeque<Place>,
+    bytes: usize,
+    /// Events that came in, since the start of the process,
+    taken: u64,
+    /// and in the present term.
+    of_term: u64,
+    term: Option<Term>,
+    /// The term of the last message that another leader has written.
+    fence: Option<Term>,
+}
+
+#[derive(Debug)]
+struct Place {
+    entry: Entry,
+    /// It may have been written: it must not change any more.
+    is_sent: bool,
+    /// [`Waiting::taken`] with the last event that it stands for.
+    taken: u64,
+}
+
+/// How far the log is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// So many events that came in are written, or stand there as lost.
+    pub(crate) settled: u64,
+    pub(crate) standing: Standing,
+    pub(crate) waiting: usize,
+    /// Events that were lost since the start of the process.
+    pub(crate) lost: u64,
+    pub(crate) written: u64,
+}
+
+/// How the log is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It was not reached yet.
+    Connecting,
+    Writing,
+    /// It cannot be written to.
+    Away {
+        since: Instant,
+        why: String,
+    },
+    /// It is written to, and much waits.
+    CatchingUp,
+}
+
+impl Queue {
+    /// `is_required`: nothing is granted while the log is away.
+    pub(crate) fn new(is_required: bool) -> Queue {
+        let progress = Progress { settled: 0, standing: Standing::Connecting, waiting: 0, lost: 0, written: 0 };
+        Queue {
+            waiting: Mutex::default(),
+            added: watch::Sender::new(()),
+            progress: watch::Sender::new(progress),
+            events_max: EVENTS_MAX,
+            is_required,
+            begun: Instant::now(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn bounded(events_max: usize, is_required: bool) -> Queue {
+        Queue { events_max, ..Queue::new(is_required) }
+    }
+
+    pub(crate) fn is_required(&self) -> bool {
+        self.is_required
+    }
+
+    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Events that have come in.
+    pub(crate) fn taken(&self) -> u64 {
+        self.waiting().taken
+    }
+
+    /// Waits until nothing waits, or that is not to be hoped for.
+    pub(crate) async fn emptied(&self, within: Duration) {
+        let mut progress = self.progress();
+        let hopeless =
+            |progress: &Progress| progress.waiting == 0 || matches!(progress.standing, Standing::Away { .. });
+        // The sender lives as long as this queue; what is not written in time stays unwritten.
+        let _too_late = timeout(within, progress.wait_for(hopeless)).await;
+    }
+
+    pub(super) fn take(&self, steps: impl Iterator<Item = Step>) {
+        let mut waiting = self.waiting();
+        let mut lost = 0;
+        for step in steps {
+            match step {
+                Step::Begin(term) => {
+                    waiting.term = Some(term);
+                    waiting.of_term = 0;
+                }
+                Step::End => waiting.term = None,
+                Step::Event(noted) => lost += u64::from(!waiting.add(noted, self.events_max)),
+            }
+        }
+        self.tell(&waiting, |progress| progress.lost += lost);
+        drop(waiting);
+        self.added.send_replace(());
+    }
+
+    /// Tells of everything that comes in.
+    pub(super) fn added(&self) -> watch::Receiver<()> {
+        self.added.subscribe()
+    }
+
+    /// The entry at this place of the queue, which is about to be sent.
+    pub(super) fn send(&self, at: usize) -> Option<Entry> {
+        let mut waiting = self.waiting();
+        let place = waiting.places.get_mut(at)?;
+        place.is_sent = true;
+        Some(place.entry.clone())
+    }
+
+    /// The first entry is written.
+    pub(crate) fn written(&self) {
+        let mut waiting = self.waiting();
+        let settled = waiting.pop();
+        self.reached(&waiting, settled, 1);
+    }
+
+    /// The log can be written to, and ends with this message: what is there already has been written, and what is of an earlier term must
+    /// never be.
+    pub(super) fn resume(&self, last: Option<&Name>) {
+        let mut waiting = self.waiting();
+        let (mut settled, mut written, mut lost) = (None, 0, 0);
+        waiting.fence = last.map(|name| name.term.clone());
+        while let (Some(last), Some(first)) = (last, waiting.places.front()) {
+            let name = &first.entry.name;
+            if name.term == last.term && name.number <= last.number {
+                settled = waiting.pop();
+                written += 1;
+            } else if waiting.is_before(&name.term, &last.term) {
+                // No grant may rest on it, so it is not settled.
+                lost += waiting.pop().map_or(0, |_| 1);
+            } else {
+                break;
+            }
+        }
+        if lost > 0 {
+            tracing::warn!(
+                events = lost,
+                "a later leader has begun to write; what this one still had to tell of its term is lost to the log of decisions"
+            );
+        }
+        self.progress.send_modify(|progress| progress.lost += lost);
+        if waiting.places.is_empty() {
+            self.reached(&waiting, settled, written);
+        } else {
+            self.tell(&waiting, |progress| {
+                progress.settled = settled.unwrap_or(progress.settled);
+                progress.written += written;
+            });
+        }
+    }
+
+    /// The log does not take the first entry, and never will.
+    pub(super) fn give_up_first(&self) {
+        let mut waiting = self.waiting();
+        let mut lost = 0;
+        if let Some(place) = waiting.places.front_mut()
+            && let What::Event(noted) = &place.entry.what
+        {
+            lost = 1;
+            place.entry.what = What::Loss(Loss::of(noted));
+        }
+        waiting.bytes = waiting.places.iter().map(|place| place.entry.len()).sum();
+        self.tell(&waiting, |progress| progress.lost += lost);
+    }
+
+    /// The log cannot be written to.
+    pub(crate) fn away(&self, why: &str) {
+        let waiting = self.waiting();
+        let standing = self.progress.borrow().standing.clone();
+        let since = match standing {
+            Standing::Connecting if self.begun.elapsed() < CONNECT_WITHIN => return,
+            Standing::Away { since, .. } => since,
+            Standing::Connecting | Standing::Writing | Standing::CatchingUp => {
+                let what =
+                    if self.is_required { "nothing is granted until it is back" } else { "work goes on without it" };
+                tracing::warn!(why, "the log of decisions is away; {what}");
+                Instant::now()
+            }
+        };
+        self.tell(&waiting, |progress| progress.standing = Standing::Away { since, why: why.to_owned() });
+    }
+
+    fn reached(&self, waiting: &Waiting, settled: Option<u64>, written: u64) {
+        let before = self.progress.borrow().standing.clone();
+        self.tell(waiting, |progress| {
+            progress.settled = settled.unwrap_or(progress.settled);
+            progress.written += written;
+            progress.standing = match (&progress.standing, progress.waiting) {
+                (_, waiting) if waiting <= self.events_max / 16 => Standing::Writing,
+                (Standing::Writing, waiting) if waiting <= self.events_max / 2 => Standing::Writing,
+                (_, _) => Standing::CatchingUp,
+            };
+        });
+        if let Standing::Away { since, .. } = before {
+            let (away_for, lost) = (since.elapsed().as_secs_f64(), self.progress.borrow().lost);
+            tracing::info!(away_for, lost, waiting = waiting.places.len(), "the log of decisions is written again");
+        }
+    }
+
+    fn tell(&self, waiting: &Waiting, change: impl FnOnce(&mut Progress)) {
+        self.progress.send_modify(|progress| {
+            progress.waiting = waiting.places.len();
+            if progress.standing == Standing::Writing && progress.waiting > self.events_max / 2 {
+                progress.standing = Standing::CatchingUp;
+            }
+            change(progress);
+        });
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Whoever panicked under this lock has ended the process.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// False where it is lost.
+    fn add(&mut self, noted: Noted, events_max: usize) -> bool {
+        let Some(term) = self.term.clone() else { return true };
+        self.taken += 1;
+        self.of_term += 1;
+        let taken = self.taken;
+        if self.fence.as_ref().is_some_and(|last| self.is_before(&term, last)) {
+            return false;
+        }
+        let name = Name { term, number: self.of_term };
+        let (events, bytes) = (self.places.len(), self.bytes + noted.event.len());
+        let last = self.places.back_mut().filter(|place| !place.is_sent && place.entry.name.term == name.term);
+        if let Some(place) = last
+            && let What::Loss(loss) = &mut place.entry.what
+            && (events > events_max / 2 || bytes > BYTES_MAX / 2)
+        {
+            // Not as soon as there is room again: one loss is better to bear than many.
+            loss.add(&noted);
+            place.entry.name = name;
+            place.taken = taken;
+            return false;
+        }
+        let fits = events < events_max && bytes <= BYTES_MAX;
+        let what = if fits { What::Event(noted) } else { What::Loss(Loss::of(&noted)) };
+        let entry = Entry { name, what };
+        self.bytes += entry.len();
+        self.places.push_back(Place { entry, is_sent: false, taken });
+        fits
+    }
+
+    fn pop(&mut self) -> Option<u64> {
+        let place = self.places.pop_front()?;
+        self.bytes -= place.entry.len();
+        Some(place.taken)
+    }
+
+    /// Whether a term of this process has been overtaken by the one that the log ends with. The terms of two elections do not compare; the
+    /// one that this replica leads in is the later one then.
+    fn is_before(&self, ours: &Term, last: &Term) -> bool {
+        if ours.election == last.election { ours.number < last.number } else { self.term.as_ref() != Some(ours) }
+    }
+}

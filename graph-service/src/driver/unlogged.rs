@@ -1,0 +1,157 @@
+//! Grants whose events are not in the log yet.
+//!
+//! Where the log of decisions is shared, no grant leaves before the log has acknowledged the event that tells of it: whatever kills this
+//! process then, nothing was written at the API server of which the log does not know. A grant that is recalled meanwhile comes back at
+//! once, as one that the executor has not begun.
+
+use crate::decisions::{Progress, Queue, Standing};
+use engine::leader::StreamId;
+use engine::work::{LeaseId, ReturnCause, ToExecutor, ToLeader, WorkLease, WorkReturn};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+#[cfg(test)]
+mod tests;
+
+/// What waits for the log.
+#[derive(Debug)]
+pub(crate) struct Unlogged {
+    log: Option<Log>,
+    /// In the order in which they were granted.
+    held: VecDeque<Held>,
+    /// In the executors' stead.
+    returned: Vec<(StreamId, ToLeader)>,
+    /// What the engine was told last.
+    withheld: Option<String>,
+}
+
+#[derive(Debug)]
+struct Log {
+    queue: Arc<Queue>,
+    progress: watch::Receiver<Progress>,
+}
+
+#[derive(Debug)]
+struct Held {
+    stream: StreamId,
+    leases: Vec<WorkLease>,
+    /// So many events have to be in the log before; not known until the round is over.
+    after: Option<u64>,
+}
+
+impl Unlogged {
+    /// Without a shared log nothing waits.
+    pub(crate) fn new(queue: Option<Arc<Queue>>) -> Unlogged {
+        let log = queue.map(|queue| Log { progress: queue.progress(), queue });
+        Unlogged { log, held: VecDeque::new(), returned: Vec::new(), withheld: None }
+    }
+
+    /// Takes a message to an executor, and gives what may leave now.
+    pub(super) fn admit(&mut self, stream: StreamId, message: ToExecutor) -> Option<ToExecutor> {
+        if self.log.is_none() {
+            return Some(message);
+        }
+        match message {
+            ToExecutor::Grant { leases } => {
+                self.held.push_back(Held { stream, leases, after: None });
+                None
+            }
+            ToExecutor::Revoke { leases, mode, reason } => {
+                let leases = self.recall(stream, leases);
+                (!leases.is_empty()).then_some(ToExecutor::Revoke { leases, mode, reason })
+            }
+            // Whoever is sent away gives up what it has.
+            ToExecutor::GoAway { .. } => {
+                self.forget(stream);
+                Some(message)
+            }
+            ToExecutor::Welcome(_)
+            | ToExecutor::HeartbeatAck { .. }
+            | ToExecutor::ReportAck { .. }
+            | ToExecutor::Throttle { .. }
+            | ToExecutor::DrainAck { .. } => Some(message),
+        }
+    }
+
+    /// The stream has ended.
+    pub(super) fn forget(&mut self, stream: StreamId) {
+        self.held.retain(|held| held.stream != stream);
+    }
+
+    /// What the round decided is on its way into the log.
+    pub(super) fn round_is_noted(&mut self) {
+        let Some(log) = self.log.as_ref().filter(|_| self.held.back().is_some_and(|held| held.after.is_none())) else {
+            return;
+        };
+        let taken = log.queue.taken();
+        for held in self.held.iter_mut().rev().take_while(|held| held.after.is_none()) {
+            held.after = Some(taken);
+        }
+    }
+
+    /// The grants that may leave by now.
+    pub(super) fn released(&mut self) -> Vec<(StreamId, ToExecutor)> {
+        let Some(log) = &mut self.log else { return Vec::new() };
+        let progress = log.progress.borrow_and_update();
+        let goes_without = !log.queue.is_required() && matches!(progress.standing, Standing::Away { .. });
+        let may_leave = |held: &Held| held.after.is_some_and(|after| goes_without || after <= progress.settled);
+        let count = self.held.iter().take_while(|held| may_leave(held)).count();
+        self.held.drain(..count).map(|held| (held.stream, ToExecutor::Grant { leases: held.leases })).collect()
+    }
+
+    /// What executors would say if they had been given what was recalled.
+    pub(super) fn returned(&mut self) -> Vec<(StreamId, ToLeader)> {
+        std::mem::take(&mut self.returned)
+    }
+
+    pub(super) fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
+    }
+
+    /// Why nothing is to be granted, where that is news.
+    pub(super) fn news(&mut self) -> Option<Option<String>> {
+        let log = self.log.as_ref().filter(|log| log.queue.is_required())?;
+        let why = match &log.progress.borrow().standing {
+            Standing::Writing => None,
+            Standing::Connecting => Some("the log of decisions was not reached yet".to_owned()),
+            Standing::Away { .. } => Some("the log of decisions is away".to_owned()),
+            Standing::CatchingUp => Some("the log of decisions has to catch up first".to_owned()),
+        };
+        if why == self.withheld {
+            return None;
+        }
+        self.withheld.clone_from(&why);
+        Some(why)
+    }
+
+    /// Until the log has come further, or is otherwise than before.
+    pub(super) async fn changed(&mut self) {
+        let is_idle = self.held.is_empty();
+        let waits = |log: &&mut Log| !is_idle || log.queue.is_required();
+        let Some(log) = self.log.as_mut().filter(waits) else { return std::future::pending().await };
+        if log.progress.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Gives the leases that the executor has.
+    fn recall(&mut self, stream: StreamId, leases: Vec<LeaseId>) -> Vec<LeaseId> {
+        let mut returns = Vec::new();
+        for held in self.held.iter_mut().filter(|held| held.stream == stream) {
+            held.leases.retain(|lease| {
+                let is_recalled = leases.contains(&lease.id);
+                if is_recalled {
+                    returns.push(WorkReturn { lease: lease.id, cause: ReturnCause::NotStarted });
+                }
+                !is_recalled
+            });
+        }
+        self.held.retain(|held| !held.leases.is_empty());
+        let rest = leases.into_iter().filter(|id| !returns.iter().any(|back| back.lease == *id)).collect();
+        if !returns.is_empty() {
+            self.returned.push((stream, ToLeader::Reports { reports: Vec::new(), returns }));
+        }
+        rest
+    }
+}

@@ -1,0 +1,168 @@
+use super::*;
+use crate::decisions::{DecisionLog, Writer};
+use engine::leader::Event;
+use engine::object::{ObjectRef, Uid};
+use engine::work::{Action, ActionKind, GoAwayCause, RevokeMode, Term, WorkItem};
+use proto::convert::Clock;
+use std::time::{Duration, SystemTime};
+
+const STREAM: StreamId = StreamId(1);
+
+fn term() -> Term {
+    Term { election: "election".into(), number: 1 }
+}
+
+fn target() -> ObjectRef {
+    ObjectRef {
+        group: "".into(),
+        version: "v1".into(),
+        resource: "secrets".into(),
+        kind: "Secret".into(),
+        namespace: "shop".into(),
+        name: "a".into(),
+        uid: Uid::parse("uid-a").unwrap(),
+    }
+}
+
+fn lease_id(number: u64) -> LeaseId {
+    LeaseId { term: 1, number }
+}
+
+fn grant(ids: &[u64]) -> ToExecutor {
+    let lease = |id: &u64| WorkLease {
+        id: lease_id(*id),
+        term: term(),
+        item: WorkItem {
+            id: 1,
+            target: target(),
+            preconditions: None,
+            action: Action::Verify { checks: Vec::new() },
+            read_first: false,
+            generation: 1,
+        },
+        attempt: 1,
+        execution_limit: Duration::from_secs(30),
+        previous_attempt_ambiguous: false,
+    };
+    ToExecutor::Grant { leases: ids.iter().map(lease).collect() }
+}
+
+fn revoke(ids: &[u64]) -> ToExecutor {
+    let leases = ids.iter().copied().map(lease_id).collect();
+    ToExecutor::Revoke { leases, mode: RevokeMode::Stop, reason: "paused".to_owned() }
+}
+
+/// A queue that events are noted into, and what waits for them.
+struct World {
+    queue: Arc<Queue>,
+    writer: Writer,
+    unlogged: Unlogged,
+}
+
+impl World {
+    fn new(is_required: bool) -> World {
+        let queue = Arc::new(Queue::new(is_required));
+        let mut writer = Writer::new(DecisionLog::mirror(), Some(Arc::clone(&queue)));
+        let clock = Clock { now: engine::time::Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
+        writer.note(&Event::TermGained(term()), clock);
+        writer.publish();
+        let unlogged = Unlogged::new(Some(Arc::clone(&queue)));
+        World { queue, writer, unlogged }
+    }
+
+    /// One round that decides something and sends this.
+    fn round(&mut self, message: ToExecutor) -> Option<ToExecutor> {
+        let clock = Clock { now: engine::time::Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
+        let event = Event::Withdrawn { item: 1, target: target(), action: ActionKind::Delete, decision: 7 };
+        self.writer.note(&event, clock);
+        let leaves = self.unlogged.admit(STREAM, message);
+        self.writer.publish();
+        self.unlogged.round_is_noted();
+        leaves
+    }
+
+    fn released(&mut self) -> Vec<ToExecutor> {
+        self.unlogged.released().into_iter().map(|(_, message)| message).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_grant_leaves_once_what_tells_of_it_is_written_and_others_do_not_wait_for_it() {
+    let mut world = World::new(false);
+    assert_eq!(world.round(grant(&[1, 2])), None);
+    assert_eq!(world.round(grant(&[3])), None);
+    let ack = ToExecutor::DrainAck { outstanding: 3 };
+    assert_eq!(world.round(ack.clone()), Some(ack));
+    assert_eq!(world.released(), []);
+    world.queue.written();
+    assert_eq!(world.released(), [grant(&[1, 2])]);
+    world.queue.written();
+    assert_eq!(world.released(), [grant(&[3])]);
+}
+
+#[tokio::test]
+async fn what_is_recalled_before_it_left_comes_back_as_not_begun_and_the_executor_hears_nothing_of_it() {
+    let mut world = World::new(true);
+    world.round(grant(&[1, 2]));
+    let told = world.round(revoke(&[2, 9]));
+    assert_eq!(told, Some(revoke(&[9])));
+    assert_eq!(world.round(revoke(&[1])), None);
+    let back = |id: u64| {
+        let returns = vec![WorkReturn { lease: lease_id(id), cause: ReturnCause::NotStarted }];
+        (STREAM, ToLeader::Reports { reports: Vec::new(), returns })
+    };
+    assert!(world.unlogged.has_returned());
+    assert_eq!(world.unlogged.returned(), [back(2), back(1)]);
+    for _ in 0..3 {
+        world.queue.written();
+    }
+    assert_eq!(world.released(), []);
+}
+
+#[tokio::test]
+async fn whoever_is_sent_away_or_gone_is_given_nothing_any_more() {
+    let mut world = World::new(false);
+    world.round(grant(&[1]));
+    let away = ToExecutor::GoAway {
+        cause: GoAwayCause::LeaderChanged,
+        leader_endpoint: String::new(),
+        reconnect_after: Duration::ZERO,
+        close_after: Duration::ZERO,
+    };
+    assert_eq!(world.round(away.clone()), Some(away));
+    world.round(grant(&[2]));
+    world.unlogged.forget(STREAM);
+    for _ in 0..3 {
+        world.queue.written();
+    }
+    assert_eq!(world.released(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_is_away_is_not_waited_for_unless_it_is_required() {
+    for is_required in [false, true] {
+        let mut world = World::new(is_required);
+        let connecting = world.unlogged.news();
+        world.round(grant(&[1]));
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        world.queue.away("refused");
+        if is_required {
+            assert!(matches!(connecting, Some(Some(why)) if why.contains("not reached")));
+            assert_eq!(world.unlogged.news(), Some(Some("the log of decisions is away".to_owned())));
+            assert_eq!((world.unlogged.news(), world.released()), (None, vec![]));
+            world.queue.written();
+            assert_eq!(world.unlogged.news(), Some(None));
+        } else {
+            assert_eq!((connecting, world.unlogged.news()), (None, None));
+        }
+        assert_eq!(world.released(), [grant(&[1])]);
+    }
+}
+
+#[tokio::test]
+async fn without_a_shared_log_nothing_waits() {
+    let mut unlogged = Unlogged::new(None);
+    assert_eq!(unlogged.admit(STREAM, grant(&[1])), Some(grant(&[1])));
+    assert_eq!(unlogged.admit(STREAM, revoke(&[1])), Some(revoke(&[1])));
+    assert_eq!(unlogged.news(), None);
+}
