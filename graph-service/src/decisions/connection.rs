@@ -160,13 +160,16 @@ impl Connection {
         }
     }
 
-    async fn send(&self, after: u64, entry: Entry) -> Result<Receipt, Failure> {
-        let message = PublishMessage::build()
+    async fn send(&self, after: Tip, entry: Entry) -> Result<Receipt, Failure> {
+        let mut message = PublishMessage::build()
             .header(RECORD_HEADER, entry.record())
             .message_id(entry.name.to_string())
             .expected_stream(&self.stream)
-            .expected_last_sequence(after)
+            .expected_last_sequence(after.sequence)
             .payload(entry.payload());
+        if let Some(name) = after.name {
+            message = message.expected_last_message_id(name.to_string());
+        }
         let sent = self.jetstream.send_publish(self.subject.clone(), message).await;
         let receipt = sent.map_err(|error| failure(&error))?;
         Ok(async move { receipt.await.map(|receipt| receipt.sequence).map_err(|error| failure(&error)) }.boxed())
@@ -178,7 +181,7 @@ impl Store for Connection {
         self.read_tip().boxed()
     }
 
-    fn append(&self, after: u64, entry: Entry) -> BoxFuture<'_, Result<Receipt, Failure>> {
+    fn append(&self, after: Tip, entry: Entry) -> BoxFuture<'_, Result<Receipt, Failure>> {
         self.send(after, entry).boxed()
     }
 

@@ -49,8 +49,9 @@ pub(super) trait Store: Send + Sync {
     /// Where it ends. It is created where there is none.
     fn tip(&self) -> BoxFuture<'_, Result<Tip, String>>;
 
-    /// Sends a message that is to be written only if the log ends at `after`. Messages arrive in the order in which they were sent.
-    fn append(&self, after: u64, entry: Entry) -> BoxFuture<'_, Result<Receipt, Failure>>;
+    /// Sends a message that is to be written only if the log ends at `after`, and with that message, where it has a name. Messages arrive in
+    /// the order in which they were sent.
+    fn append(&self, after: Tip, entry: Entry) -> BoxFuture<'_, Result<Receipt, Failure>>;
 
     /// Why there is no connection, where there is none.
     fn broken(&self) -> Option<String>;
@@ -93,13 +94,20 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
     let mut sent: VecDeque<(Receipt, Instant)> = VecDeque::new();
     let mut added = queue.added();
     let mut written = 0;
+    // A sequence says nothing of who has written it: where another leader has taken the place of one message that is on its way, the next
+    // would fit behind. So each of them names the one before it. The first rests on what was just read.
+    let mut last = Tip { sequence: tip.sequence, name: None };
     loop {
         added.mark_unchanged();
         while sent.len() < WINDOW
             && let Some(entry) = queue.send(sent.len())
         {
-            match store.append(tip.sequence + sent.len() as u64, entry).await {
-                Ok(receipt) => sent.push_back((receipt, Instant::now() + ANSWER_WITHIN)),
+            let name = entry.name.clone();
+            match store.append(last.clone(), entry).await {
+                Ok(receipt) => {
+                    sent.push_back((receipt, Instant::now() + ANSWER_WITHIN));
+                    last = Tip { sequence: last.sequence + 1, name: Some(name) };
+                }
                 // The others are answered first: only the first in the queue can be given up.
                 Err(Failure::TooLarge(_)) if !sent.is_empty() => break,
                 Err(failure) => return (failure, written),

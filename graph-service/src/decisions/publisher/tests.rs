@@ -7,15 +7,34 @@ use crate::decisions::{Noted, Step};
 use engine::work::Term;
 use futures::FutureExt as _;
 use prost::bytes::Bytes;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
+use tokio::sync::oneshot;
 
-/// Cloning shares the log; each has a connection of its own.
+/// Cloning shares the log and the connection to it.
 #[derive(Clone, Default)]
 struct Log {
-    messages: Arc<Mutex<Vec<Entry>>>,
+    stream: Arc<Mutex<Stream>>,
     faults: Arc<Mutex<Faults>>,
 }
 
+/// The log itself, and what is on its way there from all connections.
+#[derive(Default)]
+struct Stream {
+    messages: Vec<Entry>,
+    /// By the time of its arrival, and, of those, by the order of sending.
+    on_their_way: BTreeMap<(Instant, u64), Sent>,
+    sent: u64,
+}
+
+struct Sent {
+    after: Tip,
+    entry: Entry,
+    is_too_large: bool,
+    answer: oneshot::Sender<Result<u64, Failure>>,
+}
+
+/// Of one connection.
 #[derive(Default)]
 struct Faults {
     away: bool,
@@ -25,16 +44,28 @@ struct Faults {
     /// This event is larger than the log takes.
     too_large: Option<u64>,
     random: u64,
+    /// When the last message arrives: none overtakes it.
+    arrival: Option<Instant>,
 }
 
 impl Faults {
     /// About every `one_in`th time.
     fn now_and_then(&mut self, one_in: u64) -> bool {
-        if self.random == 0 {
-            return false;
-        }
+        self.random != 0 && self.draw().is_multiple_of(one_in)
+    }
+
+    fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33).is_multiple_of(one_in)
+        self.random >> 33
+    }
+
+    /// When a message arrives that is sent now.
+    fn arrival(&mut self) -> Instant {
+        let takes = if self.random == 0 { 0 } else { self.draw() % 10 };
+        let earliest = self.arrival.unwrap_or_else(Instant::now);
+        let arrival = earliest.max(Instant::now() + Duration::from_millis(takes));
+        self.arrival = Some(arrival);
+        arrival
     }
 }
 
@@ -52,14 +83,40 @@ fn is_due(counter: &mut Option<usize>) -> bool {
     }
 }
 
+impl Stream {
+    /// What has arrived by now is taken in, whether or not anybody waits for the answer any more.
+    fn arrive(&mut self) {
+        while let Some(first) = self.on_their_way.first_entry().filter(|first| first.key().0 <= Instant::now()) {
+            let Sent { after, entry, is_too_large, answer } = first.remove();
+            // Nobody waits for it where writing has begun anew.
+            let _given_up = answer.send(self.take(&after, entry, is_too_large));
+        }
+    }
+
+    fn take(&mut self, after: &Tip, entry: Entry, is_too_large: bool) -> Result<u64, Failure> {
+        if is_too_large {
+            return Err(Failure::TooLarge("too large".to_owned()));
+        }
+        let sequence = self.messages.len() as u64;
+        let last = self.messages.last().map(|entry| &entry.name);
+        if after.sequence != sequence || after.name.is_some() && after.name.as_ref() != last {
+            return Err(Failure::Other(format!("the log ends at {sequence} with {last:?}, and not with {after:?}")));
+        }
+        self.messages.push(entry);
+        Ok(sequence + 1)
+    }
+}
+
 impl Log {
     /// The same log by another connection.
     fn of_another(&self) -> Log {
-        Log { messages: Arc::clone(&self.messages), faults: Arc::default() }
+        Log { stream: Arc::clone(&self.stream), faults: Arc::default() }
     }
 
-    fn messages(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.messages.lock().unwrap()
+    fn stream(&self) -> MutexGuard<'_, Stream> {
+        let mut stream = self.stream.lock().unwrap();
+        stream.arrive();
+        stream
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
@@ -72,24 +129,24 @@ impl Log {
             What::Event(_) => format!("{}.{}", entry.name.term.number, entry.name.number),
             What::Loss(loss) => format!("{}.{} lost {}", entry.name.term.number, entry.name.number, loss.events),
         };
-        self.messages().iter().map(describe).collect()
+        self.stream().messages.iter().map(describe).collect()
     }
 
-    fn take(&self, after: u64, entry: Entry) -> Option<Result<u64, Failure>> {
+    /// When an answer comes, and which; `None` where the message is lost.
+    fn send(&self, after: Tip, entry: Entry) -> Option<(Instant, oneshot::Receiver<Result<u64, Failure>>)> {
         let mut faults = self.faults();
         if faults.away || is_due(&mut faults.lose_message_in) || faults.now_and_then(20) {
             return None;
         }
-        if faults.too_large == Some(entry.name.number) && matches!(entry.what, What::Event(_)) {
-            return Some(Err(Failure::TooLarge("too large".to_owned())));
-        }
-        let mut messages = self.messages();
-        if after != messages.len() as u64 {
-            return Some(Err(Failure::Other(format!("wrong last sequence: {}", messages.len()))));
-        }
-        messages.push(entry);
-        let answer = Ok(messages.len() as u64);
-        (!is_due(&mut faults.lose_answer_in) && !faults.now_and_then(20)).then_some(answer)
+        let is_too_large = faults.too_large == Some(entry.name.number) && matches!(entry.what, What::Event(_));
+        let (answer, answered) = oneshot::channel();
+        let arrival = faults.arrival();
+        let mut stream = self.stream();
+        stream.sent += 1;
+        let key = (arrival, stream.sent);
+        stream.on_their_way.insert(key, Sent { after, entry, is_too_large, answer });
+        let is_answered = !is_due(&mut faults.lose_answer_in) && !faults.now_and_then(20);
+        is_answered.then_some((arrival, answered))
     }
 }
 
@@ -99,18 +156,25 @@ impl Store for Log {
             if self.faults().away {
                 std::future::pending::<()>().await;
             }
-            let messages = self.messages();
-            Ok(Tip { sequence: messages.len() as u64, name: messages.last().map(|entry| entry.name.clone()) })
+            let stream = self.stream();
+            Ok(Tip {
+                sequence: stream.messages.len() as u64,
+                name: stream.messages.last().map(|entry| entry.name.clone()),
+            })
         }
         .boxed()
     }
 
-    fn append(&self, after: u64, entry: Entry) -> BoxFuture<'_, Result<Receipt, Failure>> {
-        let answer = self.take(after, entry);
-        let receipt: Receipt = match answer {
-            Some(answer) => async move { answer }.boxed(),
-            None => std::future::pending().boxed(),
-        };
+    fn append(&self, after: Tip, entry: Entry) -> BoxFuture<'_, Result<Receipt, Failure>> {
+        let answer = self.send(after, entry);
+        let log = self.clone();
+        let receipt: Receipt = async move {
+            let Some((arrival, answered)) = answer else { return std::future::pending().await };
+            sleep_until(arrival).await;
+            drop(log.stream());
+            answered.await.expect("it has arrived")
+        }
+        .boxed();
         async move { Ok(receipt) }.boxed()
     }
 
