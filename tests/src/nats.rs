@@ -2,6 +2,7 @@
 
 use crate::process::{Directory, Process, free_port};
 use anyhow::{Context, bail};
+use futures::TryStreamExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -85,6 +86,16 @@ impl Nats {
             }
         }
         bail!("it does not greet in {READY_WITHIN:?}; {}", process.log_tail())
+    }
+
+    /// The sequence of the last message of the one stream that there is.
+    pub async fn last_sequence(&self) -> anyhow::Result<u64> {
+        let client = async_nats::connect(self.url()).await.context("connecting to the NATS server")?;
+        let jetstream = async_nats::jetstream::new(client);
+        let names: Vec<String> = jetstream.stream_names().try_collect().await.context("listing the streams")?;
+        let [name] = names.as_slice() else { bail!("one stream, and not {names:?}") };
+        let stream = jetstream.get_stream(name).await.context("asking for the stream")?;
+        Ok(stream.cached_info().state.last_sequence)
     }
 
     async fn greeting(&self) -> anyhow::Result<String> {

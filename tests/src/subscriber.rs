@@ -32,75 +32,107 @@ pub async fn connect(server: &str) -> Result<DecisionServiceClient<Channel>, Sta
     DecisionServiceClient::connect(format!("http://{server}")).await.map_err(unavailable)
 }
 
-/// What it has seen in all its lives.
+/// What it has stored in all its lives.
 #[derive(Debug, Default)]
 pub struct Subscriber {
     pub position: Option<Position>,
-    /// By position.
-    pub events: BTreeMap<u64, DecisionEvent>,
+    /// By log and position.
+    pub logs: BTreeMap<String, BTreeMap<u64, DecisionEvent>>,
     pub gaps: Vec<Gap>,
+    /// What was open when the last gap was told of.
+    pub open: Vec<DecisionEvent>,
     /// Positions that came more than once.
-    pub repeated: Vec<u64>,
-    pub logs: BTreeSet<String>,
+    pub repeated: Vec<Position>,
+}
+
+/// What has come and is not complete: gone with the life in which it came.
+#[derive(Debug, Default)]
+struct Incomplete {
+    gap: Option<Gap>,
+    open: Vec<DecisionEvent>,
 }
 
 impl Subscriber {
-    /// Lives until it has taken so many messages, or the stream ends; then everything of it is gone but what it has stored.
-    pub async fn live(&mut self, server: &str, messages: usize, accept_gaps: bool) -> Result<(), Status> {
+    /// Lives until it has come further so many times, or the stream ends; then everything of it is gone but what it has stored.
+    pub async fn live(&mut self, server: &str, steps: usize, accept_gaps: bool) -> Result<(), Status> {
         let start = self.position.clone().map_or(Start::Oldest(true), Start::After);
         let request = WatchDecisionsRequest { start: Some(start), accept_gaps, ..WatchDecisionsRequest::default() };
         let open = || async { Ok(connect(server).await?.watch_decisions(request.clone()).await?.into_inner()) };
         let mut stream = patiently(open).await?;
-        for _ in 0..messages {
+        let mut incomplete = Incomplete::default();
+        let mut left = steps;
+        while left > 0 {
             let message = timeout(MESSAGE_WITHIN, stream.message()).await;
             let message = message.map_err(|_| Status::deadline_exceeded("a quiet stream has bookmarks"))??;
             let Some(message) = message else { return Ok(()) };
             match message.event {
-                Some(Event::Batch(batch)) => batch.events.into_iter().for_each(|event| self.take(event)),
-                Some(Event::Gap(gap)) => self.gaps.push(gap),
+                Some(Event::Batch(batch)) => {
+                    batch.events.into_iter().for_each(|event| self.take(event, &mut incomplete))
+                }
+                Some(Event::Gap(gap)) => incomplete = Incomplete { gap: Some(gap), open: Vec::new() },
                 Some(Event::Bookmark(_) | Event::GoingAway(_)) | None => {}
             }
-            self.position = message.position.or(self.position.take());
+            let Some(position) = message.position else { continue };
+            self.position = Some(position);
+            if let Some(gap) = incomplete.gap.take() {
+                self.gaps.push(gap);
+                self.open = std::mem::take(&mut incomplete.open);
+            }
+            left -= 1;
         }
         Ok(())
     }
 
-    fn take(&mut self, event: DecisionEvent) {
+    fn take(&mut self, event: DecisionEvent, incomplete: &mut Incomplete) {
         // What is open has no position: it is no step.
-        let Some(position) = &event.position else { return };
-        self.logs.insert(position.log_id.clone());
-        let sequence = position.sequence;
-        if self.events.insert(sequence, event).is_some() {
-            self.repeated.push(sequence);
+        let Some(position) = event.position.clone() else { return incomplete.open.push(event) };
+        let log = self.logs.entry(position.log_id.clone()).or_default();
+        if log.insert(position.sequence, event).is_some() {
+            self.repeated.push(position);
         }
     }
 
-    /// The newest that it has come past.
+    /// The newest that it has come past in the present log.
     pub fn sequence(&self) -> u64 {
         self.position.as_ref().map_or(0, |position| position.sequence)
     }
 
+    pub fn events(&self) -> impl Iterator<Item = &DecisionEvent> {
+        self.logs.values().flat_map(BTreeMap::values)
+    }
+
     /// uids of targets with an event of this phase.
     pub fn targets(&self, phase: Phase) -> BTreeSet<String> {
-        let events = self.events.values().filter(|event| event.phase() == phase);
+        let events = self.events().filter(|event| event.phase() == phase);
         events.filter_map(|event| Some(event.target.as_ref()?.uid.clone())).collect()
     }
 
-    /// Nothing is missing up to where it has come, nothing came twice, and no leader wrote behind a later one.
+    /// Nothing is missing in any log between the first that came and the last, nothing came twice, and no leader wrote behind a later one.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(self.repeated.is_empty(), "came more than once: {:?}", self.repeated);
-        ensure!(self.logs.len() == 1, "one log: {:?}", self.logs);
-        let lost: BTreeSet<u64> =
-            self.gaps.iter().filter_map(|gap| Some(gap.first_missing.as_ref()?.sequence)).collect();
-        let missing = (1..=self.sequence()).filter(|at| !self.events.contains_key(at) && !lost.contains(at));
-        let missing: Vec<u64> = missing.take(10).collect();
-        ensure!(missing.is_empty(), "never came: {missing:?}");
-        let mut last = 0;
-        for (sequence, event) in &self.events {
-            let term = event.term.as_ref().context("an event is of a term")?.number;
-            ensure!(term >= last, "term {term} at {sequence}, behind term {last}");
-            last = term;
+        let lost = self.gaps.iter().filter_map(|gap| gap.first_missing.clone());
+        let lost: BTreeSet<(String, u64)> = lost.map(|position| (position.log_id, position.sequence)).collect();
+        for (log_id, events) in &self.logs {
+            let (mut next, mut term) = (None, 0);
+            for (&sequence, event) in events {
+                let missing = (next.unwrap_or(sequence)..sequence).find(|at| !lost.contains(&(log_id.clone(), *at)));
+                ensure!(missing.is_none(), "{missing:?} of {log_id} never came, and no gap tells of it");
+                let of = event.term.as_ref().context("an event is of a term")?.number;
+                ensure!(of >= term, "term {of} at {sequence}, behind term {term}");
+                (next, term) = (Some(sequence + 1), of);
+            }
         }
+        Ok(())
+    }
+
+    /// The same of one log that was seen from its beginning, and is seen without a gap.
+    pub fn check_all(&self) -> anyhow::Result<()> {
+        self.check()?;
+        ensure!(self.gaps.is_empty(), "no gap: {:?}", self.gaps);
+        let logs: Vec<&String> = self.logs.keys().collect();
+        ensure!(logs.len() == 1, "one log: {logs:?}");
+        let first_and_count = self.logs.values().next().map(|log| (log.keys().next().copied(), log.len() as u64));
+        ensure!(first_and_count == Some((Some(1), self.sequence())), "{first_and_count:?} up to {}", self.sequence());
         Ok(())
     }
 }

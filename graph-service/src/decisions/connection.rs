@@ -17,7 +17,9 @@ use std::error::Error as _;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::time::sleep;
 
 /// What a stream that is created here keeps: the oldest goes first, whichever bound is reached.
 const STREAM_EVENTS_MAX: i64 = 2_000_000;
@@ -30,6 +32,8 @@ const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Longest wait between two attempts to connect.
 const RECONNECT_AFTER_MAX: Duration = Duration::from_millis(500);
+/// How often a connection that nothing comes over is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Messages that were sent and are not acknowledged, given up ones among them.
 const UNACKNOWLEDGED_MAX: usize = 4096;
 
@@ -140,6 +144,21 @@ impl Connection {
             ..Config::default()
         };
         self.jetstream.get_or_create_stream(config).await.map_err(|error| with_source(&error))
+    }
+
+    /// Until the connection there is now, or the attempt to get one, is over; why.
+    pub(super) async fn interrupted(&self) -> String {
+        let statistics = self.client.statistics();
+        let connects = statistics.connects.load(Ordering::Relaxed);
+        loop {
+            sleep(LOOK_EVERY).await;
+            if let Some(why) = self.broken() {
+                return why;
+            }
+            if statistics.connects.load(Ordering::Relaxed) != connects {
+                return "the connection to the server was lost for a moment".to_owned();
+            }
+        }
     }
 
     async fn read_tip(&self) -> Result<Tip, String> {

@@ -25,8 +25,13 @@ const FORGET_AFTER: Duration = Duration::from_secs(30);
 /// Runs for ever.
 pub(super) async fn run(connection: Connection, log: DecisionLog) -> anyhow::Result<()> {
     let mut mirror = Mirror { connection, log, next: 1, history: None };
+    let connection = mirror.connection.clone();
     loop {
-        let Err(why) = mirror.follow().await;
+        // What was asked for over a connection that is lost never comes.
+        let why = tokio::select! {
+            Err(why) = mirror.follow() => why,
+            why = connection.interrupted() => why,
+        };
         tracing::debug!(why, "reading the log of decisions begins anew");
         mirror.log.change(|kept| kept.problem = Some(why));
         sleep(RETRY_AFTER).await;

@@ -1,0 +1,257 @@
+//! The log of decisions on JetStream, with real processes: leaders and servers that are killed and stopped in mid-cascade, and a subscriber
+//! that misses nothing. What the same subscriber sees of a log in memory is told beside it.
+//!
+//! `SUBSCRIBER_OBJECTS` is the size of the cascades with the subscriber that is killed; `JETSTREAM_CONTROLPLANE=1` takes a real control
+//! plane instead of the sandbox.
+
+mod world;
+
+use anyhow::{Context, ensure};
+use proto::decision::v1alpha1::watch_decisions_response::Gap;
+use proto::decision::v1alpha1::{Phase, Position};
+use proto::error_reason;
+use std::collections::BTreeSet;
+use std::time::Instant;
+use tests::load::until;
+use tests::nats::{self, Nats};
+use tests::replicas::Held;
+use tests::subscriber::Subscriber;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+use world::{SOON, World};
+
+/// Lives of the subscriber that is killed.
+const LIVES: usize = 50;
+const SECOND: Held = Held { holder: Some(1), term: 2 };
+
+fn subscriber_objects() -> usize {
+    std::env::var("SUBSCRIBER_OBJECTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
+}
+
+/// A world with a log on JetStream; `None` where there is no server.
+async fn on_jetstream(flags: &[&str]) -> anyhow::Result<Option<World>> {
+    let Some(program) = nats::require() else { return Ok(None) };
+    let nats = Nats::start(&program).await?;
+    World::start(Some(nats), flags).await.map(Some)
+}
+
+/// Lets a subscriber live so many times while a cascade runs, and kills the leader in the middle. `ask` says which replica it asks in
+/// which life.
+async fn lives(
+    world: &mut World,
+    subscriber: &mut Subscriber,
+    objects: usize,
+    ask: fn(usize) -> usize,
+) -> anyhow::Result<()> {
+    for life in 0..LIVES {
+        if life == LIVES / 2 {
+            world.change_leader().await?;
+        }
+        // At least two steps for each object: what came of the writes under way may go with a leader that is killed.
+        let seen = 2 * objects * (life + 1) / LIVES;
+        let mut is_first = true;
+        while is_first || subscriber.events().count() < seen && world.left().await? > 0 {
+            subscriber.live(&world.server(ask(life)), 1, true).await?;
+            is_first = false;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscriber_killed_fifty_times_sees_every_decision_of_two_leaders_once() -> anyhow::Result<()> {
+    let Some(mut world) = on_jetstream(&[]).await? else { return Ok(()) };
+    let objects = subscriber_objects();
+    let dependents = world.cascade("o", objects).await?;
+    let begun = Instant::now();
+    let mut subscriber = Subscriber::default();
+    lives(&mut world, &mut subscriber, objects, |life| life % 2).await?;
+    world.all_gone().await?;
+    let head = world.head(1).await?;
+    world.read(&mut subscriber, 0, head).await?;
+    subscriber.check_all()?;
+    for phase in [Phase::Proposed, Phase::Leased] {
+        let told = subscriber.targets(phase);
+        ensure!(dependents.is_subset(&told), "{phase:?}: {} of {objects}", told.len());
+    }
+    let succeeded = subscriber.targets(Phase::Succeeded).intersection(&dependents).count();
+    eprintln!("{objects} objects, {head} events, {succeeded} with their success, in {:?}", begun.elapsed());
+
+    // Nobody who was there is there any more, and the log goes on.
+    for graph in 0..2 {
+        world.kill(graph).await?;
+    }
+    for graph in 0..2 {
+        world.replicas.graphs[graph].start(false)?;
+    }
+    world.replicas.ready().await?;
+    let later = world.cascade("later", 100).await?;
+    world.all_gone().await?;
+    let leader = world.leader().await?;
+    let last = world.head(leader).await?;
+    world.read(&mut subscriber, 1 - leader, last).await?;
+    subscriber.check_all()?;
+    ensure!(later.is_subset(&subscriber.targets(Phase::Succeeded)), "{head} then {last}");
+    let mut from_the_start = Subscriber::default();
+    world.read(&mut from_the_start, leader, last).await?;
+    ensure!(from_the_start.logs == subscriber.logs, "all of it is there for whoever begins now");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_log_in_memory_a_killed_subscriber_sees_all_of_two_leaders_but_for_one_gap_with_what_is_open()
+-> anyhow::Result<()> {
+    let mut world = World::start(None, &[]).await?;
+    let objects = subscriber_objects();
+    world.cascade("o", objects).await?;
+    let mut subscriber = Subscriber::default();
+    lives(&mut world, &mut subscriber, objects, |life| usize::from(life >= LIVES / 2)).await?;
+    world.all_gone().await?;
+    let head = world.head(1).await?;
+    world.read(&mut subscriber, 1, head).await?;
+    subscriber.check()?;
+    let [Gap { next: Some(next), reason, .. }] = subscriber.gaps.as_slice() else {
+        anyhow::bail!("one gap: {:?}", subscriber.gaps);
+    };
+    ensure!(reason == "LOG_REPLACED", "{reason}");
+    let of = |wanted: bool| subscriber.logs.iter().filter(move |(log_id, _)| (**log_id == next.log_id) == wanted);
+    let (of_first, of_second): (Vec<_>, Vec<_>) =
+        (of(false).flat_map(|(_, log)| log).collect(), of(true).flat_map(|(_, log)| log).collect());
+    ensure!(of_first.iter().map(|(at, _)| **at).eq(1..=of_first.len() as u64), "the first log from its beginning");
+    ensure!(of_second.first().is_none_or(|(at, _)| **at == next.sequence), "the second from {next:?} on");
+
+    // What the gap hides was over before it, or is open after it.
+    let mut all = Subscriber::default();
+    world.read(&mut all, 1, head).await?;
+    let told: BTreeSet<&str> = subscriber
+        .open
+        .iter()
+        .chain(of_second.iter().map(|(_, event)| *event))
+        .map(|event| event.decision_id.as_str())
+        .collect();
+    let decisions: BTreeSet<&str> = all.events().map(|event| event.decision_id.as_str()).collect();
+    let untold = decisions.difference(&told).copied().collect::<BTreeSet<&str>>();
+    let is_over = |phase: Phase| matches!(phase, Phase::Succeeded | Phase::Superseded);
+    let over = all.events().filter(|event| is_over(event.phase())).map(|event| event.decision_id.as_str());
+    let over = over.collect::<BTreeSet<&str>>();
+    ensure!(untold.is_subset(&over), "{:?}", untold.difference(&over).take(10).collect::<Vec<_>>());
+    let (of_first, of_second) = (of_first.len(), of_second.len());
+    eprintln!("{objects} objects, {of_first} events, a gap with {} open, {of_second} events", subscriber.open.len());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_log_that_is_away_for_long_misses_is_one_gap_and_the_cascade_ends_without_it() -> anyhow::Result<()> {
+    // More events than the queue holds.
+    const OBJECTS: usize = 6500;
+    let Some(mut world) = on_jetstream(&[]).await? else { return Ok(()) };
+    world.cascade("before", 100).await?;
+    world.all_gone().await?;
+    let before = world.head(0).await?;
+    let mut strict = Subscriber::default();
+    world.read(&mut strict, 1, before).await?;
+
+    let dependents = world.cascade("o", OBJECTS).await?;
+    until("it goes on", SOON, || world.left(), |left| *left < OBJECTS).await?;
+    world.nats_mut()?.kill().await?;
+    ensure!(world.left().await? > 0, "there is something left to be done without the log");
+    world.says(0, "decision log: away").await?;
+    world.all_gone().await?;
+    ensure!(world.readyz(0).await?.contains("work goes on without it"));
+    ensure!(world.metric("ownergraph_decision_log_away ").await? == 1.0);
+    let lost = world.metric("ownergraph_decision_log_lost_total ").await?;
+    ensure!(lost > 0.0, "{OBJECTS} objects were to be too many for the queue");
+    ensure!(world.newest(0).await? >= before, "what was read is still served");
+
+    world.nats_mut()?.again().await?;
+    world.says(0, "decision log: written to, 0 events wait").await?;
+    let head = world.head(0).await?;
+    let mut lenient = Subscriber { position: strict.position.clone(), ..Subscriber::default() };
+    world.read(&mut lenient, 0, head).await?;
+    lenient.check()?;
+    let [gap] = lenient.gaps.as_slice() else { anyhow::bail!("one gap: {:?}", lenient.gaps) };
+    ensure!(gap.reason == "NOT_WRITTEN" && gap.lost as f64 == lost, "{gap:?}, while {lost} were lost");
+    ensure!(gap.since.is_some() && gap.until.is_some(), "{gap:?}");
+    let at = gap.first_missing.as_ref().context("where it is")?.sequence;
+    let seen = lenient.events().filter_map(|event| Some(event.position.as_ref()?.sequence));
+    ensure!(seen.eq((before + 1..=head).filter(|sequence| *sequence != at)), "all that was written, and nothing else");
+
+    // Whoever accepts no gap is told where to go on, and can.
+    let ended = loop {
+        match strict.live(&world.server(1), 1, false).await {
+            Ok(()) => {}
+            Err(status) => break status,
+        }
+    };
+    ensure!((ended.code(), reason(&ended).as_str()) == (Code::OutOfRange, "POSITION_COMPACTED"), "{ended:?}");
+    ensure!(strict.sequence() + 1 == at, "{} is not just before {at}", strict.sequence());
+    let details = ended.get_error_details();
+    let metadata = &details.error_info().context("a reason")?.metadata;
+    ensure!(metadata[error_reason::OLDEST_SEQUENCE] == (at + 1).to_string(), "{metadata:?}");
+    strict.position = Some(Position { log_id: metadata[error_reason::LOG_ID].clone(), sequence: at });
+    while strict.sequence() < head {
+        strict.live(&world.server(1), 1, false).await?;
+    }
+    let told = lenient.targets(Phase::Proposed).intersection(&dependents).count();
+    eprintln!("{OBJECTS} objects, {head} positions, one gap at {at} for {lost} events; {told} proposals are told");
+    Ok(())
+}
+
+fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Result<()> {
+    const OBJECTS: usize = 2000;
+    let Some(mut world) = on_jetstream(&["--decision-log-required"]).await? else { return Ok(()) };
+    let dependents = world.cascade("o", OBJECTS).await?;
+    until("half of it is gone", SOON, || world.left(), |left| *left <= OBJECTS / 2).await?;
+    world.nats_mut()?.kill().await?;
+    // What was granted before may still end.
+    until("nothing is under way", SOON, || world.metric("ownergraph_leases "), |leases| *leases == 0.0).await?;
+    world.says(0, "grants: stopped, the log of decisions is away").await?;
+    let (deletes, left) = (world.deletes()?, world.left().await?);
+    ensure!(left > 0, "there is something left to be done");
+    world.says(0, "decision log: away for 10 s").await?;
+    ensure!((world.deletes()?, world.left().await?) == (deletes, left), "somebody has written meanwhile");
+
+    world.nats_mut()?.again().await?;
+    world.all_gone().await?;
+    let mut subscriber = Subscriber::default();
+    let head = world.head(0).await?;
+    world.read(&mut subscriber, 1, head).await?;
+    subscriber.check_all()?;
+    for phase in [Phase::Proposed, Phase::Leased, Phase::Succeeded] {
+        ensure!(dependents.is_subset(&subscriber.targets(phase)), "{phase:?} of each");
+    }
+    eprintln!("{OBJECTS} objects, {left} left while it was away, {head} events");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_wakes_under_a_former_term_adds_nothing_behind_the_next() -> anyhow::Result<()> {
+    const OBJECTS: usize = 2000;
+    let Some(world) = on_jetstream(&[]).await? else { return Ok(()) };
+    let dependents = world.cascade("o", OBJECTS).await?;
+    until("some of it is gone", SOON, || world.left(), |left| *left < OBJECTS).await?;
+    let first = &world.replicas.graphs[0];
+    first.service()?.process.pause()?;
+    world.leads(SECOND).await?;
+    let left = world.left().await?;
+    until("the second goes on with it", SOON, || world.left(), |now| *now < left).await?;
+    first.service()?.process.resume()?;
+    until("the first knows that it does not lead", SOON, || world.metric("ownergraph_leader "), |leads| *leads == 0.0)
+        .await?;
+    world.all_gone().await?;
+    let head = world.head(1).await?;
+    let mut subscriber = Subscriber::default();
+    world.read(&mut subscriber, 0, head).await?;
+    subscriber.check_all()?;
+    ensure!(dependents.is_subset(&subscriber.targets(Phase::Leased)), "nothing was done that the log does not tell of");
+    let waiting = world.metric("ownergraph_decision_log_waiting ").await?;
+    let lost = world.metric("ownergraph_decision_log_lost_total ").await?;
+    ensure!(waiting == 0.0, "{waiting} events of the former term still wait");
+    eprintln!("{OBJECTS} objects, {left} left to the second leader, {head} events, {lost} of the first were too late");
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Two graph services, of which the first leads, two executors, and cascades for them.
+
+use anyhow::{Context, ensure};
+use kube::Client;
+use proto::decision::v1alpha1::ListDecisionsRequest;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use tests::controlplane::{ControlPlane, require};
+use tests::embedded::Api;
+use tests::load::{configmaps, count, delete, families, list, until};
+use tests::nats::Nats;
+use tests::process::Directory;
+use tests::replicas::{Held, Replicas, held};
+use tests::service::Programs;
+use tests::subscriber::{Subscriber, connect, patiently};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// The machine may be small.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+const CASCADE_WITHIN: Duration = Duration::from_secs(600);
+const LEASES: [&str; 6] = ["--lease-duration", "4s", "--renew-deadline", "3s", "--retry-period", "1s"];
+const OWNERS: usize = 10;
+/// Looks in a row at a log that has not grown.
+const STILL: usize = 10;
+
+/// Where the objects are.
+enum Plane {
+    Embedded(Api),
+    Real(ControlPlane),
+}
+
+impl Plane {
+    fn kubeconfig(&self) -> &Path {
+        match self {
+            Plane::Embedded(api) => &api.kubeconfig,
+            Plane::Real(plane) => plane.kubeconfig(),
+        }
+    }
+}
+
+pub(crate) struct World {
+    plane: Plane,
+    pub(crate) client: Client,
+    pub(crate) nats: Option<Nats>,
+    pub(crate) replicas: Replicas,
+    maps: String,
+    _directory: Directory,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl World {
+    /// `nats` keeps the log of decisions, where there is one.
+    pub(crate) async fn start(nats: Option<Nats>, flags: &[&str]) -> anyhow::Result<World> {
+        let turn = ONE_AT_A_TIME.lock().await;
+        let programs = Programs::build()?;
+        let directory = Directory::create()?;
+        let (plane, client) = match std::env::var_os("JETSTREAM_CONTROLPLANE").and_then(|_| require()) {
+            Some(binaries) => {
+                let plane = ControlPlane::start(&binaries).await?;
+                let client = plane.client().await?;
+                (Plane::Real(plane), client)
+            }
+            None => {
+                let api = Api::start(directory.path()).await?;
+                let client = api.client.clone();
+                (Plane::Embedded(api), client)
+            }
+        };
+        let mut replicas = Replicas::new(&programs, 2).await?;
+        let url = nats.as_ref().map(Nats::url);
+        let log: Vec<&str> = url.iter().flat_map(|url| ["--decision-log", url]).collect();
+        let flags = [&LEASES, flags, &log].concat();
+        for graph in 0..2 {
+            replicas.add_graph(plane.kubeconfig(), &flags)?;
+            if graph == 0 {
+                replicas.ready().await?;
+                until("the first leads", SOON, || held(&client), |held| held.holder == Some(0)).await?;
+            }
+        }
+        for _ in 0..2 {
+            replicas.add_executor(plane.kubeconfig(), &[])?;
+        }
+        replicas.ready().await?;
+        let maps = configmaps("default");
+        Ok(World { plane, client, nats, replicas, maps, _directory: directory, _turn: turn })
+    }
+
+    pub(crate) fn server(&self, graph: usize) -> String {
+        self.replicas.grpc(graph).to_owned()
+    }
+
+    /// Deletes owners with so many dependents. Gives the dependents' uids.
+    pub(crate) async fn cascade(&self, prefix: &str, dependents: usize) -> anyhow::Result<BTreeSet<String>> {
+        let owners = families(&self.client, "default", prefix, OWNERS, dependents / OWNERS).await?;
+        let uids = self.dependents().await?;
+        for owner in owners {
+            delete(&self.client, &format!("{}/{owner}", self.maps), "Background").await?;
+        }
+        ensure!(uids.len() == dependents, "{} of {dependents} were created", uids.len());
+        Ok(uids)
+    }
+
+    /// uids of all that are there.
+    async fn dependents(&self) -> anyhow::Result<BTreeSet<String>> {
+        let uid = |object: &serde_json::Value| {
+            let is_dependent = object["metadata"]["ownerReferences"].is_array();
+            object["metadata"]["uid"].as_str().filter(|_| is_dependent).map(str::to_owned)
+        };
+        Ok(list(&self.client, self.maps.as_str()).await?.iter().filter_map(uid).collect())
+    }
+
+    pub(crate) async fn left(&self) -> anyhow::Result<usize> {
+        count(&self.client, &self.maps).await
+    }
+
+    pub(crate) async fn all_gone(&self) -> anyhow::Result<()> {
+        until("the cascade ends", CASCADE_WITHIN, || self.left(), |left| *left == 0).await.map(|_| ())
+    }
+
+    pub(crate) async fn kill(&mut self, graph: usize) -> anyhow::Result<()> {
+        let process = &mut self.replicas.graphs[graph].service_mut()?.process;
+        process.kill()?;
+        process.ended(SOON).await.map(|_| ())
+    }
+
+    pub(crate) async fn leads(&self, held_by: Held) -> anyhow::Result<()> {
+        until("another leads", SOON, || held(&self.client), |held| *held == held_by).await.map(|_| ())
+    }
+
+    /// Which replica leads.
+    pub(crate) async fn leader(&self) -> anyhow::Result<usize> {
+        held(&self.client).await?.holder.context("somebody leads")
+    }
+
+    /// Kills the leader, the first, and starts it again once the second leads.
+    pub(crate) async fn change_leader(&mut self) -> anyhow::Result<()> {
+        ensure!(self.left().await? > 0, "there is something left for the next leader");
+        self.kill(0).await?;
+        self.leads(Held { holder: Some(1), term: 2 }).await?;
+        self.replicas.graphs[0].start(false)
+    }
+
+    pub(crate) fn nats_mut(&mut self) -> anyhow::Result<&mut Nats> {
+        self.nats.as_mut().context("this log is in memory")
+    }
+
+    /// Waits until the leader has nothing to do and nothing to write. Gives where the log ends: by the stream, or, in memory, by the leader.
+    pub(crate) async fn head(&self, leader: usize) -> anyhow::Result<u64> {
+        let last = Mutex::new(Vec::<u64>::new());
+        let look = || async {
+            let leader_has = &self.replicas.graphs[leader];
+            let mut open = 0.0;
+            for gauge in ["ownergraph_queue_items", "ownergraph_leases", "ownergraph_decision_log_waiting"] {
+                open += leader_has.service()?.total(gauge).await?;
+            }
+            let end = match &self.nats {
+                Some(nats) => nats.last_sequence().await?,
+                None => self.newest(leader).await?,
+            };
+            let mut last = last.lock().await;
+            last.push(end);
+            let is_still = last.iter().rev().take(STILL).filter(|before| **before == end).count() == STILL;
+            Ok((end, open, is_still))
+        };
+        Ok(until("nothing is done and written any more", SOON, look, |look| look.1 == 0.0 && look.2).await?.0)
+    }
+
+    /// The newest position by this replica.
+    pub(crate) async fn newest(&self, graph: usize) -> anyhow::Result<u64> {
+        let ask =
+            || async { connect(&self.server(graph)).await?.list_decisions(ListDecisionsRequest::default()).await };
+        let newest = patiently(ask).await?.into_inner().events.into_iter().next().and_then(|event| event.position);
+        Ok(newest.map_or(0, |position| position.sequence))
+    }
+
+    /// Lets a subscriber read up to there from this replica.
+    pub(crate) async fn read(&self, subscriber: &mut Subscriber, graph: usize, head: u64) -> anyhow::Result<()> {
+        while subscriber.sequence() < head {
+            subscriber.live(&self.server(graph), 1, true).await?;
+        }
+        Ok(())
+    }
+
+    /// What this replica says of itself.
+    pub(crate) async fn readyz(&self, graph: usize) -> anyhow::Result<String> {
+        Ok(self.replicas.graphs[graph].service()?.get("/readyz?verbose").await?.1)
+    }
+
+    /// Waits until a replica says this of itself.
+    pub(crate) async fn says(&self, graph: usize, what: &str) -> anyhow::Result<()> {
+        until(what, SOON, || self.readyz(graph), |text| text.contains(what)).await.map(|_| ())
+    }
+
+    /// A gauge or counter of the first replica.
+    pub(crate) async fn metric(&self, prefix: &str) -> anyhow::Result<f64> {
+        self.replicas.graphs[0].metric(prefix).await
+    }
+
+    /// Requests of that verb that have come so far.
+    pub(crate) fn deletes(&self) -> anyhow::Result<u64> {
+        let Plane::Embedded(api) = &self.plane else { anyhow::bail!("only the sandbox counts requests so") };
+        let requests = api.server.requests();
+        Ok(requests.into_iter().filter(|(request, _)| request.verb == "DELETE").map(|(_, count)| count).sum())
+    }
+}
