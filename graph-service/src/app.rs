@@ -1,7 +1,7 @@
 //! The graph service as one call: start, run, stop.
 
 use crate::clock::Clock;
-use crate::decisions::{self, Connection, DecisionLog, JetStream, Queue};
+use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer};
 use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues, Unlogged};
 use crate::election::{Election as Elections, Leadership, LeaseOptions, Validity, follow_changes};
 use crate::grpc::freshness::Freshness;
@@ -134,7 +134,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         Election::Fixed(_) => Validity::endless(),
     };
     let (log, queue) = log_of_decisions(config.decision_log.as_ref(), &cluster_uid, &mut tasks).await?;
-    let writer = decisions::Writer::new(log.clone(), queue.clone());
+    let writer = queue.clone().map_or_else(|| Writer::into_memory(log.clone()), Writer::into_queue);
     let render = Render::new(metrics.clone(), edges.observer, warnings, writer, clock);
     let driver = Driver::new(
         Leader::new(engine_config(&config, &cluster_uid), seed()?),
@@ -204,10 +204,10 @@ async fn log_of_decisions(
     tasks: &mut Tasks,
 ) -> anyhow::Result<(DecisionLog, Option<Arc<Queue>>)> {
     let Some(jetstream) = shared else { return Ok((DecisionLog::in_memory(), None)) };
-    let (log, queue) = (DecisionLog::mirror(), Arc::new(Queue::new(jetstream.required)));
+    let queue = Arc::new(Queue::new(jetstream.required));
     // Connecting takes more room than a future on the stack should.
     let connection = Box::pin(Connection::open(jetstream, cluster_uid)).await?;
-    connection.start(Arc::clone(&queue), log.clone(), tasks);
+    let log = connection.start(Arc::clone(&queue), tasks);
     Ok((log, Some(queue)))
 }
 

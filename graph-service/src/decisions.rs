@@ -5,34 +5,35 @@
 //! Events are kept encoded, because most are never read, and those that are go to many. Whoever reads does so at its own pace from the one
 //! log: a slow reader costs nothing but the work it asks for, and what it missed is a loss that it is told of, never a jump.
 
+use archive::Archive;
 pub(crate) use connection::Connection;
 pub use connection::{JetStream, Server};
-use engine::leader::Event;
-use engine::work::Term;
+pub(crate) use kept::Extent;
+use kept::{Kept, Record};
 use prost::Message as _;
 use prost::bytes::Bytes;
-use proto::convert::{self, decision_event};
 use proto::decision::v1alpha1::watch_decisions_response::Gap;
 use proto::decision::v1alpha1::{DecisionEvent, Position};
 pub(crate) use queue::{Progress, Queue, Standing};
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
+pub(crate) use writer::Writer;
 
+mod archive;
 mod connection;
 mod entry;
+mod kept;
 mod mirror;
 mod publisher;
 mod queue;
 #[cfg(test)]
 mod tests;
+mod writer;
 
-/// Events that are kept, at most,
+/// Events that are kept in memory, at most.
 const EVENTS_MAX: usize = 65_536;
-/// and bytes of all of them.
-const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// [`Gap::reason`] of what never got into the log.
 const NOT_WRITTEN: &str = "NOT_WRITTEN";
 
@@ -45,51 +46,8 @@ pub(crate) struct DecisionLog {
     kept: Arc<Mutex<Kept>>,
     changed: watch::Sender<()>,
     events_max: usize,
-    /// It is a mirror of what all replicas share, and not this leader's own.
-    is_shared: bool,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    /// Empty where there is no log: this replica does not lead, or has not read the stream yet.
-    log_id: String,
-    /// Sequence of the oldest record that is kept, or of the next to come.
-    oldest: u64,
-    records: VecDeque<Record>,
-    bytes: usize,
-    /// Readers see nothing before the mirror has come this far.
-    shown_from: u64,
-    /// Where the stream ended when it was asked last, and when that was.
-    end: Option<(Instant, u64)>,
-    /// How much of the stream is still to be read, as far as is known, and why it cannot be read.
-    behind: u64,
-    problem: Option<String>,
-}
-
-/// What stands at one position, encoded.
-#[derive(Clone, Debug)]
-enum Record {
-    Event(Bytes),
-    /// A [`Gap`] without positions: what should be here was never written.
-    Loss(Bytes),
-}
-
-impl Record {
-    fn len(&self) -> usize {
-        match self {
-            Record::Event(bytes) | Record::Loss(bytes) => bytes.len(),
-        }
-    }
-}
-
-/// What is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub(crate) log_id: String,
-    /// The oldest that is kept; one more than `newest` where nothing is.
-    pub(crate) oldest: u64,
-    /// The newest; 0 where there never was one.
-    pub(crate) newest: u64,
+    /// Where this is the mirror of what all replicas share, and not this leader's own: what has the rest of it.
+    archive: Option<Arc<dyn Archive>>,
 }
 
 /// What comes after a position.
@@ -99,10 +57,17 @@ pub(crate) enum Tail {
     Events(Vec<DecisionEvent>),
     /// The next position stands for what was never written.
     Lost(Gap),
+}
+
+/// Why nothing can be said of what comes after a position.
+#[derive(Debug)]
+pub(crate) enum Missing {
     /// Some of it is not kept any more.
     Compacted(Extent),
     /// The position is of another log, or this one has ended.
     Replaced,
+    /// It is kept by the stream alone, which does not answer.
+    Unreadable(String),
 }
 
 /// How much is kept.
@@ -127,17 +92,17 @@ pub(crate) enum Reached {
 impl DecisionLog {
     /// The leader's own.
     pub(crate) fn in_memory() -> DecisionLog {
-        DecisionLog { kept: Arc::default(), changed: watch::Sender::new(()), events_max: EVENTS_MAX, is_shared: false }
+        DecisionLog { kept: Arc::default(), changed: watch::Sender::new(()), events_max: EVENTS_MAX, archive: None }
     }
 
     /// To be filled from the log that all replicas share.
-    pub(crate) fn mirror() -> DecisionLog {
-        DecisionLog { is_shared: true, ..DecisionLog::in_memory() }
+    fn mirror(archive: Arc<dyn Archive>) -> DecisionLog {
+        DecisionLog { archive: Some(archive), ..DecisionLog::in_memory() }
     }
 
     /// Whether every replica has it.
     pub(crate) fn is_shared(&self) -> bool {
-        self.is_shared
+        self.archive.is_some()
     }
 
     /// Tells of everything new, and of beginnings and ends.
@@ -161,50 +126,49 @@ impl DecisionLog {
     }
 
     /// At most `max` events after this position.
-    pub(crate) fn after(&self, position: &Position, max: usize) -> Tail {
-        let kept = self.kept();
-        let Some(extent) = kept.extent().filter(|extent| extent.log_id == position.log_id) else {
-            return Tail::Replaced;
-        };
-        if position.sequence > extent.newest {
-            // A position that is yet to come was never given out by a log of this replica's own; another replica may have read further.
-            return if self.is_shared { Tail::Events(Vec::new()) } else { Tail::Replaced };
+    pub(crate) async fn after(&self, position: &Position, max: usize) -> Result<Tail, Missing> {
+        let records = self.records(position, max).await?;
+        if let Some(Record::Loss(bytes)) = records.first() {
+            return Ok(Tail::Lost(lost(bytes, position)));
         }
-        if position.sequence + 1 < extent.oldest {
-            return Tail::Compacted(extent);
-        }
-        let mut records = Vec::new();
-        for record in kept.records.range(kept.index(position.sequence + 1)..).take(max) {
-            match record {
-                Record::Event(bytes) => records.push(bytes.clone()),
-                Record::Loss(bytes) if records.is_empty() => {
-                    return Tail::Lost(lost(bytes, &extent, position.sequence + 1));
-                }
-                Record::Loss(_) => break,
-            }
-        }
-        drop(kept);
-        Tail::Events(decode((position.sequence + 1..).zip(records), &extent.log_id))
+        let events = (position.sequence + 1..).zip(records).map_while(Record::event);
+        Ok(Tail::Events(decode(events, &position.log_id)))
     }
 
     /// The events among the `max` positions after this one; losses are passed over.
-    pub(crate) fn among(&self, position: &Position, max: usize) -> Tail {
-        let kept = self.kept();
-        let Some(extent) = kept.extent().filter(|extent| extent.log_id == position.log_id) else {
-            return Tail::Replaced;
+    pub(crate) async fn among(&self, position: &Position, max: usize) -> Result<Vec<DecisionEvent>, Missing> {
+        let records = self.records(position, max).await?;
+        let events = (position.sequence + 1..).zip(records).filter_map(Record::event);
+        Ok(decode(events, &position.log_id))
+    }
+
+    /// What stands at the `max` positions after this one.
+    async fn records(&self, position: &Position, max: usize) -> Result<Vec<Record>, Missing> {
+        let from = position.sequence.saturating_add(1);
+        let (extent, archive) = {
+            let kept = self.kept();
+            let extent = kept.extent().filter(|extent| extent.log_id == position.log_id).ok_or(Missing::Replaced)?;
+            if position.sequence > extent.newest {
+                // A log of this replica's own never gave out a position that is yet to come; another replica may have read further.
+                return if self.is_shared() { Ok(Vec::new()) } else { Err(Missing::Replaced) };
+            }
+            if from >= extent.in_memory {
+                return Ok(kept.records.range(kept.index(from)..).take(max).cloned().collect());
+            }
+            match &self.archive {
+                Some(archive) if from >= extent.oldest => (extent, Arc::clone(archive)),
+                Some(_) | None => return Err(Missing::Compacted(extent)),
+            }
         };
-        if position.sequence + 1 < extent.oldest {
-            return Tail::Compacted(extent);
+        let max = max.min(usize::try_from(extent.newest - position.sequence).unwrap_or(max));
+        let read = archive.read(&extent.log_id, from, max).await.map_err(Missing::Unreadable)?;
+        let mut kept = self.kept();
+        let now = kept.extent().filter(|now| now.log_id == extent.log_id).ok_or(Missing::Replaced)?;
+        if from < read.first {
+            kept.first = Some(read.first);
+            return Err(Missing::Compacted(Extent { oldest: read.first.min(now.in_memory), ..now }));
         }
-        let first = kept.index(position.sequence + 1).min(kept.records.len());
-        let records = (position.sequence + 1..).zip(kept.records.range(first..).take(max));
-        let events = records.filter_map(|(sequence, record)| match record {
-            Record::Event(bytes) => Some((sequence, bytes.clone())),
-            Record::Loss(_) => None,
-        });
-        let events: Vec<(u64, Bytes)> = events.collect();
-        drop(kept);
-        Tail::Events(decode(events.into_iter(), &extent.log_id))
+        Ok(read.records)
     }
 
     /// Waits until a position of the shared log is there that this replica has not read yet.
@@ -252,118 +216,10 @@ fn decode(events: impl Iterator<Item = (u64, Bytes)>, log_id: &str) -> Vec<Decis
     events.map(decode).collect()
 }
 
-fn lost(bytes: &Bytes, extent: &Extent, sequence: u64) -> Gap {
-    let at = |sequence: u64| Some(Position { log_id: extent.log_id.clone(), sequence });
+/// The loss of what comes after a position.
+fn lost(bytes: &Bytes, position: &Position) -> Gap {
+    let at = |sequence: u64| Some(Position { sequence, ..position.clone() });
     let gap = Gap::decode(bytes.clone()).expect("nothing is kept that was not decoded here");
-    Gap { first_missing: at(sequence), next: at(sequence + 1), reason: NOT_WRITTEN.to_owned(), ..gap }
-}
-
-impl Kept {
-    fn extent(&self) -> Option<Extent> {
-        let is_shown = !self.log_id.is_empty() && self.newest() >= self.shown_from;
-        is_shown.then(|| Extent { log_id: self.log_id.clone(), oldest: self.oldest, newest: self.newest() })
-    }
-
-    /// The first sequence is 1.
-    fn newest(&self) -> u64 {
-        (self.oldest + self.records.len() as u64).saturating_sub(1)
-    }
-
-    /// Of a sequence that is not before the oldest.
-    fn index(&self, sequence: u64) -> usize {
-        usize::try_from(sequence - self.oldest).unwrap_or(usize::MAX)
-    }
-
-    fn begin(&mut self, log_id: String, oldest: u64, shown_from: u64) {
-        *self = Kept { log_id, oldest, shown_from, ..Kept::default() };
-    }
-
-    fn push(&mut self, record: Record, events_max: usize) {
-        self.bytes += record.len();
-        self.records.push_back(record);
-        while (self.records.len() > events_max || self.bytes > BYTES_MAX)
-            && let Some(oldest) = self.records.pop_front()
-        {
-            self.bytes -= oldest.len();
-            self.oldest += 1;
-        }
-    }
-}
-
-/// The one end that writes. It belongs to the collector's task, and never waits.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    sink: Sink,
-    term: Option<Term>,
-    /// Of this round; all of them become visible at its end, with one word to the readers.
-    round: Vec<Step>,
-}
-
-#[derive(Debug)]
-enum Sink {
-    Memory(DecisionLog),
-    /// On the way to the log that all replicas share.
-    Queue(Arc<Queue>),
-}
-
-#[derive(Debug)]
-enum Step {
-    Begin(Term),
-    End,
-    Event(Noted),
-}
-
-/// An event on its way into the log.
-#[derive(Clone, Debug)]
-struct Noted {
-    event: Bytes,
-    time: Option<prost_types::Timestamp>,
-}
-
-impl Writer {
-    /// `queue` leads to the shared log, where there is one; otherwise events go into `log` itself.
-    pub(crate) fn new(log: DecisionLog, queue: Option<Arc<Queue>>) -> Writer {
-        let sink = queue.map_or(Sink::Memory(log), Sink::Queue);
-        Writer { sink, term: None, round: Vec::new() }
-    }
-
-    /// Takes note of what happened.
-    pub(crate) fn note(&mut self, event: &Event, clock: convert::Clock) {
-        if let Event::TermGained(term) = event {
-            self.round.push(Step::Begin(term.clone()));
-            self.term = Some(term.clone());
-        }
-        if matches!(event, Event::TermLost) {
-            self.round.push(Step::End);
-            self.term = None;
-        }
-        let Some(term) = &self.term else { return };
-        if let Some(event) = decision_event(event, term, clock) {
-            self.round.push(Step::Event(Noted { event: event.encode_to_vec().into(), time: event.event_time }));
-        }
-    }
-
-    /// Shows what was noted, or sends it on its way.
-    pub(crate) fn publish(&mut self) {
-        if self.round.is_empty() {
-            return;
-        }
-        match &self.sink {
-            Sink::Memory(log) => log.change(|kept| {
-                for step in self.round.drain(..) {
-                    match step {
-                        Step::Begin(term) => kept.begin(log_id(&term), 1, 0),
-                        Step::End => *kept = Kept::default(),
-                        Step::Event(noted) => kept.push(Record::Event(noted.event), log.events_max),
-                    }
-                }
-            }),
-            Sink::Queue(queue) => queue.take(self.round.drain(..)),
-        }
-    }
-}
-
-/// One log for each term: the next leader does not know what this one told.
-fn log_id(term: &Term) -> String {
-    format!("{}.{}", term.election, term.number)
+    let (first_missing, next) = (at(position.sequence + 1), at(position.sequence + 2));
+    Gap { first_missing, next, reason: NOT_WRITTEN.to_owned(), ..gap }
 }

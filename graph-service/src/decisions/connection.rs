@@ -118,10 +118,12 @@ impl Connection {
         Ok(Connection { client, jetstream, stream, subject })
     }
 
-    /// Writes what comes into the queue, and mirrors the stream into the log.
-    pub(crate) fn start(self, queue: Arc<Queue>, log: DecisionLog, tasks: &mut Tasks) {
-        tasks.spawn_until_end("mirror of the decision log", mirror::run(self.clone(), log));
+    /// Writes what comes into the queue, and mirrors the stream into a log.
+    pub(crate) fn start(self, queue: Arc<Queue>, tasks: &mut Tasks) -> DecisionLog {
+        let log = DecisionLog::mirror(Arc::new(self.clone()));
+        tasks.spawn_until_end("mirror of the decision log", mirror::run(self.clone(), log.clone()));
         tasks.spawn_until_end("decision log", publisher::run(self, queue));
+        log
     }
 
     /// The stream as it is now. It is created where there is none; one that somebody else has created is taken as it is.

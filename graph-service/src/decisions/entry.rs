@@ -1,6 +1,7 @@
 //! What is written to the shared log, and how it is named there.
 
-use super::{Noted, Record};
+use super::kept::Record;
+use super::writer::Noted;
 use engine::work::Term;
 use prost::Message as _;
 use prost::bytes::Bytes;

@@ -2,7 +2,8 @@
 
 use super::connection::{Connection, with_source};
 use super::entry::{RECORD_HEADER, read};
-use super::{DecisionLog, EVENTS_MAX, Record};
+use super::kept::{Begin, Record};
+use super::{DecisionLog, EVENTS_MAX};
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
 use async_nats::jetstream::stream::{Info, Stream};
@@ -62,6 +63,16 @@ impl History {
             Some(cut) => format!("{}.{cut}", self.stream),
         }
     }
+}
+
+/// Of the log that a stream is.
+fn name(info: &Info) -> String {
+    format!("{}.{}", info.config.name, info.created.unix_timestamp_nanos())
+}
+
+/// Whether it is this stream that a log is, or was before it was cut.
+pub(super) fn is_of(log_id: &str, info: &Info) -> bool {
+    log_id.strip_prefix(&name(info)).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// What came of a request.
@@ -175,7 +186,7 @@ impl Mirror {
     /// What the stream says of itself decides whether it goes on with what has been read of it.
     fn look(&mut self, asked: Instant, info: &Info) {
         let (first, last) = (info.state.first_sequence, info.state.last_sequence);
-        let stream = format!("{}.{}", info.config.name, info.created.unix_timestamp_nanos());
+        let stream = name(info);
         let known = self.history.as_ref().filter(|history| history.stream == stream);
         let history = match known {
             Some(_) if last + 1 < self.next => {
@@ -192,6 +203,7 @@ impl Mirror {
                 }
                 let behind = (last + 1).saturating_sub(self.next);
                 return self.log.change(|kept| {
+                    kept.first = Some(first);
                     kept.end = Some((asked, last));
                     kept.behind = behind;
                     kept.problem = None;
@@ -203,7 +215,7 @@ impl Mirror {
         tracing::info!(log = history.log_id(), oldest, newest = last, "reading the log of decisions");
         self.next = oldest;
         self.log.change(|kept| {
-            kept.begin(history.log_id(), oldest, last);
+            kept.begin(history.log_id(), Begin { oldest, first: Some(first), shown_from: last });
             kept.end = Some((asked, last));
         });
         self.history = Some(history);
@@ -214,6 +226,6 @@ impl Mirror {
         tracing::warn!(from = self.next, to = next, "the log of decisions has a hole");
         self.next = next;
         let log_id = self.history.as_ref().map(History::log_id).unwrap_or_default();
-        self.log.change(|kept| kept.begin(log_id, next, 0));
+        self.log.change(|kept| kept.begin(log_id, Begin { oldest: next, first: kept.first, shown_from: 0 }));
     }
 }

@@ -4,7 +4,7 @@
 //! is lost, and one entry stands for all that is lost in a row.
 
 use super::entry::{Entry, Loss, Name, What};
-use super::{Noted, Step};
+use super::writer::{Noted, Step};
 use engine::work::Term;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

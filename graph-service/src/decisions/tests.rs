@@ -1,7 +1,13 @@
+use super::archive::Archived;
+use super::kept::Begin;
 use super::*;
+use engine::leader::Event;
 use engine::object::{ObjectRef, Uid};
 use engine::time::Time;
-use engine::work::ActionKind;
+use engine::work::{ActionKind, Term};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use proto::convert;
 use proto::decision::v1alpha1::Phase;
 use std::time::SystemTime;
 
@@ -32,7 +38,7 @@ fn at(sequence: u64) -> Position {
 
 fn filled(events_max: usize, events: usize) -> (DecisionLog, Writer) {
     let log = DecisionLog { events_max, ..DecisionLog::in_memory() };
-    let mut writer = Writer::new(log.clone(), None);
+    let mut writer = Writer::into_memory(log.clone());
     writer.note(&Event::TermGained(term(1)), clock());
     for event in 1..=events {
         writer.note(&withdrawn(&event.to_string()), clock());
@@ -41,98 +47,164 @@ fn filled(events_max: usize, events: usize) -> (DecisionLog, Writer) {
     (log, writer)
 }
 
-fn names(tail: Tail) -> Vec<(u64, String)> {
-    let Tail::Events(events) = tail else { panic!("no events: {tail:?}") };
+fn names(tail: Result<Tail, Missing>) -> Vec<(u64, String)> {
+    let Ok(Tail::Events(events)) = tail else { panic!("no events: {tail:?}") };
     let name = |event: DecisionEvent| (event.position.unwrap().sequence, event.target.unwrap().name);
     events.into_iter().map(name).collect()
 }
 
-#[test]
-fn positions_are_dense_from_one_on_and_reading_goes_on_where_it_stopped() {
+#[tokio::test]
+async fn positions_are_dense_from_one_on_and_reading_goes_on_where_it_stopped() {
     let (log, mut writer) = filled(100, 3);
     let named = |numbers: &[u64]| numbers.iter().map(|number| (*number, number.to_string())).collect::<Vec<_>>();
-    assert_eq!(names(log.after(&at(0), 2)), named(&[1, 2]));
-    assert_eq!(names(log.after(&at(2), 2)), named(&[3]));
-    assert_eq!(names(log.after(&at(3), 2)), []);
+    assert_eq!(names(log.after(&at(0), 2).await), named(&[1, 2]));
+    assert_eq!(names(log.after(&at(2), 2).await), named(&[3]));
+    assert_eq!(names(log.after(&at(3), 2).await), []);
 
     writer.note(&withdrawn("4"), clock());
-    assert_eq!(names(log.after(&at(3), 2)), [], "a round shows what it did at its end");
+    assert_eq!(names(log.after(&at(3), 2).await), [], "a round shows what it did at its end");
     writer.publish();
-    assert_eq!(names(log.after(&at(3), 2)), named(&[4]));
+    assert_eq!(names(log.after(&at(3), 2).await), named(&[4]));
 }
 
-#[test]
-fn what_was_trimmed_is_a_loss_and_never_a_jump() {
+#[tokio::test]
+async fn what_was_trimmed_is_a_loss_and_never_a_jump() {
     let (log, _writer) = filled(2, 5);
-    let extent = Extent { log_id: "election.1".to_owned(), oldest: 4, newest: 5 };
+    let extent = Extent { log_id: "election.1".to_owned(), oldest: 4, in_memory: 4, newest: 5 };
     assert_eq!(log.extent(), Some(extent.clone()));
     for lost in 0..3 {
-        let Tail::Compacted(told) = log.after(&at(lost), 10) else { panic!("{lost} is not told as lost") };
+        let Err(Missing::Compacted(told)) = log.after(&at(lost), 10).await else {
+            panic!("{lost} is not told as lost")
+        };
         assert_eq!(told, extent);
     }
-    assert_eq!(names(log.after(&at(3), 10)).len(), 2);
+    assert_eq!(names(log.after(&at(3), 10).await).len(), 2);
 }
 
-#[test]
-fn a_position_of_another_log_or_of_none_is_told_from_one_that_is_lost() {
+#[tokio::test]
+async fn a_position_of_another_log_or_of_none_is_told_from_one_that_is_lost() {
     let (log, mut writer) = filled(10, 3);
-    let replaced = |position: &Position| matches!(log.after(position, 10), Tail::Replaced);
-    assert!(replaced(&Position { log_id: "election.2".to_owned(), sequence: 1 }));
-    assert!(replaced(&at(4)), "a position that was never given out");
+    let replaced = async |position: &Position| matches!(log.after(position, 10).await, Err(Missing::Replaced));
+    assert!(replaced(&Position { log_id: "election.2".to_owned(), sequence: 1 }).await);
+    assert!(replaced(&at(4)).await, "a position that was never given out");
 
     writer.note(&Event::TermLost, clock());
     writer.note(&withdrawn("after"), clock());
     writer.publish();
-    assert!(replaced(&at(3)) && log.extent().is_none());
+    assert!(replaced(&at(3)).await && log.extent().is_none());
 
     writer.note(&Event::TermGained(term(2)), clock());
     writer.publish();
-    assert!(replaced(&at(3)));
-    assert_eq!(log.extent(), Some(Extent { log_id: "election.2".to_owned(), oldest: 1, newest: 0 }));
+    assert!(replaced(&at(3)).await);
+    assert_eq!(log.extent(), Some(Extent { log_id: "election.2".to_owned(), oldest: 1, in_memory: 1, newest: 0 }));
 }
 
-#[test]
-fn an_event_tells_what_it_is_of() {
+#[tokio::test]
+async fn an_event_tells_what_it_is_of() {
     let (log, _writer) = filled(10, 1);
-    let Tail::Events(events) = log.after(&at(0), 1) else { panic!("no events") };
+    let Ok(Tail::Events(events)) = log.after(&at(0), 1).await else { panic!("no events") };
     assert_eq!(events[0].phase(), Phase::Superseded);
     assert_eq!(events[0].term.as_ref().unwrap().number, 1);
 }
 
-/// What was read of a stream: events, and losses of so many.
-fn mirrored(oldest: u64, shown_from: u64, losses: &[(u64, u64)], newest: u64) -> DecisionLog {
-    let log = DecisionLog::mirror();
+/// A stream of which that much is there.
+#[derive(Debug)]
+struct Stream {
+    first: u64,
+    losses: Vec<u64>,
+    is_away: bool,
+}
+
+impl Archive for Stream {
+    fn read<'a>(&'a self, log_id: &'a str, from: u64, count: usize) -> BoxFuture<'a, Result<Archived, String>> {
+        assert_eq!(log_id, "stream.1");
+        let Stream { first, losses, is_away } = self;
+        let records = (from..).take(count).filter(|sequence| sequence >= first);
+        let records = records.map(|sequence| record(losses.contains(&sequence).then_some(1))).collect();
+        let read = if *is_away { Err("away".to_owned()) } else { Ok(Archived { first: *first, records }) };
+        async move { read }.boxed()
+    }
+}
+
+/// An event, or a loss of so many.
+fn record(lost: Option<u64>) -> Record {
+    match lost {
+        Some(lost) => Record::Loss(Gap { lost, ..Gap::default() }.encode_to_vec().into()),
+        None => Record::Event(DecisionEvent::default().encode_to_vec().into()),
+    }
+}
+
+/// What was read of a stream that is said to begin at `first`: events, and losses of so many.
+fn mirror_of(stream: Stream, begin: Begin, losses: &[(u64, u64)], newest: u64) -> DecisionLog {
+    let log = DecisionLog::mirror(Arc::new(stream));
     log.change(|kept| {
-        kept.begin("stream.1".to_owned(), oldest, shown_from);
-        for sequence in oldest..=newest {
-            let lost = losses.iter().find(|(at, _)| *at == sequence);
-            let record = match lost {
-                Some((_, lost)) => Record::Loss(Gap { lost: *lost, ..Gap::default() }.encode_to_vec().into()),
-                None => Record::Event(DecisionEvent::default().encode_to_vec().into()),
-            };
-            kept.push(record, EVENTS_MAX);
+        kept.begin("stream.1".to_owned(), begin);
+        for sequence in begin.oldest..=newest {
+            let lost = losses.iter().find(|(at, _)| *at == sequence).map(|(_, lost)| *lost);
+            kept.push(record(lost), EVENTS_MAX);
         }
     });
     log
+}
+
+/// All that the stream has is in memory.
+fn mirrored(oldest: u64, shown_from: u64, losses: &[(u64, u64)], newest: u64) -> DecisionLog {
+    let stream = Stream { first: oldest, losses: Vec::new(), is_away: true };
+    mirror_of(stream, Begin { oldest, first: Some(oldest), shown_from }, losses, newest)
 }
 
 fn in_stream(sequence: u64) -> Position {
     Position { log_id: "stream.1".to_owned(), sequence }
 }
 
-fn sequences(tail: Tail) -> Vec<u64> {
-    let Tail::Events(events) = tail else { panic!("no events: {tail:?}") };
+fn events(tail: Result<Tail, Missing>) -> Vec<DecisionEvent> {
+    let Ok(Tail::Events(events)) = tail else { panic!("no events: {tail:?}") };
+    events
+}
+
+fn sequences(events: Vec<DecisionEvent>) -> Vec<u64> {
     events.into_iter().map(|event| event.position.unwrap().sequence).collect()
 }
 
-#[test]
-fn a_loss_has_a_position_and_is_told_before_what_comes_after_it() {
+#[tokio::test]
+async fn a_loss_has_a_position_and_is_told_before_what_comes_after_it() {
     let log = mirrored(10, 10, &[(12, 7)], 14);
-    assert_eq!(sequences(log.after(&in_stream(9), 10)), [10, 11]);
-    let Tail::Lost(gap) = log.after(&in_stream(11), 10) else { panic!("no loss") };
+    assert_eq!(sequences(events(log.after(&in_stream(9), 10).await)), [10, 11]);
+    let Ok(Tail::Lost(gap)) = log.after(&in_stream(11), 10).await else { panic!("no loss") };
     assert_eq!((gap.first_missing, gap.next, gap.lost), (Some(in_stream(12)), Some(in_stream(13)), 7));
-    assert_eq!(sequences(log.after(&in_stream(12), 10)), [13, 14]);
-    assert_eq!(sequences(log.among(&in_stream(9), 4)), [10, 11, 13], "a list passes over it");
+    assert_eq!(sequences(events(log.after(&in_stream(12), 10).await)), [13, 14]);
+    assert_eq!(sequences(log.among(&in_stream(9), 4).await.unwrap()), [10, 11, 13], "a list passes over it");
+}
+
+/// Positions from 11 on are in memory, and the stream is thought to begin with 3.
+fn partly(stream: Stream) -> DecisionLog {
+    mirror_of(stream, Begin { oldest: 11, first: Some(3), shown_from: 11 }, &[], 20)
+}
+
+#[tokio::test]
+async fn what_is_not_in_memory_any_more_is_read_from_the_stream() {
+    let log = partly(Stream { first: 3, losses: vec![7], is_away: false });
+    let extent = log.extent().unwrap();
+    assert_eq!((extent.oldest, extent.in_memory, extent.newest), (3, 11, 20));
+    assert_eq!(sequences(events(log.after(&in_stream(2), 3).await)), [3, 4, 5]);
+    assert_eq!(sequences(events(log.after(&in_stream(5), 10).await)), [6]);
+    let Ok(Tail::Lost(gap)) = log.after(&in_stream(6), 10).await else { panic!("no loss") };
+    assert_eq!((gap.first_missing, gap.next), (Some(in_stream(7)), Some(in_stream(8))));
+    assert_eq!(sequences(events(log.after(&in_stream(9), 100).await)), (10..=20).collect::<Vec<_>>());
+    assert_eq!(sequences(log.among(&in_stream(5), 4).await.unwrap()), [6, 8, 9]);
+    assert!(matches!(log.after(&in_stream(1), 10).await, Err(Missing::Compacted(now)) if now == extent));
+}
+
+#[tokio::test]
+async fn what_the_stream_does_not_keep_any_more_is_told_as_such_and_nothing_is_said_while_it_is_away() {
+    let log = partly(Stream { first: 8, losses: Vec::new(), is_away: false });
+    assert!(matches!(log.after(&in_stream(5), 10).await, Err(Missing::Compacted(now)) if now.oldest == 8));
+    assert_eq!(log.extent().unwrap().oldest, 8);
+    assert_eq!(sequences(events(log.after(&in_stream(7), 3).await)), [8, 9, 10]);
+
+    let log = partly(Stream { first: 3, losses: Vec::new(), is_away: true });
+    assert!(matches!(log.after(&in_stream(5), 10).await, Err(Missing::Unreadable(why)) if why == "away"));
+    assert_eq!(sequences(events(log.after(&in_stream(10), 2).await)), [11, 12]);
 }
 
 #[test]
@@ -148,7 +220,7 @@ async fn a_position_that_another_replica_has_read_first_is_waited_for() {
     let log = mirrored(1, 1, &[], 3);
     assert_eq!(log.reach(&in_stream(3)).await, Reached::Yes);
     assert_eq!(log.reach(&in_stream(5)).await, Reached::NotYet);
-    assert_eq!(sequences(log.after(&in_stream(5), 10)), Vec::<u64>::new());
+    assert_eq!(sequences(events(log.after(&in_stream(5), 10).await)), Vec::<u64>::new());
     let later = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         log.change(|kept| kept.push(Record::Loss(Bytes::new()), EVENTS_MAX));

@@ -4,7 +4,7 @@ use super::connection::Cut;
 use super::followers::Followers;
 use super::pages::{fitting, page_size};
 use super::{Shared, status};
-use crate::decisions::{Extent, Reached, Tail};
+use crate::decisions::{Extent, Missing, Reached};
 use filter::{Filter, Within};
 use follow::{Follow, Start};
 use futures::stream::BoxStream;
@@ -24,6 +24,8 @@ mod tests;
 
 /// Events that are looked at under one hold of the log.
 const STEP: usize = 1024;
+/// Events that one page of a list looks at.
+const LOOKED_AT_MAX: u64 = 65_536;
 /// Phases of one decision that are told: the oldest.
 const PHASES_MAX: usize = 1000;
 /// Events of one message where nothing is said, and at most.
@@ -72,6 +74,11 @@ fn no_log(shared: &Shared) -> Status {
     }
     let why = shared.decisions.problem().unwrap_or_else(|| "it is being read".to_owned());
     status::log_unavailable(&format!("this replica has not read the log of decisions yet: {why}"))
+}
+
+/// Why what is kept by the stream alone cannot be read.
+fn unreadable(why: &str) -> Status {
+    status::log_unavailable(&format!("what is not in this replica's memory any more cannot be read: {why}"))
 }
 
 #[tonic::async_trait]
@@ -135,24 +142,29 @@ impl DecisionService for Decisions {
         let mut before = place.before;
         let mut found: Vec<DecisionEvent> = Vec::new();
         // One more than the page, to know whether there is a next.
-        while found.len() <= size && before > extent.oldest {
+        let until = before.saturating_sub(LOOKED_AT_MAX);
+        while found.len() <= size && before > extent.oldest.max(until) {
             let from = before.saturating_sub(STEP as u64).max(extent.oldest);
             let at = Position { log_id: extent.log_id.clone(), sequence: from - 1 };
-            match self.shared.decisions.among(&at, usize::try_from(before - from).unwrap_or(STEP)) {
-                Tail::Events(events) => {
+            match self.shared.decisions.among(&at, usize::try_from(before - from).unwrap_or(STEP)).await {
+                Ok(events) => {
                     found.extend(events.into_iter().rev().filter(wanted));
                     before = from;
                 }
                 // What was trimmed meanwhile is not kept, and so is not listed.
-                Tail::Compacted(now) => extent = now,
-                Tail::Lost(_) => before = from,
-                Tail::Replaced => return Err(no_log(&self.shared)),
+                Err(Missing::Compacted(now)) => extent = now,
+                Err(Missing::Replaced) => return Err(no_log(&self.shared)),
+                Err(Missing::Unreadable(why)) => return Err(unreadable(&why)),
             }
             tokio::task::yield_now().await;
         }
         let count = fitting(&found, size);
-        let next = (found.len() > count).then(|| found[..count].last()?.position.clone()).flatten();
-        let next_page_token = next.map_or_else(String::new, |last| place.token(last.sequence));
+        let next = if found.len() > count {
+            found[..count].last().and_then(|event| event.position.as_ref()).map(|last| last.sequence)
+        } else {
+            Some(before).filter(|before| *before > extent.oldest)
+        };
+        let next_page_token = next.map_or_else(String::new, |before| place.token(before));
         found.truncate(count);
         Ok(Response::new(ListDecisionsResponse { events: found, next_page_token, meta: Some(self.shared.meta()) }))
     }
@@ -162,19 +174,19 @@ impl DecisionService for Decisions {
         request: Request<GetDecisionRequest>,
     ) -> Result<Response<GetDecisionResponse>, Status> {
         let wanted = request.into_inner().decision_id;
-        let Extent { log_id, oldest, newest } = self.extent()?;
+        let Extent { log_id, in_memory, newest, .. } = self.extent()?;
         let _turn = self.shared.long_read().await?;
-        let mut at = Position { log_id, sequence: oldest - 1 };
+        let mut at = Position { log_id, sequence: in_memory - 1 };
         let mut events = Vec::new();
         while at.sequence < newest && events.len() < PHASES_MAX {
-            match self.shared.decisions.among(&at, STEP) {
-                Tail::Events(step) => {
+            match self.shared.decisions.among(&at, STEP).await {
+                Ok(step) => {
                     at.sequence += STEP as u64;
                     events.extend(step.into_iter().filter(|event| event.decision_id == wanted));
                 }
-                Tail::Compacted(extent) => at.sequence = extent.oldest - 1,
-                Tail::Lost(gap) => at.sequence = gap.next.map_or(newest, |next| next.sequence - 1),
-                Tail::Replaced => return Err(no_log(&self.shared)),
+                Err(Missing::Compacted(extent)) => at.sequence = extent.in_memory - 1,
+                Err(Missing::Replaced) => return Err(no_log(&self.shared)),
+                Err(Missing::Unreadable(why)) => return Err(unreadable(&why)),
             }
             tokio::task::yield_now().await;
         }

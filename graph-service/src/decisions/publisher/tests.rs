@@ -3,7 +3,7 @@
 use super::*;
 use crate::decisions::entry::What;
 use crate::decisions::queue::Standing;
-use crate::decisions::{Noted, Step};
+use crate::decisions::writer::{Noted, Step};
 use engine::work::Term;
 use futures::FutureExt as _;
 use prost::bytes::Bytes;

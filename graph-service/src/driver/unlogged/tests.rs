@@ -1,5 +1,5 @@
 use super::*;
-use crate::decisions::{DecisionLog, Writer};
+use crate::decisions::Writer;
 use engine::leader::Event;
 use engine::object::{ObjectRef, Uid};
 use engine::work::{Action, ActionKind, GoAwayCause, RevokeMode, Term, WorkItem};
@@ -62,7 +62,7 @@ struct World {
 impl World {
     fn new(is_required: bool) -> World {
         let queue = Arc::new(Queue::new(is_required));
-        let mut writer = Writer::new(DecisionLog::mirror(), Some(Arc::clone(&queue)));
+        let mut writer = Writer::into_queue(Arc::clone(&queue));
         let clock = Clock { now: engine::time::Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
         writer.note(&Event::TermGained(term()), clock);
         writer.publish();

@@ -5,7 +5,7 @@
 
 use super::encode::batch;
 use super::filter::Filter;
-use crate::decisions::{Extent, Tail};
+use crate::decisions::{Extent, Missing, Tail};
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
 use crate::grpc::{Shared, renewal_age, spread, status, wire_clock};
 use engine::object::Uid;
@@ -149,26 +149,25 @@ impl Follow {
         }
         loop {
             changes.mark_unchanged();
-            let (events, more) = match self.shared.decisions.after(&at, self.batch_max) {
-                Tail::Events(events) => {
-                    let more = events.len() == self.batch_max;
-                    (events, more)
-                }
-                Tail::Compacted(extent) if self.accept_gaps => {
-                    at = self.go_on(lost_after(&at, &extent, COMPACTED), &mut sent).await?;
-                    continue;
-                }
-                Tail::Compacted(_) => return Err(self.too_slow(&sent)),
-                Tail::Lost(gap) if self.accept_gaps => {
+            let events = match self.shared.decisions.after(&at, self.batch_max).await {
+                Ok(Tail::Events(events)) => events,
+                Ok(Tail::Lost(gap)) if self.accept_gaps => {
                     at = self.go_on(gap, &mut sent).await?;
                     continue;
                 }
-                Tail::Lost(gap) => return Err(Stop::Failed(status::position_not_written(&gap))),
-                Tail::Replaced => {
+                Ok(Tail::Lost(gap)) => return Err(Stop::Failed(status::position_not_written(&gap))),
+                Err(Missing::Compacted(extent)) if self.accept_gaps => {
+                    at = self.go_on(lost_after(&at, &extent, COMPACTED), &mut sent).await?;
+                    continue;
+                }
+                Err(Missing::Compacted(_)) => return Err(self.too_slow(&sent)),
+                Err(Missing::Replaced) => {
                     at = self.go_on_in_another(&mut sent).await?;
                     continue;
                 }
+                Err(Missing::Unreadable(why)) => return Err(Stop::Failed(super::unreadable(&why))),
             };
+            let more = !events.is_empty();
             at.sequence += events.len() as u64;
             let wanted: Vec<DecisionEvent> = events.into_iter().filter(|event| self.admits(event)).collect();
             if !wanted.is_empty() {

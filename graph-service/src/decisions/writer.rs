@@ -1,0 +1,92 @@
+//! The end of the log that the collector's task writes to.
+
+use super::kept::{Begin, Kept, Record};
+use super::{DecisionLog, Queue};
+use engine::leader::Event;
+use engine::work::Term;
+use prost::Message as _;
+use prost::bytes::Bytes;
+use proto::convert::{self, decision_event};
+use std::sync::Arc;
+
+/// The one end that writes. It belongs to the collector's task, and never waits.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    sink: Sink,
+    term: Option<Term>,
+    /// Of this round; all of them become visible at its end, with one word to the readers.
+    round: Vec<Step>,
+}
+
+#[derive(Debug)]
+enum Sink {
+    Memory(DecisionLog),
+    /// On the way to the log that all replicas share.
+    Queue(Arc<Queue>),
+}
+
+#[derive(Debug)]
+pub(super) enum Step {
+    Begin(Term),
+    End,
+    Event(Noted),
+}
+
+/// An event on its way into the log.
+#[derive(Clone, Debug)]
+pub(super) struct Noted {
+    pub(super) event: Bytes,
+    pub(super) time: Option<prost_types::Timestamp>,
+}
+
+impl Writer {
+    /// Into the leader's own log.
+    pub(crate) fn into_memory(log: DecisionLog) -> Writer {
+        Writer { sink: Sink::Memory(log), term: None, round: Vec::new() }
+    }
+
+    /// Into the queue that leads to the shared log.
+    pub(crate) fn into_queue(queue: Arc<Queue>) -> Writer {
+        Writer { sink: Sink::Queue(queue), term: None, round: Vec::new() }
+    }
+
+    /// Takes note of what happened.
+    pub(crate) fn note(&mut self, event: &Event, clock: convert::Clock) {
+        if let Event::TermGained(term) = event {
+            self.round.push(Step::Begin(term.clone()));
+            self.term = Some(term.clone());
+        }
+        if matches!(event, Event::TermLost) {
+            self.round.push(Step::End);
+            self.term = None;
+        }
+        let Some(term) = &self.term else { return };
+        if let Some(event) = decision_event(event, term, clock) {
+            self.round.push(Step::Event(Noted { event: event.encode_to_vec().into(), time: event.event_time }));
+        }
+    }
+
+    /// Shows what was noted, or sends it on its way.
+    pub(crate) fn publish(&mut self) {
+        if self.round.is_empty() {
+            return;
+        }
+        match &self.sink {
+            Sink::Memory(log) => log.change(|kept| {
+                for step in self.round.drain(..) {
+                    match step {
+                        Step::Begin(term) => kept.begin(log_id(&term), Begin::default()),
+                        Step::End => *kept = Kept::default(),
+                        Step::Event(noted) => kept.push(Record::Event(noted.event), log.events_max),
+                    }
+                }
+            }),
+            Sink::Queue(queue) => queue.take(self.round.drain(..)),
+        }
+    }
+}
+
+/// One log for each term: the next leader does not know what this one told.
+fn log_id(term: &Term) -> String {
+    format!("{}.{}", term.election, term.number)
+}
