@@ -6,7 +6,9 @@ use crate::pausing;
 use crate::remote::{self, Admin, Reach};
 use crate::table;
 use anyhow::Context as _;
-use proto::admin::v1alpha1::{GetStatusRequest, GetStatusResponse};
+use proto::admin::v1alpha1::decision_log_status::State as LogState;
+use proto::admin::v1alpha1::{DecisionLogStatus, GetStatusRequest, GetStatusResponse};
+use proto::decision::v1alpha1::Position;
 use proto::graph::v1alpha1::ListCoverageRequest;
 use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
 use proto::graph::v1alpha1::list_coverage_response::{Collection, State};
@@ -74,6 +76,33 @@ fn counts(collections: &[Collection]) -> String {
     counted.join(", ")
 }
 
+/// Where the log of decisions is kept, and how that goes.
+fn of_log(log: &DecisionLogStatus) -> String {
+    let mut text = match (log.state(), log.required) {
+        (LogState::InMemory, _) => "in the leader's memory".to_owned(),
+        (LogState::Connecting, _) => "on JetStream, which was not reached yet".to_owned(),
+        (LogState::Writing, _) => "on JetStream".to_owned(),
+        (LogState::CatchingUp, _) => "on JetStream, which is catching up".to_owned(),
+        (LogState::Away, true) => "on JetStream, which is away; nothing is granted until it is back".to_owned(),
+        (LogState::Away, false) => "on JetStream, which is away; work goes on without it".to_owned(),
+        (LogState::Unspecified, _) => "kept in a way that this version does not know".to_owned(),
+    };
+    // Writing to a string does not fail.
+    if !log.problem.is_empty() {
+        let _infallible = write!(text, " ({})", log.problem);
+    }
+    if let (Some(oldest), Some(newest)) = (&log.oldest, &log.newest) {
+        let _infallible = write!(text, ", positions {} to {}", oldest.sequence, newest.sequence);
+    }
+    if log.waiting_events > 0 {
+        let _infallible = write!(text, ", {} wait", log.waiting_events);
+    }
+    if log.lost_events > 0 {
+        let _infallible = write!(text, ", {} lost", log.lost_events);
+    }
+    text
+}
+
 fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
@@ -95,6 +124,9 @@ fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
     }
     if !status.pauses_unknown.is_empty() {
         line("held", format!("everything that destroys: {}", status.pauses_unknown));
+    }
+    if let Some(log) = &status.decision_log {
+        line("decisions", of_log(log));
     }
     line("collections", counts(collections));
     for collection in collections {
@@ -151,13 +183,55 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection]) -> serde_json
         "collections": collections.iter().map(collection).collect::<Vec<_>>(),
         "grantsStopped": status.grants_stopped,
         "pausesUnknown": status.pauses_unknown,
+        "decisionLog": status.decision_log.as_ref().map(log_as_json),
         "pauses": status.pauses.iter().map(pausing::as_json).collect::<Vec<_>>(),
+    })
+}
+
+fn log_as_json(log: &DecisionLogStatus) -> serde_json::Value {
+    let state = match log.state() {
+        LogState::InMemory => "in memory",
+        LogState::Connecting => "connecting",
+        LogState::Writing => "writing",
+        LogState::CatchingUp => "catching up",
+        LogState::Away => "away",
+        LogState::Unspecified => "unknown",
+    };
+    let position = |at: &Position| json!({ "logId": at.log_id, "sequence": at.sequence });
+    json!({
+        "state": state,
+        "required": log.required,
+        "problem": log.problem,
+        "waitingEvents": log.waiting_events,
+        "lostEvents": log.lost_events,
+        "oldest": log.oldest.as_ref().map(position),
+        "newest": log.newest.as_ref().map(position),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_that_is_away_is_told_with_why_and_with_what_waits() {
+        let at = |sequence: u64| Some(Position { log_id: "log".to_owned(), sequence });
+        let mut log =
+            DecisionLogStatus { state: LogState::Writing.into(), oldest: at(3), newest: at(9), ..Default::default() };
+        assert_eq!(of_log(&log), "on JetStream, positions 3 to 9");
+        log = DecisionLogStatus {
+            state: LogState::Away.into(),
+            required: true,
+            problem: "refused".to_owned(),
+            waiting_events: 4,
+            ..log
+        };
+        assert_eq!(
+            of_log(&log),
+            "on JetStream, which is away; nothing is granted until it is back (refused), positions 3 to 9, 4 wait"
+        );
+        assert_eq!(log_as_json(&log)["newest"]["sequence"], 9);
+    }
     use proto::r#type::v1alpha1::GroupResource;
 
     #[test]

@@ -133,14 +133,13 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         Election::Lease(_) | Election::Never => Validity::default(),
         Election::Fixed(_) => Validity::endless(),
     };
-    let (log, queue) = log_of_decisions(config.decision_log.as_ref(), &cluster_uid, &mut tasks).await?;
-    let writer = queue.clone().map_or_else(|| Writer::into_memory(log.clone()), Writer::into_queue);
-    let render = Render::new(metrics.clone(), edges.observer, warnings, writer, clock);
+    let log = log_of_decisions(config.decision_log.as_ref(), &cluster_uid, &mut tasks).await?;
+    let render = Render::new(metrics.clone(), edges.observer, warnings, Writer::new(&log), clock);
     let driver = Driver::new(
         Leader::new(engine_config(&config, &cluster_uid), seed()?),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
         ask(ingest.clone()),
-        (render, Unlogged::new(queue.clone())),
+        (render, Unlogged::new(log.queue().cloned())),
         clock,
         heartbeat,
         validity.clone(),
@@ -153,7 +152,6 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         leadership: known_leadership.clone(),
         ingest,
         decisions: log.clone(),
-        queue: queue.clone(),
     });
     tasks.spawn("driver", driver.run());
 
@@ -169,7 +167,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         freshness: Freshness::new(reader.clone(), cluster_uid.clone(), questions),
         reader,
         sessions,
-        decisions: log,
+        decisions: log.clone(),
         shutdown: shutdown.clone(),
         leadership: known_leadership,
         health,
@@ -180,7 +178,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         long_reads: grpc::long_reads(),
     };
     grpc::start(edges.grpc, Arc::new(shared), press, shutdown.clone(), &mut tasks);
-    tasks.spawn("stop", stop(shutdown.clone(), control, queue, released));
+    tasks.spawn("stop", stop(shutdown.clone(), control, log.queue().cloned(), released));
 
     over(tasks.run(&shutdown, STOP_WITHIN).await)
 }
@@ -197,18 +195,16 @@ fn over(ended: Result<(), TaskError>) -> anyhow::Result<()> {
     }
 }
 
-/// The log of decisions, and what leads into it where all replicas share it.
+/// The leader's own, or what all replicas share.
 async fn log_of_decisions(
     shared: Option<&JetStream>,
     cluster_uid: &str,
     tasks: &mut Tasks,
-) -> anyhow::Result<(DecisionLog, Option<Arc<Queue>>)> {
-    let Some(jetstream) = shared else { return Ok((DecisionLog::in_memory(), None)) };
-    let queue = Arc::new(Queue::new(jetstream.required));
+) -> anyhow::Result<DecisionLog> {
+    let Some(jetstream) = shared else { return Ok(DecisionLog::in_memory()) };
     // Connecting takes more room than a future on the stack should.
     let connection = Box::pin(Connection::open(jetstream, cluster_uid)).await?;
-    let log = connection.start(Arc::clone(&queue), tasks);
-    Ok((log, Some(queue)))
+    Ok(connection.start(jetstream.required, tasks))
 }
 
 /// No grants and farewells first, then the Lease: whoever takes over finds nobody that still grants, and the log complete.

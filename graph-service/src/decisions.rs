@@ -46,8 +46,15 @@ pub(crate) struct DecisionLog {
     kept: Arc<Mutex<Kept>>,
     changed: watch::Sender<()>,
     events_max: usize,
-    /// Where this is the mirror of what all replicas share, and not this leader's own: what has the rest of it.
-    archive: Option<Arc<dyn Archive>>,
+    /// Where this is the mirror of what all replicas share, and not this leader's own.
+    stream: Option<Stream>,
+}
+
+/// What is behind a mirror.
+#[derive(Clone, Debug)]
+struct Stream {
+    archive: Arc<dyn Archive>,
+    queue: Arc<Queue>,
 }
 
 /// What comes after a position.
@@ -92,17 +99,22 @@ pub(crate) enum Reached {
 impl DecisionLog {
     /// The leader's own.
     pub(crate) fn in_memory() -> DecisionLog {
-        DecisionLog { kept: Arc::default(), changed: watch::Sender::new(()), events_max: EVENTS_MAX, archive: None }
+        DecisionLog { kept: Arc::default(), changed: watch::Sender::new(()), events_max: EVENTS_MAX, stream: None }
     }
 
     /// To be filled from the log that all replicas share.
-    fn mirror(archive: Arc<dyn Archive>) -> DecisionLog {
-        DecisionLog { archive: Some(archive), ..DecisionLog::in_memory() }
+    fn mirror(archive: Arc<dyn Archive>, queue: Arc<Queue>) -> DecisionLog {
+        DecisionLog { stream: Some(Stream { archive, queue }), ..DecisionLog::in_memory() }
     }
 
     /// Whether every replica has it.
     pub(crate) fn is_shared(&self) -> bool {
-        self.archive.is_some()
+        self.stream.is_some()
+    }
+
+    /// What waits to be written to the shared log, where there is one.
+    pub(crate) fn queue(&self) -> Option<&Arc<Queue>> {
+        self.stream.as_ref().map(|stream| &stream.queue)
     }
 
     /// Tells of everything new, and of beginnings and ends.
@@ -155,8 +167,8 @@ impl DecisionLog {
             if from >= extent.in_memory {
                 return Ok(kept.records.range(kept.index(from)..).take(max).cloned().collect());
             }
-            match &self.archive {
-                Some(archive) if from >= extent.oldest => (extent, Arc::clone(archive)),
+            match &self.stream {
+                Some(stream) if from >= extent.oldest => (extent, Arc::clone(&stream.archive)),
                 Some(_) | None => return Err(Missing::Compacted(extent)),
             }
         };

@@ -1,7 +1,7 @@
 //! What the admin HTTP server answers: progress, readiness and what it waits for, metrics, the graph.
 
 use crate::clock::Clock;
-use crate::decisions::{DecisionLog, Progress, Queue, Standing};
+use crate::decisions::{DecisionLog, Progress, Standing};
 use crate::dot;
 use crate::driver::{Heartbeat, Reader};
 use crate::election::Leadership;
@@ -50,8 +50,6 @@ pub(crate) struct Running {
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) ingest: ingest::Handle,
     pub(crate) decisions: DecisionLog,
-    /// What waits to be written to the log that all replicas share, where there is one.
-    pub(crate) queue: Option<Arc<Queue>>,
 }
 
 /// One look at everything the answer is made of.
@@ -125,9 +123,7 @@ impl Probe for Health {
             lines.push("discovery: not yet".to_owned());
         }
         lines.extend(discovery.problems.iter().map(|problem| format!("discovery: {problem}")));
-        if let Some(queue) = &running.queue {
-            lines.extend(log_lines(queue, &running.decisions));
-        }
+        lines.extend(log_lines(&running.decisions));
         lines.extend(look.status.stopped.iter().map(|why| format!("grants: stopped, {why}")));
         lines.extend(
             look.status.pauses_unknown.iter().map(|why| format!("pauses: nothing that destroys is granted, {why}")),
@@ -154,7 +150,7 @@ impl Probe for Health {
             let (status, pauses, collections) = running.reader.with(look);
             let clock = self.clock;
             self.metrics.refresh(&Snapshot { status: &status, pauses: &pauses, collections: &collections, clock });
-            let progress = running.queue.as_ref().map(|queue| queue.progress().borrow().clone());
+            let progress = running.decisions.queue().map(|queue| queue.progress().borrow().clone());
             self.metrics.log.refresh(running.decisions.size(), progress.as_ref());
         }
         runtime::admin::encode(&self.registry)
@@ -198,7 +194,8 @@ fn leadership_line(leadership: &Leadership) -> String {
     }
 }
 
-fn log_lines(queue: &Queue, log: &DecisionLog) -> Vec<String> {
+fn log_lines(log: &DecisionLog) -> Vec<String> {
+    let Some(queue) = log.queue() else { return Vec::new() };
     let Progress { standing, waiting, lost, .. } = queue.progress().borrow().clone();
     let standing = match standing {
         Standing::Connecting => "not reached yet".to_owned(),

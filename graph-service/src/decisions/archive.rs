@@ -36,7 +36,7 @@ impl Archive for Connection {
             if !mirror::is_of(log_id, info) {
                 return Err("it is another stream by now".to_owned());
             }
-            let first = info.state.first_sequence;
+            let first = mirror::first(info);
             let count = if from < first { 0 } else { count as u64 };
             let messages = futures::stream::iter((from..from + count).map(|sequence| message(&stream, sequence)));
             let records = messages.buffered(AT_ONCE).try_collect().await?;

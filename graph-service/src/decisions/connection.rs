@@ -118,9 +118,10 @@ impl Connection {
         Ok(Connection { client, jetstream, stream, subject })
     }
 
-    /// Writes what comes into the queue, and mirrors the stream into a log.
-    pub(crate) fn start(self, queue: Arc<Queue>, tasks: &mut Tasks) -> DecisionLog {
-        let log = DecisionLog::mirror(Arc::new(self.clone()));
+    /// Mirrors the stream into a log, and writes what comes into its queue. `is_required`: nothing is granted while it is away.
+    pub(crate) fn start(self, is_required: bool, tasks: &mut Tasks) -> DecisionLog {
+        let queue = Arc::new(Queue::new(is_required));
+        let log = DecisionLog::mirror(Arc::new(self.clone()), Arc::clone(&queue));
         tasks.spawn_until_end("mirror of the decision log", mirror::run(self.clone(), log.clone()));
         tasks.spawn_until_end("decision log", publisher::run(self, queue));
         log

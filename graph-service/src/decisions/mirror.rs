@@ -70,6 +70,11 @@ fn name(info: &Info) -> String {
     format!("{}.{}", info.config.name, info.created.unix_timestamp_nanos())
 }
 
+/// The sequence of the oldest message, or of the next to come. A stream that never had one names 0.
+pub(super) fn first(info: &Info) -> u64 {
+    info.state.first_sequence.max(1)
+}
+
 /// Whether it is this stream that a log is, or was before it was cut.
 pub(super) fn is_of(log_id: &str, info: &Info) -> bool {
     log_id.strip_prefix(&name(info)).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -185,7 +190,7 @@ impl Mirror {
 
     /// What the stream says of itself decides whether it goes on with what has been read of it.
     fn look(&mut self, asked: Instant, info: &Info) {
-        let (first, last) = (info.state.first_sequence, info.state.last_sequence);
+        let (first, last) = (first(info), info.state.last_sequence);
         let stream = name(info);
         let known = self.history.as_ref().filter(|history| history.stream == stream);
         let history = match known {
@@ -211,7 +216,7 @@ impl Mirror {
             }
             None => History { stream, cut: None },
         };
-        let oldest = first.max((last + 1).saturating_sub(EVENTS_MAX as u64)).max(1);
+        let oldest = first.max((last + 1).saturating_sub(EVENTS_MAX as u64));
         tracing::info!(log = history.log_id(), oldest, newest = last, "reading the log of decisions");
         self.next = oldest;
         self.log.change(|kept| {

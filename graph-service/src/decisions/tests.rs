@@ -38,7 +38,7 @@ fn at(sequence: u64) -> Position {
 
 fn filled(events_max: usize, events: usize) -> (DecisionLog, Writer) {
     let log = DecisionLog { events_max, ..DecisionLog::in_memory() };
-    let mut writer = Writer::into_memory(log.clone());
+    let mut writer = Writer::new(&log);
     writer.note(&Event::TermGained(term(1)), clock());
     for event in 1..=events {
         writer.note(&withdrawn(&event.to_string()), clock());
@@ -136,7 +136,7 @@ fn record(lost: Option<u64>) -> Record {
 
 /// What was read of a stream that is said to begin at `first`: events, and losses of so many.
 fn mirror_of(stream: Stream, begin: Begin, losses: &[(u64, u64)], newest: u64) -> DecisionLog {
-    let log = DecisionLog::mirror(Arc::new(stream));
+    let log = DecisionLog::mirror(Arc::new(stream), Arc::new(Queue::new(false)));
     log.change(|kept| {
         kept.begin("stream.1".to_owned(), begin);
         for sequence in begin.oldest..=newest {

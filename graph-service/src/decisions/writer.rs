@@ -40,12 +40,12 @@ pub(super) struct Noted {
 }
 
 impl Writer {
-    /// Into the leader's own log.
-    pub(crate) fn into_memory(log: DecisionLog) -> Writer {
-        Writer { sink: Sink::Memory(log), term: None, round: Vec::new() }
+    pub(crate) fn new(log: &DecisionLog) -> Writer {
+        let sink = log.queue().cloned().map_or_else(|| Sink::Memory(log.clone()), Sink::Queue);
+        Writer { sink, term: None, round: Vec::new() }
     }
 
-    /// Into the queue that leads to the shared log.
+    #[cfg(test)]
     pub(crate) fn into_queue(queue: Arc<Queue>) -> Writer {
         Writer { sink: Sink::Queue(queue), term: None, round: Vec::new() }
     }

@@ -31,7 +31,7 @@ impl Harness {
         let observer = Box::new(move |event: &engine::leader::Event| seen.lock().unwrap().push(format!("{event:?}")));
         let (validity, clock) = (Validity::endless(), Clock::start());
         let metrics = Metrics::register(&mut Registry::default());
-        let writer = Writer::into_memory(DecisionLog::in_memory());
+        let writer = Writer::new(&DecisionLog::in_memory());
         let render = Render::new(metrics, Some(observer), mpsc::channel(1).0, writer, clock);
         let driver = Driver::new(
             Leader::new(config, 1),

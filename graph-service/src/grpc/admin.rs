@@ -2,14 +2,17 @@
 
 use super::freshness::About;
 use super::{Shared, status, wire_clock};
+use crate::decisions::{DecisionLog, Standing};
 use crate::pauses::press::Press;
 use engine::leader::Leader;
 use proto::admin::v1alpha1::admin_service_server::AdminService;
+use proto::admin::v1alpha1::decision_log_status::State;
 use proto::admin::v1alpha1::{
-    GetStatusRequest, GetStatusResponse, ListExecutorsRequest, ListExecutorsResponse, PauseCollectionRequest,
-    PauseCollectionResponse, ResumeCollectionRequest, ResumeCollectionResponse,
+    DecisionLogStatus, GetStatusRequest, GetStatusResponse, ListExecutorsRequest, ListExecutorsResponse,
+    PauseCollectionRequest, PauseCollectionResponse, ResumeCollectionRequest, ResumeCollectionResponse,
 };
 use proto::convert::{NAME_MAX_BYTES, PAUSE_PREFIX, PauseOrder};
+use proto::decision::v1alpha1::Position;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
@@ -34,7 +37,8 @@ impl AdminService for Admin {
         let meta = self.shared.meta_of(&collections, self.shared.freshness.now().token(&About::Everything));
         let leader = self.shared.leadership().holder.unwrap_or_default();
         let (clock, version) = (wire_clock(self.shared.clock), env!("CARGO_PKG_VERSION"));
-        Ok(Response::new(proto::convert::status(status, pauses, clock, version, &leader, meta)))
+        let status = proto::convert::status(status, pauses, clock, version, &leader, meta);
+        Ok(Response::new(GetStatusResponse { decision_log: Some(of_log(&self.shared.decisions)), ..status }))
     }
 
     async fn list_executors(
@@ -73,5 +77,31 @@ impl AdminService for Admin {
         }
         self.press.resume(name).await.map_err(|failure| status::pause(&failure, name))?;
         Ok(Response::new(ResumeCollectionResponse { meta: Some(self.shared.meta()) }))
+    }
+}
+
+fn of_log(log: &DecisionLog) -> DecisionLogStatus {
+    let extent = log.extent();
+    let at = |sequence: u64, log_id: String| Position { log_id, sequence };
+    let newest = extent.as_ref().map(|extent| at(extent.newest, extent.log_id.clone()));
+    let oldest = extent.map(|extent| at(extent.oldest, extent.log_id));
+    let Some(queue) = log.queue() else {
+        return DecisionLogStatus { state: State::InMemory.into(), oldest, newest, ..DecisionLogStatus::default() };
+    };
+    let progress = queue.progress().borrow().clone();
+    let (state, away) = match progress.standing {
+        Standing::Connecting => (State::Connecting, None),
+        Standing::Writing => (State::Writing, None),
+        Standing::CatchingUp => (State::CatchingUp, None),
+        Standing::Away { why, .. } => (State::Away, Some(why)),
+    };
+    DecisionLogStatus {
+        state: state.into(),
+        required: queue.is_required(),
+        problem: away.or_else(|| log.problem()).unwrap_or_default(),
+        waiting_events: progress.waiting as u64,
+        lost_events: progress.lost,
+        oldest,
+        newest,
     }
 }

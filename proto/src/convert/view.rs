@@ -116,7 +116,7 @@ pub fn executor(view: ExecutorView, clock: Clock) -> Executor {
 }
 
 /// The answer of `GetStatus`. `version` is that of the build, `leader` the holder of the election Lease or empty; what `meta` says of
-/// cluster and unsynced collections is repeated where clients look for it.
+/// cluster and unsynced collections is repeated where clients look for it. The log of decisions is left to whoever keeps it.
 pub fn status(
     status: Status,
     pauses: Vec<PauseView>,
@@ -146,6 +146,7 @@ pub fn status(
         grants_stopped: status.stopped.unwrap_or_default(),
         held_items: status.held as u64,
         pauses_unknown: status.pauses_unknown.unwrap_or_default(),
+        decision_log: None,
     }
 }
 

@@ -44,7 +44,7 @@ fn world(dependents: usize) -> World {
     let objects = [secret("owner", &[])].into_iter().chain((0..dependents).map(dependent)).collect();
     let (leadership, known) = watch::channel(leadership(1));
     let log = DecisionLog::in_memory();
-    let mut writer = Writer::into_memory(log.clone());
+    let mut writer = Writer::new(&log);
     let mut inputs = vec![Input::TermGained(term(1))];
     inputs.extend(facts(objects, "owner"));
     let mut events = Vec::new();
