@@ -7,7 +7,6 @@
 
 use archive::Archive;
 pub(crate) use connection::Connection;
-pub use connection::{JetStream, Server};
 pub(crate) use kept::Extent;
 use kept::{Kept, Record};
 use prost::Message as _;
@@ -15,6 +14,7 @@ use prost::bytes::Bytes;
 use proto::decision::v1alpha1::watch_decisions_response::Gap;
 use proto::decision::v1alpha1::{DecisionEvent, Position};
 pub(crate) use queue::{Progress, Queue, Standing};
+pub use server::{JetStream, Server};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -28,6 +28,7 @@ mod kept;
 mod mirror;
 mod publisher;
 mod queue;
+mod server;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -3,12 +3,14 @@
 use crate::app::Config;
 use crate::decisions::{JetStream, Server};
 use crate::election::LeaseOptions;
-use clap::ValueEnum;
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Command, ValueEnum};
 use engine::leader;
 use engine::object::GroupResource;
 use engine::pace::Rate;
 use runtime::telemetry::LogFormat;
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -159,10 +161,10 @@ pub struct Policy {
 /// Where the log of decisions is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct DecisionLog {
-    /// NATS servers whose JetStream keeps the log of decisions, as nats://[USER:PASSWORD@]HOST:PORT or tls://…: positions then outlive
+    /// NATS servers whose JetStream keeps the log of decisions, as nats://[USER:PASSWORD@]HOST[:PORT] or tls://…: positions then outlive
     /// leaders and restarts, and every replica serves the log. Without it the log is in the leader's memory. A stream that exists is
     /// used as it is; otherwise one is created, for a day, two million events and one GiB, without copies.
-    #[arg(long, env = "OWNERGRAPH_DECISION_LOG", value_name = "URL", value_delimiter = ',')]
+    #[arg(long, env = "OWNERGRAPH_DECISION_LOG", hide_env_values = true, value_name = "URL", value_delimiter = ',', value_parser = ServerParser)]
     pub decision_log: Vec<Server>,
 
     /// Grant no work while the log of decisions cannot be written to. Otherwise work goes on, and what finds no room in the queue of events
@@ -177,12 +179,31 @@ impl DecisionLog {
         if self.decision_log_required && self.decision_log.is_empty() {
             return Err("--decision-log-required needs --decision-log: the leader's memory is always there".to_owned());
         }
+        if self.decision_log.iter().any(|one| self.decision_log.iter().any(|other| one.contradicts(other))) {
+            return Err("--decision-log has two users, passwords or tokens: all servers are told the same".to_owned());
+        }
         match self.decision_log.iter().find(|server| server.is_open_to_others() && !insecure) {
             Some(server) => Err(format!(
                 "--decision-log {server} is not a loopback address and the connection is plaintext: use tls://, or allow it with --insecure"
             )),
             None => Ok(()),
         }
+    }
+}
+
+/// Reads a server. What cannot be read is not shown, because it may hold a password.
+#[derive(Clone, Debug)]
+struct ServerParser;
+
+impl TypedValueParser for ServerParser {
+    type Value = Server;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<Server, clap::Error> {
+        let refuse = |why: &str| {
+            let message = format!("invalid value for '--decision-log <URL>': {why}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
+        };
+        value.to_str().ok_or_else(|| refuse("it is not text"))?.parse().map_err(refuse)
     }
 }
 

@@ -5,9 +5,12 @@ use std::io::IsTerminal;
 use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
-/// What is logged where neither `--log-level` nor `RUST_LOG` says.
-const DEFAULT_FILTER: &str = "info";
+/// What is logged where neither `--log-level` nor `RUST_LOG` says. What the library for NATS says twice a second, the service says once.
+const DEFAULT_FILTER: &str = "info,async_nats=off";
+/// At its finest this part of the library writes the passwords that it sends.
+const NEVER_FINER: &str = "async_nats::connection=debug";
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,11 +73,13 @@ pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryErro
 }
 
 fn parse_filter(given: &str, origin: &'static str) -> Result<EnvFilter, TelemetryError> {
-    EnvFilter::builder().parse(given).map_err(|error| TelemetryError::BadFilter {
+    let filter = EnvFilter::builder().parse(given).map_err(|error| TelemetryError::BadFilter {
         given: given.to_owned(),
         origin,
         cause: error.to_string(),
-    })
+    })?;
+    let is_finest = filter.max_level_hint() == Some(LevelFilter::TRACE);
+    Ok(if is_finest { filter.add_directive(NEVER_FINER.parse().expect("it is a directive")) } else { filter })
 }
 
 /// <https://no-color.org>: set and not empty means no colour.

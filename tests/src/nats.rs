@@ -34,6 +34,7 @@ pub fn require() -> Option<PathBuf> {
 pub struct Nats {
     program: PathBuf,
     port: u16,
+    more: Vec<String>,
     process: Option<Process>,
     starts: usize,
     // Dropped last: the process writes into it.
@@ -41,17 +42,22 @@ pub struct Nats {
 }
 
 impl Nats {
-    /// Starts one with an empty store.
-    pub async fn start(program: &Path) -> anyhow::Result<Nats> {
+    /// Starts one with an empty store, and with these arguments beside its own.
+    pub async fn start(program: &Path, more: &[&str]) -> anyhow::Result<Nats> {
         let (program, port, directory) = (program.to_owned(), free_port()?, Directory::create()?);
-        let mut nats = Nats { program, port, process: None, starts: 0, directory };
+        let more = more.iter().map(|&argument| argument.to_owned()).collect();
+        let mut nats = Nats { program, port, more, process: None, starts: 0, directory };
         nats.again().await?;
         Ok(nats)
     }
 
-    /// What `--decision-log` takes.
+    /// What `--decision-log` takes, where it asks for no more.
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{}", self.address())
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
     /// Ends it without asking.
@@ -66,7 +72,8 @@ impl Nats {
         let store = self.directory.path().join("store").display().to_string();
         let port = self.port.to_string();
         let arguments = ["--jetstream", "--store_dir", &store, "--addr", "127.0.0.1", "--port", &port];
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let own = arguments.iter().map(|&argument| argument.to_owned());
+        let arguments: Vec<String> = own.chain(self.more.iter().cloned()).collect();
         let name = format!("nats-{}", self.starts);
         self.starts += 1;
         self.process = None;

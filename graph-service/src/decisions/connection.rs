@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, Name, RECORD_HEADER};
 use super::publisher::{Failure, Receipt, Store, Tip};
+use super::server::{Credentials, JetStream, Server};
 use super::{DecisionLog, Queue, mirror, publisher};
 use anyhow::Context as _;
 use async_nats::connection::State;
@@ -9,15 +10,13 @@ use async_nats::jetstream::context::{ContextBuilder, PublishError, PublishErrorK
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RawMessageErrorKind, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{Context, ErrorCode};
-use async_nats::{Client, ConnectOptions, ServerAddr};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use runtime::tasks::Tasks;
 use std::error::Error as _;
-use std::fmt;
-use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -37,52 +36,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Messages that were sent and are not acknowledged, given up ones among them.
 const UNACKNOWLEDGED_MAX: usize = 4096;
 
-/// The log on JetStream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JetStream {
-    /// Any of these; they lead to one and the same JetStream.
-    pub servers: Vec<Server>,
-    /// Nothing is granted while the log cannot be written to.
-    pub required: bool,
-}
-
-/// Where a NATS server is reached. It may hold a password, which is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Server(ServerAddr);
-
-impl FromStr for Server {
-    type Err = String;
-
-    /// Reads `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://…`.
-    fn from_str(text: &str) -> Result<Server, String> {
-        const WANTED: &str = "expected nats://HOST:PORT or tls://HOST:PORT";
-        let is_known = text.starts_with("nats://") || text.starts_with("tls://");
-        let address = ServerAddr::from_str(text).ok().filter(|address| is_known && !address.host().is_empty());
-        address.map(Server).ok_or_else(|| WANTED.to_owned())
-    }
-}
-
-impl Server {
-    /// Whether what is said to it can be read on the way by others than this machine.
-    pub fn is_open_to_others(&self) -> bool {
-        let host = self.0.host();
-        let is_loopback = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-        !self.0.tls_required() && !is_loopback
-    }
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}:{}", self.0.scheme(), self.0.host(), self.0.port())
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// The way to the stream. Cloning shares it.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
@@ -90,22 +43,38 @@ pub(crate) struct Connection {
     jetstream: Context,
     stream: String,
     subject: String,
+    /// Why the last attempt to connect failed; empty while connected.
+    failure: Arc<Mutex<String>>,
 }
 
 impl Connection {
     /// Begins to connect, and goes on with that for as long as it takes.
     pub(crate) async fn open(config: &JetStream, cluster_uid: &str) -> anyhow::Result<Connection> {
-        let servers: Vec<ServerAddr> = config.servers.iter().map(|server| server.0.clone()).collect();
+        let servers: Vec<ServerAddr> = config.servers.iter().map(|server| server.address().clone()).collect();
         let wait = |attempt: usize| {
             let attempt = u32::try_from(attempt).unwrap_or(u32::MAX);
             Duration::from_millis(20).saturating_mul(attempt).min(RECONNECT_AFTER_MAX)
         };
-        let options = ConnectOptions::new()
+        let failure = Arc::new(Mutex::new(String::new()));
+        let told = Arc::clone(&failure);
+        let options = match config.servers.iter().find_map(Server::credentials) {
+            // The library does not look for them in the address.
+            Some(Credentials::Password { user, password }) => {
+                ConnectOptions::with_user_and_password(user.clone(), password.clone())
+            }
+            Some(Credentials::Token(token)) => ConnectOptions::with_token(token.clone()),
+            None => ConnectOptions::new(),
+        };
+        let options = options
             .name("ownergraph")
             .retry_on_initial_connect()
             .connection_timeout(ANSWER_WITHIN)
             .request_timeout(Some(ANSWER_WITHIN))
-            .reconnect_delay_callback(wait);
+            .reconnect_delay_callback(wait)
+            .event_callback(move |event| {
+                note(&told, &event);
+                std::future::ready(())
+            });
         let client = options.connect(servers).await.context("--decision-log cannot be used")?;
         let jetstream = ContextBuilder::new()
             .timeout(ANSWER_WITHIN)
@@ -115,7 +84,7 @@ impl Connection {
         let cluster = token(cluster_uid);
         let stream = format!("ownergraph-decisions-{cluster}");
         let subject = format!("ownergraph.decisions.{cluster}");
-        Ok(Connection { client, jetstream, stream, subject })
+        Ok(Connection { client, jetstream, stream, subject, failure })
     }
 
     /// Mirrors the stream into a log, and writes what comes into its queue. `is_required`: nothing is granted while it is away.
@@ -208,12 +177,26 @@ impl Store for Connection {
     }
 
     fn broken(&self) -> Option<String> {
-        match self.client.connection_state() {
-            State::Connected => None,
-            State::Pending => Some("no server was reached yet".to_owned()),
-            State::Disconnected => Some("the connection to the server is lost".to_owned()),
-        }
+        let what = match self.client.connection_state() {
+            State::Connected => return None,
+            State::Pending => "no server was reached yet",
+            State::Disconnected => "the connection to the server is lost",
+        };
+        let why = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(if why.is_empty() { what.to_owned() } else { format!("{what}: {why}") })
     }
+}
+
+/// What the library says of its connection.
+fn note(failure: &Mutex<String>, event: &Event) {
+    tracing::debug!(%event, "connection to NATS");
+    let why = match event {
+        Event::Connected => String::new(),
+        Event::ClientError(error) => error.to_string(),
+        Event::ServerError(error) => error.to_string(),
+        Event::Disconnected | Event::LameDuckMode | Event::Draining | Event::Closed | Event::SlowConsumer(_) => return,
+    };
+    *failure.lock().unwrap_or_else(PoisonError::into_inner) = why;
 }
 
 fn failure(error: &PublishError) -> Failure {
@@ -258,25 +241,6 @@ fn token(uid: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_server_is_named_without_its_password() {
-        let server: Server = "nats://us:er@127.0.0.1".parse().unwrap();
-        assert_eq!(
-            (server.to_string(), format!("{server:?}").contains("er@")),
-            ("nats://127.0.0.1:4222".into(), false)
-        );
-        for text in ["127.0.0.1:4222", "http://127.0.0.1:4222", "ws://127.0.0.1", "nats://", "nats://a b"] {
-            assert!(text.parse::<Server>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn only_plaintext_beyond_this_machine_is_open_to_others() {
-        let open = |text: &str| text.parse::<Server>().unwrap().is_open_to_others();
-        assert!(!open("nats://localhost:4222") && !open("nats://[::1]:4222") && !open("tls://nats.example:4222"));
-        assert!(open("nats://nats.example:4222") && open("nats://10.0.0.1"));
-    }
 
     #[test]
     fn any_uid_has_a_stream_of_its_own() {

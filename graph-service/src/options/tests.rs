@@ -40,7 +40,11 @@ fn bad_flags_are_named() {
         (&["--renew-deadline", "15s"], "--renew-deadline 15s must be shorter than --lease-duration 15s"),
         (&["--retry-period", "10s"], "--retry-period 10s must be well below --renew-deadline 10s"),
         (&["--retry-period", "0s"], "--retry-period"),
-        (&["--decision-log", "localhost:4222"], "expected nats://HOST:PORT"),
+        (&["--decision-log", "localhost:4222"], "'--decision-log <URL>': expected nats://[USER:PASSWORD@]HOST[:PORT]"),
+        (
+            &["--decision-log", "nats://a@127.0.0.1,nats://b@127.0.0.1"],
+            "--decision-log has two users, passwords or tokens",
+        ),
         (&["--decision-log", "nats://10.0.0.1:4222"], "--decision-log nats://10.0.0.1:4222 is not a loopback address"),
         (&["--decision-log-required"], "--decision-log-required needs --decision-log"),
         (&["--nonsense"], "--nonsense"),

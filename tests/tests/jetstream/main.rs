@@ -4,6 +4,7 @@
 //! `SUBSCRIBER_OBJECTS` is the size of the cascades with the subscriber that is killed; `JETSTREAM_CONTROLPLANE=1` takes a real control
 //! plane instead of the sandbox.
 
+mod access;
 mod world;
 
 use anyhow::{Context, ensure};
@@ -31,7 +32,7 @@ fn subscriber_objects() -> usize {
 /// A world with a log on JetStream; `None` where there is no server.
 async fn on_jetstream(flags: &[&str]) -> anyhow::Result<Option<World>> {
     let Some(program) = nats::require() else { return Ok(None) };
-    let nats = Nats::start(&program).await?;
+    let nats = Nats::start(&program, &[]).await?;
     World::start(Some(nats), flags).await.map(Some)
 }
 
