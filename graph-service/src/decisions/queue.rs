@@ -15,12 +15,19 @@ use tokio::time::{Instant, timeout};
 #[cfg(test)]
 mod tests;
 
-/// Events that wait, at most,
-const EVENTS_MAX: usize = 16_384;
-/// and bytes of all of them.
-const BYTES_MAX: usize = 32 * 1024 * 1024;
+/// What waits while the log is written to: a large cascade is decided sooner than it is written, and the rest drains by itself.
+const BURST: Bound = Bound { events: 262_144, bytes: 256 * 1024 * 1024 };
+/// What waits while the log is away, which may last.
+const ABSENCE: Bound = Bound { events: 16_384, bytes: 32 * 1024 * 1024 };
 /// A log that was never reached is not called away before this.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// What waits, at most.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    events: usize,
+    bytes: usize,
+}
 
 /// The queue, shared by the collector's task and the task that writes.
 #[derive(Debug)]
@@ -28,7 +35,8 @@ pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     added: watch::Sender<()>,
     progress: watch::Sender<Progress>,
-    events_max: usize,
+    burst: Bound,
+    absence: Bound,
     is_required: bool,
     begun: Instant,
 }
@@ -90,15 +98,17 @@ impl Queue {
             waiting: Mutex::default(),
             added: watch::Sender::new(()),
             progress: watch::Sender::new(progress),
-            events_max: EVENTS_MAX,
+            burst: BURST,
+            absence: ABSENCE,
             is_required,
             begun: Instant::now(),
         }
     }
 
     #[cfg(test)]
-    pub(super) fn bounded(events_max: usize, is_required: bool) -> Queue {
-        Queue { events_max, ..Queue::new(is_required) }
+    pub(super) fn bounded(events: usize, is_required: bool) -> Queue {
+        let bound = |of: Bound| Bound { events, ..of };
+        Queue { burst: bound(BURST), absence: bound(ABSENCE), ..Queue::new(is_required) }
     }
 
     pub(crate) fn is_required(&self) -> bool {
@@ -125,6 +135,10 @@ impl Queue {
 
     pub(super) fn take(&self, steps: impl Iterator<Item = Step>) {
         let mut waiting = self.waiting();
+        let bound = match self.progress.borrow().standing {
+            Standing::Away { .. } => self.absence,
+            Standing::Connecting | Standing::Writing | Standing::CatchingUp => self.burst,
+        };
         let mut lost = 0;
         for step in steps {
             match step {
@@ -133,7 +147,7 @@ impl Queue {
                     waiting.of_term = 0;
                 }
                 Step::End => waiting.term = None,
-                Step::Event(noted) => lost += u64::from(!waiting.add(noted, self.events_max)),
+                Step::Event(noted) => lost += u64::from(!waiting.add(noted, bound)),
             }
         }
         self.tell(&waiting, |progress| progress.lost += lost);
@@ -233,8 +247,8 @@ impl Queue {
             progress.settled = settled.unwrap_or(progress.settled);
             progress.written += written;
             progress.standing = match (&progress.standing, progress.waiting) {
-                (_, waiting) if waiting <= self.events_max / 16 => Standing::Writing,
-                (Standing::Writing, waiting) if waiting <= self.events_max / 2 => Standing::Writing,
+                (_, waiting) if waiting <= self.burst.events / 16 => Standing::Writing,
+                (Standing::Writing, waiting) if waiting <= self.burst.events / 2 => Standing::Writing,
                 (_, _) => Standing::CatchingUp,
             };
         });
@@ -247,7 +261,7 @@ impl Queue {
     fn tell(&self, waiting: &Waiting, change: impl FnOnce(&mut Progress)) {
         self.progress.send_modify(|progress| {
             progress.waiting = waiting.places.len();
-            if progress.standing == Standing::Writing && progress.waiting > self.events_max / 2 {
+            if progress.standing == Standing::Writing && progress.waiting > self.burst.events / 2 {
                 progress.standing = Standing::CatchingUp;
             }
             change(progress);
@@ -262,7 +276,7 @@ impl Queue {
 
 impl Waiting {
     /// False where it is lost.
-    fn add(&mut self, noted: Noted, events_max: usize) -> bool {
+    fn add(&mut self, noted: Noted, bound: Bound) -> bool {
         let Some(term) = self.term.clone() else { return true };
         self.taken += 1;
         self.of_term += 1;
@@ -275,7 +289,7 @@ impl Waiting {
         let last = self.places.back_mut().filter(|place| !place.is_sent && place.entry.name.term == name.term);
         if let Some(place) = last
             && let What::Loss(loss) = &mut place.entry.what
-            && (events > events_max / 2 || bytes > BYTES_MAX / 2)
+            && (events > bound.events / 2 || bytes > bound.bytes / 2)
         {
             // Not as soon as there is room again: one loss is better to bear than many.
             loss.add(&noted);
@@ -283,7 +297,7 @@ impl Waiting {
             place.taken = taken;
             return false;
         }
-        let fits = events < events_max && bytes <= BYTES_MAX;
+        let fits = events < bound.events && bytes <= bound.bytes;
         let what = if fits { What::Event(noted) } else { What::Loss(Loss::of(&noted)) };
         let entry = Entry { name, what };
         self.bytes += entry.len();

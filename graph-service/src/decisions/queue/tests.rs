@@ -130,3 +130,18 @@ async fn a_log_is_connecting_then_away_then_catching_up_then_written_to() {
     queue.take(events(0..15));
     assert_eq!(standing(&queue), Standing::CatchingUp, "more than half of it waits again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn while_the_log_is_away_less_may_wait_than_while_a_burst_is_being_written() {
+    let queue = Queue { absence: Bound { events: 4, ..ABSENCE }, ..queue() };
+    queue.take(events(1..7));
+    assert_eq!(shown(&queue).len(), 6);
+    tokio::time::sleep(CONNECT_WITHIN).await;
+    queue.away("refused");
+    queue.take(events(7..9));
+    assert_eq!(shown(&queue)[6..], ["2 lost up to 8"]);
+    queue.written();
+    queue.written();
+    queue.take(events(9..10));
+    assert_eq!(shown(&queue)[4..], ["2 lost up to 8", "9"], "it is written to, and there is room");
+}
