@@ -23,13 +23,34 @@ pub(crate) struct Unlogged {
     /// In the executors' stead.
     returned: Vec<(StreamId, ToLeader)>,
     /// What the engine was told last.
-    withheld: Option<String>,
+    withheld: Option<&'static str>,
 }
 
 #[derive(Debug)]
 struct Log {
     queue: Arc<Queue>,
     progress: watch::Receiver<Progress>,
+}
+
+impl Log {
+    /// Whether a grant may leave that is told of by so many events.
+    fn lets_go(&self, after: Option<u64>, progress: &Progress) -> bool {
+        let goes_without = !self.queue.is_required() && matches!(progress.standing, Standing::Away { .. });
+        after.is_some_and(|after| goes_without || after <= progress.settled)
+    }
+
+    /// Why nothing is to be granted.
+    fn objects(&self, progress: &Progress) -> Option<&'static str> {
+        if !self.queue.is_required() {
+            return None;
+        }
+        match &progress.standing {
+            Standing::Writing => None,
+            Standing::Connecting => Some("the log of decisions was not reached yet"),
+            Standing::Away { .. } => Some("the log of decisions is away"),
+            Standing::CatchingUp => Some("the log of decisions has to catch up first"),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -92,11 +113,10 @@ impl Unlogged {
 
     /// The grants that may leave by now.
     pub(super) fn released(&mut self) -> Vec<(StreamId, ToExecutor)> {
-        let Some(log) = &mut self.log else { return Vec::new() };
-        let progress = log.progress.borrow_and_update();
-        let goes_without = !log.queue.is_required() && matches!(progress.standing, Standing::Away { .. });
-        let may_leave = |held: &Held| held.after.is_some_and(|after| goes_without || after <= progress.settled);
-        let count = self.held.iter().take_while(|held| may_leave(held)).count();
+        let Some(log) = &self.log else { return Vec::new() };
+        let progress = log.progress.borrow();
+        let count = self.held.iter().take_while(|held| log.lets_go(held.after, &progress)).count();
+        drop(progress);
         self.held.drain(..count).map(|held| (held.stream, ToExecutor::Grant { leases: held.leases })).collect()
     }
 
@@ -111,26 +131,23 @@ impl Unlogged {
 
     /// Why nothing is to be granted, where that is news.
     pub(super) fn news(&mut self) -> Option<Option<String>> {
-        let log = self.log.as_ref().filter(|log| log.queue.is_required())?;
-        let why = match &log.progress.borrow().standing {
-            Standing::Writing => None,
-            Standing::Connecting => Some("the log of decisions was not reached yet".to_owned()),
-            Standing::Away { .. } => Some("the log of decisions is away".to_owned()),
-            Standing::CatchingUp => Some("the log of decisions has to catch up first".to_owned()),
-        };
+        let log = self.log.as_ref()?;
+        let why = log.objects(&log.progress.borrow());
         if why == self.withheld {
             return None;
         }
-        self.withheld.clone_from(&why);
-        Some(why)
+        self.withheld = why;
+        Some(why.map(str::to_owned))
     }
 
-    /// Until the log has come further, or is otherwise than before.
+    /// Until a grant may leave, or nothing is to be granted for another reason than before.
     pub(super) async fn changed(&mut self) {
-        let is_idle = self.held.is_empty();
-        let waits = |log: &&mut Log| !is_idle || log.queue.is_required();
-        let Some(log) = self.log.as_mut().filter(waits) else { return std::future::pending().await };
-        if log.progress.changed().await.is_err() {
+        let Some(log) = &self.log else { return std::future::pending().await };
+        let (first, withheld) = (self.held.front(), self.withheld);
+        let is_due = |progress: &Progress| {
+            first.is_some_and(|held| log.lets_go(held.after, progress)) || log.objects(progress) != withheld
+        };
+        if log.progress.clone().wait_for(is_due).await.is_err() {
             std::future::pending().await
         }
     }
