@@ -5,6 +5,7 @@
 //! plane instead of the sandbox.
 
 mod access;
+mod older;
 mod world;
 
 use anyhow::{Context, ensure};
