@@ -9,9 +9,15 @@ mod older;
 mod world;
 
 use anyhow::{Context, ensure};
+use proto::admin::v1alpha1::GetStatusRequest;
+use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
+use proto::admin::v1alpha1::decision_log_status::State;
 use proto::decision::v1alpha1::watch_decisions_response::Gap;
 use proto::decision::v1alpha1::{Phase, Position};
 use proto::error_reason;
+use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
+use proto::graph::v1alpha1::{ExplainObjectRequest, reason};
+use proto::r#type::v1alpha1::ObjectRef;
 use std::collections::BTreeSet;
 use std::time::Instant;
 use tests::load::until;
@@ -185,7 +191,7 @@ async fn what_a_log_that_is_away_for_long_misses_is_one_gap_and_the_cascade_ends
             Err(status) => break status,
         }
     };
-    ensure!((ended.code(), reason(&ended).as_str()) == (Code::OutOfRange, "POSITION_COMPACTED"), "{ended:?}");
+    ensure!((ended.code(), reason_of(&ended).as_str()) == (Code::OutOfRange, "POSITION_COMPACTED"), "{ended:?}");
     ensure!(strict.sequence() + 1 == at, "{} is not just before {at}", strict.sequence());
     let details = ended.get_error_details();
     let metadata = &details.error_info().context("a reason")?.metadata;
@@ -199,7 +205,7 @@ async fn what_a_log_that_is_away_for_long_misses_is_one_gap_and_the_cascade_ends
     Ok(())
 }
 
-fn reason(status: &Status) -> String {
+fn reason_of(status: &Status) -> String {
     status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
@@ -215,6 +221,7 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
     world.says(0, "grants: stopped, the log of decisions is away").await?;
     let (deletes, left) = (world.deletes()?, world.left().await?);
     ensure!(left > 0, "there is something left to be done");
+    is_told_to_whoever_asks(&world).await?;
     world.says(0, "decision log: away for 10 s").await?;
     ensure!((world.deletes()?, world.left().await?) == (deletes, left), "somebody has written meanwhile");
 
@@ -228,6 +235,23 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
         ensure!(dependents.is_subset(&subscriber.targets(phase)), "{phase:?} of each");
     }
     eprintln!("{OBJECTS} objects, {left} left while it was away, {head} events");
+    Ok(())
+}
+
+/// That the log is away is in the status, and is why an object is still there.
+async fn is_told_to_whoever_asks(world: &World) -> anyhow::Result<()> {
+    let address = format!("http://{}", world.server(0));
+    let status =
+        AdminServiceClient::connect(address.clone()).await?.get_status(GetStatusRequest {}).await?.into_inner();
+    ensure!(status.grants_stopped == "the log of decisions is away", "{}", status.grants_stopped);
+    let log = status.decision_log.context("the state of the log")?;
+    ensure!(log.state() == State::Away && log.required && !log.problem.is_empty(), "{log:?}");
+    ensure!(log.newest.as_ref().is_some_and(|newest| newest.sequence > 0), "what was read is still served: {log:?}");
+    let uid = world.dependents().await?.pop_first().context("one that is left")?;
+    let request = ExplainObjectRequest { r#ref: Some(ObjectRef { uid, ..ObjectRef::default() }), consistency: None };
+    let answer = GraphServiceClient::connect(address).await?.explain_object(request).await?.into_inner();
+    let is_named = answer.reasons.iter().any(|reason| reason.code() == reason::Code::GrantsStopped);
+    ensure!(is_named, "{:?}", answer.reasons);
     Ok(())
 }
 

@@ -104,7 +104,7 @@ impl World {
     }
 
     /// uids of all that are there.
-    async fn dependents(&self) -> anyhow::Result<BTreeSet<String>> {
+    pub(crate) async fn dependents(&self) -> anyhow::Result<BTreeSet<String>> {
         let uid = |object: &serde_json::Value| {
             let is_dependent = object["metadata"]["ownerReferences"].is_array();
             object["metadata"]["uid"].as_str().filter(|_| is_dependent).map(str::to_owned)
