@@ -3,7 +3,7 @@
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use engine::object::GroupResource;
-use executor_service::CONCURRENCY_DEFAULT;
+use executor_service::ConcurrencyOptions;
 use graph_service::options::{DecisionLog, Mode, duration, group_resource};
 use runtime::telemetry::LogFormat;
 use std::net::SocketAddr;
@@ -13,7 +13,6 @@ use std::time::Duration;
 /// Most executors that make sense in one process.
 const EXECUTORS_MAX: i64 = 16;
 /// Most attempts under way at once in one executor.
-const CONCURRENCY_MAX: i64 = 1024;
 /// The demo's API server keeps everything in memory.
 const OBJECTS_MAX: i64 = 200_000;
 
@@ -333,15 +332,8 @@ pub(crate) struct Collect {
     )]
     pub(crate) executors: u32,
 
-    /// Items under way at once in each executor.
-    #[arg(
-        long,
-        env = "OWNERGRAPH_CONCURRENCY",
-        value_name = "N",
-        default_value_t = CONCURRENCY_DEFAULT,
-        value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX)
-    )]
-    pub(crate) concurrency: u32,
+    #[command(flatten)]
+    pub(crate) concurrency: ConcurrencyOptions,
 
     /// Take part in the election of one leader among several replicas (Lease kube-system/ownergraph); without it this
     /// process leads from the start, and must be the only collector of ours.

@@ -43,7 +43,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
         listener,
         executors: Executors {
             count: flags.executors,
-            concurrency: flags.concurrency,
+            concurrency: flags.concurrency.concurrency(),
             prefix: format!("{host}-{}", std::process::id()),
             insecure: flags.insecure,
         },
@@ -95,7 +95,7 @@ fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: Option<
     };
     let mut out = anstream::stderr();
     writeln!(out, "{bold}{mode} at {}{bold:#} (context {})", cluster.url, cluster.name)?;
-    writeln!(out, "  executors  {} with {} items at once each", flags.executors, flags.concurrency)?;
+    writeln!(out, "  executors  {} with {} items at once each", flags.executors, flags.concurrency.concurrency())?;
     writeln!(out, "  admin      http://{admin}/readyz?verbose, also /livez, /metrics, /debug/graph")?;
     match grpc {
         Some(address) => writeln!(out, "  gRPC       {address}")?,

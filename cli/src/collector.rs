@@ -2,7 +2,7 @@
 
 use crate::pipe;
 use anyhow::{Context as _, bail};
-use executor_service::Exit;
+use executor_service::{Concurrency, Exit};
 use futures::StreamExt as _;
 use graph_service::{Election, Observer};
 use runtime::kubernetes::Cluster;
@@ -26,7 +26,7 @@ pub(crate) struct Setup {
 pub(crate) struct Executors {
     pub(crate) count: u32,
     /// Of each.
-    pub(crate) concurrency: u32,
+    pub(crate) concurrency: Concurrency,
     /// Their names are this and a number.
     pub(crate) prefix: String,
     /// Plaintext may go to a leader beyond this machine.

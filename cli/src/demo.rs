@@ -126,7 +126,7 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
         listener: None,
         executors: Executors {
             count: flags.executors,
-            concurrency: executor_service::CONCURRENCY_DEFAULT,
+            concurrency: executor_service::ConcurrencyOptions::ALONE,
             prefix: "executor".to_owned(),
             insecure: false,
         },

@@ -18,7 +18,7 @@
 //! only.
 
 use crate::jitter::Jitter;
-use crate::object::Name;
+use crate::object::{GroupResource, Name};
 use crate::time::Time;
 use crate::work::{
     ActionKind, GoAwayCause, LeaseId, Refusal, SessionNumber, Term, ToExecutor, ToLeader, WorkLease, WorkReport,
@@ -27,11 +27,14 @@ use crate::work::{
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 use credentials::Unaccepted;
+use crowding::Crowding;
 use pacing::Share;
 
 mod credentials;
+mod crowding;
 mod leases;
 mod pacing;
 mod stream;
@@ -58,12 +61,21 @@ pub struct Config {
     pub version: String,
     /// uid of namespace kube-system, read with the executor's own credentials.
     pub cluster_uid: Name,
-    /// Attempts under way at once, at least 1. The window is twice that.
-    pub concurrency: u32,
+    /// Attempts under way at once. The window is twice that.
+    pub concurrency: Concurrency,
     pub kinds: Vec<ActionKind>,
     /// Bounds of the jittered wait between two connection attempts.
     pub reconnect_min: Duration,
     pub reconnect_max: Duration,
+}
+
+/// How many attempts are under way at once; at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concurrency {
+    /// So many, however the API server answers.
+    Fixed(u32),
+    /// As many as the API server answers without making them wait, and no more than this.
+    Adaptive { max: u32 },
 }
 
 /// A fact for the session. Streams are not numbered: after [`Output::Disconnect`] and after [`Output::Connect`] the shell passes nothing
@@ -179,6 +191,8 @@ pub struct Status {
     pub writes_end: Option<Time>,
     pub started: usize,
     pub buffered: usize,
+    /// Attempts that may be under way.
+    pub concurrency: usize,
     /// Reports that the leader has not acknowledged.
     pub unacknowledged: usize,
     pub draining: bool,
@@ -217,6 +231,8 @@ pub struct Session {
     window_moved: bool,
     /// `None`: nobody limits this executor.
     share: Option<Share>,
+    /// `None`: as many attempts as there may be at most, always.
+    crowding: Option<Crowding>,
 }
 
 #[derive(Debug)]
@@ -259,6 +275,8 @@ struct Leaving {
 
 #[derive(Debug)]
 struct Started {
+    since: Time,
+    collection: GroupResource,
     item: u64,
     term: Term,
     /// [`Output::Cancel`] was sent.
@@ -283,10 +301,31 @@ struct Drain {
     refused: bool,
 }
 
+impl Concurrency {
+    /// The bound.
+    pub fn most(self) -> usize {
+        let (Concurrency::Fixed(most) | Concurrency::Adaptive { max: most }) = self;
+        usize::try_from(most).unwrap_or(usize::MAX).max(1)
+    }
+}
+
+impl fmt::Display for Concurrency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Concurrency::Fixed(count) => write!(f, "{count}"),
+            Concurrency::Adaptive { max } => write!(f, "up to {max}"),
+        }
+    }
+}
+
 impl Session {
     /// A session that asks for its first stream at once. The seed serves jitter.
     pub fn new(config: Config, seed: u64) -> Session {
         Session {
+            crowding: match config.concurrency {
+                Concurrency::Fixed(_) => None,
+                Concurrency::Adaptive { .. } => Some(Crowding::new(config.concurrency.most())),
+            },
             config,
             jitter: Jitter::new(seed),
             outputs: VecDeque::from([Output::Connect { endpoint: None }]),
@@ -375,6 +414,7 @@ impl Session {
             writes_end: self.writes_end,
             started: self.started.len(),
             buffered: self.buffered.len(),
+            concurrency: self.concurrency(),
             unacknowledged: self.reports.len(),
             draining: self.drain.is_some(),
             credentials_refused: self.unaccepted.as_ref().map(|unaccepted| unaccepted.since),
@@ -406,9 +446,5 @@ impl Session {
 
     fn reject(&mut self, why: impl Into<String>) {
         self.emit(Event::Rejected { why: why.into() });
-    }
-
-    fn concurrency(&self) -> usize {
-        usize::try_from(self.config.concurrency).unwrap_or(usize::MAX).max(1)
     }
 }

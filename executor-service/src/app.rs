@@ -11,7 +11,7 @@ use crate::server::Server;
 use crate::stream::Connector;
 use anyhow::Context;
 use engine::object::Name;
-use engine::session::{self, Session};
+use engine::session::{self, Concurrency, Session};
 use engine::work::ActionKind;
 use runtime::backoff::Backoff;
 use runtime::kubernetes::{AccessError, Cluster, cluster_uid, connect};
@@ -43,8 +43,8 @@ pub struct Config {
     pub name: String,
     /// The graph service's replicas, each as `HOST:PORT` or all as `dns:///NAME:PORT`; at least one entry.
     pub graph: Vec<String>,
-    /// Items under way at once, at least one.
-    pub concurrency: u32,
+    /// Items under way at once.
+    pub concurrency: Concurrency,
     /// Plaintext may go to a leader beyond this machine.
     pub insecure: bool,
 }
@@ -153,7 +153,7 @@ impl Core {
             cluster = cluster_uid,
             api_server = self.url,
             graph = self.config.graph.join(","),
-            concurrency = self.config.concurrency,
+            concurrency = %self.config.concurrency,
             "executor started"
         );
         let session = session::Config {
@@ -169,7 +169,7 @@ impl Core {
         let session = Session::new(session, seed);
         let server = Server::new(self.client, Arc::clone(&self.metrics));
         let bench = Arc::new(Bench::new(server, self.clock));
-        let concurrency = usize::try_from(self.config.concurrency).unwrap_or(usize::MAX).max(1);
+        let concurrency = self.config.concurrency.most();
         let peers = Peers::new(self.graph, self.resolver, self.config.graph, self.config.insecure);
         Driver::new(self.clock, session, concurrency, bench, peers, self.health, self.metrics).run(shutdown).await
     }

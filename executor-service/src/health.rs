@@ -71,6 +71,7 @@ impl Health {
         self.metrics.session_up.set(i64::from(up));
         self.metrics.credentials_accepted.set(i64::from(session.credentials_refused.is_none()));
         self.metrics.in_flight.set(i64::try_from(session.started).unwrap_or(i64::MAX));
+        self.metrics.concurrency.set(i64::try_from(session.concurrency).unwrap_or(i64::MAX));
         self.with(|state| {
             state.last_turn = now;
             state.session = Some(session);
@@ -128,8 +129,8 @@ impl Probe for Health {
                     session.term.as_ref().map(|term| format!("term: {} of election {}", term.number, term.election)),
                 );
                 lines.push(format!(
-                    "items: {} under way, {} waiting, {} reports unacknowledged",
-                    session.started, session.buffered, session.unacknowledged
+                    "items: {} under way of {} at once, {} waiting, {} reports unacknowledged",
+                    session.started, session.concurrency, session.buffered, session.unacknowledged
                 ));
             }
             if let Some((at, why)) = &state.last_error {

@@ -26,6 +26,7 @@ mod server;
 mod stream;
 
 pub use app::{Config, Edges, Exit, StartError, serve};
-pub use options::{BadOptions, CONCURRENCY_DEFAULT, Options};
+pub use engine::session::Concurrency;
+pub use options::{BadOptions, ConcurrencyOptions, Options};
 pub use peers::Resolver;
 pub use stream::{Connector, connect_over, endpoint};

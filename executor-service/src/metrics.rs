@@ -18,6 +18,7 @@ pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     latency: Family<VerbLabels, Histogram, fn() -> Histogram>,
     pub(crate) in_flight: Gauge,
+    pub(crate) concurrency: Gauge,
     pub(crate) session_up: Gauge,
     pub(crate) start_failures: Counter,
     pub(crate) connect_failures: Counter,
@@ -66,6 +67,8 @@ impl Default for Metrics {
         );
         let in_flight = Gauge::default();
         registry.register("in_flight", "Leases under way", in_flight.clone());
+        let concurrency = Gauge::default();
+        registry.register("concurrency", "Leases that may be under way at once", concurrency.clone());
         let session_up = Gauge::default();
         registry.register("session_up", "1 while a session with the leader is open", session_up.clone());
         let start_failures = Counter::default();
@@ -110,6 +113,7 @@ impl Default for Metrics {
             requests,
             latency,
             in_flight,
+            concurrency,
             session_up,
             start_failures,
             connect_failures,

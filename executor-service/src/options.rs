@@ -11,13 +11,11 @@ use runtime::telemetry::LogFormat;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+mod concurrency;
 #[cfg(test)]
 mod tests;
 
-/// Most attempts under way at once.
-const CONCURRENCY_MAX: i64 = 1024;
-/// Attempts under way at once where nothing else is said: as many as keep an API server on two cores busy.
-pub const CONCURRENCY_DEFAULT: u32 = 16;
+pub use concurrency::ConcurrencyOptions;
 
 /// Leases work from the graph service and carries it out at the API server.
 #[derive(Clone, Debug, Parser)]
@@ -55,15 +53,8 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_NAME", value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
 
-    /// Items under way at once.
-    #[arg(
-        long,
-        env = "OWNERGRAPH_CONCURRENCY",
-        value_name = "N",
-        default_value_t = CONCURRENCY_DEFAULT,
-        value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX)
-    )]
-    pub concurrency: u32,
+    #[command(flatten)]
+    pub concurrency: ConcurrencyOptions,
 
     /// How log lines look.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
@@ -109,7 +100,7 @@ impl Options {
         Config {
             name: self.name.clone().unwrap_or_else(default_name),
             graph: self.graph.clone(),
-            concurrency: self.concurrency,
+            concurrency: self.concurrency.concurrency(),
             insecure: self.insecure,
         }
     }

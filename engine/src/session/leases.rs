@@ -66,10 +66,11 @@ impl Session {
     }
 
     pub(super) fn finished(&mut self, now: Time, report: WorkReport) {
-        if self.started.remove(&report.lease).is_none() {
+        let Some(started) = self.started.remove(&report.lease) else {
             self.reject(format!("an attempt for lease {} ended that was not under way", report.lease));
             return;
-        }
+        };
+        self.learn(now, started.since, started.collection, report.outcome, report.api_calls);
         if report.outcome == Outcome::Unauthenticated {
             self.credentials_refused(now, report.message.clone());
         }
@@ -171,6 +172,9 @@ impl Session {
         }
         loop {
             let slots = self.concurrency().saturating_sub(self.started.len());
+            if let Some(crowding) = self.crowding.as_mut().filter(|_| slots == 0) {
+                crowding.filled();
+            }
             let most = slots.min(BATCH_MAX_ENTRIES);
             let mut leases: Vec<WorkLease> = Vec::new();
             let mut held_back = VecDeque::new();
@@ -193,7 +197,9 @@ impl Session {
             self.outputs.push_back(Output::Send(ToLeader::Started { leases: ids }));
             for lease in leases {
                 let (item, term) = (lease.item.id, lease.term.clone());
-                self.started.insert(lease.id, Started { item, term, cancelled: false, counted: true });
+                let collection = lease.item.target.group_resource();
+                let started = Started { since: now, collection, item, term, cancelled: false, counted: true };
+                self.started.insert(lease.id, started);
                 self.outputs.push_back(Output::Start(lease));
             }
         }

@@ -245,7 +245,8 @@ impl Session {
         let Welcome { session, term, session_ttl, heartbeat_interval, adopted, dropped, max_window, .. } = welcome;
         let session_ttl = session_ttl.min(SESSION_TTL_MAX);
         let heartbeat_interval = heartbeat_interval.min(session_ttl / 2).max(HEARTBEAT_INTERVAL_MIN);
-        let window = self.window().min(usize::try_from(max_window).unwrap_or(usize::MAX));
+        let window =
+            self.config.concurrency.most().saturating_mul(2).min(usize::try_from(max_window).unwrap_or(usize::MAX));
         self.link = Link::Active(Stream {
             since: now,
             heartbeat_interval,

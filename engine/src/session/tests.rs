@@ -36,6 +36,7 @@ fn starts_what_fits_and_reports_what_ended() {
             writes_end: Some(Time::from_origin(Duration::from_secs(15))),
             started: 0,
             buffered: 0,
+            concurrency: 2,
             unacknowledged: 2,
             draining: false,
             credentials_refused: None,
@@ -428,7 +429,7 @@ fn a_drain_without_a_leader_ends_at_its_deadline() {
 #[test]
 fn batches_are_bounded_and_reports_too() {
     let mut config = config();
-    config.concurrency = 400;
+    config.concurrency = Concurrency::Fixed(400);
     let mut session = Session::new(config, 1);
     let at = |millis| Time::from_origin(Duration::from_millis(millis));
     session.handle(at(0), Input::Connected);

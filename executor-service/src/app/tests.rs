@@ -138,7 +138,7 @@ impl World {
             async move { crate::connect_over(&address, near).await }.boxed()
         });
         let shutdown = Shutdown::new();
-        let config = Config { name: "e".to_owned(), graph, concurrency: 2, insecure: false };
+        let config = Config { name: "e".to_owned(), graph, concurrency: Concurrency::Fixed(2), insecure: false };
         let edges = Edges {
             cluster: Cluster::of_client(api.client(), "scripted"),
             graph: connector,
@@ -381,8 +381,12 @@ async fn the_cluster_is_asked_until_it_answers() {
     let clock = Clock::start();
     let metrics = Arc::new(Metrics::default());
     let health = Health::new(clock, Arc::clone(&metrics));
-    let config =
-        Config { name: "e".to_owned(), graph: vec!["127.0.0.1:1".to_owned()], concurrency: 1, insecure: false };
+    let config = Config {
+        name: "e".to_owned(),
+        graph: vec!["127.0.0.1:1".to_owned()],
+        concurrency: Concurrency::Fixed(1),
+        insecure: false,
+    };
     let url = "scripted".to_owned();
     let graph = Connector::network();
     let (client, resolver) = (api.client(), Resolver::system());

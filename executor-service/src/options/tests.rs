@@ -1,4 +1,5 @@
 use super::*;
+use engine::session::Concurrency;
 
 fn parse(arguments: &[&str]) -> Result<Options, String> {
     Options::try_parse_from(std::iter::once(&"executor-service").chain(arguments)).map_err(|error| error.to_string())
@@ -50,6 +51,7 @@ fn bad_values_are_named() {
     for (arguments, part) in [
         (["--concurrency", "0"], "--concurrency"),
         (["--concurrency", "many"], "--concurrency"),
+        (["--max-concurrency", "2000"], "--max-concurrency"),
         (["--name", ""], "--name"),
         (["--admin-listen", "8080"], "--admin-listen"),
         (["--log-format", "yaml"], "text or json"),
@@ -63,5 +65,7 @@ fn bad_values_are_named() {
 fn an_executor_without_a_name_gets_one() {
     let config = parse(&[]).unwrap().config();
     assert!(config.name.ends_with(&format!("-{}", std::process::id())), "{}", config.name);
-    assert_eq!(config.concurrency, CONCURRENCY_DEFAULT);
+    assert_eq!(config.concurrency, Concurrency::Adaptive { max: 64 });
+    assert_eq!(parse(&["--max-concurrency", "5"]).unwrap().config().concurrency, Concurrency::Adaptive { max: 5 });
+    assert_eq!(parse(&["--concurrency", "7"]).unwrap().config().concurrency, Concurrency::Fixed(7));
 }

@@ -78,7 +78,7 @@ impl World {
             incarnation: Name::from(format!("{at}-{}", executor.incarnation)),
             version: String::from("simulated"),
             cluster_uid: Name::from(if executor.stranger { "another cluster" } else { "cluster" }),
-            concurrency,
+            concurrency: engine::session::Concurrency::Fixed(concurrency),
             kinds: ActionKind::ALL.to_vec(),
             reconnect_min: Duration::from_millis(100),
             reconnect_max: Duration::from_secs(5),

@@ -175,7 +175,7 @@ impl World {
         let config = executor_service::Config {
             name: name.to_owned(),
             graph,
-            concurrency,
+            concurrency: executor_service::Concurrency::Fixed(concurrency),
             // Names of hosts are no loopback addresses.
             insecure: true,
         };

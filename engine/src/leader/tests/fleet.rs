@@ -77,7 +77,7 @@ impl Fleet {
             incarnation: format!("i{at}").into(),
             version: String::new(),
             cluster_uid: "cluster".into(),
-            concurrency,
+            concurrency: session::Concurrency::Fixed(concurrency),
             kinds: ActionKind::ALL.to_vec(),
             reconnect_min: Duration::from_millis(100),
             reconnect_max: Duration::from_secs(5),

@@ -15,7 +15,7 @@ pub(super) fn config() -> Config {
         incarnation: Name::from("pod-1"),
         version: "test".to_string(),
         cluster_uid: Name::from("here"),
-        concurrency: 2,
+        concurrency: Concurrency::Fixed(2),
         kinds: Vec::from([ActionKind::Delete, ActionKind::Verify]),
         reconnect_min: Duration::from_millis(100),
         reconnect_max: Duration::from_secs(5),

@@ -1,0 +1,195 @@
+//! How many attempts are worth having under way at once: as many as the API server answers as fast as it can.
+//!
+//! What is fast is learned for each collection, because webhooks make some slower than others: the fastest answer of the last one or two
+//! minutes. As many answers as there may be attempts under way are a round. A round with a 429 halves the number, one of mostly slow answers takes a
+//! quarter off, and one that used it up adds one; until the first of the slow ones it doubles.
+
+use super::Session;
+use crate::object::GroupResource;
+use crate::time::Time;
+use crate::work::Outcome;
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+/// Where it begins.
+const FIRST: usize = 2;
+/// An answer is slow that takes so many times as long as the fastest, and a little more.
+const SLOW_TIMES: u32 = 3;
+const SLOW_PLUS: Duration = Duration::from_millis(2);
+/// The fastest answer counts for this long at least, and for twice as long at most.
+const FASTEST_COUNTS: Duration = Duration::from_mins(1);
+/// Most collections whose answers are learned from.
+const COLLECTIONS_MAX: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Crowding {
+    limit: usize,
+    max: usize,
+    /// No round was slow yet.
+    doubles: bool,
+    round: Round,
+    fastest: BTreeMap<GroupResource, Fastest>,
+}
+
+/// Answers of a round.
+#[derive(Debug, Default)]
+struct Round {
+    answers: usize,
+    slow: usize,
+    refused: bool,
+    /// As many attempts were under way as may be.
+    full: bool,
+}
+
+#[derive(Debug)]
+struct Fastest {
+    since: Time,
+    now: Duration,
+    before: Duration,
+}
+
+impl Crowding {
+    pub(super) fn new(max: usize) -> Crowding {
+        Crowding { limit: FIRST.min(max), max, doubles: true, round: Round::default(), fastest: BTreeMap::new() }
+    }
+
+    /// Attempts that may be under way.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// No more could be started than were.
+    pub(super) fn filled(&mut self) {
+        self.round.full = true;
+    }
+
+    /// A request was answered. True if the limit is another one now.
+    fn answered(&mut self, now: Time, collection: GroupResource, took: Duration, outcome: Outcome) -> bool {
+        self.round.answers += 1;
+        self.round.refused |= outcome == Outcome::Throttled;
+        let is_slow = self.is_slow(now, collection, took) || outcome == Outcome::Transient;
+        self.round.slow += usize::from(is_slow);
+        if self.round.answers < self.limit {
+            return false;
+        }
+        let before = self.limit;
+        let Round { answers, slow, refused, full } = core::mem::take(&mut self.round);
+        let is_crowded = slow * 2 > answers;
+        self.doubles &= !refused && !is_crowded;
+        self.limit = match (refused, is_crowded, full) {
+            (true, _, _) => before / 2,
+            (false, true, _) => before - before.div_ceil(4),
+            (false, false, true) if self.doubles => before * 2,
+            (false, false, true) => before + 1,
+            (false, false, false) => before,
+        };
+        self.limit = self.limit.clamp(1, self.max);
+        self.limit != before
+    }
+
+    fn is_slow(&mut self, now: Time, collection: GroupResource, took: Duration) -> bool {
+        if self.fastest.len() == COLLECTIONS_MAX && !self.fastest.contains_key(&collection) {
+            return false;
+        }
+        let fastest = self.fastest.entry(collection).or_insert(Fastest { since: now, now: took, before: took });
+        if now.since(fastest.since) >= FASTEST_COUNTS {
+            *fastest = Fastest { since: now, now: took, before: fastest.now };
+        }
+        fastest.now = fastest.now.min(took);
+        took > fastest.now.min(fastest.before) * SLOW_TIMES + SLOW_PLUS
+    }
+}
+
+impl Session {
+    /// Attempts that may be under way at once.
+    pub(super) fn concurrency(&self) -> usize {
+        self.crowding.as_ref().map_or_else(|| self.config.concurrency.most(), Crowding::limit)
+    }
+
+    /// An attempt that began at `since` has ended, after so many requests.
+    pub(super) fn learn(&mut self, now: Time, since: Time, collection: GroupResource, outcome: Outcome, calls: u32) {
+        let Some(crowding) = self.crowding.as_mut().filter(|_| calls > 0) else { return };
+        if crowding.answered(now, collection, now.since(since) / calls, outcome) {
+            self.window_moved = true;
+            self.send_window();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Name;
+
+    fn pods() -> GroupResource {
+        GroupResource { group: Name::from(""), resource: Name::from("pods") }
+    }
+
+    /// Rounds of answers that take `took` of how many are under way. Gives the limit after each.
+    fn rounds(crowding: &mut Crowding, count: usize, took: impl Fn(usize) -> Duration) -> alloc::vec::Vec<usize> {
+        let mut now = Time::ZERO;
+        let mut round = || {
+            let under_way = crowding.limit();
+            crowding.filled();
+            for _ in 0..under_way {
+                now = now + took(under_way) / u32::try_from(under_way).unwrap();
+                crowding.answered(now, pods(), took(under_way), Outcome::Done);
+            }
+            crowding.limit()
+        };
+        (0..count).map(|_| round()).collect()
+    }
+
+    #[test]
+    fn grows_to_its_bound_while_answers_take_no_longer() {
+        let mut crowding = Crowding::new(50);
+        assert_eq!(rounds(&mut crowding, 7, |_| Duration::from_millis(50)), [4, 8, 16, 32, 50, 50, 50]);
+    }
+
+    #[test]
+    fn stays_where_a_server_of_few_cores_is_busy_and_nobody_waits_long() {
+        let mut crowding = Crowding::new(64);
+        // Two cores, a millisecond of work each: what is beyond two waits.
+        let took = |under_way: usize| Duration::from_micros(500) * u32::try_from(under_way.max(2)).unwrap();
+        let limits = rounds(&mut crowding, 400, took);
+        let settled = &limits[100..];
+        assert!(settled.iter().all(|limit| (6..=13).contains(limit)), "{settled:?}");
+    }
+
+    #[test]
+    fn a_refusal_halves_it_and_idleness_leaves_it() {
+        let mut crowding = Crowding::new(64);
+        rounds(&mut crowding, 5, |_| Duration::from_millis(10));
+        crowding.answered(Time::ZERO, pods(), Duration::from_millis(10), Outcome::Throttled);
+        for _ in 0..63 {
+            crowding.answered(Time::ZERO, pods(), Duration::from_millis(10), Outcome::Done);
+        }
+        assert_eq!(crowding.limit(), 32);
+        for _ in 0..1000 {
+            crowding.answered(Time::ZERO, pods(), Duration::from_millis(10), Outcome::Done);
+        }
+        assert_eq!(crowding.limit(), 32, "it was never used up");
+    }
+
+    #[test]
+    fn a_slow_collection_is_compared_with_itself() {
+        let mut crowding = Crowding::new(64);
+        let hooked = GroupResource { group: Name::from("example.com"), resource: Name::from("hooked") };
+        for _ in 0..200 {
+            crowding.filled();
+            crowding.answered(Time::ZERO, pods(), Duration::from_millis(1), Outcome::Done);
+            crowding.answered(Time::ZERO, hooked.clone(), Duration::from_millis(900), Outcome::Done);
+        }
+        assert_eq!(crowding.limit(), 64);
+    }
+
+    #[test]
+    fn what_was_fast_long_ago_is_forgotten() {
+        let mut crowding = Crowding::new(64);
+        let at = |seconds: u64| Time::ZERO + Duration::from_secs(seconds);
+        assert!(!crowding.is_slow(at(0), pods(), Duration::from_millis(1)));
+        assert!(crowding.is_slow(at(59), pods(), Duration::from_millis(20)));
+        assert!(crowding.is_slow(at(61), pods(), Duration::from_millis(20)), "of the minute before");
+        assert!(!crowding.is_slow(at(122), pods(), Duration::from_millis(20)));
+    }
+}
