@@ -4,13 +4,15 @@ use crate::hold::{self, Hold, Holds};
 use crate::object::{Name, ObjectRef, Uid};
 use crate::time::Time;
 use crate::work::{Action, ActionKind, LeaseId, Preconditions};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use blocked::Blockers;
 use core::ops::Bound;
+use lanes::Lanes;
 
 mod blocked;
 mod invariants;
+mod lanes;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +59,8 @@ impl Draft {
 pub(crate) struct Item {
     pub(crate) id: u64,
     pub(crate) draft: Draft,
+    /// Where the cascade began that this is part of, as it was known when the item came.
+    root: Option<Uid>,
     pub(crate) generation: u64,
     pub(crate) place: Place,
     pub(crate) decided: Time,
@@ -109,12 +113,8 @@ pub(crate) enum Put {
 pub(crate) struct Queue {
     items: BTreeMap<Uid, Item>,
     by_id: BTreeMap<u64, Uid>,
-    /// Ready uids by namespace, in order; may name items that are not ready any more.
-    lanes: BTreeMap<Name, VecDeque<Uid>>,
-    /// Entries of all lanes.
-    in_lanes: usize,
-    /// Lanes with anything in them, in the order of their turns.
-    turns: VecDeque<Name>,
+    /// Ready uids; may name items that are not ready any more.
+    lanes: Lanes,
     blockers: Blockers,
     pub(crate) holds: Holds,
     /// Held uids by what holds them.
@@ -171,8 +171,8 @@ impl Queue {
         self.by_decision.first().map(|&(at, _)| at)
     }
 
-    /// Takes a decision. `observe` keeps it from ever being granted.
-    pub(crate) fn put(&mut self, now: Time, draft: Draft, observe: bool) -> Put {
+    /// Takes a decision, with where its cascade began. `observe` keeps it from ever being granted.
+    pub(crate) fn put(&mut self, now: Time, draft: Draft, root: Option<Uid>, observe: bool) -> Put {
         let uid = draft.target.uid.clone();
         let Some(item) = self.items.get_mut(&uid) else {
             self.last_id += 1;
@@ -181,6 +181,7 @@ impl Queue {
             let item = Item {
                 id,
                 draft,
+                root,
                 generation: 1,
                 place,
                 decided: now,
@@ -348,13 +349,8 @@ impl Queue {
         match place {
             Place::Observed => {}
             Place::Ready => {
-                let ready = self.lanes.entry(lane.clone()).or_default();
-                if ready.is_empty() {
-                    self.turns.push_back(lane);
-                }
-                ready.push_back(uid.clone());
-                self.in_lanes += 1;
-                if self.in_lanes > LANES_SPARE + 2 * self.items.len() {
+                self.lanes.push(&lane, &item.root, uid.clone());
+                if self.lanes.len() > LANES_SPARE + 2 * self.items.len() {
                     self.sweep();
                 }
             }
@@ -376,54 +372,35 @@ impl Queue {
     fn sweep(&mut self) {
         let items = &self.items;
         let mut seen = BTreeSet::new();
-        for ready in self.lanes.values_mut() {
-            ready.retain(|uid| {
-                items.get(uid).is_some_and(|item| item.place == Place::Ready) && seen.insert(uid.clone())
-            });
-        }
-        self.lanes.retain(|_, ready| !ready.is_empty());
-        let lanes = &self.lanes;
-        self.turns.retain(|lane| lanes.contains_key(lane));
-        self.in_lanes = seen.len();
+        let is_ready = |uid: &Uid| items.get(uid).is_some_and(|item| item.place == Place::Ready);
+        self.lanes.retain(|uid| is_ready(uid) && seen.insert(uid.clone()));
     }
 
-    /// The next ready item, one namespace after the other. It stays ready until it is placed elsewhere, but is not given again.
+    /// The next ready item in turn. It stays ready until it is placed elsewhere, but is not given again.
     pub(crate) fn pop(&mut self) -> Option<Uid> {
-        while let Some(lane) = self.turns.pop_front() {
-            let Some(mut ready) = self.lanes.remove(&lane) else { continue };
-            let mut next = None;
-            let mut blocked = Vec::new();
-            while let Some(uid) = ready.pop_front() {
-                self.in_lanes -= 1;
-                let Some(item) = self.items.get(&uid).filter(|item| item.place == Place::Ready) else { continue };
-                // It was ready before anybody met what stands in its way.
-                if let Some(blocker) = self.met_by(item).filter(|_| !self.blockers.may_pass(&uid)) {
-                    blocked.push((uid, blocker));
-                    continue;
-                }
-                next = Some(uid);
-                break;
-            }
-            if !ready.is_empty() {
-                self.lanes.insert(lane.clone(), ready);
-                self.turns.push_back(lane);
-            }
-            for (uid, blocker) in blocked {
-                // A lane may name an item twice: it was ready before, and became so again.
-                if self.items.get(&uid).is_some_and(|item| item.place == Place::Ready) {
-                    self.enter_place(&uid, Place::Behind(blocker));
-                }
-            }
-            if next.is_some() {
-                return next;
+        let mut lanes = core::mem::take(&mut self.lanes);
+        let mut blocked = Vec::new();
+        let next = lanes.pop(|uid| {
+            let Some(item) = self.items.get(uid).filter(|item| item.place == Place::Ready) else { return false };
+            // It was ready before anybody met what stands in its way.
+            let blocker = self.met_by(item).filter(|_| !self.blockers.may_pass(uid));
+            let passes = blocker.is_none();
+            blocked.extend(blocker.map(|blocker| (uid.clone(), blocker)));
+            passes
+        });
+        self.lanes = lanes;
+        for (uid, blocker) in blocked {
+            // A lane may name an item twice: it was ready before, and became so again.
+            if self.items.get(&uid).is_some_and(|item| item.place == Place::Ready) {
+                self.enter_place(&uid, Place::Behind(blocker));
             }
         }
-        None
+        next
     }
 
     /// Whether `pop` may give anything.
     pub(crate) fn has_ready(&self) -> bool {
-        !self.turns.is_empty()
+        !self.lanes.is_empty()
     }
 
     /// Ready after what it stood behind has gone with all its notes.

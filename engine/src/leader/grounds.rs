@@ -68,6 +68,11 @@ impl Leader {
         self.causes(id)
     }
 
+    /// Where the cascade began that a decision about this object is part of.
+    pub(super) fn root(&self, of: &Uid, causes: &[Cause]) -> Option<Uid> {
+        self.chain(of, causes).pop().map(|root| root.uid)
+    }
+
     /// From the nearest owner whose going led here to the first: what is still in the graph is asked there, what went is remembered.
     fn chain(&self, of: &Uid, causes: &[Cause]) -> Vec<ObjectRef> {
         let mut chain: Vec<ObjectRef> = Vec::new();

@@ -262,7 +262,11 @@ impl Leader {
         let action = draft.action.kind();
         let target = draft.target.clone();
         let observe = self.config.mode == Mode::Observe && !matches!(draft.action, Action::Verify { .. });
-        match self.queue.put(self.now, draft, observe) {
+        let root = match self.queue.get(&target.uid) {
+            Some(_) => None,
+            None => self.root(&target.uid, &causes),
+        };
+        match self.queue.put(self.now, draft, root, observe) {
             Put::New | Put::Replaced => {
                 if let Some(item) = self.queue.get(&target.uid) {
                     let (id, generation) = (item.id, item.generation);

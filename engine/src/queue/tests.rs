@@ -38,13 +38,25 @@ fn at(seconds: u64) -> Time {
 fn namespaces_take_turns() {
     let mut queue = Queue::default();
     for name in ["a1", "a2", "a3"] {
-        queue.put(at(0), draft("a", name), false);
+        queue.put(at(0), draft("a", name), None, false);
     }
     for (namespace, name) in [("b", "b1"), ("c", "c1"), ("b", "b2")] {
-        queue.put(at(0), draft(namespace, name), false);
+        queue.put(at(0), draft(namespace, name), None, false);
     }
     assert_eq!(drain(&mut queue), ["a1", "b1", "c1", "a2", "b2", "a3"]);
     assert!(!queue.has_ready());
+}
+
+#[test]
+fn in_a_namespace_the_roots_of_cascades_take_turns() {
+    let mut queue = Queue::default();
+    for (name, root) in [("r1", "r"), ("r2", "r"), ("r3", "r"), ("s1", "s"), ("s2", "s")] {
+        queue.put(at(0), draft("a", name), Some(uid(root)), false);
+    }
+    queue.put(at(0), draft("b", "b1"), Some(uid("r")), false);
+    queue.put(at(0), draft("a", "alone"), None, false);
+    assert_eq!(drain(&mut queue), ["r1", "b1", "s1", "alone", "r2", "s2", "r3"]);
+    assert_eq!(queue.inconsistency(), None);
 }
 
 #[test]
@@ -52,29 +64,29 @@ fn decisions_that_come_and_go_leave_nothing_behind_where_nothing_is_granted() {
     let mut queue = Queue::default();
     for round in 0..10_000_u32 {
         let name = alloc::format!("x{}", round % 7);
-        queue.put(at(0), draft(&alloc::format!("ns{}", round % 5), &name), false);
+        queue.put(at(0), draft(&alloc::format!("ns{}", round % 5), &name), None, false);
         queue.withdraw(&uid(&name)).unwrap();
     }
-    assert!(queue.in_lanes <= LANES_SPARE + 2, "{} entries for no item", queue.in_lanes);
+    assert!(queue.lanes.len() <= LANES_SPARE + 2, "{} entries for no item", queue.lanes.len());
     assert_eq!(queue.inconsistency(), None);
-    queue.put(at(0), draft("a", "x"), false);
+    queue.put(at(0), draft("a", "x"), None, false);
     assert_eq!(drain(&mut queue), ["x"]);
 }
 
 #[test]
 fn one_item_per_target_and_a_newer_decision_replaces_it() {
     let mut queue = Queue::default();
-    assert_eq!(queue.put(at(0), draft("a", "x"), false), Put::New);
-    assert_eq!(queue.put(at(0), draft("a", "x"), false), Put::Same);
+    assert_eq!(queue.put(at(0), draft("a", "x"), None, false), Put::New);
+    assert_eq!(queue.put(at(0), draft("a", "x"), None, false), Put::Same);
     let mut other = draft("a", "x");
     other.action = Action::RemoveFinalizer { finalizer: "orphan".into() };
-    assert_eq!(queue.put(at(0), other.clone(), false), Put::Replaced);
+    assert_eq!(queue.put(at(0), other.clone(), None, false), Put::Replaced);
     assert_eq!(queue.get(&uid("x")).unwrap().generation, 2);
     assert_eq!(drain(&mut queue), ["x"], "once, however often it was put");
     let lease = LeaseId { term: 1, number: 1 };
     queue.place(&uid("x"), Place::Leased(lease));
-    assert_eq!(queue.put(at(0), other, false), Put::Same);
-    assert_eq!(queue.put(at(0), draft("a", "x"), false), Put::Leased(lease));
+    assert_eq!(queue.put(at(0), other, None, false), Put::Same);
+    assert_eq!(queue.put(at(0), draft("a", "x"), None, false), Put::Leased(lease));
     assert_eq!(queue.withdraw(&uid("x")).unwrap_err(), lease);
     assert_eq!((queue.len(), queue.leased()), (1, 1));
     queue.remove(&uid("x"));
@@ -105,7 +117,7 @@ fn what_stands_behind_a_blocker_shares_one_probe() {
     let mut queue = Queue::default();
     let (blocker, row) = webhook();
     for name in ["x", "y", "z"] {
-        queue.put(at(0), draft("a", name), false);
+        queue.put(at(0), draft("a", name), None, false);
         queue.pop();
     }
     assert_eq!(
@@ -134,11 +146,11 @@ fn what_stands_behind_a_blocker_shares_one_probe() {
 #[test]
 fn items_that_would_meet_a_known_blocker_do_not_try() {
     let mut queue = Queue::default();
-    queue.put(at(0), draft("a", "x"), false);
+    queue.put(at(0), draft("a", "x"), None, false);
     queue.pop();
     let blocker = Blocker::Throttled { collection: draft("a", "x").target.group_resource() };
     queue.block(at(0), &uid("x"), blocker.clone(), WAIT);
-    queue.put(at(0), draft("b", "y"), false);
+    queue.put(at(0), draft("b", "y"), None, false);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     queue.lift(&blocker);
     assert_eq!(drain(&mut queue), ["x", "y"]);
@@ -147,7 +159,7 @@ fn items_that_would_meet_a_known_blocker_do_not_try() {
 #[test]
 fn an_item_that_a_lane_names_twice_waits_once_behind_what_stands_in_its_way() {
     let mut queue = Queue::default();
-    queue.put(at(0), draft("a", "x"), false);
+    queue.put(at(0), draft("a", "x"), None, false);
     queue.place(&uid("x"), Place::Backoff { until: at(1) });
     queue.make_ready(&uid("x"));
     queue.raise(at(1), forbidden("a"));
@@ -160,7 +172,7 @@ fn a_probe_that_was_dropped_makes_room_for_the_next() {
     let mut queue = Queue::default();
     let (blocker, row) = webhook();
     for name in ["x", "y"] {
-        queue.put(at(0), draft("a", name), false);
+        queue.put(at(0), draft("a", name), None, false);
         queue.pop();
         queue.block(at(0), &uid(name), blocker.clone(), WAIT);
     }
@@ -173,7 +185,7 @@ fn a_probe_that_was_dropped_makes_room_for_the_next() {
 #[test]
 fn in_observe_nothing_is_ever_ready() {
     let mut queue = Queue::default();
-    queue.put(at(0), draft("a", "x"), true);
+    queue.put(at(0), draft("a", "x"), None, true);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     assert_eq!((queue.len(), queue.waiting()), (1, 0));
 }
@@ -182,7 +194,7 @@ fn in_observe_nothing_is_ever_ready() {
 fn a_probe_that_came_to_nothing_is_not_waited_for() {
     let mut queue = Queue::default();
     let (blocker, row) = (forbidden("a"), forbidden_row());
-    queue.put(at(0), draft("a", "x"), false);
+    queue.put(at(0), draft("a", "x"), None, false);
     queue.pop();
     queue.block(at(0), &uid("x"), blocker, WAIT);
     queue.probe(&row, at(5));
@@ -194,7 +206,7 @@ fn a_probe_that_came_to_nothing_is_not_waited_for() {
     assert_eq!(drain(&mut queue), ["x"]);
     // The same where the item was dropped meanwhile and another decision about the same target took its place.
     queue.remove(&uid("x"));
-    queue.put(at(12), draft("a", "x"), false);
+    queue.put(at(12), draft("a", "x"), None, false);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     assert!(queue.probe(&row, at(15)).is_some());
     assert_eq!(drain(&mut queue), ["x"]);
@@ -205,7 +217,7 @@ fn refused_everywhere(count: usize) -> Queue {
     let mut queue = Queue::default();
     for number in 0..count {
         let namespace = alloc::format!("ns{number:04}");
-        queue.put(at(0), draft(&namespace, &alloc::format!("x{number:04}")), false);
+        queue.put(at(0), draft(&namespace, &alloc::format!("x{number:04}")), None, false);
     }
     while let Some(uid) = queue.pop() {
         let namespace = queue.get(&uid).unwrap().draft.target.namespace.clone();
@@ -229,11 +241,11 @@ fn try_in_vain(queue: &mut Queue, now: Time) -> Vec<String> {
 fn an_item_that_moved_while_it_was_blocked_leaves_nothing_behind() {
     let mut queue = Queue::default();
     let (blocker, _) = webhook();
-    queue.put(at(0), draft("a", "x"), false);
+    queue.put(at(0), draft("a", "x"), None, false);
     queue.pop();
     queue.block(at(0), &uid("x"), blocker.clone(), WAIT);
     // Another node of this uid, in another namespace, with a decision of the same kind.
-    queue.put(at(1), draft("b", "x"), false);
+    queue.put(at(1), draft("b", "x"), None, false);
     queue.place(&uid("x"), Place::Backoff { until: at(2) });
     queue.lift(&blocker);
     assert_eq!(queue.waiting(), 1);
@@ -282,7 +294,7 @@ fn a_rule_that_comes_back_for_all_is_found_in_a_few_steps() {
 #[test]
 fn a_success_says_nothing_of_the_other_namespaces() {
     let mut queue = refused_everywhere(3);
-    queue.put(at(0), draft("ns0000", "y"), false);
+    queue.put(at(0), draft("ns0000", "y"), None, false);
     queue.probe(&forbidden_row(), at(5));
     let probe = queue.pop().unwrap();
     let row = queue.passed(at(5), &probe, None).unwrap();
@@ -314,7 +326,7 @@ fn what_is_let_go_at_a_pace_comes_from_every_namespace_in_turn() {
     let blocker = Blocker::Throttled { collection: draft("a", "x").target.group_resource() };
     queue.raise(at(0), blocker.clone());
     for (namespace, name) in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")] {
-        queue.put(at(0), draft(namespace, name), false);
+        queue.put(at(0), draft(namespace, name), None, false);
     }
     assert_eq!((drain(&mut queue).len(), queue.behind(&blocker)), (0, 5));
     queue.release(&blocker, 2);
@@ -338,7 +350,7 @@ fn what_is_held_leaves_its_blocker_to_others() {
     let (blocker, row) = webhook();
     for name in ["x", "y", "z"] {
         // `z` is no deletion, and so never held.
-        queue.put(at(0), Draft { destroys: name != "z", ..draft("a", name) }, false);
+        queue.put(at(0), Draft { destroys: name != "z", ..draft("a", name) }, None, false);
         queue.pop();
         queue.block(at(0), &uid(name), blocker.clone(), WAIT);
     }
@@ -350,7 +362,7 @@ fn what_is_held_leaves_its_blocker_to_others() {
     queue.block(at(10), &uid("z"), blocker.clone(), WAIT);
     assert_eq!((queue.held(), queue.waiting()), (2, 1));
     // One that was under way meets the blocker, and is held meanwhile.
-    queue.put(at(10), draft("b", "w"), false);
+    queue.put(at(10), draft("b", "w"), None, false);
     queue.block(at(10), &uid("w"), blocker.clone(), WAIT);
     assert_eq!((queue.held(), queue.waiting()), (3, 1));
     queue.probe(&row, at(15));
@@ -369,14 +381,14 @@ fn a_decision_that_becomes_another_one_is_held_or_released() {
     pause_everything(&mut queue);
     let repair =
         Draft { action: Action::RemoveFinalizer { finalizer: "orphan".into() }, destroys: false, ..draft("a", "x") };
-    queue.put(at(0), repair.clone(), false);
+    queue.put(at(0), repair.clone(), None, false);
     assert!(queue.get(&uid("x")).unwrap().place == Place::Ready);
-    queue.put(at(0), draft("a", "x"), false);
+    queue.put(at(0), draft("a", "x"), None, false);
     assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
-    queue.put(at(0), repair, false);
+    queue.put(at(0), repair, None, false);
     assert_eq!((queue.held(), drain(&mut queue)), (0, alloc::vec!["x".into()]));
     queue.place(&uid("x"), Place::Backoff { until: at(1) });
-    queue.put(at(0), draft("a", "x"), false);
+    queue.put(at(0), draft("a", "x"), None, false);
     assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
     queue.remove(&uid("x"));
     assert_eq!((queue.held(), queue.len()), (0, 0));

@@ -302,3 +302,43 @@ fn in_observe_only_questions_are_granted() {
     assert_eq!(bench.grants(), ["verify ghost by List"]);
     assert!(bench.events.iter().any(|event| matches!(event, Event::Decided { action: ActionKind::Delete, .. })));
 }
+
+#[test]
+fn ten_objects_do_not_wait_behind_a_thousand_of_another_root_in_their_namespace() {
+    let mut bench = Bench::synced();
+    bench.input(Input::StreamClosed { stream: STREAM });
+    bench.hello(STREAM, Hello { window: 4, ..hello("e1", "i1") });
+    bench.seen("things", object("things", "large", 101));
+    bench.seen("things", object("things", "small", 102));
+    let mut rv = 102;
+    let mut family = |bench: &mut Bench, root: &str, count: usize| {
+        for middle in 0..count / 10 {
+            let owner = format!("{root}-{middle}");
+            rv += 1;
+            bench.seen("configmaps", object("configmaps", &owner, rv).owned_by("things", root));
+            for leaf in 0..9 {
+                rv += 1;
+                let name = format!("{owner}-{leaf}");
+                bench.seen("configmaps", object("configmaps", &name, rv).owned_by("configmaps", &owner));
+            }
+        }
+        rv
+    };
+    let last = family(&mut bench, "large", 1000).max(family(&mut bench, "small", 10));
+    bench.deleted("things", "large", last + 1);
+    bench.deleted("things", "small", last + 2);
+    // What is granted goes at once, and what hung on it is decided next.
+    let (mut granted, mut small) = (0, 0);
+    for at in 0.. {
+        let lease = bench.granted.remove(0);
+        let name = lease.item.target.name.to_string();
+        bench.report(&lease, Outcome::Done);
+        bench.deleted("configmaps", &name, last + 3 + at);
+        granted += 1;
+        small += usize::from(name.starts_with("small"));
+        if small == 10 {
+            break;
+        }
+    }
+    assert!(granted <= 30, "the ten were done after {granted} of the thousand");
+}
