@@ -84,8 +84,11 @@ impl World {
         let mut random = Jitter::new(seed);
         let concurrency = 1 + u32::try_from(random.next() % 6).expect("small");
         let mut config = config();
-        config.concurrency =
-            if seed % 2 == 0 { Concurrency::Fixed(concurrency) } else { Concurrency::Adaptive { max: concurrency } };
+        config.concurrency = if seed.is_multiple_of(2) {
+            Concurrency::Fixed(concurrency)
+        } else {
+            Concurrency::Adaptive { max: concurrency }
+        };
         let mut world = World {
             seed,
             now: 0,
