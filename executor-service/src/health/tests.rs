@@ -10,6 +10,7 @@ fn status(phase: Phase, draining: bool) -> Status {
         writes_end: None,
         started: 2,
         buffered: 1,
+        concurrency: 16,
         unacknowledged: 4,
         draining,
         credentials_refused: None,
@@ -36,7 +37,7 @@ async fn readiness_is_an_open_session_and_says_what_is_missing() {
             "cluster: cluster",
             "session: none, waiting before the next attempt; the last was at 127.0.0.1:7450",
             "term: 3 of election election",
-            "items: 2 under way, 1 waiting, 4 reports unacknowledged",
+            "items: 2 under way of 16 at once, 1 waiting, 4 reports unacknowledged",
             "last error: 3 s ago, refused",
         ]
     );
