@@ -4,13 +4,17 @@
 //! The shape is that of a cluster of Deployments: of fourteen objects nine have an owner, and they come in a random order, so that half the
 //! dependents come before their owner. Each input goes through the whole machine of a replica that does not lead: it is judged, too.
 
-use engine::leader::{Config, Input, Leader, Mode, Policy};
+use engine::leader::{Input, Leader};
 use engine::object::{
     Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
 };
 use engine::time::Time;
+use replica::{handle, timed};
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+#[path = "shared/replica.rs"]
+mod replica;
 
 const OBJECTS: usize = 1_000_000;
 const BATCH: usize = 1_000;
@@ -115,25 +119,14 @@ fn run(leader: &mut Leader, inputs: impl Iterator<Item = Input>) -> Ran {
     while inputs.peek().is_some() {
         let batch: Vec<Input> = inputs.by_ref().take(BATCH).collect();
         ran.inputs += batch.len();
-        let (waited, begun) = (waited(), Instant::now());
-        batch.into_iter().for_each(|input| leader.handle(Time::ZERO, input));
-        while leader.poll().is_some() {}
-        let took = begun.elapsed().saturating_sub(self::waited().saturating_sub(waited));
+        let ((), took) = timed(|| {
+            batch.into_iter().for_each(|input| leader.handle(Time::ZERO, input));
+            while leader.poll().is_some() {}
+        });
         ran.took += took;
         ran.worst = ran.worst.max(took);
     }
     ran
-}
-
-fn handle(leader: &mut Leader, input: Input) {
-    leader.handle(Time::ZERO, input);
-    while leader.poll().is_some() {}
-}
-
-/// Time that this thread spent waiting for a processor, because others had it: what Linux tells of it.
-fn waited() -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(told.split(' ').nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
 }
 
 /// Bytes of this process in memory.
@@ -144,17 +137,7 @@ fn resident() -> usize {
 }
 
 fn leader() -> Leader {
-    let config = Config {
-        mode: Mode::Observe,
-        cluster_uid: "cluster".into(),
-        endpoint: String::new(),
-        session_ttl: Duration::from_secs(15),
-        heartbeat_interval: Duration::from_secs(5),
-        execution_limit: Duration::from_secs(30),
-        stale_after: Duration::from_secs(30),
-        policy: Policy::default(),
-    };
-    let mut leader = Leader::new(config, 7);
+    let mut leader = replica::leader();
     for (group, version, resource, kind) in KINDS {
         let served = ServedKind {
             group_resource: GroupResource { group: group.into(), resource: resource.into() },

@@ -1,17 +1,19 @@
 //! `cargo bench -p engine --bench queries`: what the answers cost the graph, with a million objects in it. `OBJECTS=n` takes others.
 //!
-//! The graph is borrowed in steps, as the graph service does it. The longest of them is what a decision may have to wait for. Time that
-//! this thread spent waiting for a processor, because others had it, is left out where the system tells of it (Linux does).
+//! The graph is borrowed in steps, as the graph service does it. The longest of them is what a decision may have to wait for.
 
-use engine::leader::{Config, CycleSearch, Direction, Input, Leader, Mode, Planning, Policy, Scan, Walk, WalkOptions};
+use engine::leader::{CycleSearch, Direction, Input, Leader, Planning, Scan, Walk, WalkOptions};
 use engine::object::{
     Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
 };
 use engine::plan::PlanOptions;
-use engine::time::Time;
+use replica::{handle, timed};
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
+
+#[path = "shared/replica.rs"]
+mod replica;
 
 const OBJECTS: usize = 1_000_000;
 /// Dependents of an ordinary owner.
@@ -58,16 +60,14 @@ struct Times {
 impl Times {
     /// One hold of the graph.
     fn held<T>(&mut self, look: impl FnOnce() -> T) -> T {
-        let (waited, begun) = (waited(), Instant::now());
-        let seen = black_box(look());
-        self.hold = self.hold.max(own_time(begun, waited));
+        let (seen, held) = timed(|| black_box(look()));
+        self.hold = self.hold.max(held);
         seen
     }
 
     fn asked<T>(&mut self, ask: impl FnOnce(&mut Times) -> T) -> T {
-        let (waited, begun) = (waited(), Instant::now());
-        let answer = ask(self);
-        self.whole.push(own_time(begun, waited));
+        let (answer, took) = timed(|| ask(self));
+        self.whole.push(took);
         answer
     }
 
@@ -77,17 +77,6 @@ impl Times {
         let ms = |time: Duration| format!("{:.3} ms", time.as_secs_f64() * 1e3);
         writeln!(out, "{what:<34}{:>10}{:>10}{:>10}{:>14}", ms(at(50)), ms(at(99)), ms(at(100)), ms(self.hold))
     }
-}
-
-fn own_time(begun: Instant, waited_before: Duration) -> Duration {
-    let elapsed = begun.elapsed();
-    elapsed.saturating_sub(waited().saturating_sub(waited_before))
-}
-
-/// How long this thread has waited for a processor so far.
-fn waited() -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(told.split(' ').nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
 }
 
 /// Questions about one object, while others change.
@@ -183,17 +172,7 @@ fn preview(leader: &Leader, target: &str, times: &mut Times) -> usize {
 /// Families of one owner and a hundred dependents; a tree of a hundred branches; an owner with a crowd. The first number is how many
 /// families there are.
 fn world(objects: usize) -> (Leader, usize) {
-    let config = Config {
-        mode: Mode::Observe,
-        cluster_uid: "cluster".into(),
-        endpoint: String::new(),
-        session_ttl: Duration::from_secs(15),
-        heartbeat_interval: Duration::from_secs(5),
-        execution_limit: Duration::from_secs(30),
-        stale_after: Duration::from_secs(30),
-        policy: Policy::default(),
-    };
-    let mut leader = Leader::new(config, 7);
+    let mut leader = replica::leader();
     let served = ServedKind {
         group_resource: collection(),
         kind: "Secret".into(),
@@ -225,11 +204,6 @@ fn world(objects: usize) -> (Leader, usize) {
     let resource_version = ResourceVersion::parse("10");
     handle(&mut leader, Input::ListEnded { collection: collection(), resource_version });
     (leader, families)
-}
-
-fn handle(leader: &mut Leader, input: Input) {
-    leader.handle(Time::ZERO, input);
-    while leader.poll().is_some() {}
 }
 
 fn collection() -> GroupResource {

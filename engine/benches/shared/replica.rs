@@ -1,0 +1,38 @@
+//! A replica that watches and never leads, and the time that looking at it takes.
+
+use engine::leader::{Config, Input, Leader, Mode, Policy};
+use engine::time::Time;
+use std::time::{Duration, Instant};
+
+pub(crate) fn leader() -> Leader {
+    let config = Config {
+        mode: Mode::Observe,
+        cluster_uid: "cluster".into(),
+        endpoint: String::new(),
+        session_ttl: Duration::from_secs(15),
+        heartbeat_interval: Duration::from_secs(5),
+        execution_limit: Duration::from_secs(30),
+        stale_after: Duration::from_secs(30),
+        policy: Policy::default(),
+    };
+    Leader::new(config, 7)
+}
+
+pub(crate) fn handle(leader: &mut Leader, input: Input) {
+    leader.handle(Time::ZERO, input);
+    while leader.poll().is_some() {}
+}
+
+/// How long something takes, less the time that this thread spent waiting for a processor, because others had it.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let (waited_before, begun) = (waited(), Instant::now());
+    let done = work();
+    let took = begun.elapsed();
+    (done, took.saturating_sub(waited().saturating_sub(waited_before)))
+}
+
+/// How long this thread has waited for a processor so far, where the system tells of it: Linux does.
+fn waited() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(told.split(' ').nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
+}
