@@ -73,7 +73,8 @@ fn text(mut found: Vec<Candidate>, current: &str) -> String {
 /// The command that a line has come to. Its flags stand behind it.
 fn innermost<'c>(program: &'c Command, line: &[OsString]) -> &'c Command {
     let mut at = program;
-    for word in line.iter().skip(1).filter_map(|word| word.to_str()) {
+    let Some((_program, words)) = line.split_first() else { return at };
+    for word in words.iter().filter_map(|word| word.to_str()) {
         match at.find_subcommand(word) {
             Some(found) => at = found,
             None => break,

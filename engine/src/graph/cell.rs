@@ -178,6 +178,21 @@ pub(super) enum Told {
     Absent(Proof),
 }
 
+impl Cell {
+    /// The number of a uid in another form than the canonical one.
+    pub(super) fn odd_uid(&self) -> Option<u32> {
+        let [a, b, c, d, ..] = self.uid;
+        self.flags.has(Flags::ODD_UID).then_some(u32::from_le_bytes([a, b, c, d]))
+    }
+}
+
+/// What a cell has for a uid of this number.
+pub(super) fn odd_uid_bytes(number: u32) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
 impl Owners {
     pub(super) fn as_slice(&self) -> &[OwnerEdge] {
         match self {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::jitter::Jitter;
-use crate::object::ServedKind;
 use crate::object::{Access, Backend, GroupResource};
+use crate::object::{OwnerReference, ServedKind};
 use crate::time::Time;
 use alloc::format;
 use core::num::NonZeroU32;

@@ -39,7 +39,9 @@ pub(super) fn flat<'w>(root: &'w Node, walked: &'w Walked) -> Vec<Row<'w>> {
 /// The lines below an object as lines above it, upside down; the object itself is left out.
 pub(super) fn above<'w>(rows: Vec<Row<'w>>) -> Vec<Row<'w>> {
     let upside_down = |row: Row<'w>| Row { branch: row.branch.replace('└', "┌"), ..row };
-    rows.into_iter().skip(1).rev().map(upside_down).collect()
+    let mut lines = rows.into_iter();
+    let _object = lines.next();
+    lines.rev().map(upside_down).collect()
 }
 
 /// Who stands below whom.

@@ -1,0 +1,138 @@
+//! What is known of a node: what most have is in its cell, what few have beside it.
+
+use super::cell::{Cell, Flags, Told};
+use super::{Graph, NodeId, Presence};
+use crate::object::{FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ResourceVersion, Uid};
+use alloc::sync::Arc;
+use core::num::NonZeroU32;
+
+impl Graph {
+    /// Takes over what an object says of itself, but for its references.
+    pub(super) fn observe(&mut self, id: NodeId, resource_version: ResourceVersion, list: u32, facts: &Facts) {
+        if !self.node(id).is_observed() {
+            self.observed += 1;
+            self.forget_told(id);
+            let kind = self.node(id).kind();
+            if let Some(unobserved) = self.unobserved.get_mut(&kind) {
+                unobserved.remove(&id);
+            }
+        }
+        self.set_finalizers(id, &facts.finalizers);
+        self.set_version(id, Some(resource_version));
+        let (foreground, orphan) = (facts.has_finalizer(FOREGROUND_FINALIZER), facts.has_finalizer(ORPHAN_FINALIZER));
+        self.set_deletion_time(id, facts.deletion_time);
+        let cell = self.cell_mut(id);
+        cell.list = list;
+        for (flag, is) in [
+            (Flags::OBSERVED, true),
+            (Flags::TERMINATING, facts.terminating),
+            (Flags::HOLD, facts.hold),
+            (Flags::FOREGROUND, foreground),
+            (Flags::ORPHAN, orphan),
+        ] {
+            cell.flags.set(flag, is);
+        }
+    }
+
+    /// What was observed of a node, whose references have been taken out, is forgotten.
+    pub(super) fn unobserve(&mut self, id: NodeId) {
+        debug_assert!(self.node(id).owners().len() == 0);
+        if !self.node(id).is_observed() {
+            return;
+        }
+        self.observed -= 1;
+        let kind = self.node(id).kind();
+        self.unobserved.entry(kind).or_default().insert(id);
+        self.set_finalizers(id, &[]);
+        self.set_version(id, None);
+        self.set_deletion_time(id, None);
+        let cell = self.cell_mut(id);
+        for flag in [Flags::OBSERVED, Flags::TERMINATING, Flags::HOLD, Flags::FOREGROUND, Flags::ORPHAN] {
+            cell.flags.set(flag, false);
+        }
+    }
+
+    /// Replaces what is known of a node that is not observed.
+    pub(crate) fn set_unobserved(&mut self, id: NodeId, presence: Presence) {
+        debug_assert!(!self.node(id).is_observed());
+        self.forget_told(id);
+        match presence {
+            Presence::Virtual { unreadable } => self.cell_mut(id).flags.set(Flags::UNREADABLE, unreadable),
+            Presence::Read { facts, position } => self.tell(id, Told::Read { facts, position }),
+            Presence::Absent(proof) => self.tell(id, Told::Absent(proof)),
+            Presence::Observed(_) => debug_assert!(false, "an object is observed with its references"),
+        }
+    }
+
+    pub(super) fn tell(&mut self, id: NodeId, told: Told) {
+        self.told.insert(id, told);
+        self.cell_mut(id).flags.set(Flags::TOLD, true);
+    }
+
+    pub(super) fn forget_told(&mut self, id: NodeId) {
+        if self.cell(id).flags.has(Flags::TOLD) {
+            self.told.remove(&id);
+        }
+        let flags = &mut self.cell_mut(id).flags;
+        flags.set(Flags::TOLD, false);
+        flags.set(Flags::UNREADABLE, false);
+    }
+
+    fn set_finalizers(&mut self, id: NodeId, finalizers: &[Name]) {
+        if *self.node(id).own_finalizers() == *finalizers {
+            return;
+        }
+        if let Some(list) = self.cell(id).finalizers.checked_sub(1) {
+            self.finalizers.give_back(list);
+        }
+        self.cell_mut(id).finalizers =
+            if finalizers.is_empty() { 0 } else { self.finalizers.put(Arc::from(finalizers)) + 1 };
+    }
+
+    fn set_deletion_time(&mut self, id: NodeId, time: Option<NonZeroU32>) {
+        match time {
+            Some(time) => {
+                self.deletion_times.insert(id, time);
+            }
+            None if self.cell(id).flags.has(Flags::DELETION_TIME) => {
+                self.deletion_times.remove(&id);
+            }
+            None => {}
+        }
+        self.cell_mut(id).flags.set(Flags::DELETION_TIME, time.is_some());
+    }
+
+    fn set_version(&mut self, id: NodeId, version: Option<ResourceVersion>) {
+        if self.cell(id).flags.has(Flags::ODD_VERSION) {
+            self.versions.remove(&id);
+        }
+        let number = version.as_ref().map_or(Some(0), ResourceVersion::number);
+        let cell = self.cell_mut(id);
+        cell.version = number.unwrap_or_default();
+        cell.flags.set(Flags::ODD_VERSION, number.is_none());
+        if let (None, Some(version)) = (number, version) {
+            self.versions.insert(id, version);
+        }
+    }
+
+    pub(super) fn version_of(&self, id: NodeId) -> ResourceVersion {
+        match self.versions.get(&id).filter(|_| self.cell(id).flags.has(Flags::ODD_VERSION)) {
+            Some(version) => version.clone(),
+            None => ResourceVersion::of_number(self.cell(id).version),
+        }
+    }
+
+    pub(super) fn uid_of(&self, cell: &Cell) -> Uid {
+        match cell.odd_uid() {
+            Some(number) => self.uids.get(number).clone(),
+            None => Uid::of_canonical(cell.uid),
+        }
+    }
+
+    pub(super) fn has_uid(&self, cell: &Cell, uid: &Uid) -> bool {
+        match cell.odd_uid() {
+            Some(number) => self.uids.get(number) == uid,
+            None => uid.canonical() == Some(&cell.uid),
+        }
+    }
+}
