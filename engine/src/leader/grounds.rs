@@ -13,7 +13,7 @@ const CHAIN_MAX: usize = 32;
 
 impl Leader {
     /// What a decision rests on.
-    pub(super) fn grounds(&self, draft: &Draft, causes: Vec<Cause>) -> Box<Grounds> {
+    pub(super) fn grounds(&self, draft: &Draft, causes: Vec<Cause>, chain: Vec<ObjectRef>) -> Box<Grounds> {
         let uid = &draft.target.uid;
         let node = self.graph.primary(uid);
         Box::new(Grounds {
@@ -26,7 +26,7 @@ impl Leader {
                 | Action::RemoveFinalizer { .. }
                 | Action::Verify { .. } => None,
             },
-            chain: self.chain(uid, &causes),
+            chain,
             causes,
             owners: node.map_or_else(Vec::new, |id| self.edges(id)),
         })
@@ -40,7 +40,8 @@ impl Leader {
             // It went before its attempt was reported.
             None => self.tombstone(uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
         };
-        self.grounds(draft, causes)
+        let chain = self.chain(uid, &causes);
+        self.grounds(draft, causes, chain)
     }
 
     /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
@@ -68,13 +69,8 @@ impl Leader {
         self.causes(id)
     }
 
-    /// Where the cascade began that a decision about this object is part of.
-    pub(super) fn root(&self, of: &Uid, causes: &[Cause]) -> Option<Uid> {
-        self.chain(of, causes).pop().map(|root| root.uid)
-    }
-
     /// From the nearest owner whose going led here to the first: what is still in the graph is asked there, what went is remembered.
-    fn chain(&self, of: &Uid, causes: &[Cause]) -> Vec<ObjectRef> {
+    pub(super) fn chain(&self, of: &Uid, causes: &[Cause]) -> Vec<ObjectRef> {
         let mut chain: Vec<ObjectRef> = Vec::new();
         let mut next = going(causes).cloned();
         while let Some(uid) = next.take().filter(|uid| chain.len() < CHAIN_MAX && uid != of) {

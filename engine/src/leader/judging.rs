@@ -262,16 +262,15 @@ impl Leader {
         let action = draft.action.kind();
         let target = draft.target.clone();
         let observe = self.config.mode == Mode::Observe && !matches!(draft.action, Action::Verify { .. });
-        let root = match self.queue.get(&target.uid) {
-            Some(_) => None,
-            None => self.root(&target.uid, &causes),
-        };
+        // Where the cascade began counts for what is new; what is told of a decision has all of the way.
+        let chain = self.chain(&target.uid, &causes);
+        let root = chain.last().map(|root| root.uid.clone());
         match self.queue.put(self.now, draft, root, observe) {
             Put::New | Put::Replaced => {
                 if let Some(item) = self.queue.get(&target.uid) {
                     let (id, generation) = (item.id, item.generation);
                     let leads = self.term.is_some();
-                    let grounds = leads.then(|| self.grounds(&item.draft, causes.clone()));
+                    let grounds = leads.then(|| self.grounds(&item.draft, causes.clone(), chain));
                     self.event(Event::Decided { item: id, generation, target, action, causes, grounds });
                 }
             }
