@@ -23,6 +23,8 @@ use tokio::time::Instant;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 const SOON: Duration = Duration::from_secs(20);
+/// Dependents that a controller makes after their owner was deleted.
+const LATE: usize = 3_000;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 async fn collect(plane: &ControlPlane, directory: &Directory, name: &str) -> anyhow::Result<Service> {
@@ -256,13 +258,18 @@ async fn dependents_that_are_made_while_their_owner_orphans_them_all_live() -> a
     families(&client, "orphans", "o", 1, 500).await?;
     let owner = get(&client, format!("{maps}/o-0")).await?.context("the owner is there")?;
     delete(&client, &format!("{maps}/o-0"), "Orphan").await?;
-    // Its controller has not heard of it and goes on. Whatever was made before the owner was seen there once more has to live.
+    // Its controller has not heard of it and goes on for a while: the owner goes when nothing refers to it, and which of the two is the
+    // faster is not asked here. Whatever was made before the owner was seen there once more has to live.
     let mut made = 0_usize;
     let mut certain = 0;
     let began = Instant::now();
     while get(&client, format!("{maps}/o-0")).await?.is_some() {
         certain = made;
-        ensure!(began.elapsed() < SOON, "the owner is still there after {made} late dependents");
+        if made == LATE {
+            until("the owner goes", SOON, || get(&client, format!("{maps}/o-0")), Option::is_none).await?;
+            break;
+        }
+        ensure!(began.elapsed() < SOON_AGAIN, "the owner is still there after {made} late dependents");
         let batch = (made..made + 10).map(|number| configmap(&format!("late-{number}"), &[reference_to(&owner)]));
         create_all(&client, &maps, batch.collect()).await?;
         made += 10;

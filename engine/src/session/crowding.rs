@@ -3,6 +3,10 @@
 //! What is fast is learned for each collection, because webhooks make some slower than others: the fastest answer of the last one or two
 //! minutes. As many answers as there may be attempts under way are a round. A round with a 429 halves the number, one of mostly slow answers takes a
 //! quarter off, and one that used it up adds one; until the first of the slow ones it doubles.
+//!
+//! Slow answers take nothing below [`SHARE`], and do not keep it from getting there. A server is slow for everybody who uses it, and the others do
+//! not give way: a few busy clients would leave nothing to do the work with, and dependents would come faster than they go. Whether the server has
+//! had enough of this client is for the server to say, by its fair queues and 429.
 
 use super::Session;
 use crate::object::GroupResource;
@@ -13,6 +17,8 @@ use core::time::Duration;
 
 /// Where it begins.
 const FIRST: usize = 2;
+/// What slow answers leave: enough to keep an API server on two cores busy.
+const SHARE: usize = 16;
 /// An answer is slow that takes so many times as long as the fastest, and a little more.
 const SLOW_TIMES: u32 = 3;
 const SLOW_PLUS: Duration = Duration::from_millis(2);
@@ -76,9 +82,9 @@ impl Crowding {
         let Round { answers, slow, refused, full } = core::mem::take(&mut self.round);
         let is_crowded = slow * 2 > answers;
         self.doubles &= !refused && !is_crowded;
-        self.limit = match (refused, is_crowded, full) {
+        self.limit = match (refused, is_crowded && before >= SHARE, full) {
             (true, _, _) => before / 2,
-            (false, true, _) => before - before.div_ceil(4),
+            (false, true, _) => (before - before.div_ceil(4)).max(SHARE),
             (false, false, true) if self.doubles => before * 2,
             (false, false, true) => before + 1,
             (false, false, false) => before,
@@ -147,13 +153,28 @@ mod tests {
     }
 
     #[test]
-    fn stays_where_a_server_of_few_cores_is_busy_and_nobody_waits_long() {
+    fn stays_where_a_server_is_busy_and_nobody_waits_long() {
         let mut crowding = Crowding::new(64);
-        // Two cores, a millisecond of work each: what is beyond two waits.
-        let took = |under_way: usize| Duration::from_micros(500) * u32::try_from(under_way.max(2)).unwrap();
+        // Ten cores, two milliseconds of work each: what is beyond ten waits.
+        let took = |under_way: usize| Duration::from_micros(200) * u32::try_from(under_way.max(10)).unwrap();
         let limits = rounds(&mut crowding, 400, took);
         let settled = &limits[100..];
-        assert!(settled.iter().all(|limit| (6..=13).contains(limit)), "{settled:?}");
+        assert!(settled.iter().all(|limit| (30..=41).contains(limit)), "{settled:?}");
+    }
+
+    #[test]
+    fn others_who_make_the_server_slow_leave_a_share() {
+        let slow = |_: usize| Duration::from_millis(40);
+        let fast = |_: usize| Duration::from_millis(4);
+        let mut crowding = Crowding::new(64);
+        rounds(&mut crowding, 6, fast);
+        assert_eq!(rounds(&mut crowding, 20, slow)[10..], [16; 10]);
+        let mut begun = Crowding::new(64);
+        rounds(&mut begun, 1, fast);
+        assert_eq!(rounds(&mut begun, 20, slow)[15..], [16; 5]);
+        let mut small = Crowding::new(3);
+        rounds(&mut small, 3, fast);
+        assert_eq!(rounds(&mut small, 20, slow)[10..], [3; 10]);
     }
 
     #[test]
