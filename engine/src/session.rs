@@ -395,7 +395,7 @@ impl Session {
         [link, drain, self.writes_end, self.flush_at, check, share].into_iter().flatten().min()
     }
 
-    /// The next effect; to be drained to `None` after every `handle` and `tick`, and once after `new`.
+    /// The next effect; to be drained to `None` after every `handle` and `tick`, or after several of one instant, and once after `new`.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

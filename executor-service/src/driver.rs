@@ -97,7 +97,7 @@ impl Driver {
                 }
                 (number, end) = self.streams.next() => self.stream_ended(number, end),
                 inbound = next(&mut self.stream) => self.received(inbound),
-                (lease, end) = self.attempts.next() => self.attempt_ended(&lease, end),
+                (lease, end) = self.attempts.next() => self.attempts_ended(&lease, end),
                 ((), end) = self.checks.next() => self.check_ended(end),
                 () = tokio::time::sleep_until(self.clock.instant(wake)) => {}
             }
@@ -178,6 +178,14 @@ impl Driver {
         self.cancels.insert(lease.id, cancel.clone());
         let lease = Arc::new(lease);
         self.attempts.spawn(Arc::clone(&lease), attempt::run(Arc::clone(&self.bench), lease, cancel));
+    }
+
+    /// Answers rarely come alone. All that are there are taken before anything follows from one of them.
+    fn attempts_ended(&mut self, lease: &WorkLease, end: JobEnd<Carried>) {
+        self.attempt_ended(lease, end);
+        while let Some((lease, end)) = self.attempts.try_next() {
+            self.attempt_ended(&lease, end);
+        }
     }
 
     fn attempt_ended(&mut self, lease: &WorkLease, end: JobEnd<Carried>) {

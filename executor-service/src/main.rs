@@ -39,9 +39,10 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> anyhow::Result<Exit> {
-    let threads =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the threads")?;
-    threads.block_on(async {
+    // One thread: what it does between two answers of an API server is so little that waking another one costs more.
+    let thread =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the thread")?;
+    thread.block_on(async {
         let shutdown = Shutdown::new();
         let signals = shutdown.clone().on_signals();
         options.check().map_err(StartError::from)?;

@@ -177,6 +177,16 @@ impl<K: PartialEq + Send, T: Send + 'static> Jobs<K, T> {
         let Some(end) = self.set.join_next_with_id().await else {
             return std::future::pending().await;
         };
+        self.ended(end)
+    }
+
+    /// The next end of a job, if there is one by now.
+    pub fn try_next(&mut self) -> Option<(K, JobEnd<T>)> {
+        let end = self.set.try_join_next_with_id()?;
+        Some(self.ended(end))
+    }
+
+    fn ended(&mut self, end: Result<(Id, T), JoinError>) -> (K, JobEnd<T>) {
         let (id, end) = match end {
             Ok((id, value)) => (id, JobEnd::Done(value)),
             Err(error) if error.is_cancelled() => (error.id(), JobEnd::Aborted),

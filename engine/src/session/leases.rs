@@ -193,8 +193,7 @@ impl Session {
             if leases.is_empty() {
                 return;
             }
-            let ids = leases.iter().map(|lease| lease.id).collect();
-            self.outputs.push_back(Output::Send(ToLeader::Started { leases: ids }));
+            self.tell_started(leases.iter().map(|lease| lease.id).collect());
             for lease in leases {
                 let (item, term) = (lease.item.id, lease.term.clone());
                 let collection = lease.item.target.group_resource();
@@ -237,6 +236,17 @@ impl Session {
         let room = (BATCH_MAX_ENTRIES - reports.len()).min(self.returns.len());
         let returns = self.returns.drain(..room).map(|returned| returned.entry).collect();
         ToLeader::Reports { reports, returns }
+    }
+
+    /// Where the shell takes several facts before it polls, one message tells what they start.
+    fn tell_started(&mut self, mut ids: Vec<LeaseId>) {
+        let not_begun = |output: &&mut Output| !matches!(output, Output::Start(_));
+        match self.outputs.iter_mut().rev().find(not_begun) {
+            Some(Output::Send(ToLeader::Started { leases })) if leases.len() + ids.len() <= BATCH_MAX_ENTRIES => {
+                leases.append(&mut ids);
+            }
+            Some(_) | None => self.outputs.push_back(Output::Send(ToLeader::Started { leases: ids })),
+        }
     }
 
     /// Why a granted lease is not for this executor. Its term counts even so.
