@@ -14,7 +14,7 @@ use engine::object::Name;
 use engine::session::{self, Concurrency, Session};
 use engine::work::ActionKind;
 use runtime::backoff::Backoff;
-use runtime::kubernetes::{AccessError, Cluster, cluster_uid, connect};
+use runtime::kubernetes::{AccessError, Cluster, REQUESTS_PER_CONNECTION, cluster_uid, connect};
 use runtime::listen::{ListenError, bind};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
@@ -97,11 +97,12 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     }
     let (ended, exit) = oneshot::channel();
     let stop = shutdown.clone();
-    let client = edges.cluster.another_client()?;
+    let connections = config.concurrency.most().div_ceil(REQUESTS_PER_CONNECTION);
+    let clients = (0..connections).map(|_| edges.cluster.sharing_client()).collect::<Result<Vec<_>, _>>()?;
     let core = Core {
         config,
         clock,
-        client,
+        clients,
         graph: edges.graph,
         resolver: edges.resolver,
         url: edges.cluster.url,
@@ -131,7 +132,8 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
 struct Core {
     config: Config,
     clock: Clock,
-    client: kube::Client,
+    /// At least one.
+    clients: Vec<kube::Client>,
     graph: Connector,
     resolver: Resolver,
     url: String,
@@ -167,7 +169,7 @@ impl Core {
             reconnect_max: RETRY_MAX,
         };
         let session = Session::new(session, seed);
-        let server = Server::new(self.client, Arc::clone(&self.metrics));
+        let server = Server::new(self.clients, Arc::clone(&self.metrics));
         let bench = Arc::new(Bench::new(server, self.clock));
         let concurrency = self.config.concurrency.most();
         let peers = Peers::new(self.graph, self.resolver, self.config.graph, self.config.insecure);
@@ -179,7 +181,7 @@ impl Core {
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX, seed);
         let mut warned = String::new();
         loop {
-            let why = match cluster_uid(&self.client).await {
+            let why = match cluster_uid(&self.clients[0]).await {
                 Ok(uid) => return uid,
                 Err(error) => format!("{} does not say which cluster it is: {error}", self.url),
             };

@@ -5,6 +5,7 @@ use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use runtime::kubernetes::{Answer, CallError, call, parse_status};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -40,7 +41,9 @@ impl Verb {
 /// A client that counts.
 #[derive(Clone)]
 pub(crate) struct Server {
-    client: kube::Client,
+    /// One after the other takes a request.
+    clients: Arc<[kube::Client]>,
+    turn: Arc<AtomicUsize>,
     metrics: Arc<Metrics>,
 }
 
@@ -51,14 +54,17 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    pub(crate) fn new(client: kube::Client, metrics: Arc<Metrics>) -> Server {
-        Server { client, metrics }
+    /// Requests take turns on the clients, of which there is at least one.
+    pub(crate) fn new(clients: Vec<kube::Client>, metrics: Arc<Metrics>) -> Server {
+        assert!(!clients.is_empty(), "without a client nothing can be called");
+        Server { clients: clients.into(), turn: Arc::default(), metrics }
     }
 
     /// Sends one request, never a second time.
     pub(crate) async fn call(&self, verb: Verb, request: Request<Vec<u8>>) -> Result<Answer, CallError> {
         let sent = Instant::now();
-        let answer = call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
+        let client = &self.clients[self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len()];
+        let answer = call(client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
         self.metrics.called(verb, answer.as_ref().map(|answer| answer.status.as_u16()), sent.elapsed());
         answer
     }

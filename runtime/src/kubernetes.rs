@@ -12,7 +12,7 @@ mod status;
 
 pub use access::{Access, AccessError};
 pub use call::{Answer, BodyStream, CallError, Opened, call, open_stream};
-pub use client::{Cluster, ClusterUidError, cluster_uid, connect};
+pub use client::{Cluster, ClusterUidError, REQUESTS_PER_CONNECTION, cluster_uid, connect};
 pub use lines::Lines;
 pub use overrides::Overrides;
 pub use status::{NotFound, Status, StatusCause, StatusDetails, classify_not_found, parse_status};

@@ -11,6 +11,8 @@ use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::client::Body;
+use runtime::kubernetes::{Access, connect};
 use tests::controlplane::{self, Binaries, CollectorOptions, ControlPlane, Options, User};
 use tokio::time::{interval, timeout};
 
@@ -40,6 +42,23 @@ async fn kubectl_and_client_see_the_same_server() -> anyhow::Result<()> {
     let version = plane.client().await?.apiserver_version().await?;
     assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "36"), "{version:?}");
     assert!(version.git_version.starts_with("v1.36."), "{version:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn short_requests_share_a_connection_and_watches_do_not() -> anyhow::Result<()> {
+    let Some(binaries) = controlplane::require() else { return Ok(()) };
+    let plane = controlplane::shared(&binaries).await?;
+    let access = Access { kubeconfig: Some(plane.kubeconfig().to_owned()), ..Access::default() };
+    let cluster = connect(&access).await?;
+    for (client, version) in [
+        (cluster.sharing_client()?, http::Version::HTTP_2),
+        (cluster.another_client()?, http::Version::HTTP_11),
+        (cluster.client, http::Version::HTTP_11),
+    ] {
+        let response = client.send(http::Request::get("/version").body(Body::empty())?).await?;
+        ensure!(response.version() == version, "{:?} instead of {version:?}", response.version());
+    }
     Ok(())
 }
 

@@ -390,7 +390,8 @@ async fn the_cluster_is_asked_until_it_answers() {
     let url = "scripted".to_owned();
     let graph = Connector::network();
     let (client, resolver) = (api.client(), Resolver::system());
-    let core = Core { config, clock, client, graph, resolver, url, metrics, health: Arc::clone(&health) };
+    let core =
+        Core { config, clock, clients: vec![client], graph, resolver, url, metrics, health: Arc::clone(&health) };
     let patience = tokio::time::timeout(Duration::from_millis(250), core.know_the_cluster(1));
     assert!(patience.await.is_err());
     let readiness = runtime::admin::Probe::readyz(&*health);

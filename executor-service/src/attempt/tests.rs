@@ -20,7 +20,7 @@ struct Script {
 impl Script {
     fn new(replies: impl IntoIterator<Item = Reply>) -> Script {
         let api = Api::new(replies);
-        let server = Server::new(api.client(), Arc::new(Metrics::default()));
+        let server = Server::new(vec![api.client()], Arc::new(Metrics::default()));
         let bench = Arc::new(Bench::new(server, Clock::start()));
         bench.set_writes_end(Time::from_origin(Duration::from_secs(3600)));
         Script { bench, api }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use http::header::{ACCEPT, USER_AGENT};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, StatusCode, Uri};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
 use kube::{Client, Config};
+use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tower::{BoxError, ServiceBuilder};
 
@@ -26,6 +28,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
+/// An HTTP/2 connection with requests under way that answers no ping for this long is dead.
+const PONG_WITHIN: Duration = Duration::from_secs(10);
+/// API servers take a hundred requests at a time on one HTTP/2 connection; what is beyond waits, behind a slow webhook for half a minute.
+pub const REQUESTS_PER_CONNECTION: usize = 64;
 const IDLE_CONNECTION_FOR: Duration = Duration::from_secs(60);
 
 const UID_WITHIN: Duration = Duration::from_secs(10);
@@ -70,11 +76,21 @@ impl Cluster {
         Cluster { client, url: name.clone(), origin: name.clone(), name, config: None }
     }
 
-    /// A client with connections and a queue of its own, so that writes do not wait behind watches. Where the client was
+    /// A client with connections and a queue of its own, so that short requests do not wait behind watches. Where the client was
     /// given to [`Cluster::of_client`], a clone of that.
     pub fn another_client(&self) -> Result<Client, AccessError> {
+        self.build_another(Protocol::Http1)
+    }
+
+    /// The same for many short requests at a time: they share one connection where the server knows HTTP/2, which takes a third less
+    /// of this process' time than a connection for each. No more than [`REQUESTS_PER_CONNECTION`] belong on one.
+    pub fn sharing_client(&self) -> Result<Client, AccessError> {
+        self.build_another(Protocol::Negotiated)
+    }
+
+    fn build_another(&self, protocol: Protocol) -> Result<Client, AccessError> {
         match &self.config {
-            Some(config) => build_client(config).map_err(|error| unusable(&self.origin, &error)),
+            Some(config) => build_client(config, protocol).map_err(|error| unusable(&self.origin, &error)),
             None => Ok(self.client.clone()),
         }
     }
@@ -94,7 +110,7 @@ impl Cluster {
             // Without TLS nothing is verified, so the machine's own certificates are not looked for: it may have none.
             config.root_cert.get_or_insert_default();
         }
-        let client = build_client(&config).map_err(|error| unusable(&origin, &error))?;
+        let client = build_client(&config, Protocol::Http1).map_err(|error| unusable(&origin, &error))?;
         let url = config.cluster_url.to_string();
         Ok(Cluster { client, name, url, config: Some(config), origin })
     }
@@ -148,9 +164,28 @@ struct Identity {
     uid: String,
 }
 
+/// How requests share connections.
+#[derive(Clone, Copy, Debug)]
+enum Protocol {
+    /// One connection for each request under way.
+    Http1,
+    /// HTTP/2 where server and TLS offer it, else as above.
+    Negotiated,
+}
+
+/// kube's connector offers HTTP/1.1 alone.
+fn negotiating(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+    let mut builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = ServerName::try_from(name.clone()).map_err(|error| kube::Error::Service(error.into()))?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(builder.enable_all_versions().wrap_connector(tcp))
+}
+
 /// kube's own stack differs in four points, each of which hurts here: it leaves Nagle's algorithm on, retries behind our
 /// back, logs every 5xx as an error, and may ask for gzip.
-fn build_client(config: &Config) -> Result<Client, kube::Error> {
+fn build_client(config: &Config, protocol: Protocol) -> Result<Client, kube::Error> {
     // Fails only if one is installed already, by an earlier client or by the embedder.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut tcp = HttpConnector::new();
@@ -159,13 +194,20 @@ fn build_client(config: &Config) -> Result<Client, kube::Error> {
     tcp.set_keepalive(Some(KEEPALIVE_AFTER));
     tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    let tls = match protocol {
+        Protocol::Http1 => config.rustls_https_connector_with_connector(tcp)?,
+        Protocol::Negotiated => negotiating(config, tcp)?,
+    };
+    let mut connector = TimeoutConnector::new(tls);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
     // hyper sends a request again only where the pooled connection was closed before the first byte of it was written.
     let http: hyper_util::client::legacy::Client<_, kube::client::Body> =
         hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_FOR)
+            .timer(TokioTimer::new())
+            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+            .http2_keep_alive_timeout(PONG_WITHIN)
             .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
