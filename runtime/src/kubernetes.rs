@@ -6,6 +6,7 @@
 mod access;
 mod call;
 mod client;
+mod frames;
 mod lines;
 mod overrides;
 mod status;
@@ -13,6 +14,7 @@ mod status;
 pub use access::{Access, AccessError};
 pub use call::{Answer, BodyStream, CallError, Opened, call, open_stream};
 pub use client::{Cluster, ClusterUidError, REQUESTS_PER_CONNECTION, cluster_uid, connect};
+pub use frames::Frames;
 pub use lines::Lines;
 pub use overrides::Overrides;
 pub use status::{NotFound, Status, StatusCause, StatusDetails, classify_not_found, parse_status};
