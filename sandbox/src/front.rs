@@ -2,6 +2,7 @@
 
 mod answer;
 mod discovery;
+mod encode;
 mod fault;
 mod media;
 mod objects;

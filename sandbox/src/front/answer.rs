@@ -8,6 +8,7 @@ use axum::response::Response;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
+use super::encode::{self, PROTOBUF};
 use super::fault::PLAIN;
 use super::media::Form;
 use super::table;
@@ -17,6 +18,8 @@ use crate::model::{self, ApiError, Now, Object, Page, Reason, Type};
 #[derive(Debug, Clone)]
 pub(crate) struct Style {
     pub(crate) form: Form,
+    /// As protobuf, which only metadata is asked for in.
+    pub(crate) protobuf: bool,
     pub(crate) of: Arc<Type>,
     /// The version that was asked for; objects carry it.
     pub(crate) api_version: String,
@@ -63,7 +66,7 @@ impl Serialize for Shown<'_> {
 }
 
 impl Style {
-    /// Writes one object behind what is in `out` already.
+    /// Writes one object as JSON behind what is in `out` already.
     pub(crate) fn write(&self, out: &mut Vec<u8>, object: &Object, now: Now) {
         let written = match self.form {
             Form::Full | Form::Discovery => serde_json::to_writer(out, &Shown::full(object, &self.api_version)),
@@ -79,9 +82,20 @@ impl Style {
 
     /// One object as an answer.
     pub(crate) fn object(&self, code: StatusCode, object: &Object, now: Now) -> Response {
+        if self.protobuf {
+            return typed(code, PROTOBUF, encode::metadata(object));
+        }
         let mut out = Vec::new();
         self.write(&mut out, object, now);
         json_bytes(code, out)
+    }
+
+    /// A Status that is no refusal, as an answer.
+    pub(crate) fn status(&self, status: &Value) -> Response {
+        if self.protobuf {
+            return typed(StatusCode::OK, PROTOBUF, encode::status(status));
+        }
+        json_value(StatusCode::OK, status)
     }
 
     /// A list as an answer.
@@ -92,6 +106,10 @@ impl Style {
         }
         if let Some(remaining) = page.remaining {
             metadata["remainingItemCount"] = Value::from(remaining);
+        }
+        if self.protobuf {
+            let objects = page.items.iter().map(AsRef::as_ref);
+            return typed(StatusCode::OK, PROTOBUF, encode::list(&metadata, objects));
         }
         if self.form == Form::Table {
             let objects: Vec<&Object> = page.items.iter().map(AsRef::as_ref).collect();

@@ -3,9 +3,10 @@
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
+use super::encode::PROTOBUF;
 use crate::model::{ApiError, Reason};
 
-/// The forms in which objects are served, all of them JSON.
+/// The forms in which objects are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Full,
@@ -19,23 +20,32 @@ pub(crate) enum Form {
     Discovery,
 }
 
+/// A form, and how it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) form: Form,
+    /// As Kubernetes' protobuf, which only metadata is served in; else as JSON.
+    pub(crate) protobuf: bool,
+}
+
 /// How many alternatives of one Accept header are looked at.
 const ALTERNATIVES_MAX: usize = 32;
 
-/// The first form in the Accept header that is served here.
+/// The first form in the Accept header that is served here. `protobuf`: whether any is served as that.
 ///
 /// # Errors
-/// 406 when there is none, as for a client that takes nothing but protobuf.
-pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Form, ApiError> {
+/// 406 when there is none, as for a client that takes nothing but whole objects as protobuf.
+pub(crate) fn negotiate(headers: &HeaderMap, protobuf: bool) -> Result<Asked, ApiError> {
     let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
     if accepted.peek().is_none() {
-        return Ok(Form::Full);
+        return Ok(Asked { form: Form::Full, protobuf: false });
     }
     let alternatives = accepted.flat_map(|value| value.split(',')).take(ALTERNATIVES_MAX);
-    alternatives.into_iter().find_map(form).ok_or_else(|| {
+    alternatives.into_iter().find_map(|alternative| form(alternative, protobuf)).ok_or_else(|| {
         let message = "only the following media types are accepted: application/json, \
                        application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
-                       application/json;as=Table;g=meta.k8s.io;v=v1";
+                       application/json;as=Table;g=meta.k8s.io;v=v1, \
+                       application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         ApiError::new(Reason::NotAcceptable, message)
     })
 }
@@ -55,12 +65,14 @@ impl Form {
     }
 }
 
-fn form(alternative: &str) -> Option<Form> {
+fn form(alternative: &str, protobuf: bool) -> Option<Asked> {
     let mut parts = alternative.split(';').map(str::trim);
     let media_type = parts.next()?;
-    if !matches!(media_type, "application/json" | "application/*" | "*/*") {
-        return None;
-    }
+    let protobuf = match media_type {
+        "application/json" | "application/*" | "*/*" => false,
+        PROTOBUF if protobuf => true,
+        _ => return None,
+    };
     let (mut kind, mut group, mut version) = ("", "", "");
     for (name, value) in parts.filter_map(|part| part.split_once('=')) {
         match name {
@@ -70,12 +82,14 @@ fn form(alternative: &str) -> Option<Form> {
             _ => {}
         }
     }
-    match (kind, group, version) {
-        ("", ..) => Some(Form::Full),
-        ("PartialObjectMetadata", "meta.k8s.io", "v1") => Some(Form::Metadata),
-        ("PartialObjectMetadataList", "meta.k8s.io", "v1") => Some(Form::MetadataList),
-        ("Table", "meta.k8s.io", "v1") => Some(Form::Table),
-        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(Form::Discovery),
-        _ => None,
-    }
+    let form = match (kind, group, version) {
+        ("PartialObjectMetadata", "meta.k8s.io", "v1") => Form::Metadata,
+        ("PartialObjectMetadataList", "meta.k8s.io", "v1") => Form::MetadataList,
+        _ if protobuf => return None,
+        ("", ..) => Form::Full,
+        ("Table", "meta.k8s.io", "v1") => Form::Table,
+        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Form::Discovery,
+        _ => return None,
+    };
+    Some(Asked { form, protobuf })
 }

@@ -12,7 +12,7 @@ use tokio::sync::watch::Receiver;
 
 use super::answer::{Style, json_value, refusal, text, typed};
 use super::fault::{Attempt, FaultAnswer, PLAIN};
-use super::media::{self, Form};
+use super::media::{self, Asked, Form};
 use super::query::{self, Parameters};
 use super::route::Route;
 use super::server::{RequestCount, Server};
@@ -163,7 +163,7 @@ fn not_allowed() -> ApiError {
 fn plain_path(server: &Server, parts: &Parts) -> Result<Response, ApiError> {
     let path = parts.uri.path().trim_end_matches('/');
     only_get(&parts.method)?;
-    let form = media::negotiate(&parts.headers).unwrap_or(Form::Full);
+    let form = media::negotiate(&parts.headers, false).map_or(Form::Full, |asked| asked.form);
     match path {
         "/healthz" | "/livez" | "/readyz" => Ok(typed(StatusCode::OK, PLAIN, b"ok".to_vec())),
         "/version" => Ok(json_value(StatusCode::OK, &version())),
@@ -238,11 +238,12 @@ impl<'a> ObjectRequest<'a> {
             _ => return Err(not_served()),
         };
         let parameters = Parameters::parse(&parts.uri)?;
-        let form = media::negotiate(&parts.headers)?;
+        let Asked { form, protobuf } = media::negotiate(&parts.headers, server.speaks_protobuf())?;
         let collection = route.name.is_empty() && parts.method != Method::POST;
         form.check_fits(collection && !parameters.watch)?;
         let style = Style {
             form,
+            protobuf,
             api_version: api_version(&of.group, &route.version),
             include_object: IncludeObject::parse(&parameters.include_object),
             of,
@@ -386,7 +387,7 @@ impl<'a> ObjectRequest<'a> {
                 let status = json!({
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
                 });
-                json_value(StatusCode::OK, &status)
+                self.style.status(&status)
             }
         })
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::model::{ApiError, Reason};
 
 /// What every protobuf object of Kubernetes begins with, before its envelope.
-const MAGIC: &[u8] = b"k8s\0";
+pub(crate) const MAGIC: &[u8] = b"k8s\0";
 const DEPTH_MAX: usize = 32;
 
 /// How a field is read. Fields of Go values are always on the wire and mean nothing when they are zero; fields of Go
@@ -213,13 +213,13 @@ fn malformed() -> ApiError {
 
 /// A value as it is on the wire.
 #[derive(Clone, Copy)]
-enum Wire<'a> {
+pub(crate) enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
 impl<'a> Wire<'a> {
-    fn bytes(self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
             Self::Number(_) => None,
@@ -244,7 +244,7 @@ impl<'a> Wire<'a> {
 }
 
 /// The fields of a message in the order they stand; `None` for bytes that are none.
-fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Wire<'_>)>> {
+pub(crate) fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Wire<'_>)>> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
         let tag = varint(&mut bytes)?;

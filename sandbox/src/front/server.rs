@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,6 +34,8 @@ struct Shared {
     changes: Mutex<HashMap<GroupResource, watch::Sender<()>>>,
     commands: watch::Sender<Commands>,
     faults: Mutex<Faults>,
+    /// Metadata is served as protobuf to those who want it.
+    protobuf: AtomicBool,
     requests: Mutex<BTreeMap<RequestCount, u64>>,
     /// The wall clock and the runtime's clock at the same moment: from then on the latter counts, so that a paused
     /// runtime has a paused server.
@@ -77,6 +80,7 @@ impl Server {
                 changes: Mutex::default(),
                 commands: watch::Sender::new(commands),
                 faults: Mutex::default(),
+                protobuf: AtomicBool::new(true),
                 requests: Mutex::default(),
                 started: (wall, Instant::now()),
             }),
@@ -147,6 +151,15 @@ impl Server {
     /// Forgets the watch history up to now: whoever resumes from an older version gets 410.
     pub fn compact(&self) {
         self.with_model(|model| model.compact(model.revision()));
+    }
+
+    /// Whether metadata is served as protobuf to those who ask for it; it is, unless said otherwise. Some servers know JSON alone.
+    pub fn speak_protobuf(&self, yes: bool) {
+        self.shared.protobuf.store(yes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn speaks_protobuf(&self) -> bool {
+        self.shared.protobuf.load(Ordering::Relaxed)
     }
 
     /// From now on answers the requests that a fault matches in its own way.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use axum::http::{HeaderMap, Request, StatusCode};
+use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -13,11 +14,13 @@ use super::*;
 use crate::model::GroupResource;
 
 mod client;
+mod protobuf;
 mod requests;
 mod watches;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
                         application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// An answer, read to its end.
@@ -25,6 +28,7 @@ struct Answer {
     code: u16,
     headers: HeaderMap,
     text: String,
+    bytes: Bytes,
 }
 
 impl Answer {
@@ -57,8 +61,8 @@ impl Http {
         let response = self.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-        let text = String::from_utf8(bytes.to_vec()).unwrap();
-        Answer { code: parts.status.as_u16(), headers: parts.headers, text }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Answer { code: parts.status.as_u16(), headers: parts.headers, text, bytes }
     }
 
     async fn get(&self, path: &str) -> Answer {

@@ -16,6 +16,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::{Style, typed};
+use super::encode::{self, PROTOBUF_STREAM};
 use super::media::Form;
 use super::objects::Stopping;
 use super::query::Parameters;
@@ -60,9 +61,7 @@ pub(crate) fn start(
     let unreached = server.read(|model| model.check_reached(least)).err().filter(|_| from.is_none());
     if let Some(error) = unreached {
         // Refused inside the watch, as the real server does after it has waited for the version in vain.
-        let mut event = json!({ "type": "ERROR", "object": error.status() }).to_string();
-        event.push('\n');
-        return Ok(typed(StatusCode::OK, "application/json", event.into_bytes()));
+        return Ok(typed(StatusCode::OK, content_type(style), failure(style, &error)));
     }
     let seen = *commands.borrow();
     let now = Instant::now();
@@ -88,9 +87,23 @@ pub(crate) fn start(
         let chunk = watch.next_chunk().await?;
         Some((Ok::<_, Infallible>(Bytes::from(chunk)), watch))
     });
-    let mut response = typed(StatusCode::OK, "application/json", Vec::new());
+    let mut response = typed(StatusCode::OK, content_type(style), Vec::new());
     *response.body_mut() = Body::from_stream(chunks);
     Ok(response)
+}
+
+fn content_type(style: &Style) -> &'static str {
+    if style.protobuf { PROTOBUF_STREAM } else { "application/json" }
+}
+
+/// An ERROR event.
+fn failure(style: &Style, error: &ApiError) -> Vec<u8> {
+    if style.protobuf {
+        return encode::event("ERROR", &encode::status(&error.status()));
+    }
+    let mut event = json!({ "type": "ERROR", "object": error.status() }).to_string();
+    event.push('\n');
+    event.into_bytes()
 }
 
 struct Watch {
@@ -196,9 +209,7 @@ impl Watch {
             Ok(changes) => changes,
             Err(error) if error.reason == Reason::Expired => {
                 self.finished = true;
-                let event = json!({ "type": "ERROR", "object": error.status() });
-                chunk.extend_from_slice(event.to_string().as_bytes());
-                chunk.push(b'\n');
+                chunk.extend_from_slice(&failure(&self.style, &error));
                 return Some(false);
             }
             // The type is not served any more; the real server ends its watches too.
@@ -235,6 +246,9 @@ impl Watch {
             Change::Modified => "MODIFIED",
             Change::Deleted => "DELETED",
         };
+        if self.style.protobuf {
+            return chunk.extend_from_slice(&encode::event(change, &encode::metadata(object)));
+        }
         chunk.extend_from_slice(format!("{{\"type\":\"{change}\",\"object\":").as_bytes());
         self.style.write(chunk, object, self.server.now());
         chunk.extend_from_slice(b"}\n");
@@ -251,6 +265,9 @@ impl Watch {
         let mut metadata = json!({ "resourceVersion": self.position.to_string() });
         if !annotations.is_null() {
             metadata["annotations"] = annotations;
+        }
+        if self.style.protobuf {
+            return chunk.extend_from_slice(&encode::event("BOOKMARK", &encode::bare_metadata(&metadata)));
         }
         let object = json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata });
         chunk.extend_from_slice(json!({ "type": "BOOKMARK", "object": object }).to_string().as_bytes());
