@@ -3,7 +3,7 @@
 //! Nothing waits for all: each collection is a task of its own, and what one of them meets stays with it. A collection's facts arrive
 //! in order; the queue of facts is bounded, and a full one slows lists and watches down.
 //!
-//! In reading order: `request` (raw requests, failures as sentences), `decode` (JSON to objects), `discovery` and `fetch` (documents to a
+//! In reading order: `request` (raw requests, failures as sentences), `discovery` and `fetch` (documents to a
 //! view), `known` (views over time to changes), `follow` (list and watch, for ever), `collection` and `definitions` (what follows from it),
 //! `supervisor` (which collections run), `probe` (questions), `pauses` (which pauses there are).
 
@@ -20,7 +20,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 
 mod collection;
-mod decode;
 mod definitions;
 mod discovery;
 mod fetch;

@@ -7,6 +7,7 @@
 //! * [`options`]: its flags
 //! * `driver`: the one task that owns the engine
 //! * `ingest`: lists and watches, as facts for the engine
+//! * [`metadata`]: what they bring, as JSON or protobuf
 //! * `election`: a Kubernetes Lease, as terms for the engine
 //! * `grpc`: executors and readers
 //! * `pauses`: the brake, as resources of the cluster
@@ -23,6 +24,7 @@ mod driver;
 mod election;
 mod grpc;
 mod ingest;
+pub mod metadata;
 mod metrics;
 pub mod options;
 mod pauses;

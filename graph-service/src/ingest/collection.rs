@@ -1,10 +1,9 @@
 //! One collection's steps as the engine's inputs.
 
-use super::decode::Decoder;
 use super::follow::{Halt, Sink, Step};
+use crate::metadata::{Decoder, Item};
 use engine::leader::Input;
 use engine::object::{GroupResource, Object};
-use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Notify, mpsc};
@@ -37,7 +36,7 @@ impl Collection {
     }
 
     /// Sends the object in `item`, or says why there is none in it; then the answer is `false`.
-    async fn object(&mut self, item: &RawValue, input: fn(GroupResource, Object) -> Input) -> Result<bool, Halt> {
+    async fn object(&mut self, item: &Item<'_>, input: fn(GroupResource, Object) -> Input) -> Result<bool, Halt> {
         let collection = self.key.clone();
         match self.decoder.object(item) {
             Ok(object) => self.send(input(collection, object)).await.map(|()| true),
@@ -61,7 +60,7 @@ impl Sink for Collection {
             Step::ListBegun => self.send(Input::ListBegun { collection }).await,
             Step::Listed(item) => {
                 let listed = |collection, object| Input::Listed { collection, object };
-                self.object(item, listed).await.map(drop)
+                self.object(&item, listed).await.map(drop)
             }
             Step::ListEnded(resource_version) => self.send(Input::ListEnded { collection, resource_version }).await,
             Step::ListFailed(failure) => {
@@ -69,11 +68,11 @@ impl Sink for Collection {
             }
             Step::Seen(item) => {
                 let seen = |collection, object| Input::Seen { collection, object };
-                self.object(item, seen).await.map(drop)
+                self.object(&item, seen).await.map(drop)
             }
             Step::Deleted(item) => {
                 let deleted = |collection, object| Input::Deleted { collection, object };
-                if self.object(item, deleted).await? {
+                if self.object(&item, deleted).await? {
                     return Ok(());
                 }
                 // Something is gone, and only a list can say what.

@@ -158,15 +158,15 @@ impl<T: Definition> Sink for Watcher<T> {
         match step {
             Step::ListBegun => self.apply(|state| T::slot(state).begin()).await,
             Step::Listed(item) => {
-                let read = T::read(item);
+                let read = item.json().and_then(T::read);
                 self.apply(|state| T::slot(state).list(read)).await
             }
             Step::ListEnded(_) => self.apply(T::end_list).await,
             Step::Seen(item) => {
-                let read = T::read(item);
+                let read = item.json().and_then(T::read);
                 self.apply(|state| T::see(state, read)).await
             }
-            Step::Deleted(item) => match T::read(item) {
+            Step::Deleted(item) => match item.json().and_then(T::read) {
                 Ok((name, definition)) => self.apply(|state| T::delete(state, &name, definition)).await,
                 Err(why) => Err(Halt::Relist(why)),
             },

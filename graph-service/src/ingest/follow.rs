@@ -4,13 +4,11 @@
 //! goes on from the last version seen; only an expired version, or a server that keeps failing at it, leads to a new list.
 
 use super::Clients;
-use super::decode::{self, Event};
-use super::request::{self, Failure, query_value};
-use bytes::Bytes;
+use super::request::{self, Events, Failure, query_value};
+use crate::metadata::{self, Event, Item};
 use engine::object::ResourceVersion;
 use runtime::backoff::Backoff;
-use runtime::kubernetes::Lines;
-use serde_json::value::RawValue;
+use runtime::kubernetes::Answer;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,11 +50,11 @@ const PAGES_MAX: usize = 1_000_000;
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
     ListBegun,
-    Listed(&'a RawValue),
+    Listed(Item<'a>),
     ListEnded(ResourceVersion),
     ListFailed(&'a Failure),
-    Seen(&'a RawValue),
-    Deleted(&'a RawValue),
+    Seen(Item<'a>),
+    Deleted(Item<'a>),
     Bookmark(ResourceVersion),
     WatchLost(&'a Failure),
     WatchResumed,
@@ -154,7 +152,7 @@ impl From<Failure> for End {
 /// What a list leaves behind: where the watch begins, and for a watch-list the watch itself.
 struct Start {
     position: ResourceVersion,
-    lines: Option<Lines>,
+    events: Option<Events>,
 }
 
 impl Follower {
@@ -247,19 +245,19 @@ impl Follower {
         let seconds = self.watch_for_s() << self.cut_short;
         let uri = format!("{}?{query}&timeoutSeconds={seconds}", self.source.path);
         let what = format!("list {}", self.source.name);
-        let mut lines = request::stream(&self.source.clients, &what, &uri, self.source.accept_watch).await?;
+        let mut events = request::stream(&self.source.clients, &what, &uri, self.source.accept_watch).await?;
         self.begin(sink).await?;
         loop {
-            let line = match timeout(INITIAL_SILENCE_MAX, lines.next()).await {
+            let piece = match timeout(INITIAL_SILENCE_MAX, events.next()).await {
                 Err(_) => return Ok(None),
-                Ok(Ok(Some(line))) => line,
+                Ok(Ok(Some(piece))) => piece,
                 Ok(Ok(None)) => {
                     self.cut_short = (self.cut_short + 1).min(LONGER_LISTS_MAX);
                     return Err(End::Quiet);
                 }
                 Ok(Err(error)) => return Err(End::Failed(Failure::transport(&what, &error))),
             };
-            match event(&what, &line)? {
+            match event(&what, &events, &piece)? {
                 Event::Bookmark { resource_version, ends_list } => {
                     self.bookmarked = true;
                     self.cut_short = 0;
@@ -268,7 +266,7 @@ impl Follower {
                         return Ok(None);
                     }
                     sink.take(Step::ListEnded(resource_version.clone())).await?;
-                    return Ok(Some(Start { position: resource_version, lines: Some(lines) }));
+                    return Ok(Some(Start { position: resource_version, events: Some(events) }));
                 }
                 Event::Added(item) | Event::Modified(item) => {
                     self.announced = Announced::Filled;
@@ -276,7 +274,7 @@ impl Follower {
                 }
                 // Between the initial events and their bookmark the watch may already run.
                 Event::Deleted(item) => sink.take(Step::Deleted(item)).await?,
-                Event::Error(status) => return Err(Failure::event(&what, status.get()).into()),
+                Event::Error(status) => return Err(Failure::event(&what, &status).into()),
             }
         }
     }
@@ -293,8 +291,8 @@ impl Follower {
             if let Some(token) = &token {
                 uri.push_str(&format!("&continue={}", query_value(token)));
             }
-            let body = self.page(&what, &uri, token.is_some()).await?;
-            let page = decode::page(&body).map_err(|why| senseless(&what, &why))?;
+            let answer = self.page(&what, &uri, token.is_some()).await?;
+            let page = request::page(&answer).map_err(|why| senseless(&what, &why))?;
             if position.is_none() {
                 self.begin(sink).await?;
                 if page.resource_version.is_empty() {
@@ -310,7 +308,7 @@ impl Follower {
             token = page.continues;
             if let (None, Some(position)) = (&token, position.clone()) {
                 sink.take(Step::ListEnded(position.clone())).await?;
-                return Ok(Start { position, lines: None });
+                return Ok(Start { position, events: None });
             }
             if limit.is_none() {
                 return Err(senseless(&what, "is cut short although no limit was asked for"));
@@ -320,11 +318,11 @@ impl Follower {
     }
 
     /// One page. A later one is worth asking for again: its token is good for minutes, and much may have come before it.
-    async fn page(&mut self, what: &str, uri: &str, later: bool) -> Result<Bytes, Failure> {
+    async fn page(&mut self, what: &str, uri: &str, later: bool) -> Result<Answer, Failure> {
         let mut tries = 1;
         loop {
-            let failure = match request::get(&self.source.clients, what, uri, self.source.accept_list).await {
-                Ok(body) => return Ok(body),
+            let failure = match request::answer(&self.source.clients, what, uri, self.source.accept_list).await {
+                Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             let may_pass = failure.status.is_none_or(|status| status == 429 || status >= 500);
@@ -339,10 +337,10 @@ impl Follower {
     /// Watches until a new list is needed; says why, and whether anything came before.
     async fn watch<S: Sink>(&mut self, sink: &mut S, start: Start) -> Result<(String, bool), Closed> {
         let mut watch = Watch { position: start.position, progress: false, fruitless: 0, lost: None };
-        let mut lines = start.lines;
+        let mut events = start.events;
         let mut ever_fruitful = false;
         loop {
-            let end = self.watch_once(sink, &mut watch, lines.take()).await;
+            let end = self.watch_once(sink, &mut watch, events.take()).await;
             ever_fruitful |= watch.progress;
             if std::mem::take(&mut watch.progress) {
                 watch.fruitless = 0;
@@ -372,17 +370,22 @@ impl Follower {
         }
     }
 
-    async fn watch_once<S: Sink>(&mut self, sink: &mut S, watch: &mut Watch, lines: Option<Lines>) -> End {
-        match self.watch_lines(sink, watch, lines).await {
+    async fn watch_once<S: Sink>(&mut self, sink: &mut S, watch: &mut Watch, events: Option<Events>) -> End {
+        match self.watch_events(sink, watch, events).await {
             Ok(()) => End::Quiet,
             Err(end) => end,
         }
     }
 
-    async fn watch_lines<S: Sink>(&mut self, sink: &mut S, watch: &mut Watch, lines: Option<Lines>) -> Result<(), End> {
+    async fn watch_events<S: Sink>(
+        &mut self,
+        sink: &mut S,
+        watch: &mut Watch,
+        events: Option<Events>,
+    ) -> Result<(), End> {
         let what = format!("watch {}", self.source.name);
-        let mut lines = match lines {
-            Some(lines) => lines,
+        let mut events = match events {
+            Some(events) => events,
             None => {
                 let position = query_value(&watch.position.to_string());
                 let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={position}");
@@ -395,8 +398,8 @@ impl Follower {
             sink.take(Step::WatchResumed).await?;
         }
         loop {
-            let line = match timeout(SILENCE_MAX, lines.next()).await {
-                Ok(Ok(Some(line))) => line,
+            let piece = match timeout(SILENCE_MAX, events.next()).await {
+                Ok(Ok(Some(piece))) => piece,
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Err(error)) => return Err(End::Failed(Failure::transport(&what, &error))),
                 Err(_) => {
@@ -404,21 +407,21 @@ impl Follower {
                     return Err(End::Failed(Failure { sentence, status: None, retry_after: None }));
                 }
             };
-            match event(&what, &line)? {
+            match event(&what, &events, &piece)? {
                 Event::Added(item) | Event::Modified(item) => {
                     sink.take(Step::Seen(item)).await?;
-                    watch.advance(decode::resource_version(item));
+                    watch.advance(item.resource_version());
                 }
                 Event::Deleted(item) => {
                     sink.take(Step::Deleted(item)).await?;
-                    watch.advance(decode::resource_version(item));
+                    watch.advance(item.resource_version());
                 }
                 Event::Bookmark { resource_version, .. } => {
                     self.bookmarked = true;
                     sink.take(Step::Bookmark(resource_version.clone())).await?;
                     watch.advance(Some(resource_version));
                 }
-                Event::Error(status) => return Err(Failure::event(&what, status.get()).into()),
+                Event::Error(status) => return Err(Failure::event(&what, &status).into()),
             }
         }
     }
@@ -455,8 +458,9 @@ fn may_be_healed_by_list(failure: &Failure) -> bool {
     !matches!(failure.status, None | Some(401 | 403 | 404 | 429 | 502 | 503 | 504))
 }
 
-fn event<'a>(what: &str, line: &'a Bytes) -> Result<Event<'a>, End> {
-    decode::event(line).map_err(|why| senseless(what, &format!("a line {why}")))
+fn event<'a>(what: &str, events: &Events, piece: &'a [u8]) -> Result<Event<'a>, End> {
+    let encoding = events.encoding();
+    metadata::event(encoding, piece).map_err(|why| senseless(what, &format!("{} {why}", encoding.piece())))
 }
 
 fn senseless(what: &str, why: &str) -> End {

@@ -1,10 +1,10 @@
 //! Pauses, followed whole; and the consistent read that says which there are, or that there can be none.
 
 use super::Clients;
-use super::decode;
 use super::follow::{Halt, Sink, Step};
 use super::request::{self, ACCEPT_WHOLE, Failure};
 use crate::driver::Control;
+use crate::metadata::{self, Encoding, Item};
 use crate::pauses::resource::{self, Seen, Sight};
 use crate::pauses::{DEFINITION, PATH};
 use engine::hold::{PAUSES_MAX, Pause};
@@ -12,7 +12,6 @@ use engine::leader::{Input, PauseAnswer, PauseList, PauseRead};
 use engine::object::{GroupResource, ResourceVersion};
 use runtime::kubernetes::Answer;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -53,13 +52,13 @@ impl Follower {
         self.control.send(Control::Input(input)).await.map_err(|_| Halt::Closed)
     }
 
-    async fn listed(&mut self, item: &RawValue) {
+    async fn listed(&mut self, item: Item<'_>) {
         let sight = match self.sight {
             Some(sight) => sight,
             None => Sight::Found { now: now(&self.clients).await },
         };
         self.sight = Some(sight);
-        match resource::read(item.get(), sight) {
+        match read(item, sight) {
             Ok(Seen::Standing(pause)) if self.listing.len() < PAUSES_MAX => self.listing.push(pause),
             Ok(Seen::Standing(_)) => self.more = true,
             Ok(Seen::Leaving { .. }) => {}
@@ -88,12 +87,12 @@ impl Sink for Follower {
                 let pauses = std::mem::take(&mut self.listing);
                 self.send(Input::PausesListed(PauseList { position, pauses, more: self.more })).await
             }
-            Step::Seen(item) => match resource::read(item.get(), Sight::Fresh) {
+            Step::Seen(item) => match read(item, Sight::Fresh) {
                 Ok(Seen::Standing(pause)) => self.send(Input::PauseSeen(pause)).await,
                 Ok(Seen::Leaving { name, uid }) => self.send(Input::PauseGone { name: Arc::from(name), uid }).await,
                 Err(why) => Err(Halt::Relist(why)),
             },
-            Step::Deleted(item) => match resource::read(item.get(), Sight::Fresh) {
+            Step::Deleted(item) => match read(item, Sight::Fresh) {
                 Ok(Seen::Standing(Pause { name, uid, .. })) => self.send(Input::PauseGone { name, uid }).await,
                 Ok(Seen::Leaving { name, uid }) => self.send(Input::PauseGone { name: Arc::from(name), uid }).await,
                 Err(why) => Err(Halt::Relist(why)),
@@ -105,6 +104,11 @@ impl Sink for Follower {
             }
         }
     }
+}
+
+/// Pauses are asked for whole, and so as JSON.
+fn read(item: Item<'_>, sight: Sight) -> Result<Seen, String> {
+    resource::read(item.json()?.get(), sight)
 }
 
 /// What time it is at the API server, if it tells.
@@ -152,9 +156,9 @@ async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
     let uri = format!("{DEFINITIONS}?fieldSelector=metadata.name%3D{DEFINITION}&limit=1");
     match request::get(clients, &what, &uri, ACCEPT_WHOLE).await {
         Ok(body) => {
-            let page = decode::page(&body).map_err(|why| format!("{what}: the answer {why}"))?;
+            let mut page = metadata::page(Encoding::Json, &body).map_err(|why| format!("{what}: the answer {why}"))?;
             // A server that does not know field selectors would show others.
-            if page.items.is_empty() && page.continues.is_none() {
+            if page.items.next().is_none() && page.continues.is_none() {
                 return Ok(PauseAnswer::NotServed);
             }
             Err(format!("{DEFINITION} is defined, but not served: {}", unserved.sentence))
@@ -176,7 +180,7 @@ async fn no_definitions(clients: &Clients, failure: &Failure) -> Result<PauseAns
 }
 
 fn list(answer: &Answer) -> Result<PauseList, String> {
-    let page = decode::page(&answer.body)?;
+    let page = request::page(answer)?;
     if page.resource_version.is_empty() {
         return Err("has no resourceVersion".to_owned());
     }
@@ -187,7 +191,7 @@ fn list(answer: &Answer) -> Result<PauseList, String> {
         more: page.continues.is_some(),
     };
     for item in page.items {
-        match resource::read(item.get(), Sight::Found { now })? {
+        match read(item, Sight::Found { now })? {
             Seen::Standing(pause) if list.pauses.len() < PAUSES_MAX => list.pauses.push(pause),
             Seen::Standing(_) => list.more = true,
             Seen::Leaving { .. } => {}

@@ -1,9 +1,9 @@
 //! Answers the engine's questions by consistent lists, a bounded number at a time.
 
 use super::Clients;
-use super::decode::{self, Decoder, Event};
 use super::request::{self, ACCEPT_METADATA, ACCEPT_METADATA_LIST, collection_path, is_path_segment, query_value};
 use crate::grpc::freshness::{Span, Stand};
+use crate::metadata::{self, Decoder, Event};
 use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
 use engine::object::{GroupResource, Name, ResourceVersion};
 use runtime::shutdown::Shutdown;
@@ -102,11 +102,13 @@ async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceV
     let from = query_value(&span.from.to_string());
     let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={LAST_WATCH_S}");
     let opened = request::stream(clients, what, &format!("{path}?{query}"), ACCEPT_METADATA).await;
-    let mut lines = opened.map_err(|failure| failure.sentence)?;
+    let mut events = opened.map_err(|failure| failure.sentence)?;
+    let encoding = events.encoding();
     let mut last = span.from.clone();
-    while let Some(line) = lines.next().await.map_err(|error| format!("{what}: {error}"))? {
-        let (at, is_change) = match decode::event(&line).map_err(|why| format!("{what}: a line {why}"))? {
-            Event::Added(item) | Event::Modified(item) | Event::Deleted(item) => (decode::resource_version(item), true),
+    while let Some(piece) = events.next().await.map_err(|error| format!("{what}: {error}"))? {
+        let event = metadata::event(encoding, &piece).map_err(|why| format!("{what}: {} {why}", encoding.piece()))?;
+        let (at, is_change) = match event {
+            Event::Added(item) | Event::Modified(item) | Event::Deleted(item) => (item.resource_version(), true),
             Event::Bookmark { resource_version, .. } => (Some(resource_version), false),
             Event::Error(_) => return Err(format!("{what}: the API server ended it with an error")),
         };
@@ -147,9 +149,9 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
         if let Some(token) = &token {
             uri.push_str(&format!("&continue={}", query_value(token)));
         }
-        let body =
-            request::get(clients, &what, &uri, ACCEPT_METADATA_LIST).await.map_err(|failure| failure.sentence)?;
-        let page = decode::page(&body).map_err(|why| format!("{what}: the answer {why}"))?;
+        let page =
+            request::answer(clients, &what, &uri, ACCEPT_METADATA_LIST).await.map_err(|failure| failure.sentence)?;
+        let page = request::page(&page).map_err(|why| format!("{what}: the answer {why}"))?;
         // All pages show the collection as of the first.
         let answer = found.get_or_insert_with(|| ProbeAnswer {
             resource_version: ResourceVersion::parse(&page.resource_version),
@@ -158,7 +160,7 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
             remaining: page.remaining,
         });
         for item in page.items {
-            match decoder.object(item) {
+            match decoder.object(&item) {
                 Ok(object) if namespace.is_none_or(|namespace| *object.namespace == *namespace) => {
                     answer.objects.push(object);
                 }

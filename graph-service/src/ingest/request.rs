@@ -1,26 +1,27 @@
 //! Raw requests to the API server, and their failures as sentences.
 
 use super::Clients;
+use crate::metadata::{self, Encoding, Page};
 use bytes::Bytes;
 use engine::object::{GroupResource, clip};
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 use http::{Request, StatusCode};
-use runtime::kubernetes::{Answer, CallError, Lines, Opened, Status, call, open_stream, parse_status};
+use runtime::kubernetes::{Answer, CallError, Frames, Lines, Opened, Status, call, open_stream, parse_status};
 use std::time::Duration;
 
-/// The answer's objects cut down to their metadata; a server that cannot do that sends them whole.
-pub(crate) const ACCEPT_METADATA: &str =
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// The answer's objects cut down to their metadata, as protobuf or else as JSON; a server that cannot do that sends them whole.
+pub(crate) const ACCEPT_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// The same for a list.
-pub(crate) const ACCEPT_METADATA_LIST: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+pub(crate) const ACCEPT_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 /// Objects whole.
 pub(crate) const ACCEPT_WHOLE: &str = "application/json";
 
 /// A page of a list, or a discovery document. A server that ignores the limit sends a whole collection.
 const BODY_MAX_BYTES: usize = 256 * 1024 * 1024;
-/// A line of a watch; etcd holds no object above 1.5 MiB, escapes may double it.
-const LINE_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// A line or frame of a watch; etcd holds no object above 1.5 MiB, escapes may double it.
+const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// From request to the last byte of a page.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// From request to the head of a watch.
@@ -61,7 +62,7 @@ impl Failure {
     }
 
     fn refused(what: &str, answer: &Answer) -> Failure {
-        let status = parse_status(answer);
+        let status = parse_status(answer).or_else(|| metadata::protobuf_status(&answer.body));
         let message = match &status {
             Some(status) if !status.message.is_empty() => clip(&status.message, MESSAGE_MAX_BYTES),
             Some(_) => "no message".to_owned(),
@@ -76,9 +77,8 @@ impl Failure {
         }
     }
 
-    /// The object of an ERROR event.
-    pub(crate) fn event(what: &str, object: &str) -> Failure {
-        let status: Status = serde_json::from_str(object).unwrap_or_default();
+    /// What an ERROR event says.
+    pub(crate) fn event(what: &str, status: &Status) -> Failure {
         let expired = status.code == 410 || matches!(status.reason.as_str(), "Expired" | "Gone");
         Failure {
             sentence: format!(
@@ -140,11 +140,43 @@ pub(crate) async fn answer(clients: &Clients, what: &str, uri: &str, accept: &st
     if answer.status == StatusCode::OK { Ok(answer) } else { Err(Failure::refused(what, &answer)) }
 }
 
-/// The lines of a 200.
-pub(crate) async fn stream(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Lines, Failure> {
+/// Reads a page of a list, in the encoding it came in. The error is a sentence without its subject.
+pub(crate) fn page(answer: &Answer) -> Result<Page<'_>, String> {
+    metadata::page(Encoding::of(&answer.content_type), &answer.body)
+}
+
+/// The events of a watch, one by one and still to be read.
+#[derive(Debug)]
+pub(crate) enum Events {
+    Json(Lines),
+    Protobuf(Frames),
+}
+
+impl Events {
+    pub(crate) fn encoding(&self) -> Encoding {
+        match self {
+            Events::Json(_) => Encoding::Json,
+            Events::Protobuf(_) => Encoding::Protobuf,
+        }
+    }
+
+    /// The next one, or `None` where the stream ended well. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+        match self {
+            Events::Json(lines) => lines.next().await,
+            Events::Protobuf(frames) => frames.next().await,
+        }
+    }
+}
+
+/// The events of a 200.
+pub(crate) async fn stream(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Events, Failure> {
     let request = request(what, uri, accept)?;
     match open_stream(&clients.watches, request, HEAD_WITHIN).await {
-        Ok(Opened::Streaming { body, .. }) => Ok(Lines::new(body, LINE_MAX_BYTES)),
+        Ok(Opened::Streaming { content_type, body }) => Ok(match Encoding::of(&content_type) {
+            Encoding::Json => Events::Json(Lines::new(body, EVENT_MAX_BYTES)),
+            Encoding::Protobuf => Events::Protobuf(Frames::new(body, EVENT_MAX_BYTES)),
+        }),
         Ok(Opened::Refused(answer)) => Err(Failure::refused(what, &answer)),
         Err(error) => Err(Failure::transport(what, &error)),
     }

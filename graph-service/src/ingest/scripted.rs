@@ -1,6 +1,8 @@
 //! An API server that plays a script: one answer per request, in order, then silence.
 
 use super::Clients;
+use crate::metadata::tests::oracle;
+use crate::metadata::{Encoding, PROTOBUF};
 use bytes::Bytes;
 use engine::leader::Input;
 use futures::{StreamExt, future, stream};
@@ -21,6 +23,11 @@ pub(crate) enum Reply {
         retry_after: Option<u64>,
         lines: Vec<String>,
         then: Then,
+    },
+    /// A 200 that is exactly this.
+    Bytes {
+        content_type: &'static str,
+        bytes: Vec<u8>,
     },
     /// The connection cannot be made.
     Unreachable,
@@ -50,14 +57,18 @@ pub(crate) fn refuse(status: u16, reason: &str) -> Reply {
 /// What was asked for, in order.
 pub(crate) type Asked = Arc<Mutex<Vec<String>>>;
 
-/// Clients of the server that plays `script`.
-pub(crate) fn server(script: Vec<Reply>) -> (Clients, Asked) {
+/// Clients of the server that plays `script` in `encoding`; what has no other form than JSON stays that.
+pub(crate) fn server_in(encoding: Encoding, script: Vec<Reply>) -> (Clients, Asked) {
     let script = Arc::new(Mutex::new(VecDeque::from(script)));
-    routed(move |_| script.lock().unwrap().pop_front())
+    answering(encoding, move |_| script.lock().unwrap().pop_front())
 }
 
-/// Clients of the server that answers as `route` says; `None` is silence.
+/// Clients of the server that answers as `route` says, in JSON; `None` is silence.
 pub(crate) fn routed(route: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> (Clients, Asked) {
+    answering(Encoding::Json, route)
+}
+
+fn answering(encoding: Encoding, route: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> (Clients, Asked) {
     let asked = Asked::default();
     let route = Arc::new(route);
     let log = asked.clone();
@@ -69,12 +80,22 @@ pub(crate) fn routed(route: impl Fn(&str) -> Option<Reply> + Send + Sync + 'stat
             match reply {
                 None => future::pending().await,
                 Some(Reply::Unreachable) => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+                Some(Reply::Bytes { content_type, bytes }) => {
+                    let response = Response::builder().header("content-type", content_type);
+                    Ok(response.body(body(vec![bytes], Then::End)).unwrap())
+                }
                 Some(Reply::Answer { status, retry_after, lines, then }) => {
-                    let mut response = Response::builder().status(status).header("content-type", "application/json");
+                    let (content_type, pieces) = match protobuf(&lines).filter(|_| encoding == Encoding::Protobuf) {
+                        Some(pieces) => (PROTOBUF, pieces),
+                        None => {
+                            ("application/json", lines.into_iter().map(|line| (line + "\n").into_bytes()).collect())
+                        }
+                    };
+                    let mut response = Response::builder().status(status).header("content-type", content_type);
                     if let Some(seconds) = retry_after {
                         response = response.header("retry-after", seconds);
                     }
-                    Ok(response.body(body(lines, then)).unwrap())
+                    Ok(response.body(body(pieces, then)).unwrap())
                 }
             }
         }
@@ -83,9 +104,26 @@ pub(crate) fn routed(route: impl Fn(&str) -> Option<Reply> + Send + Sync + 'stat
     (Clients { lists: client.clone(), watches: client }, asked)
 }
 
-fn body(lines: Vec<String>, then: Then) -> UnsyncBoxBody<Bytes, io::Error> {
-    let chunk = |line: String| BodyStream::new(Full::new(Bytes::from(line + "\n")).map_err(|never| match never {}));
-    let lines = stream::iter(lines.into_iter().map(chunk)).flatten();
+/// The same as protobuf, where all of it has such a form.
+fn protobuf(lines: &[String]) -> Option<Vec<Vec<u8>>> {
+    let read = |line: &String| -> Option<Vec<u8>> {
+        let json: serde_json::Value = serde_json::from_str(line).ok()?;
+        if json["kind"] == "PartialObjectMetadataList" {
+            return Some(oracle::page(&json));
+        }
+        let known = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"].iter().any(|kind| json["type"] == *kind);
+        if !known || !json["object"].is_object() {
+            return None;
+        }
+        let event = oracle::event(&json);
+        Some([u32::try_from(event.len()).unwrap().to_be_bytes().to_vec(), event].concat())
+    };
+    lines.iter().map(read).collect()
+}
+
+fn body(pieces: Vec<Vec<u8>>, then: Then) -> UnsyncBoxBody<Bytes, io::Error> {
+    let chunk = |piece: Vec<u8>| BodyStream::new(Full::new(Bytes::from(piece)).map_err(|never| match never {}));
+    let lines = stream::iter(pieces.into_iter().map(chunk)).flatten();
     let rest = match then {
         Then::End => stream::empty().boxed(),
         Then::Hang => stream::pending().boxed(),

@@ -1,6 +1,7 @@
 use super::*;
 use crate::ingest::request::Failure;
 use crate::ingest::scripted::word;
+use crate::metadata::Item;
 use engine::object::{Access, Backend, ResourceVersion, ServedKind};
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -58,7 +59,7 @@ impl<T: Definition> World<T> {
     async fn list(&mut self, items: &[&RawValue]) {
         self.take(Step::ListBegun).await;
         for item in items {
-            self.take(Step::Listed(item)).await;
+            self.take(Step::Listed(Item::Json(item))).await;
         }
         self.take(Step::ListEnded(ResourceVersion::parse("9"))).await;
     }
@@ -94,17 +95,17 @@ fn view(version: Option<&str>) -> View {
 #[tokio::test]
 async fn a_definition_counts_once_it_is_established() {
     let mut world: World<Crd> = World::listed(&[]).await;
-    world.take(Step::Seen(&crd("1", "true", "NamesAccepted=True"))).await;
+    world.take(Step::Seen(Item::Json(&crd("1", "true", "NamesAccepted=True")))).await;
     assert!(world.definitions.declared().custom.is_empty());
-    world.take(Step::Seen(&crd("1", "true", "Established=True"))).await;
+    world.take(Step::Seen(Item::Json(&crd("1", "true", "Established=True")))).await;
     assert!(world.changed());
     assert!(world.definitions.declared().custom.contains_key(&widgets()));
     assert!(world.definitions.unmet(&view(None)).is_some(), "discovery lags");
     assert!(world.definitions.unmet(&view(Some("v0"))).is_some(), "another version is not the one");
     assert_eq!(world.definitions.unmet(&view(Some("v1"))), None);
-    world.take(Step::Seen(&crd("1", "true", "Established=True"))).await;
+    world.take(Step::Seen(Item::Json(&crd("1", "true", "Established=True")))).await;
     assert!(!world.changed(), "nothing new");
-    world.take(Step::Seen(&crd("1", "false", "Established=True"))).await;
+    world.take(Step::Seen(Item::Json(&crd("1", "false", "Established=True")))).await;
     assert!(world.changed() && world.definitions.declared().custom.is_empty());
 }
 
@@ -123,9 +124,9 @@ async fn only_a_completed_deletion_empties_the_kind() {
         (&done, &at_work, true),
     ] {
         let mut world: World<Crd> = World::listed(&[&standing]).await;
-        world.take(Step::Seen(seen)).await;
+        world.take(Step::Seen(Item::Json(seen))).await;
         assert_eq!(world.inputs(), Vec::<String>::new(), "the definition is still there");
-        world.take(Step::Deleted(last)).await;
+        world.take(Step::Deleted(Item::Json(last))).await;
         let expected = if emptied { vec!["emptied Widget.x.io 1".to_owned()] } else { Vec::new() };
         assert_eq!(world.inputs(), expected);
         assert!(world.definitions.declared().deleted.contains(&widgets()));
@@ -157,7 +158,7 @@ async fn a_definition_that_cannot_be_read_is_not_gone() {
     assert!(world.definitions.declared().custom.contains_key(&widgets()));
     assert_eq!(world.definitions.errors().len(), 1);
     assert_eq!(
-        world.watcher.take(Step::Deleted(&raw("{}"))).await.map_err(|halt| matches!(halt, Halt::Relist(_))),
+        world.watcher.take(Step::Deleted(Item::Json(&raw("{}")))).await.map_err(|halt| matches!(halt, Halt::Relist(_))),
         Err(true)
     );
 }
@@ -172,10 +173,10 @@ async fn services_say_who_answers() {
     let expected = |available| Services::Known(BTreeMap::from([((Arc::from("x.io"), Arc::from("v1")), available)]));
     assert_eq!(world.definitions.services(), expected(false));
     let up = service("v1.x.io", r#"{"group":"x.io","version":"v1","service":{"name":"s"}}"#, "True");
-    world.take(Step::Seen(&up)).await;
+    world.take(Step::Seen(Item::Json(&up))).await;
     assert!(world.changed());
     assert_eq!(world.definitions.services(), expected(true));
-    world.take(Step::Deleted(&up)).await;
+    world.take(Step::Deleted(Item::Json(&up))).await;
     assert!(world.changed());
     assert!(world.definitions.declared().withdrawn.contains(&(Arc::from("x.io"), Arc::from("v1"))));
 }

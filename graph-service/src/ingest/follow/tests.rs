@@ -1,13 +1,14 @@
 use super::*;
 use crate::ingest::collection::Collection;
 use crate::ingest::scripted::{self, Asked, Reply, Then, bookmark, event, object, ok, page, refuse, word};
+use crate::metadata::{Encoding, PROTOBUF};
 use engine::leader::Input;
 use engine::object::GroupResource;
 use tokio::sync::{Notify, mpsc};
 
 /// What follows a collection over `script`, what it tells, and what it asks for.
-fn follower(script: Vec<Reply>) -> (impl Future<Output = ()>, mpsc::Receiver<Input>, Asked) {
-    let (clients, asked) = scripted::server(script);
+fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>, mpsc::Receiver<Input>, Asked) {
+    let (clients, asked) = scripted::server_in(encoding, script);
     let (inputs, received) = mpsc::channel(64);
     let key = GroupResource { group: Arc::from(""), resource: Arc::from("things") };
     let source = Source {
@@ -27,8 +28,8 @@ fn follower(script: Vec<Reply>) -> (impl Future<Output = ()>, mpsc::Receiver<Inp
 
 /// Plays `script` until nothing has come for a minute; what came, and what was asked for. After the script the server is silent, which
 /// is told of as the loss of the watch.
-async fn play(script: Vec<Reply>) -> (Vec<String>, Vec<String>) {
-    let (following, mut received, asked) = follower(script);
+async fn play_in(encoding: Encoding, script: Vec<Reply>) -> (Vec<String>, Vec<String>) {
+    let (following, mut received, asked) = follower(encoding, script);
     let mut words = Vec::new();
     let listening = async {
         while let Ok(Some(input)) = timeout(Duration::from_secs(60), received.recv()).await {
@@ -38,6 +39,13 @@ async fn play(script: Vec<Reply>) -> (Vec<String>, Vec<String>) {
     tokio::select! { () = following => {}, () = listening => {} }
     let asked = asked.lock().unwrap().clone();
     (words, asked)
+}
+
+/// In which encoding the server answers makes no difference.
+async fn play(script: Vec<Reply>) -> (Vec<String>, Vec<String>) {
+    let json = play_in(Encoding::Json, script.clone()).await;
+    assert_eq!(json, play_in(Encoding::Protobuf, script).await);
+    json
 }
 
 /// A watch-list of one object that ends at version 10, then what is given.
@@ -172,7 +180,7 @@ async fn a_lost_connection_is_told_and_resumed() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_connection_is_dead() {
     let started = Instant::now();
-    let (following, mut received, _asked) = follower(vec![listed(&[bookmark(11, false)], Then::Hang)]);
+    let (following, mut received, _asked) = follower(Encoding::Json, vec![listed(&[bookmark(11, false)], Then::Hang)]);
     let listening = async {
         while let Some(input) = received.recv().await {
             if let Input::WatchLost { transport, error, .. } = input {
@@ -221,7 +229,7 @@ async fn retry_after_is_honoured() {
     let busy =
         Reply::Answer { status: 429, retry_after: Some(40), lines: vec!["slow down".to_owned()], then: Then::End };
     let started = Instant::now();
-    let (words, _) = play(vec![busy, listed(&[], Then::Break), Reply::Unreachable]).await;
+    let (words, _) = play_in(Encoding::Protobuf, vec![busy, listed(&[], Then::Break), Reply::Unreachable]).await;
     assert_eq!(words[1], "failed: list things: the API server answers 429: slow down");
     assert!(started.elapsed() >= Duration::from_secs(40));
     assert_eq!(words[2..5], LISTED);
@@ -310,7 +318,36 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
     let mut script = vec![listed(&[], Then::End)];
     script.extend(std::iter::repeat_n(ok(&[], Then::End), 10));
     let started = Instant::now();
-    let (words, asked) = after_list(script).await;
-    assert!(words.iter().all(|word| word.starts_with("lost")), "{words:?}");
+    let (words, asked) = play_in(Encoding::Protobuf, script).await;
+    assert_eq!(words[..3], LISTED);
+    assert!(words[3..].iter().all(|word| word.starts_with("lost")), "{words:?}");
     assert!(asked.len() < 11 || started.elapsed() > Duration::from_secs(60), "{} requests", asked.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn protobuf_that_is_none_is_an_error_of_the_collection() {
+    let framed = |bytes: &[u8]| [u32::try_from(bytes.len()).unwrap().to_be_bytes().to_vec(), bytes.to_vec()].concat();
+    let cases = [
+        (framed(b"\xff"), "watch things: the answer a frame is no watch event: the protobuf ends inside a field"),
+        (framed(b""), "watch things: the answer a frame is a watch event of the unknown type \"\""),
+        (
+            b"{\"type\":\"ADDED\"}\n".to_vec(),
+            "a frame of 2065855609 bytes is announced, and at most 16777216 are taken",
+        ),
+        (b"\0\0\0\x09abc".to_vec(), "the stream ended inside a frame"),
+    ];
+    for (bytes, why) in cases {
+        let broken = Reply::Bytes { content_type: PROTOBUF, bytes };
+        let more = ok(&[&event("ADDED", &object("c", 12))], Then::Hang);
+        let (words, _) = play_in(Encoding::Protobuf, vec![listed(&[], Then::End), broken.clone(), more]).await;
+        assert_eq!(words[..3], LISTED);
+        assert!(words[3].starts_with("lost ") && words[3].contains(why), "{words:?}");
+        assert_eq!(words[4..6], ["resumed", "seen c 12"]);
+        let (words, _) = play_in(Encoding::Protobuf, vec![broken, listed(&[], Then::Hang)]).await;
+        assert!(
+            words[1].starts_with("failed: ") && words[1].contains(why.trim_start_matches("watch things: ")),
+            "{words:?}"
+        );
+        assert_eq!(words[2..5], LISTED);
+    }
 }

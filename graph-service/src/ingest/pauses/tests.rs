@@ -1,6 +1,7 @@
 use super::*;
 use crate::ingest::scripted::{Reply, Then, ok, refuse, routed};
 use engine::leader::PauseAnswer;
+use serde_json::value::RawValue;
 
 const NO_GROUPS: &str = r#"{"kind":"APIGroupList","groups":[{"name":"apps"}]}"#;
 const GROUPS: &str = r#"{"kind":"APIGroupList","groups":[{"name":"apps"},{"name":"apiextensions.k8s.io"}]}"#;
@@ -114,16 +115,16 @@ async fn a_watch_becomes_facts() {
     let leaving = raw(r#"{"metadata":{"name":"b","uid":"u-b","deletionTimestamp":"2026-01-01T12:00:00Z"}}"#.to_owned());
     let inputs = told(async |follower| {
         follower.take(Step::ListBegun).await.unwrap();
-        follower.take(Step::Listed(&a)).await.unwrap();
-        follower.take(Step::Listed(&leaving)).await.unwrap();
+        follower.take(Step::Listed(Item::Json(&a))).await.unwrap();
+        follower.take(Step::Listed(Item::Json(&leaving))).await.unwrap();
         follower.take(Step::ListEnded(ResourceVersion::parse("5"))).await.unwrap();
-        follower.take(Step::Seen(&b)).await.unwrap();
-        follower.take(Step::Seen(&leaving)).await.unwrap();
-        follower.take(Step::Deleted(&a)).await.unwrap();
+        follower.take(Step::Seen(Item::Json(&b))).await.unwrap();
+        follower.take(Step::Seen(Item::Json(&leaving))).await.unwrap();
+        follower.take(Step::Deleted(Item::Json(&a))).await.unwrap();
         follower.take(Step::Bookmark(ResourceVersion::parse("8"))).await.unwrap();
         follower.take(Step::WatchLost(&Failure::senseless("cut".to_owned()))).await.unwrap();
         follower.take(Step::WatchResumed).await.unwrap();
-        assert!(matches!(follower.take(Step::Seen(&raw("{}".to_owned()))).await, Err(Halt::Relist(_))));
+        assert!(matches!(follower.take(Step::Seen(Item::Json(&raw("{}".to_owned())))).await, Err(Halt::Relist(_))));
     })
     .await;
     let words: Vec<String> = inputs.iter().map(word).collect();

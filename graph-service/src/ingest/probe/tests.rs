@@ -1,5 +1,6 @@
 use super::*;
-use crate::ingest::scripted::{Reply, Then, bookmark, event, object, ok, page, refuse, routed, server};
+use crate::ingest::scripted::{Reply, Then, bookmark, event, object, ok, page, refuse, routed, server_in};
+use crate::metadata::Encoding;
 use engine::object::GroupResource;
 use std::sync::Arc;
 
@@ -13,8 +14,18 @@ fn probe(id: u64, namespace: Option<&str>, limit: Option<u32>) -> Probe {
     }
 }
 
-async fn ask(probe: Probe, script: Vec<Reply>) -> (Result<(String, Vec<String>, bool), String>, Vec<String>) {
-    let (clients, asked) = server(script);
+type Told = (Result<(String, Vec<String>, bool), String>, Vec<String>);
+
+/// In which encoding the server answers makes no difference to what is found.
+async fn ask(probe: Probe, script: Vec<Reply>) -> Told {
+    let json = ask_in(Encoding::Json, probe.clone(), script.clone()).await;
+    let protobuf = ask_in(Encoding::Protobuf, probe, script).await;
+    assert_eq!((json.0.as_ref().ok(), &json.1), (protobuf.0.as_ref().ok(), &protobuf.1));
+    json
+}
+
+async fn ask_in(encoding: Encoding, probe: Probe, script: Vec<Reply>) -> Told {
+    let (clients, asked) = server_in(encoding, script);
     let answer = answer(&clients, 2, &probe).await.map(|answer| {
         let names = answer.objects.iter().map(|object| object.name.to_string()).collect();
         (answer.resource_version.to_string(), names, answer.complete)
@@ -120,12 +131,14 @@ async fn a_watch_for_a_moment_tells_the_last_change_of_a_span() {
         (vec!["{".to_owned()], None),
     ] {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        let (clients, asked) = server(vec![ok(&lines, Then::End)]);
-        let found = last(clients, span()).await.ok().map(|version| version.to_string());
-        assert_eq!(found.as_deref(), expected, "{lines:?}");
-        let query = "watch=true&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=3";
-        assert_eq!(asked.lock().unwrap()[0], format!("/apis/apps/v1/things?{query}"));
+        for encoding in [Encoding::Json, Encoding::Protobuf] {
+            let (clients, asked) = server_in(encoding, vec![ok(&lines, Then::End)]);
+            let found = last(clients, span()).await.ok().map(|version| version.to_string());
+            assert_eq!(found.as_deref(), expected, "{lines:?}");
+            let query = "watch=true&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=3";
+            assert_eq!(asked.lock().unwrap()[0], format!("/apis/apps/v1/things?{query}"));
+        }
     }
-    let (clients, _) = server(vec![ok(&[], Then::Hang)]);
+    let (clients, _) = server_in(Encoding::Protobuf, vec![ok(&[], Then::Hang)]);
     assert!(last(clients, span()).await.is_err(), "it does not wait for ever");
 }

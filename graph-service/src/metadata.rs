@@ -1,0 +1,331 @@
+//! Kubernetes metadata as it comes from an API server, as JSON or as Kubernetes' protobuf: read in place, checked, turned into the
+//! engine's objects.
+//!
+//! Whatever is not surely an object of the collection is refused with a reason and left out, never guessed at: an object that the
+//! graph does not hold is never deleted. That goes for a single bad owner reference too. Validation at the API server forbids one
+//! without a uid, so it only comes from a server that does not validate; dropping just the entry would make a dependent look like
+//! one that nobody owns, or that only its dead owners own.
+//!
+//! Public for the benchmarks, which read what a server would send.
+
+mod json;
+mod protobuf;
+mod wire;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use protobuf::{Metadata, Objects, Owner};
+pub use wire::Malformed;
+
+use engine::object::{Facts, Name, Object, OwnerReference, ResourceVersion, Uid, clip};
+use runtime::kubernetes::Status;
+use serde_json::value::RawValue;
+use std::collections::HashSet;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+pub(crate) use protobuf::status as protobuf_status;
+
+/// Names kept for sharing, at most; beyond that sharing begins anew.
+const NAMES_MAX: usize = 16_384;
+/// Of a text from outside that goes into a reason.
+const REASON_MAX_BYTES: usize = 200;
+/// Marks the bookmark after which a watch-list goes on as a watch.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+/// The media type of Kubernetes' protobuf.
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// One object per line in a watch.
+    Json,
+    /// One object per frame in a watch.
+    Protobuf,
+}
+
+impl Encoding {
+    /// What the header `Content-Type` says. Whatever is not protobuf is read as JSON, and refused where it is none.
+    pub fn of(content_type: &str) -> Encoding {
+        let media_type = content_type.split(';').next().unwrap_or_default().trim();
+        if media_type.eq_ignore_ascii_case(PROTOBUF) { Encoding::Protobuf } else { Encoding::Json }
+    }
+
+    /// What an event of a watch is, in a sentence.
+    pub(crate) fn piece(self) -> &'static str {
+        match self {
+            Encoding::Json => "a line",
+            Encoding::Protobuf => "a frame",
+        }
+    }
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub struct Page<'a> {
+    /// Empty where the server gives none.
+    pub resource_version: String,
+    /// Where the list goes on, if it does.
+    pub continues: Option<String>,
+    /// Objects beyond this page, where the server counts them.
+    pub remaining: Option<u64>,
+    pub items: Items<'a>,
+}
+
+/// The objects of a page, one after the other.
+#[derive(Debug)]
+pub struct Items<'a>(ItemsForm<'a>);
+
+#[derive(Debug)]
+enum ItemsForm<'a> {
+    Json(std::vec::IntoIter<&'a RawValue>),
+    Protobuf(Objects<'a>),
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Item<'a>> {
+        match &mut self.0 {
+            ItemsForm::Json(items) => items.next().map(Item::Json),
+            ItemsForm::Protobuf(objects) => objects.next().map(|object| Item::Protobuf(Metadata::scan(object))),
+        }
+    }
+}
+
+/// An object as it came. Whether it is one that the collector can use is for [`Decoder::object`] to say.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    Json(&'a RawValue),
+    Protobuf(Result<Metadata<'a>, Malformed>),
+}
+
+impl<'a> Item<'a> {
+    /// The object as JSON, for those who need more of it than its metadata and asked for nothing else.
+    pub(crate) fn json(self) -> Result<&'a RawValue, String> {
+        match self {
+            Item::Json(item) => Ok(item),
+            Item::Protobuf(_) => Err("an object that came as protobuf, which was not asked for".to_owned()),
+        }
+    }
+
+    /// The version it carries, as far as that can be read however broken the rest is.
+    pub fn resource_version(&self) -> Option<ResourceVersion> {
+        match self {
+            Item::Json(item) => json::resource_version(item),
+            Item::Protobuf(Ok(metadata)) if !metadata.resource_version.is_empty() => {
+                Some(ResourceVersion::parse(metadata.resource_version))
+            }
+            Item::Protobuf(_) => None,
+        }
+    }
+}
+
+/// One event of a watch.
+#[derive(Debug)]
+pub enum Event<'a> {
+    Added(Item<'a>),
+    Modified(Item<'a>),
+    Deleted(Item<'a>),
+    /// `ends_list`: everything before belongs to the list that a watch-list begins with.
+    Bookmark {
+        resource_version: ResourceVersion,
+        ends_list: bool,
+    },
+    /// The server gives up this watch. An empty `Status` where it gives no reason that can be read.
+    Error(Status),
+}
+
+/// Reads a page.
+///
+/// # Errors
+/// A sentence without its subject.
+pub fn page(encoding: Encoding, body: &[u8]) -> Result<Page<'_>, String> {
+    match encoding {
+        Encoding::Json => json::page(body),
+        Encoding::Protobuf => {
+            let page = protobuf::page(body)?;
+            Ok(Page {
+                resource_version: page.resource_version.to_owned(),
+                continues: (!page.continues.is_empty()).then(|| page.continues.to_owned()),
+                remaining: page.remaining.and_then(|count| u64::try_from(count).ok()),
+                items: Items(ItemsForm::Protobuf(page.objects)),
+            })
+        }
+    }
+}
+
+/// Reads a line or frame of a watch.
+///
+/// # Errors
+/// A sentence without its subject.
+pub fn event(encoding: Encoding, piece: &[u8]) -> Result<Event<'_>, String> {
+    match encoding {
+        Encoding::Json => json::event(piece),
+        Encoding::Protobuf => {
+            let event = protobuf::event(piece)?;
+            let item = || event.object().map(|object| Item::Protobuf(Metadata::scan(object)));
+            Ok(match event.kind {
+                "ADDED" => Event::Added(item()?),
+                "MODIFIED" => Event::Modified(item()?),
+                "DELETED" => Event::Deleted(item()?),
+                "ERROR" => Event::Error(event.status().unwrap_or_default()),
+                "BOOKMARK" => {
+                    let metadata =
+                        Metadata::scan(event.object()?).map_err(|error| format!("is no bookmark: {error}"))?;
+                    bookmark(metadata.resource_version, metadata.ends_initial_events)?
+                }
+                other => return Err(unknown_type(other)),
+            })
+        }
+    }
+}
+
+fn bookmark(resource_version: &str, ends_list: bool) -> Result<Event<'static>, String> {
+    if resource_version.is_empty() {
+        return Err("is a bookmark without a resourceVersion".to_owned());
+    }
+    Ok(Event::Bookmark { resource_version: ResourceVersion::parse(resource_version), ends_list })
+}
+
+fn unknown_type(kind: &str) -> String {
+    format!("is a watch event of the unknown type {:?}", clip(kind, REASON_MAX_BYTES))
+}
+
+/// What both encodings say of an object, apart from its owners and finalizers. Texts that are not there are empty.
+struct Said<'t> {
+    name: &'t str,
+    namespace: &'t str,
+    uid: &'t str,
+    resource_version: &'t str,
+    terminating: bool,
+    deletion_time: Option<NonZeroU32>,
+    hold: bool,
+}
+
+/// Decodes the objects of one collection, sharing the names that repeat in it.
+#[derive(Debug)]
+pub struct Decoder {
+    /// Where it is not known, an object may have a namespace or not.
+    namespaced: Option<bool>,
+    names: HashSet<Name>,
+}
+
+impl Decoder {
+    pub fn new(namespaced: Option<bool>) -> Decoder {
+        Decoder { namespaced, names: HashSet::new() }
+    }
+
+    /// The object in `item`.
+    ///
+    /// # Errors
+    /// Why it is none that the collector can use.
+    pub fn object(&mut self, item: &Item<'_>) -> Result<Object, String> {
+        match item {
+            Item::Json(item) => {
+                let read = json::read(item).map_err(unreadable)?;
+                self.build(&read.said(), read.owners().map(Ok), read.finalizers().map(Ok))
+            }
+            Item::Protobuf(Ok(metadata)) => {
+                let said = Said {
+                    name: metadata.name,
+                    namespace: metadata.namespace,
+                    uid: metadata.uid,
+                    resource_version: metadata.resource_version,
+                    terminating: metadata.deletion_seconds.is_some(),
+                    deletion_time: metadata.deletion_seconds.and_then(since_epoch),
+                    hold: metadata.hold,
+                };
+                self.build(&said, metadata.owners(), metadata.finalizers())
+            }
+            Item::Protobuf(Err(malformed)) => Err(unreadable(malformed)),
+        }
+    }
+
+    fn build<'t>(
+        &mut self,
+        said: &Said<'_>,
+        owners: impl ExactSizeIterator<Item = Result<Owner<'t>, Malformed>>,
+        finalizers: impl ExactSizeIterator<Item = Result<&'t str, Malformed>>,
+    ) -> Result<Object, String> {
+        let refused = |why: &str| {
+            let (name, namespace) = (clip(said.name, REASON_MAX_BYTES), clip(said.namespace, REASON_MAX_BYTES));
+            Err(format!("object {name:?} in namespace {namespace:?}: {why}"))
+        };
+        if said.name.is_empty() {
+            return refused("no name");
+        }
+        let Some(uid) = Uid::parse(said.uid) else { return refused("no uid") };
+        if said.resource_version.is_empty() {
+            return refused("no resourceVersion");
+        }
+        match self.namespaced {
+            Some(true) if said.namespace.is_empty() => return refused("no namespace"),
+            Some(false) if !said.namespace.is_empty() => return refused("a namespace, in a cluster-scoped collection"),
+            Some(_) | None => {}
+        }
+        // Made to measure, so that nothing is allocated but what the object keeps.
+        let mut kept_owners = Vec::with_capacity(owners.len());
+        for owner in owners {
+            let Some(owner) = self.owner(&owner.map_err(unreadable)?) else {
+                return refused("an owner reference without apiVersion, kind, name or uid");
+            };
+            kept_owners.push(owner);
+        }
+        let mut kept_finalizers = Vec::with_capacity(finalizers.len());
+        for finalizer in finalizers {
+            kept_finalizers.push(self.shared(finalizer.map_err(unreadable)?));
+        }
+        Ok(Object {
+            uid,
+            namespace: self.shared(said.namespace),
+            name: Arc::from(said.name),
+            resource_version: ResourceVersion::parse(said.resource_version),
+            facts: Facts {
+                owners: kept_owners.into_boxed_slice(),
+                finalizers: kept_finalizers.into_boxed_slice(),
+                terminating: said.terminating,
+                hold: said.hold,
+                deletion_time: said.deletion_time,
+            },
+        })
+    }
+
+    fn owner(&mut self, owner: &Owner<'_>) -> Option<OwnerReference> {
+        let uid = Uid::parse(owner.uid)?;
+        if owner.api_version.is_empty() || owner.kind.is_empty() || owner.name.is_empty() {
+            return None;
+        }
+        Some(OwnerReference {
+            api_version: self.shared(owner.api_version),
+            kind: self.shared(owner.kind),
+            name: self.shared(owner.name),
+            uid,
+            controller: owner.controller,
+            block_owner_deletion: owner.block_owner_deletion,
+        })
+    }
+
+    fn shared(&mut self, text: &str) -> Name {
+        if let Some(name) = self.names.get(text) {
+            return name.clone();
+        }
+        if self.names.len() >= NAMES_MAX {
+            self.names.clear();
+        }
+        let name: Name = Arc::from(text);
+        self.names.insert(name.clone());
+        name
+    }
+}
+
+fn unreadable(error: impl fmt::Display) -> String {
+    format!("an object that cannot be read: {error}")
+}
+
+/// Seconds of the Unix epoch, where they are in the range of the times that Kubernetes writes.
+fn since_epoch(seconds: i64) -> Option<NonZeroU32> {
+    NonZeroU32::new(u32::try_from(seconds).ok()?)
+}

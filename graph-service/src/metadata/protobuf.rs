@@ -1,0 +1,444 @@
+//! Kubernetes' protobuf: an envelope, and in it metadata that is scanned in place, without allocation.
+//!
+//! Fields nobody asks for are passed over by their length, so managed fields cost nothing but their bytes. What stands more than once
+//! counts as protobuf has it: the last of a text or number, all of a message put together.
+
+use super::wire::{Field, Fields, Malformed};
+use super::{INITIAL_EVENTS_END, REASON_MAX_BYTES};
+use engine::object::{HOLD_ANNOTATION, clip};
+use runtime::kubernetes::{Status, StatusCause, StatusDetails};
+
+/// What each object begins with.
+const MAGIC: &[u8] = b"k8s\0";
+/// The group whose metadata types are read here; other types have other fields under the same numbers.
+const GROUP: &str = "meta.k8s.io/";
+const OBJECT: &str = "PartialObjectMetadata";
+const LIST: &str = "PartialObjectMetadataList";
+
+/// The metadata of an object, borrowed from the answer. Texts that are not there are empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Metadata<'a> {
+    pub name: &'a str,
+    pub namespace: &'a str,
+    pub uid: &'a str,
+    pub resource_version: &'a str,
+    /// Seconds since the Unix epoch. A time without content is Go's zero time, which JSON shows as `null`, so it counts as none.
+    pub deletion_seconds: Option<i64>,
+    /// The hold annotation is there.
+    pub hold: bool,
+    /// The annotation is there that ends the initial events of a watch-list.
+    pub ends_initial_events: bool,
+    owners: Repeated<'a>,
+    finalizers: Repeated<'a>,
+}
+
+/// One entry of `metadata.ownerReferences`. Texts that are not there are empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner<'a> {
+    pub api_version: &'a str,
+    pub kind: &'a str,
+    pub name: &'a str,
+    pub uid: &'a str,
+    pub controller: Option<bool>,
+    pub block_owner_deletion: Option<bool>,
+}
+
+impl<'a> Metadata<'a> {
+    /// Reads the metadata of a `PartialObjectMetadata` without its envelope.
+    ///
+    /// # Errors
+    /// When it is no protobuf, or a text in it no UTF-8. What is in owner references and finalizers is looked at when they are read.
+    pub fn scan(object: &'a [u8]) -> Result<Metadata<'a>, Malformed> {
+        let mut fields = MetadataFields::new(object);
+        let mut found = Metadata {
+            name: "",
+            namespace: "",
+            uid: "",
+            resource_version: "",
+            deletion_seconds: None,
+            hold: false,
+            ends_initial_events: false,
+            owners: Repeated::none(fields),
+            finalizers: Repeated::none(fields),
+        };
+        loop {
+            let here = fields;
+            let Some(field) = fields.next()? else { return Ok(found) };
+            match field.number {
+                1 => found.name = field.text()?,
+                3 => found.namespace = field.text()?,
+                5 => found.uid = field.text()?,
+                6 => found.resource_version = field.text()?,
+                9 => found.delete(field)?,
+                12 => found.annotate(field)?,
+                13 => {
+                    field.bytes()?;
+                    found.owners.add(here);
+                }
+                14 => {
+                    field.bytes()?;
+                    found.finalizers.add(here);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn delete(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        let mut time = field.message()?;
+        if field.bytes()?.is_empty() {
+            return Ok(());
+        }
+        let mut seconds = self.deletion_seconds.unwrap_or(0);
+        while let Some(field) = time.next()? {
+            match field.number {
+                1 => seconds = field.int64()?,
+                2 => drop(field.int32()?),
+                _ => {}
+            }
+        }
+        self.deletion_seconds = Some(seconds);
+        Ok(())
+    }
+
+    fn annotate(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        let mut entry = field.message()?;
+        let mut key: &[u8] = b"";
+        while let Some(field) = entry.next()? {
+            match field.number {
+                1 => key = field.bytes()?,
+                2 => drop(field.bytes()?),
+                _ => {}
+            }
+        }
+        self.hold |= key == HOLD_ANNOTATION.as_bytes();
+        self.ends_initial_events |= key == INITIAL_EVENTS_END.as_bytes();
+        Ok(())
+    }
+
+    /// `metadata.ownerReferences`, in order.
+    pub fn owners(&self) -> impl ExactSizeIterator<Item = Result<Owner<'a>, Malformed>> + use<'a> {
+        Entries { repeated: self.owners, number: 13, read: owner }
+    }
+
+    /// `metadata.finalizers`, in order.
+    pub fn finalizers(&self) -> impl ExactSizeIterator<Item = Result<&'a str, Malformed>> + use<'a> {
+        Entries { repeated: self.finalizers, number: 14, read: Field::text }
+    }
+}
+
+fn owner(field: Field<'_>) -> Result<Owner<'_>, Malformed> {
+    let mut fields = field.message()?;
+    let mut owner = Owner::default();
+    while let Some(field) = fields.next()? {
+        match field.number {
+            1 => owner.kind = field.text()?,
+            3 => owner.name = field.text()?,
+            4 => owner.uid = field.text()?,
+            5 => owner.api_version = field.text()?,
+            6 => owner.controller = Some(field.bool()?),
+            7 => owner.block_owner_deletion = Some(field.bool()?),
+            _ => {}
+        }
+    }
+    Ok(owner)
+}
+
+/// The fields of an object's metadata, wherever in the object they stand.
+#[derive(Clone, Copy, Debug)]
+struct MetadataFields<'a> {
+    object: Fields<'a>,
+    metadata: Fields<'a>,
+}
+
+impl<'a> MetadataFields<'a> {
+    fn new(object: &'a [u8]) -> MetadataFields<'a> {
+        MetadataFields { object: Fields::new(object), metadata: Fields::new(&[]) }
+    }
+
+    fn next(&mut self) -> Result<Option<Field<'a>>, Malformed> {
+        loop {
+            if let Some(field) = self.metadata.next()? {
+                return Ok(Some(field));
+            }
+            match self.object.next()? {
+                None => return Ok(None),
+                Some(field) if field.number == 1 => self.metadata = field.message()?,
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// Where the entries of a repeated field are: so many from here on.
+#[derive(Clone, Copy, Debug)]
+struct Repeated<'a> {
+    from: MetadataFields<'a>,
+    count: usize,
+}
+
+impl<'a> Repeated<'a> {
+    fn none(anywhere: MetadataFields<'a>) -> Repeated<'a> {
+        Repeated { from: anywhere, count: 0 }
+    }
+
+    fn add(&mut self, at: MetadataFields<'a>) {
+        if self.count == 0 {
+            self.from = at;
+        }
+        self.count += 1;
+    }
+}
+
+/// The entries of a repeated field that has been counted.
+struct Entries<'a, T> {
+    repeated: Repeated<'a>,
+    number: u32,
+    read: fn(Field<'a>) -> Result<T, Malformed>,
+}
+
+impl<T> Iterator for Entries<'_, T> {
+    type Item = Result<T, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.repeated.count = self.repeated.count.checked_sub(1)?;
+        loop {
+            match self.repeated.from.next() {
+                Ok(Some(field)) if field.number == self.number => return Some((self.read)(field)),
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(malformed) => return Some(Err(malformed)),
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.repeated.count, Some(self.repeated.count))
+    }
+}
+
+impl<T> ExactSizeIterator for Entries<'_, T> {}
+
+/// The head of a page, and its objects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page<'a> {
+    pub(super) resource_version: &'a str,
+    pub(super) continues: &'a str,
+    pub(super) remaining: Option<i64>,
+    pub(super) objects: Objects<'a>,
+}
+
+/// The objects of a page that are left.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects<'a> {
+    list: Fields<'a>,
+}
+
+impl<'a> Iterator for Objects<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        // The list has been read to its end before, so that nothing in it can be wrong.
+        while let Ok(Some(field)) = self.list.next() {
+            if field.number == 2 {
+                return field.bytes().ok();
+            }
+        }
+        None
+    }
+}
+
+/// Reads a page. The error is a sentence without its subject.
+pub(super) fn page(body: &[u8]) -> Result<Page<'_>, String> {
+    let malformed = |why: Malformed| format!("is no list: {why}");
+    let envelope = envelope(body).map_err(|why| format!("is no list: {why}"))?;
+    // A page that merely looks empty would remove every object of the collection.
+    if !envelope.is(LIST) {
+        return Err(format!("is no list of metadata but of kind {:?}", clip(envelope.kind, REASON_MAX_BYTES)));
+    }
+    let mut list = Fields::new(envelope.raw);
+    let objects = Objects { list };
+    let mut page = Page { resource_version: "", continues: "", remaining: None, objects };
+    let mut has_metadata = false;
+    while let Some(field) = list.next().map_err(malformed)? {
+        match field.number {
+            1 => {
+                has_metadata = true;
+                page.read_metadata(field).map_err(malformed)?;
+            }
+            2 => drop(field.bytes().map_err(malformed)?),
+            _ => {}
+        }
+    }
+    if has_metadata { Ok(page) } else { Err("is no list: it has no metadata".to_owned()) }
+}
+
+impl<'a> Page<'a> {
+    fn read_metadata(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        let mut metadata = field.message()?;
+        while let Some(field) = metadata.next()? {
+            match field.number {
+                2 => self.resource_version = field.text()?,
+                3 => self.continues = field.text()?,
+                4 => self.remaining = Some(field.int64()?),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One frame of a watch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event<'a> {
+    pub(super) kind: &'a str,
+    object: &'a [u8],
+}
+
+/// Reads a frame. The error is a sentence without its subject.
+pub(super) fn event(frame: &[u8]) -> Result<Event<'_>, String> {
+    let malformed = |why: Malformed| format!("is no watch event: {why}");
+    let mut event = Event { kind: "", object: &[] };
+    let mut fields = Fields::new(frame);
+    while let Some(field) = fields.next().map_err(malformed)? {
+        match field.number {
+            1 => event.kind = field.text().map_err(malformed)?,
+            2 => {
+                let mut object = field.message().map_err(malformed)?;
+                while let Some(field) = object.next().map_err(malformed)? {
+                    if field.number == 1 {
+                        event.object = field.bytes().map_err(malformed)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(event)
+}
+
+impl<'a> Event<'a> {
+    /// The event's object, without its envelope.
+    pub(super) fn object(&self) -> Result<&'a [u8], String> {
+        let envelope = envelope(self.object).map_err(|why| format!("is no watch event: its object {why}"))?;
+        if envelope.is(OBJECT) {
+            return Ok(envelope.raw);
+        }
+        Err(format!("is a watch event with no metadata but of kind {:?}", clip(envelope.kind, REASON_MAX_BYTES)))
+    }
+
+    /// The event's `Status`, if it is one.
+    pub(super) fn status(&self) -> Option<Status> {
+        status(self.object)
+    }
+}
+
+struct Envelope<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    raw: &'a [u8],
+}
+
+impl Envelope<'_> {
+    fn is(&self, kind: &str) -> bool {
+        self.kind == kind && self.api_version.starts_with(GROUP)
+    }
+}
+
+/// `runtime.Unknown`. The error is a sentence without its subject.
+fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, String> {
+    let Some(unknown) = bytes.strip_prefix(MAGIC) else {
+        return Err("does not begin as protobuf of Kubernetes".to_owned());
+    };
+    let malformed = |why: Malformed| why.to_string();
+    let (mut api_version, mut kind, mut raw) = ("", "", None);
+    let (mut encoding, mut content_type) = ("", "");
+    let mut fields = Fields::new(unknown);
+    while let Some(field) = fields.next().map_err(malformed)? {
+        match field.number {
+            1 => {
+                let mut names = field.message().map_err(malformed)?;
+                while let Some(field) = names.next().map_err(malformed)? {
+                    match field.number {
+                        1 => api_version = field.text().map_err(malformed)?,
+                        2 => kind = field.text().map_err(malformed)?,
+                        _ => {}
+                    }
+                }
+            }
+            2 => raw = Some(field.bytes().map_err(malformed)?),
+            3 => encoding = field.text().map_err(malformed)?,
+            4 => content_type = field.text().map_err(malformed)?,
+            _ => {}
+        }
+    }
+    if !encoding.is_empty() || !matches!(content_type, "" | super::PROTOBUF) {
+        return Err("is wrapped in another encoding".to_owned());
+    }
+    let raw = raw.ok_or_else(|| "is an envelope with nothing in it".to_owned())?;
+    Ok(Envelope { api_version, kind, raw })
+}
+
+/// The `Status` in its envelope, if it is one.
+pub(crate) fn status(bytes: &[u8]) -> Option<Status> {
+    let envelope = envelope(bytes).ok()?;
+    if envelope.kind != "Status" || envelope.api_version != "v1" {
+        return None;
+    }
+    read_status(envelope.raw).ok().flatten()
+}
+
+/// `None` where a number in it makes no sense.
+fn read_status(raw: &[u8]) -> Result<Option<Status>, Malformed> {
+    let mut status = Status::default();
+    let mut fields = Fields::new(raw);
+    while let Some(field) = fields.next()? {
+        match field.number {
+            2 => status.status = field.text()?.to_owned(),
+            3 => status.message = field.text()?.to_owned(),
+            4 => status.reason = field.text()?.to_owned(),
+            5 => {
+                let Some(()) = read_details(field, status.details.get_or_insert_default())? else { return Ok(None) };
+            }
+            6 => match u16::try_from(field.int32()?) {
+                Ok(code) => status.code = code,
+                Err(_) => return Ok(None),
+            },
+            _ => {}
+        }
+    }
+    Ok(Some(status))
+}
+
+fn read_details(field: Field<'_>, details: &mut StatusDetails) -> Result<Option<()>, Malformed> {
+    let mut fields = field.message()?;
+    while let Some(field) = fields.next()? {
+        match field.number {
+            1 => details.name = field.text()?.to_owned(),
+            2 => details.group = field.text()?.to_owned(),
+            3 => details.kind = field.text()?.to_owned(),
+            4 => details.causes.push(cause(field)?),
+            5 => match u32::try_from(field.int32()?) {
+                Ok(seconds) => details.retry_after_seconds = seconds,
+                Err(_) => return Ok(None),
+            },
+            6 => details.uid = field.text()?.to_owned(),
+            _ => {}
+        }
+    }
+    Ok(Some(()))
+}
+
+fn cause(field: Field<'_>) -> Result<StatusCause, Malformed> {
+    let mut cause = StatusCause::default();
+    let mut fields = field.message()?;
+    while let Some(field) = fields.next()? {
+        match field.number {
+            1 => cause.reason = field.text()?.to_owned(),
+            2 => cause.message = field.text()?.to_owned(),
+            3 => cause.field = field.text()?.to_owned(),
+            _ => {}
+        }
+    }
+    Ok(cause)
+}
