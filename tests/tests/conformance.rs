@@ -50,6 +50,11 @@ async fn the_sandbox_conforms() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_sandbox_conforms_in_json() -> anyhow::Result<()> {
+    run(World::sandbox_in_json().await?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_real_api_server_conforms() -> anyhow::Result<()> {
     // By request, upstream's collector in place of ours: what fails then is a difference on purpose, or a case that asks too much.
     let upstream = std::env::var("COLLECTOR").is_ok_and(|collector| collector == "upstream");

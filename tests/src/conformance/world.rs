@@ -60,8 +60,19 @@ struct Sandbox {
 impl World {
     /// The sandbox, behind a socket on loopback.
     pub async fn sandbox() -> anyhow::Result<World> {
+        World::sandbox_of(Server::new(1), "sandbox").await
+    }
+
+    /// The sandbox as a server that knows no protobuf.
+    pub async fn sandbox_in_json() -> anyhow::Result<World> {
+        let server = Server::new(1);
+        server.speak_protobuf(false);
+        World::sandbox_of(server, "sandbox in JSON").await
+    }
+
+    async fn sandbox_of(server: Server, name: &'static str) -> anyhow::Result<World> {
         let directory = Directory::create()?;
-        let (server, guard) = (Server::new(1), Guard::default());
+        let guard = Guard::default();
         let mut serving = JoinSet::new();
         let (listener, kubeconfig) = listen(&directory, "kubeconfig").await?;
         let serve = server.clone();
@@ -78,7 +89,7 @@ impl World {
             tracing::info!(?ended, "the way to the sandbox has ended");
         });
         let sandbox = Sandbox { server, faults: Mutex::default(), guard, _serving: serving };
-        let mut world = World::open("sandbox", kubeconfig, Some(sandbox), directory).await?;
+        let mut world = World::open(name, kubeconfig, Some(sandbox), directory).await?;
         world.kubeconfig = watched;
         Ok(world)
     }
