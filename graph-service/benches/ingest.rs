@@ -1,0 +1,410 @@
+//! `cargo bench -p graph-service --bench ingest`: from the bytes of a watch to an object and into the graph, as ratios against what
+//! kube's typed path takes. `EVENTS=n` takes other than 100 000 events.
+//!
+//! Counted in CPU time of the one thread that does it, so that others on the machine disturb little. Contenders take turns, several
+//! rounds, and the median counts.
+
+#[path = "../src/metadata/tests/generate.rs"]
+#[allow(dead_code, reason = "shared with tests that need more of it")]
+mod generate;
+#[path = "../src/metadata/tests/oracle.rs"]
+#[allow(dead_code, reason = "shared with tests that need more of it")]
+mod oracle;
+#[path = "data/pods.rs"]
+mod pods;
+
+use anyhow::{Context as _, bail};
+use engine::leader::{Config, Input, Leader, Mode, Policy};
+use engine::object::{
+    Access, Backend, Facts, GroupResource, HOLD_ANNOTATION, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
+};
+use engine::time::Time;
+use generate::Draw;
+use graph_service::metadata::{Decoder, Encoding, Event, Item, event};
+use http::Request;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::{PartialObjectMeta, WatchEvent};
+use prost::Message as _;
+use runtime::kubernetes::{Cluster, Frames, Lines, Opened, open_stream};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+use std::hint::black_box;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+const EVENTS: usize = 100_000;
+const ROUNDS: usize = 5;
+/// As many as the service hands to the engine at once, at most.
+const BATCH: usize = 1_024;
+const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The events of one watch, in both encodings.
+struct Data {
+    lines: Vec<Vec<u8>>,
+    frames: Vec<Vec<u8>>,
+}
+
+fn generate(events: usize) -> Data {
+    let mut draw = Draw(1);
+    let owners: Vec<String> = (0..=events / 10).map(|_| draw.uid()).collect();
+    let mut data = Data { lines: Vec::new(), frames: Vec::new() };
+    for number in 0..events {
+        let pod = pods::pod(&mut draw, number, &owners[number / 10], 10_000_000 + number);
+        let line = json!({ "type": "MODIFIED", "object": pod });
+        data.lines.push(line.to_string().into_bytes());
+        data.frames.push(oracle::event(&line));
+    }
+    data
+}
+
+/// CPU time of this thread.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+fn item(encoding: Encoding, piece: &[u8]) -> anyhow::Result<Item<'_>> {
+    match event(encoding, piece) {
+        Ok(Event::Modified(item)) => Ok(item),
+        other => bail!("{other:?}"),
+    }
+}
+
+/// All of an object's metadata that the collector looks at, without keeping any of it.
+fn scan(frame: &[u8]) -> anyhow::Result<()> {
+    let Item::Protobuf(Ok(metadata)) = item(Encoding::Protobuf, frame)? else { bail!("no object") };
+    for owner in metadata.owners() {
+        black_box(owner?);
+    }
+    for finalizer in metadata.finalizers() {
+        black_box(finalizer?);
+    }
+    black_box(metadata);
+    Ok(())
+}
+
+type Typed = WatchEvent<PartialObjectMeta<Pod>>;
+
+fn kube(line: &[u8]) -> anyhow::Result<PartialObjectMeta<Pod>> {
+    let WatchEvent::Modified(object) = serde_json::from_slice::<Typed>(line)? else { bail!("no object") };
+    Ok(object)
+}
+
+fn prost(frame: &[u8]) -> anyhow::Result<oracle::ObjectMeta> {
+    let event = oracle::WatchEvent::decode(frame)?;
+    let raw = event.object.context("an object")?.raw;
+    let unknown = oracle::Unknown::decode(raw.get(4..).context("an envelope")?)?;
+    let object = oracle::PartialObjectMetadata::decode(&*unknown.raw.context("an object")?)?;
+    object.metadata.context("metadata")
+}
+
+fn of_kube(object: PartialObjectMeta<Pod>) -> anyhow::Result<Object> {
+    let metadata = object.metadata;
+    let owners = metadata.owner_references.unwrap_or_default().into_iter().map(|owner| {
+        Some(OwnerReference {
+            api_version: owner.api_version.into(),
+            kind: owner.kind.into(),
+            name: owner.name.into(),
+            uid: Uid::parse(&owner.uid)?,
+            controller: owner.controller,
+            block_owner_deletion: owner.block_owner_deletion,
+        })
+    });
+    Ok(Object {
+        uid: metadata.uid.as_deref().and_then(Uid::parse).context("a uid")?,
+        namespace: metadata.namespace.unwrap_or_default().into(),
+        name: metadata.name.unwrap_or_default().into(),
+        resource_version: ResourceVersion::parse(&metadata.resource_version.unwrap_or_default()),
+        facts: Facts {
+            owners: owners.collect::<Option<_>>().context("owners")?,
+            finalizers: metadata.finalizers.unwrap_or_default().into_iter().map(Arc::from).collect(),
+            terminating: metadata.deletion_timestamp.is_some(),
+            hold: metadata.annotations.is_some_and(|annotations| annotations.contains_key(HOLD_ANNOTATION)),
+            deletion_time: None,
+        },
+    })
+}
+
+fn of_prost(metadata: oracle::ObjectMeta) -> anyhow::Result<Object> {
+    let owners = metadata.owner_references.into_iter().map(|owner| {
+        Some(OwnerReference {
+            api_version: owner.api_version.into(),
+            kind: owner.kind.into(),
+            name: owner.name.into(),
+            uid: Uid::parse(&owner.uid)?,
+            controller: owner.controller,
+            block_owner_deletion: owner.block_owner_deletion,
+        })
+    });
+    Ok(Object {
+        uid: Uid::parse(&metadata.uid).context("a uid")?,
+        namespace: metadata.namespace.into(),
+        name: metadata.name.into(),
+        resource_version: ResourceVersion::parse(&metadata.resource_version),
+        facts: Facts {
+            owners: owners.collect::<Option<_>>().context("owners")?,
+            finalizers: metadata.finalizers.into_iter().map(Arc::from).collect(),
+            terminating: !metadata.deletion_timestamp.is_empty(),
+            hold: metadata.annotations.iter().any(|entry| entry.key == HOLD_ANNOTATION.as_bytes()),
+            deletion_time: None,
+        },
+    })
+}
+
+fn served(group: &str, resource: &str, kind: &str) -> ServedKind {
+    ServedKind {
+        group_resource: GroupResource { group: group.into(), resource: resource.into() },
+        kind: kind.into(),
+        version: "v1".into(),
+        namespaced: true,
+        access: Access::Watched,
+        backend: Backend::Main,
+    }
+}
+
+/// A graph that has seen an earlier state of every object, and their owners.
+fn graph(data: &Data) -> anyhow::Result<Leader> {
+    let config = Config {
+        mode: Mode::Enforce,
+        cluster_uid: "cluster".into(),
+        endpoint: "here:1".to_owned(),
+        session_ttl: Duration::from_secs(15),
+        heartbeat_interval: Duration::from_secs(5),
+        execution_limit: Duration::from_secs(30),
+        stale_after: Duration::from_secs(30),
+        policy: Policy::default(),
+    };
+    let mut leader = Leader::new(config, 1);
+    let mut decoder = Decoder::new(Some(true));
+    let mut owners = Vec::new();
+    let input = |leader: &mut Leader, input: Input| {
+        leader.handle(Time::ZERO, input);
+        while leader.poll().is_some() {}
+    };
+    let (pods, sets) = (served("", "pods", "Pod"), served("apps", "replicasets", "ReplicaSet"));
+    let collection = pods.group_resource.clone();
+    input(&mut leader, Input::KindServed(pods));
+    input(&mut leader, Input::ListBegun { collection: collection.clone() });
+    for frame in &data.frames {
+        let mut object = decoder.object(&item(Encoding::Protobuf, frame)?).map_err(anyhow::Error::msg)?;
+        object.resource_version = ResourceVersion::parse("1");
+        if let [owner] = &*object.facts.owners {
+            let (uid, name, namespace) = (owner.uid.clone(), owner.name.clone(), object.namespace.clone());
+            let resource_version = ResourceVersion::parse("1");
+            owners.push(Object { uid, namespace, name, resource_version, facts: Facts::default() });
+        }
+        input(&mut leader, Input::Listed { collection: collection.clone(), object });
+    }
+    let resource_version = ResourceVersion::parse("2");
+    input(&mut leader, Input::ListEnded { collection, resource_version: resource_version.clone() });
+    let collection = sets.group_resource.clone();
+    input(&mut leader, Input::KindServed(sets));
+    input(&mut leader, Input::ListBegun { collection: collection.clone() });
+    owners.dedup_by(|a, b| a.uid == b.uid);
+    for object in owners {
+        input(&mut leader, Input::Listed { collection: collection.clone(), object });
+    }
+    input(&mut leader, Input::ListEnded { collection, resource_version });
+    Ok(leader)
+}
+
+/// The graph, a batch at a time.
+struct Applied<'a> {
+    leader: &'a mut Leader,
+    collection: GroupResource,
+    pending: usize,
+}
+
+impl<'a> Applied<'a> {
+    fn new(leader: &'a mut Leader) -> Applied<'a> {
+        Applied { leader, collection: served("", "pods", "Pod").group_resource, pending: 0 }
+    }
+
+    fn see(&mut self, object: Object) {
+        self.leader.handle(Time::ZERO, Input::Seen { collection: self.collection.clone(), object });
+        self.pending += 1;
+        if self.pending == BATCH {
+            self.pending = 0;
+            while self.leader.poll().is_some() {}
+        }
+    }
+}
+
+/// CPU time for all of `pieces`.
+fn timed(pieces: &[Vec<u8>], mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<Duration> {
+    let began = now();
+    for piece in pieces {
+        each(piece)?;
+    }
+    Ok(now() - began)
+}
+
+/// Serves `body` once, to its end.
+fn serve(content_type: &'static str, body: Arc<Vec<u8>>) -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    std::thread::spawn(move || -> std::io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte)?;
+            request.extend_from_slice(&byte);
+        }
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(&body)
+    });
+    Ok(address)
+}
+
+/// CPU time of the client alone, from socket to graph.
+fn from_socket(encoding: Encoding, body: &Arc<Vec<u8>>, leader: &mut Leader) -> anyhow::Result<Duration> {
+    let content_type = match encoding {
+        Encoding::Json => "application/json",
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+    };
+    let address = serve(content_type, body.clone())?;
+    let process = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    process.block_on(async {
+        let cluster = Cluster::without_credentials(format!("http://{address}").parse()?)?;
+        let request = Request::get("/watch").body(Vec::new())?;
+        let began = now();
+        let Opened::Streaming { body, .. } = open_stream(&cluster.client, request, Duration::from_secs(30)).await?
+        else {
+            bail!("refused");
+        };
+        let (mut decoder, mut graph) = (Decoder::new(Some(true)), Applied::new(leader));
+        let mut take = |piece: &[u8]| -> anyhow::Result<()> {
+            graph.see(decoder.object(&item(encoding, piece)?).map_err(anyhow::Error::msg)?);
+            Ok(())
+        };
+        match encoding {
+            Encoding::Json => {
+                let mut lines = Lines::new(body, EVENT_MAX_BYTES);
+                while let Some(line) = lines.next().await? {
+                    take(&line)?;
+                }
+            }
+            Encoding::Protobuf => {
+                let mut frames = Frames::new(body, EVENT_MAX_BYTES);
+                while let Some(frame) = frames.next().await? {
+                    take(&frame)?;
+                }
+            }
+        }
+        Ok(now() - began)
+    })
+}
+
+/// How far a contender goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Read,
+    Object,
+    Graph,
+    Socket,
+}
+
+const NAMES: [&str; 4] = ["kube's typed JSON", "ours, JSON", "prost", "ours, protobuf"];
+
+/// One contender, once; `None` where there is no such thing.
+fn run(contender: usize, reach: Reach, data: &Data, wire: &Wire) -> anyhow::Result<Option<Duration>> {
+    let mut decoder = Decoder::new(Some(true));
+    let mut ours =
+        |encoding: Encoding, piece: &[u8]| decoder.object(&item(encoding, piece)?).map_err(anyhow::Error::msg);
+    let (pieces, encoding) =
+        if contender < 2 { (&data.lines, Encoding::Json) } else { (&data.frames, Encoding::Protobuf) };
+    let mut object = |piece: &[u8]| match contender {
+        0 => of_kube(kube(piece)?),
+        2 => of_prost(prost(piece)?),
+        _ => ours(encoding, piece),
+    };
+    Ok(Some(match reach {
+        Reach::Read => match contender {
+            0 => timed(pieces, |piece| kube(piece).map(|read| drop(black_box(read))))?,
+            2 => timed(pieces, |piece| prost(piece).map(|read| drop(black_box(read))))?,
+            3 => timed(pieces, scan)?,
+            _ => return Ok(None),
+        },
+        Reach::Object => timed(pieces, |piece| object(piece).map(|object| drop(black_box(object))))?,
+        Reach::Graph => {
+            let mut leader = graph(data)?;
+            let mut graph = Applied::new(&mut leader);
+            timed(pieces, |piece| object(piece).map(|object| graph.see(object)))?
+        }
+        Reach::Socket => match contender {
+            1 => from_socket(encoding, &wire.lines, &mut graph(data)?)?,
+            3 => from_socket(encoding, &wire.frames, &mut graph(data)?)?,
+            _ => return Ok(None),
+        },
+    }))
+}
+
+/// The events as they are on the wire.
+struct Wire {
+    lines: Arc<Vec<u8>>,
+    frames: Arc<Vec<u8>>,
+}
+
+fn wire(data: &Data) -> Wire {
+    let line = |line: &Vec<u8>| [line, &b"\n"[..]].concat();
+    let frame = |frame: &Vec<u8>| [&u32::try_from(frame.len()).unwrap_or(0).to_be_bytes()[..], frame].concat();
+    Wire {
+        lines: Arc::new(data.lines.iter().flat_map(line).collect()),
+        frames: Arc::new(data.frames.iter().flat_map(frame).collect()),
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    // `cargo test --benches` starts benchmarks too, and wants none of their time.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let events = match std::env::var("EVENTS") {
+        Ok(text) => text.parse::<NonZeroUsize>().with_context(|| format!("EVENTS is {text:?}"))?.get(),
+        Err(_) => EVENTS,
+    };
+    let data = generate(events);
+    let wire = wire(&data);
+    let mut out = std::io::stderr();
+    let bytes = |all: &Vec<u8>| all.len() / events;
+    writeln!(
+        out,
+        "{events} watch events, {} bytes each as JSON, {} as protobuf; CPU time of one thread, median of {ROUNDS}",
+        bytes(&wire.lines),
+        bytes(&wire.frames)
+    )?;
+    let reaches =
+        [(Reach::Read, "read"), (Reach::Object, "object"), (Reach::Graph, "graph"), (Reach::Socket, "socket to graph")];
+    for (reach, name) in reaches {
+        let mut times: [Vec<Duration>; 4] = Default::default();
+        for round in 0..ROUNDS {
+            for turn in 0..4 {
+                // Nobody is always first.
+                let contender = (turn + round) % 4;
+                times[contender].extend(run(contender, reach, &data, &wire)?);
+            }
+        }
+        let median = |times: &mut Vec<Duration>| {
+            times.sort_unstable();
+            times.get(times.len() / 2).map(|time| time.as_secs_f64() * 1e9 / events as f64)
+        };
+        let medians = times.each_mut().map(median);
+        let base = medians.iter().flatten().copied().next().unwrap_or(f64::NAN);
+        for (contender, nanoseconds) in medians.into_iter().enumerate() {
+            let Some(nanoseconds) = nanoseconds else { continue };
+            writeln!(
+                out,
+                "{name:16} {:18} {nanoseconds:8.0} ns {:12.0} events/s {:6.1} x",
+                NAMES[contender],
+                1e9 / nanoseconds,
+                base / nanoseconds
+            )?;
+        }
+    }
+    Ok(())
+}
