@@ -79,29 +79,34 @@ fn is_dash(at: usize) -> bool {
     matches!(at, 8 | 13 | 18 | 23)
 }
 
-/// Only the one spelling that `Display` gives back is packed, so that two different texts are never one uid.
+/// Where the two digits of each byte begin.
+const BYTES_AT: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
+const NO_DIGIT: u8 = 0xff;
+
+/// What each byte is worth as a hexadecimal digit.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        digits[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    digits
+};
+
+/// Only the one spelling that `Display` gives back is packed, so that two different texts are never one uid. Each event brings several, so
+/// there is one decision, at the end.
 fn pack(text: &[u8]) -> Option<[u8; 16]> {
-    if text.len() != CANONICAL {
-        return None;
-    }
+    let text: &[u8; CANONICAL] = text.try_into().ok()?;
+    let mut wrong = (text[8] ^ b'-') | (text[13] ^ b'-') | (text[18] ^ b'-') | (text[23] ^ b'-');
     let mut packed = [0_u8; 16];
-    let mut digits = 0;
-    for (at, &byte) in text.iter().enumerate() {
-        if is_dash(at) {
-            if byte != b'-' {
-                return None;
-            }
-            continue;
-        }
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => return None,
-        };
-        packed[digits / 2] = packed[digits / 2] << 4 | digit;
-        digits += 1;
+    for (byte, at) in packed.iter_mut().zip(BYTES_AT) {
+        let (high, low) = (DIGITS[usize::from(text[at])], DIGITS[usize::from(text[at + 1])]);
+        wrong |= (high | low) & 0xf0;
+        *byte = high << 4 | low;
     }
-    Some(packed)
+    (wrong == 0).then_some(packed)
 }
 
 impl fmt::Display for Uid {

@@ -8,6 +8,13 @@ fn only_the_canonical_spelling_of_a_uid_is_packed() {
         assert_eq!(alloc::format!("{}", Uid::parse(text).unwrap()), text);
     }
     assert_ne!(Uid::parse(canonical), Uid::parse(&canonical.to_uppercase()));
+    for at in 0..canonical.len() {
+        for other in ' '..='~' {
+            let text = alloc::format!("{}{other}{}", &canonical[..at], &canonical[at + 1..]);
+            assert_eq!(alloc::format!("{}", Uid::parse(&text).unwrap()), text);
+            assert_eq!(Uid::parse(&text) == Uid::parse(canonical), text == canonical, "{text}");
+        }
+    }
     assert_eq!(Uid::parse(""), None);
 }
 
