@@ -1,10 +1,10 @@
 use super::*;
 
-fn split(chunks: &[&[u8]], limit_bytes: usize) -> Result<Vec<Vec<u8>>, FrameTooLong> {
+fn split(chunks: &[&'static [u8]], limit_bytes: usize) -> Result<Vec<Vec<u8>>, FrameTooLong> {
     let mut splitter = Splitter::new(limit_bytes);
     let mut frames = Vec::new();
     for chunk in chunks {
-        splitter.push(chunk);
+        splitter.push(Bytes::from_static(chunk));
         while let Some(frame) = splitter.next_frame()? {
             frames.push(frame.to_vec());
         }
@@ -14,7 +14,7 @@ fn split(chunks: &[&[u8]], limit_bytes: usize) -> Result<Vec<Vec<u8>>, FrameTooL
 
 #[test]
 fn every_chunking_gives_the_same_frames() {
-    let text: &[u8] = b"\0\0\0\x05first\0\0\0\0\0\0\0\x03two\0\0\0\x09unfinis";
+    let text: &'static [u8] = b"\0\0\0\x05first\0\0\0\0\0\0\0\x03two\0\0\0\x09unfinis";
     let expected = [&b"first"[..], b"", b"two"];
     for one in 0..=text.len() {
         for two in one..=text.len() {
@@ -22,7 +22,7 @@ fn every_chunking_gives_the_same_frames() {
             assert_eq!(split(&chunks, 9).unwrap(), expected, "cut at {one} and {two}");
         }
     }
-    let bytes: Vec<&[u8]> = text.chunks(1).collect();
+    let bytes: Vec<&'static [u8]> = text.chunks(1).collect();
     assert_eq!(split(&bytes, 9).unwrap(), expected);
 }
 
@@ -40,11 +40,12 @@ fn a_frame_over_the_limit_is_an_error_before_any_of_it_has_come() {
 #[test]
 fn an_unfinished_frame_shows() {
     let mut splitter = Splitter::new(100);
-    splitter.push(b"\0\0\0\x01a\0");
+    splitter.push(Bytes::from_static(b"\0\0\0\x01a\0"));
     assert_eq!(splitter.next_frame().unwrap().unwrap(), "a");
     assert_eq!(splitter.next_frame().unwrap(), None);
     assert!(splitter.is_mid_frame());
-    splitter.push(b"\0\0\x01b");
+    splitter.push(Bytes::from_static(b"\0\0\x01b"));
     assert_eq!(splitter.next_frame().unwrap().unwrap(), "b");
+    assert_eq!(splitter.next_frame().unwrap(), None);
     assert!(!splitter.is_mid_frame());
 }
