@@ -36,8 +36,12 @@ impl Collection {
     }
 
     /// Sends the object in `item`, or says why there is none in it; then the answer is `false`.
-    async fn object(&mut self, item: &Item<'_>, input: fn(GroupResource, Object) -> Input) -> Result<bool, Halt> {
-        let collection = self.key.clone();
+    async fn object(
+        &mut self,
+        collection: GroupResource,
+        item: &Item<'_>,
+        input: fn(GroupResource, Object) -> Input,
+    ) -> Result<bool, Halt> {
         match self.decoder.object(item) {
             Ok(object) => self.send(input(collection, object)).await.map(|()| true),
             Err(why) => self.send(Input::Unusable { collection, why }).await.map(|()| false),
@@ -60,7 +64,7 @@ impl Sink for Collection {
             Step::ListBegun => self.send(Input::ListBegun { collection }).await,
             Step::Listed(item) => {
                 let listed = |collection, object| Input::Listed { collection, object };
-                self.object(&item, listed).await.map(drop)
+                self.object(collection, &item, listed).await.map(drop)
             }
             Step::ListEnded(resource_version) => self.send(Input::ListEnded { collection, resource_version }).await,
             Step::ListFailed(failure) => {
@@ -68,11 +72,11 @@ impl Sink for Collection {
             }
             Step::Seen(item) => {
                 let seen = |collection, object| Input::Seen { collection, object };
-                self.object(&item, seen).await.map(drop)
+                self.object(collection, &item, seen).await.map(drop)
             }
             Step::Deleted(item) => {
                 let deleted = |collection, object| Input::Deleted { collection, object };
-                if self.object(&item, deleted).await? {
+                if self.object(collection, &item, deleted).await? {
                     return Ok(());
                 }
                 // Something is gone, and only a list can say what.

@@ -248,7 +248,7 @@ impl Follower {
         let mut events = request::stream(&self.source.clients, &what, &uri, self.source.accept_watch).await?;
         self.begin(sink).await?;
         loop {
-            let piece = match timeout(INITIAL_SILENCE_MAX, events.next()).await {
+            let piece = match events.next_within(INITIAL_SILENCE_MAX).await {
                 Err(_) => return Ok(None),
                 Ok(Ok(Some(piece))) => piece,
                 Ok(Ok(None)) => {
@@ -398,7 +398,7 @@ impl Follower {
             sink.take(Step::WatchResumed).await?;
         }
         loop {
-            let piece = match timeout(SILENCE_MAX, events.next()).await {
+            let piece = match events.next_within(SILENCE_MAX).await {
                 Ok(Ok(Some(piece))) => piece,
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Err(error)) => return Err(End::Failed(Failure::transport(&what, &error))),

@@ -4,10 +4,13 @@ use super::Clients;
 use crate::metadata::{self, Encoding, Page};
 use bytes::Bytes;
 use engine::object::{GroupResource, clip};
+use futures::FutureExt as _;
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 use http::{Request, StatusCode};
 use runtime::kubernetes::{Answer, CallError, Frames, Lines, Opened, Status, call, open_stream, parse_status};
 use std::time::Duration;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 /// The answer's objects cut down to their metadata, as protobuf or else as JSON; a server that cannot do that sends them whole.
 pub(crate) const ACCEPT_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
@@ -157,6 +160,14 @@ impl Events {
         match self {
             Events::Json(_) => Encoding::Json,
             Events::Protobuf(_) => Encoding::Protobuf,
+        }
+    }
+
+    /// The next one, if it comes in time. Of what has come already many are read between two waits, so those set no timer.
+    pub(crate) async fn next_within(&mut self, limit: Duration) -> Result<Result<Option<Bytes>, CallError>, Elapsed> {
+        match self.next().now_or_never() {
+            Some(next) => Ok(next),
+            None => timeout(limit, self.next()).await,
         }
     }
 
