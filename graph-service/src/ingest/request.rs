@@ -12,6 +12,9 @@ use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
+#[cfg(test)]
+mod tests;
+
 /// The answer's objects cut down to their metadata, as protobuf or else as JSON; a server that cannot do that sends them whole.
 pub(crate) const ACCEPT_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -62,6 +65,11 @@ impl Failure {
     /// The position or token asked for is too old.
     pub(crate) fn is_expired(&self) -> bool {
         self.status == Some(410)
+    }
+
+    /// The server has nothing in the forms asked for, or knows one of them not at all.
+    fn is_about_form(&self) -> bool {
+        matches!(self.status, Some(406 | 415))
     }
 
     fn refused(what: &str, answer: &Answer) -> Failure {
@@ -136,6 +144,14 @@ pub(crate) async fn get(clients: &Clients, what: &str, uri: &str, accept: &str) 
 
 /// A 200.
 pub(crate) async fn answer(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Answer, Failure> {
+    let first = answer_to(clients, what, uri, accept).await;
+    match (first, without_protobuf(accept)) {
+        (Err(failure), Some(accept)) if failure.is_about_form() => answer_to(clients, what, uri, accept).await,
+        (first, _) => first,
+    }
+}
+
+async fn answer_to(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Answer, Failure> {
     let request = request(what, uri, accept)?;
     let answer = call(&clients.lists, request, BODY_MAX_BYTES, BODY_WITHIN)
         .await
@@ -182,6 +198,14 @@ impl Events {
 
 /// The events of a 200.
 pub(crate) async fn stream(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Events, Failure> {
+    let first = stream_to(clients, what, uri, accept).await;
+    match (first, without_protobuf(accept)) {
+        (Err(failure), Some(accept)) if failure.is_about_form() => stream_to(clients, what, uri, accept).await,
+        (first, _) => first,
+    }
+}
+
+async fn stream_to(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Events, Failure> {
     let request = request(what, uri, accept)?;
     match open_stream(&clients.watches, request, HEAD_WITHIN).await {
         Ok(Opened::Streaming { content_type, body }) => Ok(match Encoding::of(&content_type) {
@@ -191,6 +215,12 @@ pub(crate) async fn stream(clients: &Clients, what: &str, uri: &str, accept: &st
         Ok(Opened::Refused(answer)) => Err(Failure::refused(what, &answer)),
         Err(error) => Err(Failure::transport(what, &error)),
     }
+}
+
+/// What is left to ask for where a server refuses as a whole what it should only have passed over; `None` if nothing else was asked for.
+fn without_protobuf(accept: &str) -> Option<&str> {
+    let (first, rest) = accept.split_once(',')?;
+    (Encoding::of(first) == Encoding::Protobuf).then_some(rest)
 }
 
 fn request(what: &str, uri: &str, accept: &str) -> Result<Request<Vec<u8>>, Failure> {
