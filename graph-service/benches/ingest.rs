@@ -1,5 +1,5 @@
 //! `cargo bench -p graph-service --bench ingest`: from the bytes of a watch to an object and into the graph, as ratios against what
-//! kube's typed path takes. `EVENTS=n` takes other than 100 000 events.
+//! kube's typed path takes. `EVENTS=n` takes other than 100 000 events, `JSON=FILE` writes the table there too.
 //!
 //! Counted in CPU time of the one thread that does it, so that others on the machine disturb little. Contenders take turns, several
 //! rounds, and the median counts.
@@ -309,6 +309,8 @@ enum Reach {
     Socket,
 }
 
+const REACHES: [(Reach, &str); 4] =
+    [(Reach::Read, "read"), (Reach::Object, "object"), (Reach::Graph, "graph"), (Reach::Socket, "socket to graph")];
 const NAMES: [&str; 4] = ["kube's typed JSON", "ours, JSON", "prost", "ours, protobuf"];
 
 /// One contender, once; `None` where there is no such thing.
@@ -359,6 +361,44 @@ fn wire(data: &Data) -> Wire {
     }
 }
 
+/// What one contender took for one event.
+struct Row {
+    reach: &'static str,
+    contender: &'static str,
+    nanoseconds: f64,
+    /// So many times as fast as the first one that goes so far, kube's where it does.
+    ratio: f64,
+}
+
+/// Everybody, as far as they go, in turns.
+fn measure(data: &Data, wire: &Wire) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (reach, name) in REACHES {
+        let mut times: [Vec<Duration>; 4] = Default::default();
+        for round in 0..ROUNDS {
+            for turn in 0..4 {
+                // Nobody is always first.
+                let contender = (turn + round) % 4;
+                times[contender].extend(run(contender, reach, data, wire)?);
+            }
+        }
+        let median = |times: &mut Vec<Duration>| {
+            times.sort_unstable();
+            times.get(times.len() / 2).map(|time| time.as_secs_f64() * 1e9 / data.frames.len() as f64)
+        };
+        let medians = times.each_mut().map(median);
+        let base = medians.iter().flatten().copied().next().unwrap_or(f64::NAN);
+        let measured = medians.into_iter().zip(NAMES).filter_map(|(nanoseconds, name)| Some((nanoseconds?, name)));
+        rows.extend(measured.map(|(nanoseconds, contender)| Row {
+            reach: name,
+            contender,
+            nanoseconds,
+            ratio: base / nanoseconds,
+        }));
+    }
+    Ok(rows)
+}
+
 fn main() -> anyhow::Result<()> {
     // `cargo test --benches` starts benchmarks too, and wants none of their time.
     if !std::env::args().any(|argument| argument == "--bench") {
@@ -370,41 +410,27 @@ fn main() -> anyhow::Result<()> {
     };
     let data = generate(events);
     let wire = wire(&data);
+    let (json_bytes, protobuf_bytes) = (wire.lines.len() / events, wire.frames.len() / events);
     let mut out = std::io::stderr();
-    let bytes = |all: &Vec<u8>| all.len() / events;
     writeln!(
         out,
-        "{events} watch events, {} bytes each as JSON, {} as protobuf; CPU time of one thread, median of {ROUNDS}",
-        bytes(&wire.lines),
-        bytes(&wire.frames)
+        "{events} watch events, {json_bytes} bytes each as JSON, {protobuf_bytes} as protobuf; CPU time of one thread, \
+         median of {ROUNDS}"
     )?;
-    let reaches =
-        [(Reach::Read, "read"), (Reach::Object, "object"), (Reach::Graph, "graph"), (Reach::Socket, "socket to graph")];
-    for (reach, name) in reaches {
-        let mut times: [Vec<Duration>; 4] = Default::default();
-        for round in 0..ROUNDS {
-            for turn in 0..4 {
-                // Nobody is always first.
-                let contender = (turn + round) % 4;
-                times[contender].extend(run(contender, reach, &data, &wire)?);
-            }
-        }
-        let median = |times: &mut Vec<Duration>| {
-            times.sort_unstable();
-            times.get(times.len() / 2).map(|time| time.as_secs_f64() * 1e9 / events as f64)
+    let rows = measure(&data, &wire)?;
+    for Row { reach, contender, nanoseconds, ratio } in &rows {
+        let per_second = 1e9 / nanoseconds;
+        writeln!(out, "{reach:16} {contender:18} {nanoseconds:8.0} ns {per_second:12.0} events/s {ratio:6.1} x")?;
+    }
+    if let Some(path) = std::env::var_os("JSON") {
+        let row = |row: &Row| {
+            json!({ "reach": row.reach, "contender": row.contender, "nanoseconds_per_event": row.nanoseconds,
+                "events_per_second": 1e9 / row.nanoseconds, "ratio": row.ratio })
         };
-        let medians = times.each_mut().map(median);
-        let base = medians.iter().flatten().copied().next().unwrap_or(f64::NAN);
-        for (contender, nanoseconds) in medians.into_iter().enumerate() {
-            let Some(nanoseconds) = nanoseconds else { continue };
-            writeln!(
-                out,
-                "{name:16} {:18} {nanoseconds:8.0} ns {:12.0} events/s {:6.1} x",
-                NAMES[contender],
-                1e9 / nanoseconds,
-                base / nanoseconds
-            )?;
-        }
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        let report = json!({ "events": events, "rounds": ROUNDS, "bytes_per_event": { "json": json_bytes, "protobuf": protobuf_bytes },
+            "rows": rows });
+        std::fs::write(&path, format!("{report:#}\n"))?;
     }
     Ok(())
 }
