@@ -40,6 +40,8 @@ const ROUNDS: usize = 5;
 /// As many as the service hands to the engine at once, at most.
 const BATCH: usize = 1_024;
 const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// What Go's HTTP server gathers before it sends a chunk.
+const CHUNK_BYTES: usize = 2_048;
 
 /// The events of one watch, in both encodings.
 struct Data {
@@ -242,7 +244,7 @@ fn timed(pieces: &[Vec<u8>], mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) 
     Ok(now() - began)
 }
 
-/// Serves `body` once, to its end.
+/// Serves `body`, which is in chunks, once and to its end.
 fn serve(content_type: &'static str, body: Arc<Vec<u8>>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -254,7 +256,7 @@ fn serve(content_type: &'static str, body: Arc<Vec<u8>>) -> anyhow::Result<Socke
             stream.read_exact(&mut byte)?;
             request.extend_from_slice(&byte);
         }
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\n\r\n");
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n");
         stream.write_all(head.as_bytes())?;
         stream.write_all(&body)
     });
@@ -346,7 +348,7 @@ fn run(contender: usize, reach: Reach, data: &Data, wire: &Wire) -> anyhow::Resu
     }))
 }
 
-/// The events as they are on the wire.
+/// The events as they are on the wire, in chunks.
 struct Wire {
     lines: Arc<Vec<u8>>,
     frames: Arc<Vec<u8>>,
@@ -356,9 +358,21 @@ fn wire(data: &Data) -> Wire {
     let line = |line: &Vec<u8>| [line, &b"\n"[..]].concat();
     let frame = |frame: &Vec<u8>| [&u32::try_from(frame.len()).unwrap_or(0).to_be_bytes()[..], frame].concat();
     Wire {
-        lines: Arc::new(data.lines.iter().flat_map(line).collect()),
-        frames: Arc::new(data.frames.iter().flat_map(frame).collect()),
+        lines: Arc::new(chunked(&data.lines.iter().flat_map(line).collect::<Vec<u8>>())),
+        frames: Arc::new(chunked(&data.frames.iter().flat_map(frame).collect::<Vec<u8>>())),
     }
+}
+
+/// As an API server sends it that has much to send: each chunk is what fits into its buffer.
+fn chunked(all: &[u8]) -> Vec<u8> {
+    let mut chunks = Vec::with_capacity(all.len() + all.len() / 64);
+    for chunk in all.chunks(CHUNK_BYTES) {
+        chunks.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        chunks.extend_from_slice(chunk);
+        chunks.extend_from_slice(b"\r\n");
+    }
+    chunks.extend_from_slice(b"0\r\n\r\n");
+    chunks
 }
 
 /// What one contender took for one event.
@@ -410,7 +424,8 @@ fn main() -> anyhow::Result<()> {
     };
     let data = generate(events);
     let wire = wire(&data);
-    let (json_bytes, protobuf_bytes) = (wire.lines.len() / events, wire.frames.len() / events);
+    let bytes = |pieces: &[Vec<u8>]| pieces.iter().map(Vec::len).sum::<usize>() / events;
+    let (json_bytes, protobuf_bytes) = (bytes(&data.lines), bytes(&data.frames));
     let mut out = std::io::stderr();
     writeln!(
         out,
