@@ -303,9 +303,7 @@ impl Graph {
         change.standing = change.appeared
             || node.deletes_dependents() != facts.deletes_dependents()
             || node.orphans_dependents() != facts.orphans_dependents();
-        let same_references = !change.appeared
-            && node.references().len() == facts.owners.len()
-            && node.references().zip(&facts.owners).all(|(known, reference)| known.is(reference));
+        let same_references = !change.appeared && node.has_references(&facts.owners);
         let mut before = Owners::None;
         if !same_references {
             change.owners.extend(self.node(id).owners());

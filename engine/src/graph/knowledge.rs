@@ -102,6 +102,12 @@ impl Graph {
         self.cell_mut(id).flags.set(Flags::DELETION_TIME, time.is_some());
     }
 
+    /// An observed object has come to this version, and says of itself what it said before.
+    pub(crate) fn move_to(&mut self, id: NodeId, version: ResourceVersion) {
+        debug_assert!(self.node(id).is_observed());
+        self.set_version(id, Some(version));
+    }
+
     fn set_version(&mut self, id: NodeId, version: Option<ResourceVersion>) {
         if self.cell(id).flags.has(Flags::ODD_VERSION) {
             self.versions.remove(&id);

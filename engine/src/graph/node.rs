@@ -166,6 +166,20 @@ impl<'a> Node<'a> {
         self.cell.owners.as_slice().iter().map(move |edge| Reference { graph, edge })
     }
 
+    /// Whether an observed object has said just this of itself.
+    pub(crate) fn has_said(self, facts: &Facts) -> bool {
+        self.has_references(&facts.owners)
+            && *self.own_finalizers() == *facts.finalizers
+            && self.cell.flags.has(Flags::TERMINATING) == facts.terminating
+            && self.cell.flags.has(Flags::HOLD) == facts.hold
+            && self.deletion_time() == facts.deletion_time
+    }
+
+    /// Whether these are its references, in this order.
+    pub(super) fn has_references(self, owners: &[OwnerReference]) -> bool {
+        self.references().len() == owners.len() && self.references().zip(owners).all(|(known, owner)| known.is(owner))
+    }
+
     /// Whether one of its references blocks the foreground deletion of this owner.
     pub(crate) fn blocks(self, owner: NodeId) -> bool {
         self.references().any(|reference| reference.owner() == owner && reference.blocks())
@@ -265,7 +279,7 @@ impl Reference<'_> {
     }
 
     /// Whether it was written like this.
-    pub(super) fn is(self, reference: &OwnerReference) -> bool {
+    fn is(self, reference: &OwnerReference) -> bool {
         let how = self.edge.how;
         let (api_version, kind) = self.graph.kinds.get(how.kind());
         let owner = self.graph.node(self.edge.owner);

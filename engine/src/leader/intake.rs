@@ -277,6 +277,9 @@ impl Leader {
             if source != Source::Watch && moved {
                 self.deletions.remove(&id);
             }
+            if source == Source::Watch && was_fresh && self.moves_alone(id, &object) {
+                return;
+            }
             self.coverage.kind_mut(kind).fresh += usize::from(shown && !was_fresh);
         }
         if known.is_none() && self.has_gone(&object.uid, kind) && self.coverage.kind(kind).rewound.is_none() {
@@ -300,6 +303,18 @@ impl Leader {
         for owner in change.owners {
             self.mark(owner);
         }
+    }
+
+    /// Takes in an object of which nothing but the version is new, if nothing rests on that; nearly every event is of a status, or of a lease
+    /// that was renewed. What was decided about an object names its version, and one in deletion may have to be remembered anew.
+    fn moves_alone(&mut self, id: NodeId, object: &Object) -> bool {
+        let decided = self.queue.get(&object.uid).is_some();
+        if object.facts.terminating || decided || !self.graph.node(id).has_said(&object.facts) {
+            return false;
+        }
+        self.graph.move_to(id, object.resource_version.clone());
+        self.changes.note(&object.uid);
+        true
     }
 
     fn freshen(&mut self, kind: KindId, id: NodeId, was_fresh: bool) {

@@ -73,6 +73,44 @@ fn whatever_may_look_different_is_among_the_changes() {
 }
 
 #[test]
+fn what_only_has_a_new_version_is_told_of_and_not_judged_again() {
+    let mut bench = crowd(1);
+    let dependent = |rv| object("configmaps", "c00000", rv).owned_by("things", "o");
+    let from = bench.leader.next_change();
+    let mut see = |object: Object| {
+        bench.leader.handle(bench.now, Input::Seen { collection: collection("configmaps"), object });
+        let waits = !bench.leader.dirty.is_empty();
+        bench.drain();
+        waits
+    };
+    assert!(!see(dependent(200)));
+    assert!(see(dependent(201).with_finalizer("example.com/f")), "something else is new too");
+    assert!(!see(dependent(202).with_finalizer("example.com/f")));
+    assert!(see(dependent(203)));
+    let id = bench.leader.graph.primary(&uid("c00000")).unwrap();
+    assert_eq!(bench.leader.graph.node(id).resource_version(), Some(version(203)));
+    let told = bench.leader.changed(from, 1000).unwrap();
+    assert_eq!(told.iter().filter(|told| **told == uid("c00000")).count(), 4);
+}
+
+#[test]
+fn what_is_decided_goes_by_the_last_version() {
+    let mut bench = Bench::without_executor();
+    for resource in ["configmaps", "things"] {
+        bench.serve(resource);
+        bench.list(resource, 100, vec![]);
+    }
+    let dependent = |rv| object("configmaps", "c", rv).owned_by("things", "o");
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", dependent(102));
+    bench.deleted("things", "o", 103);
+    bench.seen("configmaps", dependent(104));
+    bench.hello(STREAM, hello("e1", "i1"));
+    let lease = bench.take("c");
+    assert_eq!(lease.item.preconditions.map(|wanted| wanted.resource_version), Some(version(104)));
+}
+
+#[test]
 fn how_fresh_the_graph_is_can_be_asked_for() {
     let mut bench = crowd(2);
     let configmaps = collection("configmaps");
