@@ -1,9 +1,12 @@
 //! `cargo bench -p tests --bench cascade`: the floor, upstream's collector and ours on the same cascades, in turns. `OBJECTS=n` takes others
 //! than 10 000, `ROUNDS=n` others than three, `POLICIES=Background,Orphan` some policies only, `JSON=FILE` writes every run there.
+//! `SLOW=50` lets every request take 50 ms longer, with 16 in flight on all sides.
 
 use std::io::Write as _;
-use tests::bench::{begin, number, words};
-use tests::cascade::{Contender, Table, run};
+use std::time::Duration;
+use tests::bench::{Report, begin, number, turns, words};
+use tests::cascade::{Table, Task, run};
+use tests::contender::Contender;
 use tests::service::Programs;
 
 const OBJECTS: usize = 10_000;
@@ -17,28 +20,27 @@ const CONTENDERS: [Contender; 6] = [
     Contender::Upstream(64),
     Contender::Ours(64),
 ];
+const SLOWED: [Contender; 3] = [Contender::Floor(16), Contender::Upstream(16), Contender::Ours(16)];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let Some(binaries) = begin() else { return Ok(()) };
     let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
+    let slow = if std::env::var_os("SLOW").is_some() { number("SLOW", 0)? } else { 0 };
+    let contenders = if slow > 0 { &SLOWED[..] } else { &CONTENDERS[..] };
     let programs = Programs::build_with("tests")?;
     let mut table = Table::default();
     let mut err = std::io::stderr();
     for policy in words("POLICIES", &POLICIES)? {
-        for round in 0..rounds {
-            for turn in 0..CONTENDERS.len() {
-                // Each begins once in every place, so that no one always comes after the same other.
-                let contender = CONTENDERS[(turn + round) % CONTENDERS.len()];
-                let one = run(&binaries, &programs, contender, policy, objects).await?;
-                writeln!(err, "{policy}, round {round}, {contender}: {:.0} objects/s", one.rate())?;
-                table.add(one);
-            }
+        let task = Task { policy, objects, slow: Duration::from_millis(slow as u64) };
+        for (round, contender) in turns(contenders, rounds) {
+            let one = run(&binaries, &programs, contender, task).await?;
+            writeln!(err, "{policy}, round {round}, {contender}: {:.0} objects/s", one.rate())?;
+            table.add(one);
         }
     }
-    write!(err, "{table}")?;
-    if let Some(path) = std::env::var_os("JSON") {
-        std::fs::write(&path, format!("{:#}\n", table.json()))?;
-    }
-    Ok(())
+    let settings = vec![("OBJECTS", objects), ("ROUNDS", rounds), ("SLOW", slow)];
+    let report = Report { bench: "cascade", settings, figures: table.figures(slow > 0), runs: table.json() };
+    write!(err, "{table}\n{report}")?;
+    report.write()
 }

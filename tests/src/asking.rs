@@ -1,7 +1,8 @@
 //! How fast a graph service answers about a large world on a real API server, while things are deleted in it.
 
+use crate::bench::Samples;
 use crate::controlplane::{Binaries, ControlPlane};
-use crate::load::{self, configmaps, count, delete, families, until};
+use crate::load::{self, configmaps, count, delete, families};
 use crate::service::{Fleet, Programs};
 use anyhow::{Context, ensure};
 use kube::Client;
@@ -11,7 +12,6 @@ use proto::graph::v1alpha1::{
 };
 use proto::r#type::v1alpha1::ObjectRef;
 use std::fmt;
-use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -22,31 +22,17 @@ const FAMILY: usize = 100;
 const TREE: usize = 10_000;
 const ASKED: usize = 2_000;
 const PREVIEWED: usize = 20;
-const SOON: Duration = Duration::from_secs(300);
-
-/// How long the answers took.
-#[derive(Clone, Debug)]
-pub struct Times(Vec<Duration>);
-
-impl Times {
-    /// The time that so many percent stayed below.
-    pub fn percentile(&self, percent: usize) -> Duration {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable();
-        let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-        sorted.get(at).copied().unwrap_or_default()
-    }
-}
 
 /// What was measured.
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub objects: usize,
-    pub get: Times,
-    pub dependents: Times,
-    pub explain: Times,
+    /// How long the answers took, in ms.
+    pub get: Samples,
+    pub dependents: Samples,
+    pub explain: Samples,
     /// Of the first page, which has the whole plan behind it.
-    pub preview: Times,
+    pub preview: Samples,
     /// Deleted meanwhile.
     pub collected: usize,
     /// No round of the engine took longer, by the service's own histogram.
@@ -65,8 +51,7 @@ pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> an
     let root = families(&client, "world", "tree", 1, TREE.min(objects)).await?;
     let objects = count(&client, &maps).await?;
     let fleet = Fleet::start(programs, plane.kubeconfig(), 1).await?;
-    let known = || fleet.graph.metric("ownergraph_graph_nodes ");
-    until("the graph has everything", SOON, known, |nodes| nodes.is_some_and(|nodes| nodes >= objects as f64)).await?;
+    fleet.until_known(objects).await?;
 
     let mut busy = JoinSet::new();
     busy.spawn(keep_busy(client.clone()));
@@ -104,45 +89,37 @@ fn at(name: String) -> Option<ObjectRef> {
 }
 
 async fn asked(ask: &GraphServiceClient<Channel>, owners: usize) -> anyhow::Result<Figures> {
-    let (mut get, mut dependents, mut explain) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut get, mut dependents, mut explain) = (Samples::default(), Samples::default(), Samples::default());
     for number in 0..ASKED {
         let owner = (number * 7919) % owners.max(1);
         let child = format!("o-{owner}-{}", number % FAMILY);
         let begun = Instant::now();
         ask.clone().get_object(GetObjectRequest { r#ref: at(child.clone()), ..Default::default() }).await?;
-        get.push(begun.elapsed());
+        get.push(begun.elapsed().as_secs_f64() * 1e3);
         let begun = Instant::now();
         let request = ListDependentsRequest { r#ref: at(format!("o-{owner}")), ..ListDependentsRequest::default() };
         let answer = ask.clone().list_dependents(request).await?.into_inner();
-        dependents.push(begun.elapsed());
+        dependents.push(begun.elapsed().as_secs_f64() * 1e3);
         ensure!(answer.dependents.len() == FAMILY, "{} dependents of o-{owner}", answer.dependents.len());
         let begun = Instant::now();
         ask.clone().explain_object(ExplainObjectRequest { r#ref: at(child), ..Default::default() }).await?;
-        explain.push(begun.elapsed());
+        explain.push(begun.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(Figures {
-        objects: 0,
-        get: Times(get),
-        dependents: Times(dependents),
-        explain: Times(explain),
-        preview: Times(Vec::new()),
-        collected: 0,
-        round_below: 0.0,
-    })
+    Ok(Figures { objects: 0, get, dependents, explain, preview: Samples::default(), collected: 0, round_below: 0.0 })
 }
 
-async fn preview(ask: &GraphServiceClient<Channel>, uid: &str, tree: usize) -> anyhow::Result<Times> {
-    let mut times = Vec::new();
+async fn preview(ask: &GraphServiceClient<Channel>, uid: &str, tree: usize) -> anyhow::Result<Samples> {
+    let mut times = Samples::default();
     for _ in 0..PREVIEWED {
         let targets = vec![ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() }];
         let request = PreviewDeletionRequest { targets, ..PreviewDeletionRequest::default() };
         let begun = Instant::now();
         let answer: PreviewDeletionResponse = ask.clone().preview_deletion(request).await?.into_inner();
-        times.push(begun.elapsed());
+        times.push(begun.elapsed().as_secs_f64() * 1e3);
         let planned: u64 = answer.totals.iter().map(|total| total.count).sum();
         ensure!(planned > tree as u64, "the plan is of {:?}", answer.totals);
     }
-    Ok(Times(times))
+    Ok(times)
 }
 
 async fn uid_of(client: &Client, maps: &str, name: &str) -> anyhow::Result<String> {
@@ -175,7 +152,7 @@ impl fmt::Display for Figures {
             ("PreviewDeletion of 10 000", &self.preview),
         ];
         for (what, times) in rows {
-            let [p50, p99, most] = [50, 99, 100].map(|percent| times.percentile(percent).as_secs_f64() * 1e3);
+            let [p50, p99, most] = [50, 99, 100].map(|percent| times.percentile(percent));
             writeln!(f, "{what:<26} p50 {p50:7.2} ms   p99 {p99:7.2} ms   longest {most:7.2} ms")?;
         }
         writeln!(f, "no round of the engine took {:.1} ms", self.round_below * 1e3)

@@ -1,11 +1,26 @@
-//! How the benchmarks begin.
+//! How the benchmarks begin, and what they leave behind.
+
+mod budget;
+mod machine;
+mod samples;
 
 use crate::controlplane::{Binaries, require};
 use anyhow::{Context, ensure};
+use serde_json::{Map, Value, json};
+use std::fmt;
+
+pub use budget::{BUDGETS, Budget, Figure, Limit, budget};
+pub use machine::Machine;
+pub use samples::Samples;
 
 /// The real control plane, where a benchmark is to run on it: `cargo test --benches` starts benchmarks too, and wants none of their time.
 pub fn begin() -> Option<Binaries> {
-    if std::env::args().any(|argument| argument == "--bench") { require() } else { None }
+    if wanted() { require() } else { None }
+}
+
+/// Whether this process is to measure anything.
+pub fn wanted() -> bool {
+    std::env::args().any(|argument| argument == "--bench")
 }
 
 /// The number above 0 in an environment variable, or this one.
@@ -24,4 +39,60 @@ pub fn words<'a>(name: &str, all: &[&'a str]) -> anyhow::Result<Vec<&'a str>> {
         known.copied().with_context(|| format!("{name} has {word:?}, which is none of {all:?}"))
     };
     text.split(',').map(word).collect()
+}
+
+/// Every contender once a round. Each begins once in every place, so that no one always comes after the same other.
+pub fn turns<T: Copy>(contenders: &[T], rounds: usize) -> Vec<(usize, T)> {
+    let places = contenders.len();
+    let turn = |round| (0..places).map(move |turn| (round, contenders[(turn + round) % places]));
+    (0..rounds).flat_map(turn).collect()
+}
+
+/// What a benchmark came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its name and the variables that it ran with.
+    pub bench: &'static str,
+    pub settings: Vec<(&'static str, usize)>,
+    /// Held against the budgets.
+    pub figures: Vec<Figure>,
+    /// Everything that was measured.
+    pub runs: Value,
+}
+
+impl Report {
+    /// Writes it into the file that the variable `JSON` names, with machine, date and commit.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self) -> anyhow::Result<()> {
+        let Some(path) = std::env::var_os("JSON") else { return Ok(()) };
+        let settings = self.settings.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
+        let figures: Vec<Value> = self.figures.iter().map(Figure::json).collect();
+        let report = json!({
+            "bench": self.bench, "settings": settings.collect::<Map<String, Value>>(), "machine": Machine::this().json(),
+            "figures": figures, "runs": self.runs,
+        });
+        std::fs::write(&path, format!("{report:#}\n")).with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// The figures, each beside its budget.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.figures.iter().try_for_each(|figure| writeln!(f, "{figure}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::turns;
+
+    #[test]
+    fn everybody_begins_once() {
+        let turns = turns(&['a', 'b', 'c'], 3);
+        let order: String = turns.iter().map(|(_, contender)| contender).collect();
+        assert_eq!(order, "abcbcacab");
+        assert_eq!(turns[3].0, 1);
+    }
 }

@@ -12,6 +12,8 @@ use tokio::time::{Instant, interval};
 
 /// Requests under way at once.
 const IN_FLIGHT: usize = 24;
+const ASK_EVERY: Duration = Duration::from_millis(50);
+const ASK_SOON: Duration = Duration::from_millis(10);
 
 /// Sends one request; the answer as JSON, errors with the server's words.
 pub async fn send(client: &Client, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
@@ -120,11 +122,31 @@ pub async fn get(client: &Client, path: impl Into<String>) -> anyhow::Result<Opt
 pub async fn until<T: Debug, F: Future<Output = anyhow::Result<T>>>(
     what: &str,
     within: Duration,
+    ask: impl FnMut() -> F,
+    wanted: impl Fn(&T) -> bool,
+) -> anyhow::Result<T> {
+    until_every(ASK_EVERY, what, within, ask, wanted).await
+}
+
+/// The same for benchmarks, in which a few milliseconds count.
+pub async fn until_soon<T: Debug, F: Future<Output = anyhow::Result<T>>>(
+    what: &str,
+    within: Duration,
+    ask: impl FnMut() -> F,
+    wanted: impl Fn(&T) -> bool,
+) -> anyhow::Result<T> {
+    until_every(ASK_SOON, what, within, ask, wanted).await
+}
+
+async fn until_every<T: Debug, F: Future<Output = anyhow::Result<T>>>(
+    every: Duration,
+    what: &str,
+    within: Duration,
     mut ask: impl FnMut() -> F,
     wanted: impl Fn(&T) -> bool,
 ) -> anyhow::Result<T> {
     let deadline = Instant::now() + within;
-    let mut ticks = interval(Duration::from_millis(50));
+    let mut ticks = interval(every);
     loop {
         ticks.tick().await;
         let answer = ask().await?;

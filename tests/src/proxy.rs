@@ -1,4 +1,4 @@
-//! A proxy on loopback in front of an API server, that can answer in its place, and slow writes down.
+//! A proxy on loopback in front of an API server, that can answer in its place, and slow requests down.
 
 use anyhow::Context;
 use axum::Router;
@@ -39,8 +39,16 @@ type Choice = Box<dyn FnMut(&Parts) -> Option<Lie> + Send>;
 struct Shared {
     upstream: Client,
     choice: Mutex<Option<Choice>>,
-    slow: Mutex<Duration>,
+    slow: Mutex<Slow>,
     writes: Writes,
+}
+
+/// What requests take longer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slow {
+    by: Duration,
+    /// Not writes alone.
+    reads: bool,
 }
 
 /// Writes under way, and the most there were at a time.
@@ -87,12 +95,8 @@ impl Proxy {
         let address: SocketAddr = listener.local_addr()?;
         let kubeconfig = directory.join("proxy.kubeconfig");
         sandbox::write_kubeconfig(&kubeconfig, address)?;
-        let shared = Arc::new(Shared {
-            upstream,
-            choice: Mutex::new(None),
-            slow: Mutex::new(Duration::ZERO),
-            writes: Writes::default(),
-        });
+        let shared =
+            Arc::new(Shared { upstream, choice: Mutex::new(None), slow: Mutex::default(), writes: Writes::default() });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -114,7 +118,12 @@ impl Proxy {
 
     /// Lets every write take so much longer from now on.
     pub fn slow_writes(&self, by: Duration) {
-        *self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner) = by;
+        *self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner) = Slow { by, reads: false };
+    }
+
+    /// Lets every request take so much longer from now on; a watch only until it begins.
+    pub fn slow_requests(&self, by: Duration) {
+        *self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner) = Slow { by, reads: true };
     }
 
     /// The most writes that were under way at a time since this was last asked.
@@ -144,8 +153,8 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     };
     let write = (parts.method != Method::GET).then(|| shared.writes.begin());
     let slow = *shared.slow.lock().unwrap_or_else(PoisonError::into_inner);
-    if write.is_some() && !slow.is_zero() {
-        tokio::time::sleep(slow).await;
+    if (write.is_some() || slow.reads) && !slow.by.is_zero() {
+        tokio::time::sleep(slow.by).await;
     }
     let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
     match shared.upstream.send(request).await {

@@ -1,5 +1,6 @@
 //! Our own programs as processes, built in the profile of the test that asks.
 
+use crate::load::until;
 use crate::process::{Directory, Process, free_port};
 use anyhow::{Context, bail, ensure};
 use runtime::kubernetes::{Cluster, call};
@@ -11,6 +12,7 @@ use tokio::time::{Instant, interval};
 /// Largest answer of an admin server that a test reads.
 const ANSWER_MAX_BYTES: usize = 64 << 20;
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const KNOWN_WITHIN: Duration = Duration::from_secs(300);
 
 /// Where `graph-service`, `executor-service` and `ownergraph` are.
 #[derive(Clone, Debug)]
@@ -96,7 +98,7 @@ impl Service {
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         let mut last = String::new();
         let deadline = Instant::now() + Duration::from_secs(60);
-        let mut ticks = interval(Duration::from_millis(50));
+        let mut ticks = interval(Duration::from_millis(20));
         while Instant::now() < deadline {
             ticks.tick().await;
             match self.get("/readyz?verbose").await {
@@ -132,6 +134,8 @@ impl Service {
 pub struct Fleet {
     programs: Programs,
     kubeconfig: PathBuf,
+    /// Further flags of the graph service.
+    flags: Vec<String>,
     directory: Directory,
     grpc: String,
     pub graph: Service,
@@ -142,19 +146,7 @@ pub struct Fleet {
 impl Fleet {
     /// Starts one graph service and `executors`, and waits until all are ready.
     pub async fn start(programs: &Programs, kubeconfig: &Path, executors: usize) -> anyhow::Result<Fleet> {
-        let directory = Directory::create()?;
-        let grpc = format!("127.0.0.1:{}", free_port()?);
-        let graph = start_graph(programs, kubeconfig, directory.path(), &grpc, 0)?;
-        let mut fleet = Fleet {
-            programs: programs.clone(),
-            kubeconfig: kubeconfig.to_owned(),
-            directory,
-            grpc,
-            graph,
-            executors: Vec::new(),
-            started: 1,
-        };
-        fleet.graph.ready().await?;
+        let mut fleet = Fleet::start_with(programs, kubeconfig, &[]).await?;
         for number in 0..executors {
             fleet.add_executor(&format!("executor-{number}"))?;
         }
@@ -162,6 +154,37 @@ impl Fleet {
             executor.ready().await?;
         }
         Ok(fleet)
+    }
+
+    /// Starts a graph service with these further flags and no executor, and waits until it is ready.
+    pub async fn start_with(programs: &Programs, kubeconfig: &Path, flags: &[&str]) -> anyhow::Result<Fleet> {
+        let directory = Directory::create()?;
+        let grpc = format!("127.0.0.1:{}", free_port()?);
+        let mut fleet = Fleet {
+            programs: programs.clone(),
+            kubeconfig: kubeconfig.to_owned(),
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+            graph: start_graph_with(programs, kubeconfig, directory.path(), &grpc, 0, flags)?,
+            directory,
+            grpc,
+            executors: Vec::new(),
+            started: 1,
+        };
+        fleet.graph.ready().await?;
+        Ok(fleet)
+    }
+
+    /// Waits until the graph has so many objects.
+    pub async fn until_known(&self, objects: usize) -> anyhow::Result<()> {
+        let known = || self.graph.metric("ownergraph_graph_nodes ");
+        let all = |nodes: &Option<f64>| nodes.is_some_and(|nodes| nodes >= objects as f64);
+        until("the graph has everything", KNOWN_WITHIN, known, all).await.map(|_| ())
+    }
+
+    /// The processes, the graph service first.
+    pub fn pids(&self) -> Vec<u32> {
+        let executors = self.executors.iter().map(|executor| executor.process.pid());
+        std::iter::once(self.graph.process.pid()).chain(executors).collect()
     }
 
     /// Starts one more executor.
@@ -184,7 +207,9 @@ impl Fleet {
     pub async fn replace_graph(&mut self) -> anyhow::Result<()> {
         self.graph.process.kill()?;
         self.graph.process.ended(Duration::from_secs(5)).await?;
-        self.graph = start_graph(&self.programs, &self.kubeconfig, self.directory.path(), &self.grpc, self.started)?;
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        let (programs, directory) = (&self.programs, self.directory.path());
+        self.graph = start_graph_with(programs, &self.kubeconfig, directory, &self.grpc, self.started, &flags)?;
         self.started += 1;
         Ok(())
     }
@@ -206,7 +231,18 @@ pub fn start_graph(
     grpc: &str,
     number: usize,
 ) -> anyhow::Result<Service> {
+    start_graph_with(programs, kubeconfig, directory, grpc, number, &[])
+}
+
+fn start_graph_with(
+    programs: &Programs,
+    kubeconfig: &Path,
+    directory: &Path,
+    grpc: &str,
+    number: usize,
+    flags: &[&str],
+) -> anyhow::Result<Service> {
     let kubeconfig = kubeconfig.display().to_string();
-    let arguments = ["--kubeconfig", &kubeconfig, "--listen", grpc];
+    let arguments = [&["--kubeconfig", &kubeconfig, "--listen", grpc], flags].concat();
     Service::start(programs, "graph-service", &format!("graph-{number}"), directory, &arguments)
 }

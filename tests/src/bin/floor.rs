@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use tests::cascade::{cpu_seconds, memory_mib};
 use tests::load::{configmaps, list};
+use tests::usage::{cpu_seconds, most_memory_mib};
 use tokio::task::JoinSet;
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -52,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
     while let Some(done) = under_way.join_next().await {
         done??;
     }
-    let (cpu, memory) = (cpu_seconds(this)? - before, memory_mib(this)?);
+    let (cpu, memory) = (cpu_seconds(this)? - before, most_memory_mib(this)?);
     // Under another name first, so that whoever waits for it does not read half of it.
     fs::write(format!("{files}.end"), format!("{cpu} {memory}"))?;
     Ok(fs::rename(format!("{files}.end"), format!("{files}.done"))?)

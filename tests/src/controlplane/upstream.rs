@@ -1,6 +1,6 @@
 //! Upstream's garbage collector, to compare with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -9,8 +9,8 @@ use tokio::time::{Instant, interval};
 
 use super::{Binaries, Process};
 
-const SYNCED_WITHIN: Duration = Duration::from_secs(60);
-const POLL_EVERY: Duration = Duration::from_millis(100);
+const SYNCED_WITHIN: Duration = Duration::from_secs(120);
+const POLL_EVERY: Duration = Duration::from_millis(20);
 /// Logged once all informers have synced; nothing else tells it, its health endpoint is up long before.
 const SYNCED: &str = "all resource monitors have synced";
 
@@ -21,6 +21,8 @@ pub struct CollectorOptions {
     pub requests_per_second: Option<u32>,
     /// `--concurrent-gc-syncs`, for the deleting and for the orphaning queue each.
     pub workers: Option<u32>,
+    /// How it reaches the API server; without it as `admin`, and directly.
+    pub kubeconfig: Option<PathBuf>,
     /// Added after ours.
     pub flags: Vec<String>,
 }
@@ -39,7 +41,7 @@ impl UpstreamCollector {
         options: &CollectorOptions,
     ) -> anyhow::Result<Self> {
         let mut flags = vec![
-            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--kubeconfig={}", options.kubeconfig.as_deref().unwrap_or(kubeconfig).display()),
             "--controllers=garbage-collector-controller".to_owned(),
             "--leader-elect=false".to_owned(),
             // Serves nothing, so that it needs no port of its own.

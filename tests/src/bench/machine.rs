@@ -1,0 +1,99 @@
+//! What a benchmark ran on, and when.
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use std::fs;
+use std::process::Command;
+
+/// What the control plane is built from.
+const CONTROL_PLANE: &str = include_str!("../../controlplane/go.mod");
+
+/// A machine at a time, with what was measured on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    pub cores: u64,
+    pub memory_mib: u64,
+    pub kernel: String,
+    /// Of kube-apiserver and kube-controller-manager.
+    pub kubernetes: String,
+    /// The day, in UTC.
+    pub date: String,
+    /// Of the tree, with a plus where it had been changed.
+    pub commit: String,
+}
+
+impl Machine {
+    /// This one, now. What cannot be found out is `unknown`.
+    pub fn this() -> Machine {
+        let processor = field("/proc/cpuinfo", "model name").unwrap_or_else(unknown);
+        let memory = field("/proc/meminfo", "MemTotal").and_then(|text| text.trim_end_matches(" kB").parse().ok());
+        let kernel =
+            fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| unknown(), |text| text.trim().into());
+        let version = CONTROL_PLANE.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
+        let changed =
+            git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|changes| !changes.is_empty());
+        let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(unknown);
+        Machine {
+            processor,
+            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u64),
+            memory_mib: memory.unwrap_or(0_u64) / 1024,
+            kernel,
+            kubernetes: version.and_then(|line| line.split(' ').next()).map_or_else(unknown, str::to_owned),
+            date: Timestamp::now().strftime("%Y-%m-%d").to_string(),
+            commit: if changed { format!("{commit}+") } else { commit },
+        }
+    }
+
+    /// For the report of a benchmark.
+    pub fn json(&self) -> Value {
+        json!({
+            "processor": self.processor, "cores": self.cores, "memoryMiB": self.memory_mib, "kernel": self.kernel,
+            "kubernetes": self.kubernetes, "date": self.date, "commit": self.commit,
+        })
+    }
+
+    /// The other way round; what is missing is `unknown`.
+    pub fn of(json: &Value) -> Machine {
+        let text = |name: &str| json[name].as_str().map_or_else(unknown, str::to_owned);
+        let number = |name: &str| json[name].as_u64().unwrap_or(0);
+        Machine {
+            processor: text("processor"),
+            cores: number("cores"),
+            memory_mib: number("memoryMiB"),
+            kernel: text("kernel"),
+            kubernetes: text("kubernetes"),
+            date: text("date"),
+            commit: text("commit"),
+        }
+    }
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// The value after the first colon of the first line that begins so.
+fn field(file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Machine;
+
+    #[test]
+    fn is_read_as_it_was_written() {
+        let machine = Machine::this();
+        assert!(machine.kubernetes.starts_with("v1."), "{machine:?}");
+        assert_eq!(Machine::of(&machine.json()), machine);
+    }
+}

@@ -1,0 +1,82 @@
+//! Figures of several rounds.
+
+use serde_json::{Value, json};
+use std::fmt;
+
+/// Figures of one thing, in the order in which they were measured.
+#[derive(Clone, Debug, Default)]
+pub struct Samples(Vec<f64>);
+
+impl Samples {
+    /// The figure that so many percent stay below; not a number where there are none.
+    pub fn percentile(&self, percent: usize) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+        sorted.get(at).copied().unwrap_or(f64::NAN)
+    }
+
+    /// The one in the middle.
+    pub fn median(&self) -> f64 {
+        self.percentile(50)
+    }
+
+    pub fn least(&self) -> f64 {
+        self.percentile(0)
+    }
+
+    pub fn most(&self) -> f64 {
+        self.percentile(100)
+    }
+
+    /// Each as so many times the other's of the same round.
+    pub fn over(&self, other: &Samples) -> Samples {
+        self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn push(&mut self, sample: f64) {
+        self.0.push(sample);
+    }
+
+    /// Median and spread.
+    pub fn json(&self) -> Value {
+        json!({ "median": self.median(), "least": self.least(), "most": self.most(), "samples": self.len() })
+    }
+}
+
+impl FromIterator<f64> for Samples {
+    fn from_iter<I: IntoIterator<Item = f64>>(samples: I) -> Samples {
+        Samples(samples.into_iter().collect())
+    }
+}
+
+/// Median, and in brackets what came out least and most.
+impl fmt::Display for Samples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(2);
+        write!(f, "{:.digits$} ({:.digits$}-{:.digits$})", self.median(), self.least(), self.most())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Samples;
+
+    #[test]
+    fn the_middle_and_the_ends() {
+        let samples: Samples = [3.0, 1.0, 2.0].into_iter().collect();
+        assert_eq!((samples.least(), samples.median(), samples.most()), (1.0, 2.0, 3.0));
+        assert_eq!(samples.percentile(99), 3.0);
+        assert_eq!(format!("{samples:.1}"), "2.0 (1.0-3.0)");
+        assert_eq!(samples.over(&[1.0, 1.0, 4.0].into_iter().collect()).median(), 1.0);
+        assert!(Samples::default().median().is_nan());
+    }
+}
