@@ -1,0 +1,34 @@
+//! `cargo bench -p tests --bench start`: from the start of the process to everything, among 100 000 objects: ours, upstream's collector, and
+//! a client that reads the same and does nothing. `OBJECTS=n` takes others, `ROUNDS=n` others than five, `JSON=FILE` writes every run there.
+
+use std::io::Write as _;
+use tests::bench::{Report, begin, number, turns};
+use tests::reader::Way;
+use tests::service::Programs;
+use tests::start::{Starter, Table, World};
+
+const OBJECTS: usize = 100_000;
+const ROUNDS: usize = 5;
+/// Workers make no difference until everything is there.
+const WORKERS: u32 = 20;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Some(binaries) = begin() else { return Ok(()) };
+    let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
+    let programs = Programs::build_with("tests")?;
+    let mut world = World::create(&binaries, &programs, objects).await?;
+    let mut table = Table { objects: world.objects, runs: Vec::new() };
+    let mut err = std::io::stderr();
+    let readers = Way::ALL.map(Starter::Reader);
+    let starters = [&readers[..], &[Starter::Upstream(WORKERS), Starter::Ours]].concat();
+    for (round, starter) in turns(&starters, rounds) {
+        let run = world.run(starter).await?;
+        writeln!(err, "round {round}, {starter}: {:.2} s", run.everything)?;
+        table.runs.push(run);
+    }
+    let settings = vec![("OBJECTS", table.objects), ("ROUNDS", rounds)];
+    let report = Report { bench: "start", settings, figures: table.figures(), runs: table.json() };
+    write!(err, "{table}\n{report}")?;
+    report.write()
+}

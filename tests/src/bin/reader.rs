@@ -1,0 +1,21 @@
+//! `reader KUBECONFIG WAY FILE`: what a collector at least has to read when it starts, for benchmarks to compare with. It reads the metadata
+//! of everything that can be listed and watched, does nothing with it, and writes into `FILE` how many collections and pages that were.
+
+use anyhow::Context;
+use runtime::kubernetes::{Access, connect};
+use std::fs;
+use tests::reader::{Way, read};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, kubeconfig, way, file] = arguments.as_slice() else {
+        anyhow::bail!("usage: reader KUBECONFIG json-pages|json-watch|protobuf-pages|protobuf-watch FILE")
+    };
+    let way = Way::ALL.into_iter().find(|known| known.word() == way).context("there is no such way")?;
+    let access = Access { kubeconfig: Some(kubeconfig.into()), ..Access::default() };
+    let read = read(&connect(&access).await?.client, way).await?;
+    // Under another name first, so that whoever waits for it does not read half of it.
+    fs::write(format!("{file}.end"), format!("{} {}", read.collections, read.pages))?;
+    Ok(fs::rename(format!("{file}.end"), file)?)
+}

@@ -1,0 +1,226 @@
+//! How long it takes from nothing to everything: ours, upstream's collector and a bare reader on the same API server.
+
+use crate::bench::{Figure, Samples};
+use crate::contender::Contender;
+use crate::controlplane::{Binaries, ControlPlane};
+use crate::load::{self, configmap, configmaps, count, create, families, get, reference_to, until_soon};
+use crate::process::{Directory, Process, free_port};
+use crate::reader::{Read, Way};
+use crate::service::{Programs, Service, start_graph};
+use crate::usage::{memory_mib, most_memory_mib};
+use anyhow::{Context, ensure};
+use kube::Client;
+use serde_json::{Value, json};
+use std::fmt;
+use std::fs;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const NAMESPACE: &str = "world";
+/// Dependents of each owner.
+const FAMILY: usize = 100;
+const WITHIN: Duration = Duration::from_secs(600);
+/// The budget of memory speaks of so many objects.
+const BUDGET_OBJECTS: usize = 100_000;
+
+/// Who starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starter {
+    /// Reads, and nothing else.
+    Reader(Way),
+    /// kube-controller-manager with only its collector, so many workers, and without limits of its client.
+    Upstream(u32),
+    /// One graph service and one executor.
+    Ours,
+}
+
+impl fmt::Display for Starter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Starter::Reader(way) => write!(f, "bare reader, {}", way.word()),
+            Starter::Upstream(_) => write!(f, "upstream"),
+            Starter::Ours => write!(f, "ours"),
+        }
+    }
+}
+
+/// What one start came to.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub starter: Starter,
+    /// Seconds until it says that it has everything.
+    pub everything: f64,
+    /// Until an object is gone whose owner was gone before the start. The reader collects nothing.
+    pub collects: Option<f64>,
+    /// Of the process that has everything, in MiB: then, and the most it ever had.
+    pub memory: f64,
+    pub most_memory: f64,
+}
+
+/// A world of so many objects, in which one after the other starts.
+#[allow(missing_debug_implementations, reason = "a client shows nothing")]
+pub struct World {
+    plane: ControlPlane,
+    client: Client,
+    programs: Programs,
+    /// All that a graph has.
+    pub objects: usize,
+    canaries: usize,
+}
+
+impl World {
+    /// Builds it, and lets a reader start once, so that what the API server does only once is done.
+    pub async fn create(binaries: &Binaries, programs: &Programs, objects: usize) -> anyhow::Result<World> {
+        let plane = ControlPlane::start(binaries).await?;
+        let client = plane.client().await?;
+        load::namespace(&client, NAMESPACE).await?;
+        families(&client, NAMESPACE, "o", objects.div_ceil(FAMILY + 1), FAMILY).await?;
+        let objects = count(&client, &configmaps(NAMESPACE)).await?;
+        let mut world = World { plane, client, programs: programs.clone(), objects, canaries: 0 };
+        for way in Way::ALL {
+            world.run(Starter::Reader(way)).await?;
+        }
+        Ok(world)
+    }
+
+    /// One start.
+    pub async fn run(&mut self, starter: Starter) -> anyhow::Result<Run> {
+        match starter {
+            Starter::Reader(way) => self.reader(way).await,
+            Starter::Upstream(workers) => self.upstream(workers).await,
+            Starter::Ours => self.ours().await,
+        }
+    }
+
+    async fn reader(&self, way: Way) -> anyhow::Result<Run> {
+        let directory = Directory::create()?;
+        let file = directory.path().join("read").display().to_string();
+        let arguments = [self.plane.kubeconfig().display().to_string(), way.word().to_owned(), file.clone()];
+        let begun = Instant::now();
+        let mut process = Process::spawn("reader", directory.path(), &self.programs.path("reader"), &arguments)?;
+        let code = process.ended(WITHIN).await?;
+        ensure!(code == 0, "the reader failed: {}", process.output());
+        let everything = begun.elapsed().as_secs_f64();
+        let told = fs::read_to_string(&file)?;
+        let (collections, pages) = told.split_once(' ').context("two numbers")?;
+        let read = Read { collections: collections.parse()?, pages: pages.parse()? };
+        ensure!(read.can_hold(self.objects, way), "{read:?} cannot be all of {} objects", self.objects);
+        Ok(Run { starter: Starter::Reader(way), everything, collects: None, memory: 0.0, most_memory: 0.0 })
+    }
+
+    async fn upstream(&mut self, workers: u32) -> anyhow::Result<Run> {
+        let canary = self.canary().await?;
+        let begun = Instant::now();
+        let collector = self.plane.start_upstream_collector(&Contender::upstream(workers, None)).await?;
+        let everything = begun.elapsed().as_secs_f64();
+        self.until_gone(&canary).await?;
+        let collects = Some(begun.elapsed().as_secs_f64());
+        let pid = collector.process().pid();
+        let (memory, most_memory) = (memory_mib(pid)?, most_memory_mib(pid)?);
+        Ok(Run { starter: Starter::Upstream(workers), everything, collects, memory, most_memory })
+    }
+
+    async fn ours(&mut self) -> anyhow::Result<Run> {
+        let canary = self.canary().await?;
+        let directory = Directory::create()?;
+        let grpc = format!("127.0.0.1:{}", free_port()?);
+        let kubeconfig = self.plane.kubeconfig().display().to_string();
+        let flags = ["--kubeconfig", &kubeconfig, "--graph", &grpc];
+        let begun = Instant::now();
+        let mut graph = start_graph(&self.programs, self.plane.kubeconfig(), directory.path(), &grpc, 0)?;
+        let executor = Service::start(&self.programs, "executor-service", "executor", directory.path(), &flags)?;
+        graph.ready().await?;
+        let everything = begun.elapsed().as_secs_f64();
+        let nodes = graph.metric("ownergraph_graph_nodes ").await?.unwrap_or(0.0);
+        ensure!(nodes >= self.objects as f64, "ready with {nodes} of {} objects", self.objects);
+        let pid = graph.process.pid();
+        let memory = memory_mib(pid)?;
+        self.until_gone(&canary).await?;
+        let collects = Some(begun.elapsed().as_secs_f64());
+        let most_memory = most_memory_mib(pid)?;
+        drop(executor);
+        // It gives the Lease back, so that the next one need not wait until it is over.
+        graph.process.terminate()?;
+        graph.process.ended(WITHIN).await?;
+        Ok(Run { starter: Starter::Ours, everything, collects, memory, most_memory })
+    }
+
+    /// An object whose owner is gone.
+    async fn canary(&mut self) -> anyhow::Result<String> {
+        let maps = configmaps(NAMESPACE);
+        let (owner, canary) = (format!("gone-{}", self.canaries), format!("canary-{}", self.canaries));
+        self.canaries += 1;
+        let created = create(&self.client, &maps, &configmap(&owner, &[])).await?;
+        create(&self.client, &maps, &configmap(&canary, &[reference_to(&created)])).await?;
+        load::delete(&self.client, &format!("{maps}/{owner}"), "Background").await?;
+        Ok(format!("{maps}/{canary}"))
+    }
+
+    async fn until_gone(&self, canary: &str) -> anyhow::Result<()> {
+        until_soon("the canary is gone", WITHIN, || get(&self.client, canary), Option::is_none).await.map(|_| ())
+    }
+}
+
+/// Rounds of all starters as a table of medians and as JSON.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub objects: usize,
+    pub runs: Vec<Run>,
+}
+
+impl Table {
+    fn samples(&self, starter: Starter, figure: impl Fn(&Run) -> f64) -> Samples {
+        self.runs.iter().filter(|run| run.starter == starter).map(figure).collect()
+    }
+
+    /// What the fastest bare reader took: the server can do no better.
+    fn reader(&self) -> Samples {
+        let ways = Way::ALL.map(|way| self.samples(Starter::Reader(way), |run| run.everything));
+        ways.into_iter().min_by(|one, other| one.median().total_cmp(&other.median())).unwrap_or_default()
+    }
+
+    /// Ours against the fastest reader, and ours in memory where the world has the size that the budget speaks of.
+    pub fn figures(&self) -> Vec<Figure> {
+        let ours = self.samples(Starter::Ours, |run| run.everything);
+        let mut figures = vec![Figure::new("start-reader", ours.over(&self.reader()))];
+        let memory = self.samples(Starter::Ours, |run| run.memory);
+        figures.extend((self.objects.abs_diff(BUDGET_OBJECTS) < 1000).then(|| Figure::new("memory-100k", memory)));
+        figures
+    }
+
+    /// Every run.
+    pub fn json(&self) -> Value {
+        let run = |run: &Run| {
+            json!({
+                "starter": run.starter.to_string(), "objects": self.objects, "secondsToEverything": run.everything,
+                "secondsToCollecting": run.collects, "memoryMiB": run.memory, "mostMemoryMiB": run.most_memory,
+            })
+        };
+        self.runs.iter().map(run).collect()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nstart with {} objects", self.objects)?;
+        let head = ["", "everything, s", "x reader", "collects, s", "MiB", "most MiB"];
+        writeln!(f, "{:<28} {:>18} {:>8} {:>18} {:>7} {:>9}", head[0], head[1], head[2], head[3], head[4], head[5])?;
+        let reader = self.reader().median();
+        let mut shown = Vec::new();
+        for starter in self.runs.iter().map(|run| run.starter) {
+            if shown.contains(&starter) {
+                continue;
+            }
+            shown.push(starter);
+            let everything = self.samples(starter, |run| run.everything);
+            let collects = self.samples(starter, |run| run.collects.unwrap_or(f64::NAN));
+            let memory = self.samples(starter, |run| run.memory).median();
+            let most = self.samples(starter, |run| run.most_memory).median();
+            let (name, ratio) = (starter.to_string(), everything.median() / reader);
+            let collects = if matches!(starter, Starter::Reader(_)) { "-".to_owned() } else { collects.to_string() };
+            let text = [everything.to_string(), collects];
+            writeln!(f, "{name:<28} {:>18} {ratio:>8.2} {:>18} {memory:>7.0} {most:>9.0}", text[0], text[1])?;
+        }
+        Ok(())
+    }
+}
