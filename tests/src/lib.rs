@@ -13,6 +13,7 @@ pub mod embedded;
 pub mod link;
 pub mod load;
 pub mod nats;
+pub mod neighbours;
 pub mod process;
 pub mod proxy;
 pub mod reader;

@@ -1,0 +1,46 @@
+//! `cargo bench -p tests --bench neighbours`: what another client's GET and CREATE take beside a cascade of 100 000 objects: the floor's,
+//! upstream's, ours. `OBJECTS=n` takes others, `ROUNDS=n` others than three, `SECONDS=n` others than ten of idleness before each,
+//! `JSON=FILE` writes every run there.
+
+use std::io::Write as _;
+use std::time::Duration;
+use tests::bench::{Report, begin, number, turns};
+use tests::contender::Contender;
+use tests::neighbours::{Table, run};
+use tests::service::Programs;
+
+const OBJECTS: usize = 100_000;
+const ROUNDS: usize = 3;
+const IDLE_SECONDS: usize = 10;
+const IN_FLIGHT: u32 = 64;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Some(binaries) = begin() else { return Ok(()) };
+    let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
+    let seconds = number("SECONDS", IDLE_SECONDS)?;
+    let idle = Duration::from_secs(seconds as u64);
+    let programs = Programs::build_with("tests")?;
+    let mut table = Table::default();
+    let mut err = std::io::stderr();
+    // How fast we are is known once it was seen, and half of it is what the last contender may do. This run counts like any other.
+    let first = run(&binaries, &programs, Contender::Ours(IN_FLIGHT), objects, idle).await?;
+    let half = Contender::Held((first.rate / 2.0).ceil() as u32);
+    table.add(first);
+    let contenders = [
+        Contender::Floor(IN_FLIGHT),
+        Contender::Upstream(IN_FLIGHT),
+        Contender::Ours(IN_FLIGHT),
+        Contender::Adaptive,
+        half,
+    ];
+    for (round, contender) in turns(&contenders, rounds) {
+        let one = run(&binaries, &programs, contender, objects, idle).await?;
+        writeln!(err, "round {round}, {contender}: {:.0} objects/s", one.rate)?;
+        table.add(one);
+    }
+    let settings = vec![("OBJECTS", objects), ("ROUNDS", rounds), ("SECONDS", seconds)];
+    let report = Report { bench: "neighbours", settings, figures: table.figures(), runs: table.json() };
+    write!(err, "{table}\n{report}")?;
+    report.write()
+}

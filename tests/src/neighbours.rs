@@ -1,0 +1,242 @@
+//! How long another client waits for its answers while somebody deletes.
+
+use crate::bench::{Figure, Samples};
+use crate::cascade::OWNERS;
+use crate::contender::{Cascade, Collector, Contender};
+use crate::controlplane::{Binaries, ControlPlane};
+use crate::load::{self, configmap, configmaps, create, delete, families, get};
+use crate::service::Programs;
+use anyhow::ensure;
+use kube::Client;
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+const NAMESPACE: &str = "cascade";
+const NEIGHBOUR: &str = "neighbour";
+/// Between two requests of the neighbour, of which every second is a GET.
+const EVERY: Duration = Duration::from_millis(10);
+/// A neighbour with more requests under way waits with the next; what it waits counts.
+const UNDER_WAY_MAX: usize = 256;
+
+/// What one run came to; times in ms.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub contender: Contender,
+    /// Objects deleted per second.
+    pub rate: f64,
+    pub idle: Times,
+    pub beside: Times,
+}
+
+/// How long the neighbour waited, in ms.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    get: Samples,
+    create: Samples,
+}
+
+/// For what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Get,
+    Create,
+}
+
+impl Times {
+    fn of(&self, of: Of) -> &Samples {
+        match of {
+            Of::Get => &self.get,
+            Of::Create => &self.create,
+        }
+    }
+
+    fn take(&mut self, (of, took): (Of, f64)) {
+        match of {
+            Of::Get => self.get.push(took),
+            Of::Create => self.create.push(took),
+        }
+    }
+}
+
+/// One cascade of about so many objects. Before it begins, the same neighbour asks for so long beside the same idle collector.
+pub async fn run(
+    binaries: &Binaries,
+    programs: &Programs,
+    contender: Contender,
+    objects: usize,
+    idle_for: Duration,
+) -> anyhow::Result<Run> {
+    let plane = ControlPlane::start(binaries).await?;
+    let client = plane.client().await?;
+    for name in [NAMESPACE, NEIGHBOUR] {
+        load::namespace(&client, name).await?;
+    }
+    let owners = families(&client, NAMESPACE, "o", OWNERS, objects / OWNERS).await?;
+    let cascade = Cascade { namespace: NAMESPACE, policy: "Background", objects: OWNERS * (objects / OWNERS) };
+    create(&client, &configmaps(NEIGHBOUR), &configmap("asked", &[])).await?;
+    let mut collector = Collector::start(programs, &plane, plane.kubeconfig(), contender, &cascade).await?;
+
+    let idle = Neighbour::start(plane.client().await?, "idle");
+    tokio::time::sleep(idle_for).await;
+    let idle = idle.stop().await?;
+
+    let beside = Neighbour::start(plane.client().await?, "beside");
+    let begun = Instant::now();
+    for owner in &owners {
+        delete(&client, &format!("{}/{owner}", configmaps(NAMESPACE)), "Background").await?;
+    }
+    collector.finish(&client, &cascade, &owners).await?;
+    let rate = cascade.objects as f64 / begun.elapsed().as_secs_f64();
+    Ok(Run { contender, rate, idle, beside: beside.stop().await? })
+}
+
+/// A client with a connection of its own. It does not wait for one answer before it asks again, and counts from the moment at which it
+/// meant to ask: a server that stands still for a second is seen by all who would have asked in that second.
+struct Neighbour {
+    stop: oneshot::Sender<()>,
+    task: JoinSet<anyhow::Result<Times>>,
+}
+
+impl Neighbour {
+    fn start(client: Client, prefix: &'static str) -> Neighbour {
+        let (stop, stopped) = oneshot::channel();
+        let mut task = JoinSet::new();
+        task.spawn(ask(client, prefix, stopped));
+        Neighbour { stop, task }
+    }
+
+    async fn stop(mut self) -> anyhow::Result<Times> {
+        // Where it has ended before, the reason comes from its task.
+        let _ended = self.stop.send(());
+        match self.task.join_next().await {
+            Some(times) => times?,
+            None => anyhow::bail!("the neighbour was never there"),
+        }
+    }
+}
+
+async fn ask(client: Client, prefix: &'static str, mut stopped: oneshot::Receiver<()>) -> anyhow::Result<Times> {
+    let (mut times, mut under_way) = (Times::default(), JoinSet::new());
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut number = 0_usize;
+    loop {
+        tokio::select! {
+            meant = ticks.tick(), if under_way.len() < UNDER_WAY_MAX => {
+                number += 1;
+                under_way.spawn(one(client.clone(), prefix, number, meant));
+            }
+            Some(done) = under_way.join_next() => times.take(done??),
+            _stop = &mut stopped => break,
+        }
+    }
+    // Those asked last count as well, or a server that no longer answers would look fast.
+    while let Some(done) = under_way.join_next().await {
+        times.take(done??);
+    }
+    Ok(times)
+}
+
+/// One request, and what it took.
+async fn one(client: Client, prefix: &str, number: usize, meant: Instant) -> anyhow::Result<(Of, f64)> {
+    let maps = configmaps(NEIGHBOUR);
+    let is_get = number.is_multiple_of(2);
+    if is_get {
+        ensure!(get(&client, format!("{maps}/asked")).await?.is_some(), "the neighbour's object is gone");
+    } else {
+        create(&client, &maps, &configmap(&format!("{prefix}-{number}"), &[])).await?;
+    }
+    Ok((if is_get { Of::Get } else { Of::Create }, meant.elapsed().as_secs_f64() * 1e3))
+}
+
+/// Rounds of all contenders as a table of medians and as JSON.
+#[derive(Clone, Debug, Default)]
+pub struct Table(Vec<Run>);
+
+impl Table {
+    /// Adds what one run came to.
+    pub fn add(&mut self, run: Run) {
+        self.0.push(run);
+    }
+
+    fn samples(&self, contender: Contender, figure: impl Fn(&Run) -> f64) -> Samples {
+        self.0.iter().filter(|run| run.contender == contender).map(figure).collect()
+    }
+
+    fn p99(&self, contender: Contender, of: Of) -> Samples {
+        self.samples(contender, |run| run.beside.of(of).percentile(99))
+    }
+
+    /// As many times as beside the same collector when it has nothing to do.
+    fn over_idle(&self, contender: Contender, of: Of) -> Samples {
+        self.samples(contender, |run| run.beside.of(of).percentile(99) / run.idle.of(of).percentile(99))
+    }
+
+    /// Ours at full speed against the floor, and ours held against idle.
+    pub fn figures(&self) -> Vec<Figure> {
+        let floor = |contender: &Contender| matches!(contender, Contender::Floor(_));
+        let held = |contender: &Contender| matches!(contender, Contender::Held(_));
+        let first = |is: fn(&Contender) -> bool| self.0.iter().map(|run| run.contender).find(is);
+        let mut figures = Vec::new();
+        if let Some(floor) = first(floor) {
+            let ratio = |of| self.p99(Contender::Adaptive, of).over(&self.p99(floor, of));
+            figures.push(Figure::new("neighbour-get-saturated", ratio(Of::Get)));
+            figures.push(Figure::new("neighbour-create-saturated", ratio(Of::Create)));
+        }
+        if let Some(held) = first(held) {
+            figures.push(Figure::new("neighbour-get-held", self.over_idle(held, Of::Get)));
+            figures.push(Figure::new("neighbour-create-held", self.over_idle(held, Of::Create)));
+        }
+        figures
+    }
+
+    /// Every run.
+    pub fn json(&self) -> Value {
+        let times = |times: &Times| {
+            let both = [Of::Get, Of::Create].map(|of| {
+                let samples = times.of(of);
+                json!({ "requests": samples.len(), "p50": samples.median(), "p99": samples.percentile(99), "most": samples.most() })
+            });
+            json!({ "getMillis": both[0], "createMillis": both[1] })
+        };
+        let run = |run: &Run| {
+            json!({
+                "contender": run.contender.to_string(), "objectsPerSecond": run.rate,
+                "idle": times(&run.idle), "beside": times(&run.beside),
+            })
+        };
+        self.0.iter().map(run).collect()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nanother client's requests, ms; in brackets the p99 of the best and of the worst round")?;
+        let head = ["", "objects/s", "GET p50", "GET p99", "x idle", "CREATE p50", "CREATE p99", "x idle"];
+        let [name, rate, get50, get99, get_idle, create50, create99, create_idle] = head;
+        writeln!(
+            f,
+            "{name:<24} {rate:>9} {get50:>8} {get99:>20} {get_idle:>7} {create50:>11} {create99:>20} {create_idle:>7}"
+        )?;
+        let mut shown = Vec::new();
+        for contender in self.0.iter().map(|run| run.contender) {
+            if shown.contains(&contender) {
+                continue;
+            }
+            shown.push(contender);
+            let rate = self.samples(contender, |run| run.rate).median();
+            write!(f, "{:<24} {rate:>9.0}", contender.to_string())?;
+            for (of, width) in [(Of::Get, 8), (Of::Create, 11)] {
+                let p50 = self.samples(contender, |run| run.beside.of(of).median()).median();
+                let (p99, idle) = (self.p99(contender, of).to_string(), self.over_idle(contender, of).median());
+                write!(f, " {p50:>width$.2} {p99:>20} {idle:>7.2}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
