@@ -10,6 +10,7 @@ pub mod controlplane;
 pub mod differential;
 mod draw;
 pub mod embedded;
+pub mod fairness;
 pub mod link;
 pub mod load;
 pub mod nats;

@@ -1,0 +1,30 @@
+//! `cargo bench -p tests --bench fairness`: how long ten objects wait in the middle of a cascade of 100 000 others, in another namespace and
+//! in the same one: ours and upstream's. `OBJECTS=n` takes others, `ROUNDS=n` others than three, `JSON=FILE` writes every run there.
+
+use std::io::Write as _;
+use tests::bench::{Report, begin, number, turns};
+use tests::contender::Contender;
+use tests::fairness::{Table, run};
+use tests::service::Programs;
+
+const OBJECTS: usize = 100_000;
+const ROUNDS: usize = 3;
+const CONTENDERS: [Contender; 2] = [Contender::Upstream(64), Contender::Adaptive];
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Some(binaries) = begin() else { return Ok(()) };
+    let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
+    let programs = Programs::build()?;
+    let mut table = Table::default();
+    let mut err = std::io::stderr();
+    for (round, contender) in turns(&CONTENDERS, rounds) {
+        let one = run(&binaries, &programs, contender, objects).await?;
+        writeln!(err, "round {round}, {contender}: {:.2} s and {:.2} s", one.other_namespace, one.same_namespace)?;
+        table.add(one);
+    }
+    let settings = vec![("OBJECTS", objects), ("ROUNDS", rounds)];
+    let report = Report { bench: "fairness", settings, figures: table.figures(), runs: table.json() };
+    write!(err, "{table}\n{report}")?;
+    report.write()
+}

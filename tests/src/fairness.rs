@@ -1,0 +1,124 @@
+//! How long ten objects wait that are deleted in the middle of somebody else's cascade.
+
+use crate::bench::{Figure, Samples};
+use crate::cascade::OWNERS;
+use crate::contender::{Cascade, Collector, Contender};
+use crate::controlplane::{Binaries, ControlPlane};
+use crate::load::{self, configmaps, count, delete, families, get, until, until_soon};
+use crate::service::Programs;
+use anyhow::ensure;
+use kube::Client;
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const CROWDED: &str = "crowded";
+const QUIET: &str = "quiet";
+const TEN: usize = 10;
+const WITHIN: Duration = Duration::from_secs(1800);
+
+/// What one run came to.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub contender: Contender,
+    /// Of the cascade, when the ten were deleted.
+    pub left: usize,
+    /// Seconds until the ten of another namespace were gone, and the ten of another owner in the same one.
+    pub other_namespace: f64,
+    pub same_namespace: f64,
+}
+
+/// One cascade of about so many objects, with two owners of ten deleted when half of it is done.
+pub async fn run(
+    binaries: &Binaries,
+    programs: &Programs,
+    contender: Contender,
+    objects: usize,
+) -> anyhow::Result<Run> {
+    let plane = ControlPlane::start(binaries).await?;
+    let client = plane.client().await?;
+    for name in [CROWDED, QUIET] {
+        load::namespace(&client, name).await?;
+        families(&client, name, "ten", 1, TEN).await?;
+    }
+    let owners = families(&client, CROWDED, "o", OWNERS, objects / OWNERS).await?;
+    let cascade = Cascade { namespace: CROWDED, policy: "Background", objects };
+    // Dropped last: it is what all this waits for.
+    let _collector = Collector::start(programs, &plane, plane.kubeconfig(), contender, &cascade).await?;
+    let maps = configmaps(CROWDED);
+    for owner in &owners {
+        delete(&client, &format!("{maps}/{owner}"), "Background").await?;
+    }
+    until("half is done", WITHIN, || count(&client, &maps), |left| *left <= objects / 2).await?;
+    let begun = Instant::now();
+    for namespace in [QUIET, CROWDED] {
+        delete(&client, &format!("{}/ten-0", configmaps(namespace)), "Background").await?;
+    }
+    let left = count(&client, &maps).await?;
+    ensure!(left > 2 * TEN, "the cascade was over before the ten were deleted: take more objects");
+    let (other_namespace, same_namespace) =
+        tokio::try_join!(ten_gone(&client, QUIET, begun), ten_gone(&client, CROWDED, begun))?;
+    Ok(Run { contender, left, other_namespace, same_namespace })
+}
+
+async fn ten_gone(client: &Client, namespace: &str, begun: Instant) -> anyhow::Result<f64> {
+    for number in 0..TEN {
+        let path = format!("{}/ten-0-{number}", configmaps(namespace));
+        until_soon("it is gone", WITHIN, || get(client, path.clone()), Option::is_none).await?;
+    }
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+/// Rounds of all contenders as a table of medians and as JSON.
+#[derive(Clone, Debug, Default)]
+pub struct Table(Vec<Run>);
+
+impl Table {
+    /// Adds what one run came to.
+    pub fn add(&mut self, run: Run) {
+        self.0.push(run);
+    }
+
+    fn samples(&self, contender: Contender, figure: impl Fn(&Run) -> f64) -> Samples {
+        self.0.iter().filter(|run| run.contender == contender).map(figure).collect()
+    }
+
+    /// Ours.
+    pub fn figures(&self) -> Vec<Figure> {
+        vec![
+            Figure::new("fairness-namespace", self.samples(Contender::Adaptive, |run| run.other_namespace)),
+            Figure::new("fairness-root", self.samples(Contender::Adaptive, |run| run.same_namespace)),
+        ]
+    }
+
+    /// Every run.
+    pub fn json(&self) -> Value {
+        let run = |run: &Run| {
+            json!({
+                "contender": run.contender.to_string(), "left": run.left, "otherNamespaceSeconds": run.other_namespace,
+                "sameNamespaceSeconds": run.same_namespace,
+            })
+        };
+        self.0.iter().map(run).collect()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = ["", "objects left", "ten elsewhere, s", "ten beside them, s"];
+        writeln!(f, "\n{:<24} {:>12} {:>24} {:>24}", head[0], head[1], head[2], head[3])?;
+        let mut shown = Vec::new();
+        for contender in self.0.iter().map(|run| run.contender) {
+            if shown.contains(&contender) {
+                continue;
+            }
+            shown.push(contender);
+            let left = self.samples(contender, |run| run.left as f64).median();
+            let elsewhere = self.samples(contender, |run| run.other_namespace).to_string();
+            let beside = self.samples(contender, |run| run.same_namespace).to_string();
+            writeln!(f, "{:<24} {left:>12.0} {elsewhere:>24} {beside:>24}", contender.to_string())?;
+        }
+        Ok(())
+    }
+}
