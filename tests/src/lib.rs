@@ -11,6 +11,7 @@ pub mod differential;
 mod draw;
 pub mod embedded;
 pub mod fairness;
+pub mod latency;
 pub mod link;
 pub mod load;
 pub mod nats;

@@ -1,0 +1,165 @@
+//! From the end of an owner to the end of the last of its hundred dependents, where nothing else is to be done.
+
+use crate::bench::{Figure, Samples};
+use crate::contender::{Cascade, Collector, Contender};
+use crate::controlplane::{Binaries, ControlPlane};
+use crate::load::{self, configmap, configmaps, create, delete, families};
+use crate::service::Programs;
+use anyhow::{Context, bail};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+const NAMESPACE: &str = "idle";
+const FAMILY: usize = 100;
+/// Objects that are deleted one after the other to see what that takes.
+const LONE: usize = 50;
+/// What is allowed beside the requests themselves, in ms.
+const ALLOWED_MILLIS: f64 = 50.0;
+/// Between the creation of a family and its end: whoever watches knows of it by then, and has nothing to do any more.
+const SETTLED: Duration = Duration::from_millis(500);
+const WITHIN: Duration = Duration::from_secs(120);
+
+/// What one contender came to, in ms.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub contender: Contender,
+    /// Requests that it has under way at once.
+    pub in_flight: u32,
+    /// One DELETE, by a client that does nothing else.
+    pub round_trip: f64,
+    /// From the event that tells of the owner's end to the one of the last dependent's.
+    pub last: Samples,
+}
+
+impl Run {
+    /// What the requests take twice over, and a little.
+    pub fn allowed(&self) -> f64 {
+        2.0 * self.round_trip * (FAMILY as f64 / f64::from(self.in_flight)) + ALLOWED_MILLIS
+    }
+}
+
+/// So many families, one after the other.
+pub async fn run(
+    binaries: &Binaries,
+    programs: &Programs,
+    contender: Contender,
+    families: usize,
+) -> anyhow::Result<Run> {
+    let in_flight = match contender {
+        Contender::Upstream(workers) => workers,
+        Contender::Ours(in_flight) => in_flight,
+        Contender::Floor(_) | Contender::Adaptive | Contender::Held(_) => {
+            bail!("{contender}: it has no fixed number of requests under way")
+        }
+    };
+    let plane = ControlPlane::start(binaries).await?;
+    let client = plane.client().await?;
+    load::namespace(&client, NAMESPACE).await?;
+    let cascade = Cascade { namespace: NAMESPACE, policy: "Background", objects: 0 };
+    let _collector = Collector::start(programs, &plane, plane.kubeconfig(), contender, &cascade).await?;
+    let round_trip = round_trip(&client).await?;
+    let mut last = Samples::default();
+    for number in 0..families {
+        last.push(one(&client, number).await?.as_secs_f64() * 1e3);
+    }
+    Ok(Run { contender, in_flight, round_trip, last })
+}
+
+async fn round_trip(client: &Client) -> anyhow::Result<f64> {
+    let maps = configmaps(NAMESPACE);
+    let mut samples = Samples::default();
+    for number in 0..LONE {
+        let name = format!("lone-{number}");
+        create(client, &maps, &configmap(&name, &[])).await?;
+        let begun = Instant::now();
+        delete(client, &format!("{maps}/{name}"), "Background").await?;
+        samples.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(samples.median())
+}
+
+/// One family's end.
+async fn one(client: &Client, number: usize) -> anyhow::Result<Duration> {
+    let owner = families(client, NAMESPACE, &format!("o{number}"), 1, FAMILY).await?.remove(0);
+    tokio::time::sleep(SETTLED).await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let version = api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
+    let version = version.context("a list has a version")?;
+    let mut events = api.watch_metadata(&WatchParams::default(), &version).await?.boxed();
+    delete(client, &format!("{}/{owner}", configmaps(NAMESPACE)), "Background").await?;
+    let watched = async {
+        let (mut begun, mut left) = (None, FAMILY);
+        while left > 0 {
+            match events.try_next().await?.context("the watch has ended")? {
+                WatchEvent::Deleted(object) if object.metadata.name.as_ref() == Some(&owner) => {
+                    begun = Some(Instant::now());
+                }
+                WatchEvent::Deleted(_) => left -= 1,
+                WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(error) => bail!("watching: {error}"),
+            }
+        }
+        Ok(begun.context("the owner goes first")?.elapsed())
+    };
+    timeout(WITHIN, watched).await.with_context(|| format!("the dependents of {owner} are not gone in {WITHIN:?}"))?
+}
+
+/// What all contenders came to.
+#[derive(Clone, Debug, Default)]
+pub struct Table(Vec<Run>);
+
+impl Table {
+    /// Adds what one run came to.
+    pub fn add(&mut self, run: Run) {
+        self.0.push(run);
+    }
+
+    fn samples(&self, contender: Contender, figure: impl Fn(&Run) -> f64) -> Samples {
+        self.0.iter().filter(|run| run.contender == contender).map(figure).collect()
+    }
+
+    /// Ours.
+    pub fn figures(&self) -> Vec<Figure> {
+        let ours = self.0.iter().filter(|run| run.contender.is_ours());
+        let ratios: Samples = ours.map(|run| run.last.percentile(99) / run.allowed()).collect();
+        vec![Figure::new("latency", ratios)]
+    }
+
+    /// Every run.
+    pub fn json(&self) -> Value {
+        let run = |run: &Run| {
+            json!({
+                "contender": run.contender.to_string(), "deleteMillis": run.round_trip, "families": run.last.len(),
+                "p50Millis": run.last.median(), "p99Millis": run.last.percentile(99), "mostMillis": run.last.most(),
+                "allowedMillis": run.allowed(),
+            })
+        };
+        self.0.iter().map(run).collect()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = ["owner gone to last of 100 gone, ms", "p50", "p99", "allowed", "one DELETE"];
+        writeln!(f, "\n{:<36} {:>24} {:>24} {:>9} {:>11}", head[0], head[1], head[2], head[3], head[4])?;
+        let mut shown = Vec::new();
+        for contender in self.0.iter().map(|run| run.contender) {
+            if shown.contains(&contender) {
+                continue;
+            }
+            shown.push(contender);
+            let p50 = self.samples(contender, |run| run.last.median()).to_string();
+            let p99 = self.samples(contender, |run| run.last.percentile(99)).to_string();
+            let allowed = self.samples(contender, Run::allowed).median();
+            let round_trip = self.samples(contender, |run| run.round_trip).median();
+            writeln!(f, "{:<36} {p50:>24} {p99:>24} {allowed:>9.1} {round_trip:>11.2}", contender.to_string())?;
+        }
+        Ok(())
+    }
+}
