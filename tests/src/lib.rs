@@ -12,6 +12,7 @@ mod draw;
 pub mod embedded;
 pub mod fairness;
 pub mod latency;
+pub mod lease;
 pub mod link;
 pub mod load;
 pub mod nats;

@@ -15,10 +15,10 @@ use tonic::{Status, Streaming};
 /// Messages that wait to be sent.
 const WAITING_MAX: usize = 16;
 
-/// One stream of such an executor.
+/// One stream of such an executor, and what breaks its connection, where something can.
 #[derive(Debug)]
-pub struct Puppet {
-    pub link: Link,
+pub struct Puppet<L = Link> {
+    pub link: L,
     pub requests: mpsc::Sender<StreamWorkRequest>,
     pub replies: Streaming<StreamWorkResponse>,
 }
@@ -68,9 +68,11 @@ impl Puppet {
     pub async fn call(network: &Network, from: &str, to: &str) -> anyhow::Result<Puppet> {
         Puppet::over(channel(network, from, to).await?).await
     }
+}
 
+impl<L> Puppet<L> {
     /// Opens a stream on a channel.
-    pub async fn over((channel, link): (Channel, Link)) -> anyhow::Result<Puppet> {
+    pub async fn over((channel, link): (Channel, L)) -> anyhow::Result<Puppet<L>> {
         let (requests, waiting) = mpsc::channel(WAITING_MAX);
         let called = WorkServiceClient::new(channel).stream_work(ReceiverStream::new(waiting)).await?;
         Ok(Puppet { link, requests, replies: called.into_inner() })

@@ -1,0 +1,30 @@
+//! `cargo bench -p tests --bench lease`: leases from a graph service to executors that answer at once, without an API server. `OBJECTS=n`
+//! takes others than 200 000, `ROUNDS=n` others than three, `JSON=FILE` writes every run there.
+
+use std::io::Write as _;
+use tests::bench::{Report, number, wanted};
+use tests::lease::{Table, run};
+use tests::service::Programs;
+
+const OBJECTS: usize = 200_000;
+const ROUNDS: usize = 3;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    if !wanted() {
+        return Ok(());
+    }
+    let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
+    let programs = Programs::build()?;
+    let mut table = Table::default();
+    let mut err = std::io::stderr();
+    for round in 0..rounds {
+        let one = run(&programs, objects).await?;
+        writeln!(err, "round {round}: {:.0} leases/s", one.rate())?;
+        table.add(one);
+    }
+    let settings = vec![("OBJECTS", objects), ("ROUNDS", rounds)];
+    let report = Report { bench: "lease", settings, figures: table.figures(), runs: table.json() };
+    write!(err, "{table}\n{report}")?;
+    report.write()
+}
