@@ -17,6 +17,7 @@ pub mod link;
 pub mod load;
 pub mod nats;
 pub mod neighbours;
+pub mod performance;
 pub mod process;
 pub mod proxy;
 pub mod reader;
