@@ -8,6 +8,7 @@ use crate::controlplane::{Binaries, require};
 use anyhow::{Context, ensure};
 use serde_json::{Map, Value, json};
 use std::fmt;
+use std::path::Path;
 
 pub use budget::{BUDGETS, Budget, Figure, Limit, budget};
 pub use machine::Machine;
@@ -61,12 +62,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes it into the file that the variable `JSON` names, with machine, date and commit.
+    /// Writes it into the file that the variable `JSON` names, with machine, date and commit. A path is of the top of the tree: cargo runs
+    /// benchmarks in the directory of their crate.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self) -> anyhow::Result<()> {
         let Some(path) = std::env::var_os("JSON") else { return Ok(()) };
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
         let settings = self.settings.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
         let figures: Vec<Value> = self.figures.iter().map(Figure::json).collect();
         let report = json!({

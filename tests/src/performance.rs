@@ -4,7 +4,7 @@ use crate::bench::{BUDGETS, Budget, Machine, Samples};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::Path;
 
@@ -92,14 +92,15 @@ fn of_engine(bench: String, json: &Value) -> anyhow::Result<Left> {
     let number = |name: &str| json[name].as_f64().with_context(|| format!("no {name}"));
     let (objects, bytes) = (number("objects")?, number("bytesPerObject")?);
     let near = |millions: f64| (objects / (millions * MILLION) - 1.0).abs() < 0.01;
-    let mut figures = vec![("bytes-per-object", bytes)];
-    if near(1.0) {
-        figures.push(("memory-1m", bytes * objects / MIB));
-    }
-    if near(10.0) {
-        figures.push(("memory-10m", bytes * objects / MIB));
-        figures.push(("batch", number("worstBatchMillis")?));
-    }
+    let memory = bytes * objects / MIB;
+    let figures = if near(1.0) {
+        vec![("memory-1m", memory), ("bytes-per-object", bytes)]
+    } else if near(10.0) {
+        vec![("memory-10m", memory), ("bytes-per-object", bytes), ("batch", number("worstBatchMillis")?)]
+    } else {
+        // Indexes of few objects are mostly room for more.
+        Vec::new()
+    };
     let figures = figures.into_iter().map(|(id, figure)| (id.to_owned(), [figure; 3])).collect();
     let settings = Map::from_iter([("OBJECTS".to_owned(), json["objects"].clone())]);
     Ok(Left { bench, settings, machine: None, figures, runs: vec![flat(json)] })
@@ -127,16 +128,24 @@ fn flat(json: &Value) -> Map<String, Value> {
 fn machines(text: &mut String, left: &[Left]) -> anyhow::Result<()> {
     writeln!(
         text,
-        "## Machine\n\n| processor | cores | memory | kernel | Kubernetes | date | commit |\n|---|---|---|---|---|---|---|"
+        "## Machine\n\n| | processor | cores | memory | Linux | Kubernetes | date | commit |\n|---|---|---|---|---|---|---|---|"
     )?;
-    let mut shown: Vec<&Machine> = Vec::new();
-    for machine in left.iter().filter_map(|left| left.machine.as_ref()) {
-        if !shown.contains(&machine) {
-            shown.push(machine);
-            let Machine { processor, cores, memory_mib, kernel, kubernetes, date, commit } = machine;
-            let gib = *memory_mib as f64 / 1024.0;
-            writeln!(text, "| {processor} | {cores} | {gib:.1} GiB | {kernel} | {kubernetes} | {date} | {commit} |")?;
+    let mut machines: Vec<(&Machine, Vec<&str>)> = Vec::new();
+    for left in left {
+        let Some(machine) = &left.machine else { continue };
+        match machines.iter_mut().find(|(known, _)| *known == machine) {
+            Some((_, benches)) if benches.contains(&left.bench.as_str()) => {}
+            Some((_, benches)) => benches.push(&left.bench),
+            None => machines.push((machine, vec![&left.bench])),
         }
+    }
+    for (machine, benches) in machines {
+        let Machine { processor, cores, memory_mib, kernel, kubernetes, date, commit } = machine;
+        let (benches, gib) = (benches.join(", "), *memory_mib as f64 / 1024.0);
+        writeln!(
+            text,
+            "| {benches} | {processor} | {cores} | {gib:.1} GiB | {kernel} | {kubernetes} | {date} | {commit} |"
+        )?;
     }
     writeln!(text)?;
     Ok(())
@@ -203,7 +212,7 @@ fn everything(text: &mut String, left: &[Left]) -> anyhow::Result<()> {
     writeln!(text, "## Everything that was measured")?;
     for left in left {
         let settings: Vec<String> = left.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        writeln!(text, "\n### {}, {}\n", left.bench, settings.join(" "))?;
+        writeln!(text, "\n### {}, {}\n", left.bench, settings.join(", "))?;
         let groups = groups(&left.runs);
         // A benchmark measures the same of each contender, or leaves it out.
         let mut numbers: Vec<&str> = Vec::new();
@@ -212,17 +221,31 @@ fn everything(text: &mut String, left: &[Left]) -> anyhow::Result<()> {
                 numbers.push(name);
             }
         }
-        // On its side, where it would be wider than a screen.
-        writeln!(text, "| | {} |", groups.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" | "))?;
-        writeln!(text, "|---{}|", "|---".repeat(groups.len()))?;
-        for number in numbers {
-            let cell = |(_, numbers): &(String, BTreeMap<String, Samples>)| {
-                numbers
-                    .get(number)
-                    .map_or_else(String::new, |samples| shown([samples.median(), samples.least(), samples.most()]))
-            };
-            writeln!(text, "| {number} | {} |", groups.iter().map(cell).collect::<Vec<_>>().join(" | "))?;
+        let cell = |number: &str, (_, numbers): &(String, BTreeMap<String, Samples>)| {
+            let samples = numbers.get(number);
+            samples.map_or_else(String::new, |samples| shown([samples.median(), samples.least(), samples.most()]))
+        };
+        let names: Vec<String> = groups.iter().map(|(name, _)| name.clone()).collect();
+        // Rather long than wide.
+        if groups.len() > numbers.len() {
+            let rows = groups.iter().map(|group| numbers.iter().map(|number| cell(number, group)).collect());
+            table(text, &numbers.iter().map(|&number| number.to_owned()).collect::<Vec<_>>(), names.iter().zip(rows))?;
+        } else {
+            let rows = numbers.iter().map(|number| groups.iter().map(|group| cell(number, group)).collect());
+            table(text, &names, numbers.iter().zip(rows))?;
         }
+    }
+    Ok(())
+}
+
+fn table<N: fmt::Display>(
+    text: &mut String,
+    head: &[String],
+    rows: impl Iterator<Item = (N, Vec<String>)>,
+) -> anyhow::Result<()> {
+    writeln!(text, "| | {} |\n|---{}|", head.join(" | "), "|---".repeat(head.len()))?;
+    for (name, cells) in rows {
+        writeln!(text, "| {name} | {} |", cells.join(" | "))?;
     }
     Ok(())
 }
@@ -249,7 +272,7 @@ fn size(left: &Left) -> String {
     let of = |name: &str| left.settings.get(name).and_then(Value::as_u64);
     let what = of("OBJECTS").map(|objects| format!("{} objects", grouped(objects)));
     let what = what.or_else(|| of("FAMILIES").map(|families| format!("{families} families")));
-    let rounds = of("ROUNDS").map(|rounds| format!("{rounds} rounds"));
+    let rounds = of("ROUNDS").map(|rounds| format!("{rounds} round{}", if rounds == 1 { "" } else { "s" }));
     what.into_iter().chain(rounds).collect::<Vec<_>>().join(", ")
 }
 
@@ -313,7 +336,7 @@ mod tests {
         fs::write(directory.path().join("rate-upstream.md"), "The machine is small.\n")?;
         let text = document(directory.path())?;
         for line in [
-            "| one | 2 | 4.0 GiB | unknown | unknown | unknown | unknown |",
+            "| cascade | one | 2 | 4.0 GiB | unknown | unknown | unknown | unknown |",
             "| background cascade, objects/s | 10 000 objects, 3 rounds | 1.04 (1.04–2.00) × floor | ≥ 1 | kept |",
             "| background cascade, objects/s | 10 000 objects, 3 rounds | 1.50 (1.50–2.00) × upstream | ≥ 1.6 | **short** |",
             "| graph's memory, 1 000 000 objects | 1 000 006 objects | 148 MiB | ≤ 250 | kept |",

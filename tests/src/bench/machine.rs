@@ -15,6 +15,7 @@ pub struct Machine {
     pub processor: String,
     pub cores: u64,
     pub memory_mib: u64,
+    /// The version of Linux.
     pub kernel: String,
     /// Of kube-apiserver and kube-controller-manager.
     pub kubernetes: String,
@@ -29,8 +30,9 @@ impl Machine {
     pub fn this() -> Machine {
         let processor = field("/proc/cpuinfo", "model name").unwrap_or_else(unknown);
         let memory = field("/proc/meminfo", "MemTotal").and_then(|text| text.trim_end_matches(" kB").parse().ok());
-        let kernel =
-            fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| unknown(), |text| text.trim().into());
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        // What follows the number is whoever built it.
+        let kernel = release.trim().split('-').next().filter(|number| !number.is_empty());
         let version = CONTROL_PLANE.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
         let changed =
             git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|changes| !changes.is_empty());
@@ -39,7 +41,7 @@ impl Machine {
             processor,
             cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u64),
             memory_mib: memory.unwrap_or(0_u64) / 1024,
-            kernel,
+            kernel: kernel.map_or_else(unknown, str::to_owned),
             kubernetes: version.and_then(|line| line.split(' ').next()).map_or_else(unknown, str::to_owned),
             date: Timestamp::now().strftime("%Y-%m-%d").to_string(),
             commit: if changed { format!("{commit}+") } else { commit },
