@@ -50,6 +50,8 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         admin: setup.admin,
         cluster: setup.cluster.clone(),
         election: setup.election,
+        // Whoever follows the events tells of them in its own way.
+        progress: observer.is_none(),
         observer,
     };
     let graph_stop = Shutdown::new();

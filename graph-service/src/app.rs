@@ -10,6 +10,7 @@ use crate::ingest::{self, Ingest};
 use crate::metrics::Metrics;
 use crate::pauses::keeper;
 use crate::pauses::press::Press;
+use crate::progress;
 use crate::readiness::{Health, Running};
 use crate::render::{Observer, Render};
 use anyhow::Context as _;
@@ -22,6 +23,7 @@ use runtime::backoff::Backoff;
 use runtime::kubernetes::{Cluster, cluster_uid};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{TaskError, Tasks};
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -80,6 +82,8 @@ pub struct Edges {
     pub election: Election,
     /// Sees every event of the engine, once it is logged and counted.
     pub observer: Option<Observer>,
+    /// Say on stderr how far the start has come, where that is a terminal.
+    pub progress: bool,
 }
 
 impl std::fmt::Debug for Edges {
@@ -105,6 +109,9 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let mut tasks = Tasks::new();
     if let Some(listener) = edges.admin {
         tasks.spawn_until_end("admin", admin::serve(listener, health.clone()));
+    }
+    if edges.progress && std::io::stderr().is_terminal() {
+        tasks.spawn_until_end("progress", progress::show(health.clone(), shutdown.clone()));
     }
     let start = Start { clock, heartbeat: &heartbeat, health: &health, metrics: &metrics };
     let cluster_uid = tokio::select! {

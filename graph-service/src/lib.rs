@@ -15,6 +15,7 @@
 //! * `render`, `metrics`: what the engine says, as lines and numbers
 //! * `warnings`: Kubernetes events about references that cannot be right
 //! * `readiness`, `dot`: what the admin server answers
+//! * `progress`: how far the start has come, on a terminal
 
 mod app;
 mod clock;
@@ -28,6 +29,7 @@ pub mod metadata;
 mod metrics;
 pub mod options;
 mod pauses;
+mod progress;
 mod readiness;
 mod render;
 mod warnings;

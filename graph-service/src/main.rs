@@ -57,6 +57,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
         cluster,
         election: Election::Lease(options.lease()),
         observer: None,
+        progress: true,
     };
     let ended = tokio::select! {
         ended = serve(options.config(listening), edges, shutdown) => ended,

@@ -7,6 +7,7 @@ use crate::driver::{Heartbeat, Reader};
 use crate::election::Leadership;
 use crate::ingest;
 use crate::metrics::{Metrics, Snapshot};
+use crate::progress;
 use engine::coverage::State;
 use engine::leader::Leader;
 use engine::object::Uid;
@@ -90,6 +91,14 @@ impl Health {
     /// The cluster is known and everything runs.
     pub(crate) fn running(&self, running: Running) {
         assert!(self.running.set(running).is_ok(), "a service starts once");
+    }
+
+    /// How far the start has come, as one sentence.
+    pub(crate) fn progress(&self) -> String {
+        let Some(running) = self.running.get() else {
+            return self.starting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        };
+        progress::sentence(&running.ingest.status(), &running.reader.with(Leader::collections))
     }
 
     /// Discovery has succeeded, and every collection is synced or given up.

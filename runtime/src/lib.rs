@@ -3,6 +3,7 @@
 //! Knows nothing of garbage collection and of no other crate of ours. In reading order:
 //!
 //! * [`telemetry`]: the log on stderr
+//! * [`terminal`]: a line below it, that is rewritten
 //! * [`shutdown`]: one value, passed down, that says "stop"
 //! * [`tasks`]: the one place that spawns; no task dies unseen
 //! * [`listen`]: binding an address, with an error a person can act on
@@ -19,3 +20,4 @@ pub mod listen;
 pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;
+pub mod terminal;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
+use crate::terminal::Above;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -63,7 +64,7 @@ pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryErro
         (None, Some(given)) => parse_filter(given, "RUST_LOG")?,
         (None, None) => parse_filter(DEFAULT_FILTER, "the default")?,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Above);
     // An error here means that a subscriber is already set, which is what the caller wanted.
     let _already_set = match format {
         LogFormat::Text => builder.with_ansi(colour()).try_init(),

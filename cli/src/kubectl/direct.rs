@@ -72,6 +72,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         cluster: session.cluster.clone(),
         election: Election::Never,
         observer: None,
+        progress: false,
     };
     let mut task = JoinSet::new();
     task.spawn(graph_service::serve(config, edges, Shutdown::new()).boxed());

@@ -85,7 +85,14 @@ async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
         decision_log: None,
     };
     let term = Term { election: "election".into(), number: 1 };
-    let edges = Edges { grpc, admin: None, cluster: cluster(), election: Election::Fixed(term), observer: None };
+    let edges = Edges {
+        grpc,
+        admin: None,
+        cluster: cluster(),
+        election: Election::Fixed(term),
+        observer: None,
+        progress: false,
+    };
     let shutdown = Shutdown::new();
     let (served, told) = tokio::join!(serve(config, edges, shutdown.clone()), async {
         let told = story(Dial(pipes)).await;

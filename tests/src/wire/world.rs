@@ -132,6 +132,7 @@ impl World {
             cluster: Cluster::of_client(self.network.api_client(name), API),
             election: Election::Lease(LeaseOptions::default()),
             observer: None,
+            progress: false,
         };
         let stop = Shutdown::new();
         let service = graph_service::serve(config, edges, stop.clone());
