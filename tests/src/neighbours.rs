@@ -1,4 +1,5 @@
-//! How long another client waits for its answers while somebody deletes.
+//! How long another client waits for its answers while somebody deletes. All of them are admins, whom the API server's fair queues let pass:
+//! what is seen is what the machine and the store have left, not what the queues divide.
 
 use crate::bench::{Figure, Samples};
 use crate::cascade::OWNERS;
