@@ -13,10 +13,15 @@ use std::process::ExitCode;
 const BAD_START: u8 = 2;
 const FAILED: u8 = 1;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let options = Options::parse();
-    let (code, error) = match run(&options).await {
+    // One thread reads the watches, decides and answers: between two of these there is so little to do that waking another one costs
+    // more. What takes long is done elsewhere (large answers are put together on threads of their own) or by and by.
+    let ended = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(thread) => thread.block_on(run(&options)),
+        Err(error) => Err(Failure::Other(anyhow::Error::new(error).context("cannot start the thread"))),
+    };
+    let (code, error) = match ended {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Bad(error)) => (BAD_START, error),
         Err(Failure::Other(error)) => (FAILED, error),
