@@ -442,9 +442,12 @@ fn main() -> anyhow::Result<()> {
             json!({ "reach": row.reach, "contender": row.contender, "nanoseconds_per_event": row.nanoseconds,
                 "events_per_second": 1e9 / row.nanoseconds, "ratio": row.ratio })
         };
-        let rows: Vec<_> = rows.iter().map(row).collect();
-        let report = json!({ "events": events, "rounds": ROUNDS, "bytes_per_event": { "json": json_bytes, "protobuf": protobuf_bytes },
-            "rows": rows });
+        let entries: Vec<_> = rows.iter().map(row).collect();
+        let object = rows.iter().find(|row| row.reach == "object" && row.contender == NAMES[3]).map(|row| row.ratio);
+        let decode = json!({ "budget": "decode", "median": object, "least": object, "most": object, "samples": 1 });
+        let settings =
+            json!({ "EVENTS": events, "rounds": ROUNDS, "jsonBytes": json_bytes, "protobufBytes": protobuf_bytes });
+        let report = json!({ "bench": "ingest", "settings": settings, "figures": [decode], "runs": entries });
         std::fs::write(&path, format!("{report:#}\n"))?;
     }
     Ok(())

@@ -84,7 +84,7 @@ fn read(path: &Path) -> anyhow::Result<Left> {
     }
     let runs = json["runs"].as_array().into_iter().flatten().map(flat).collect();
     let settings = json["settings"].as_object().cloned().unwrap_or_default();
-    Ok(Left { bench, settings, machine: Some(Machine::of(&json["machine"])), figures, runs })
+    Ok(Left { bench, settings, machine: json.get("machine").map(Machine::of), figures, runs })
 }
 
 /// The engine depends on nothing, so its benchmark knows of no budgets.
