@@ -317,6 +317,28 @@ pub struct WorkReport {
     pub execution_time: Duration,
 }
 
+impl WorkReport {
+    /// How a lease ended, when one answer said so and nothing else is to be told.
+    pub fn new(lease: &WorkLease, outcome: Outcome, http_status: u16) -> WorkReport {
+        WorkReport {
+            lease: lease.id,
+            item: lease.item.id,
+            term: lease.term.clone(),
+            attempt: lease.attempt,
+            outcome,
+            observed: None,
+            findings: Vec::new(),
+            http_status,
+            status_reason: String::new(),
+            message: String::new(),
+            webhook: None,
+            retry_after: None,
+            api_calls: 1,
+            execution_time: Duration::ZERO,
+        }
+    }
+}
+
 /// Giving a lease back without having touched the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkReturn {

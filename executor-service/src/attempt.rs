@@ -180,20 +180,15 @@ pub(crate) fn lost(lease: &WorkLease, why: &str) -> WorkReport {
 
 fn report(lease: &WorkLease, ending: Ending, api_calls: u32, execution_time: Duration) -> WorkReport {
     WorkReport {
-        lease: lease.id,
-        item: lease.item.id,
-        term: lease.term.clone(),
-        attempt: lease.attempt,
-        outcome: ending.outcome,
         observed: ending.observed,
         findings: ending.findings,
-        http_status: ending.http_status,
         status_reason: ending.reason,
         message: ending.message,
         webhook: ending.webhook,
         retry_after: ending.retry_after,
         api_calls,
         execution_time,
+        ..WorkReport::new(lease, ending.outcome, ending.http_status)
     }
 }
 

@@ -4,8 +4,8 @@
 
 use std::io::Write as _;
 use std::time::Duration;
-use tests::bench::{Report, begin, number, turns, words};
-use tests::cascade::{Table, Task, run};
+use tests::bench::{Rounds, begin, number, turns, words};
+use tests::cascade::{Task, run};
 use tests::contender::Contender;
 use tests::service::Programs;
 
@@ -29,7 +29,7 @@ async fn main() -> anyhow::Result<()> {
     let slow = if std::env::var_os("SLOW").is_some() { number("SLOW", 0)? } else { 0 };
     let contenders = if slow > 0 { &SLOWED[..] } else { &CONTENDERS[..] };
     let programs = Programs::build_with("tests")?;
-    let mut table = Table::default();
+    let mut table = Rounds::default();
     let mut err = std::io::stderr();
     for policy in words("POLICIES", &POLICIES)? {
         let task = Task { policy, objects, slow: Duration::from_millis(slow as u64) };
@@ -40,7 +40,5 @@ async fn main() -> anyhow::Result<()> {
         }
     }
     let settings = vec![("OBJECTS", objects), ("ROUNDS", rounds), ("SLOW", slow)];
-    let report = Report { bench: "cascade", settings, figures: table.figures(slow > 0), runs: table.json() };
-    write!(err, "{table}\n{report}")?;
-    report.write()
+    table.report("cascade", settings)
 }

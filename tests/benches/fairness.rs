@@ -2,9 +2,9 @@
 //! in the same one: ours and upstream's. `OBJECTS=n` takes others, `ROUNDS=n` others than three, `JSON=FILE` writes every run there.
 
 use std::io::Write as _;
-use tests::bench::{Report, begin, number, turns};
+use tests::bench::{Rounds, begin, number, turns};
 use tests::contender::Contender;
-use tests::fairness::{Table, run};
+use tests::fairness::run;
 use tests::service::Programs;
 
 const OBJECTS: usize = 100_000;
@@ -16,7 +16,7 @@ async fn main() -> anyhow::Result<()> {
     let Some(binaries) = begin() else { return Ok(()) };
     let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
     let programs = Programs::build()?;
-    let mut table = Table::default();
+    let mut table = Rounds::default();
     let mut err = std::io::stderr();
     for (round, contender) in turns(&CONTENDERS, rounds) {
         let one = run(&binaries, &programs, contender, objects).await?;
@@ -24,7 +24,5 @@ async fn main() -> anyhow::Result<()> {
         table.add(one);
     }
     let settings = vec![("OBJECTS", objects), ("ROUNDS", rounds)];
-    let report = Report { bench: "fairness", settings, figures: table.figures(), runs: table.json() };
-    write!(err, "{table}\n{report}")?;
-    report.write()
+    table.report("fairness", settings)
 }

@@ -2,9 +2,9 @@
 //! ours and upstream's. `FAMILIES=n` takes others than 100 families a round, `ROUNDS=n` others than three, `JSON=FILE` writes every run there.
 
 use std::io::Write as _;
-use tests::bench::{Report, begin, number, turns};
+use tests::bench::{Rounds, begin, number, turns};
 use tests::contender::Contender;
-use tests::latency::{Table, run};
+use tests::latency::run;
 use tests::service::Programs;
 
 const FAMILIES: usize = 100;
@@ -16,7 +16,7 @@ async fn main() -> anyhow::Result<()> {
     let Some(binaries) = begin() else { return Ok(()) };
     let (families, rounds) = (number("FAMILIES", FAMILIES)?, number("ROUNDS", ROUNDS)?);
     let programs = Programs::build()?;
-    let mut table = Table::default();
+    let mut table = Rounds::default();
     let mut err = std::io::stderr();
     for (round, contender) in turns(&CONTENDERS, rounds) {
         let one = run(&binaries, &programs, contender, families).await?;
@@ -24,7 +24,5 @@ async fn main() -> anyhow::Result<()> {
         table.add(one);
     }
     let settings = vec![("FAMILIES", families), ("ROUNDS", rounds)];
-    let report = Report { bench: "latency", settings, figures: table.figures(), runs: table.json() };
-    write!(err, "{table}\n{report}")?;
-    report.write()
+    table.report("latency", settings)
 }

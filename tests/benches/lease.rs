@@ -2,8 +2,8 @@
 //! takes others than 200 000, `ROUNDS=n` others than three, `JSON=FILE` writes every run there.
 
 use std::io::Write as _;
-use tests::bench::{Report, number, wanted};
-use tests::lease::{Table, run};
+use tests::bench::{Rounds, number, wanted};
+use tests::lease::run;
 use tests::service::Programs;
 
 const OBJECTS: usize = 200_000;
@@ -16,7 +16,7 @@ async fn main() -> anyhow::Result<()> {
     }
     let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
     let programs = Programs::build()?;
-    let mut table = Table::default();
+    let mut table = Rounds::default();
     let mut err = std::io::stderr();
     for round in 0..rounds {
         let one = run(&programs, objects).await?;
@@ -24,7 +24,5 @@ async fn main() -> anyhow::Result<()> {
         table.add(one);
     }
     let settings = vec![("OBJECTS", objects), ("ROUNDS", rounds)];
-    let report = Report { bench: "lease", settings, figures: table.figures(), runs: table.json() };
-    write!(err, "{table}\n{report}")?;
-    report.write()
+    table.report("lease", settings)
 }

@@ -4,9 +4,9 @@
 
 use std::io::Write as _;
 use std::time::Duration;
-use tests::bench::{Report, begin, number, turns};
+use tests::bench::{Rounds, begin, number, turns};
 use tests::contender::Contender;
-use tests::neighbours::{Table, run};
+use tests::neighbours::run;
 use tests::service::Programs;
 
 const OBJECTS: usize = 100_000;
@@ -21,7 +21,7 @@ async fn main() -> anyhow::Result<()> {
     let seconds = number("SECONDS", IDLE_SECONDS)?;
     let idle = Duration::from_secs(seconds as u64);
     let programs = Programs::build_with("tests")?;
-    let mut table = Table::default();
+    let mut table = Rounds::default();
     let mut err = std::io::stderr();
     // How fast we are is known once it was seen, and half of it is what the last contender may do. This run counts like any other.
     let first = run(&binaries, &programs, Contender::Ours(IN_FLIGHT), objects, idle).await?;
@@ -40,7 +40,5 @@ async fn main() -> anyhow::Result<()> {
         table.add(one);
     }
     let settings = vec![("OBJECTS", objects), ("ROUNDS", rounds), ("SECONDS", seconds)];
-    let report = Report { bench: "neighbours", settings, figures: table.figures(), runs: table.json() };
-    write!(err, "{table}\n{report}")?;
-    report.write()
+    table.report("neighbours", settings)
 }

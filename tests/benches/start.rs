@@ -2,10 +2,10 @@
 //! a client that reads the same and does nothing. `OBJECTS=n` takes others, `ROUNDS=n` others than five, `JSON=FILE` writes every run there.
 
 use std::io::Write as _;
-use tests::bench::{Report, begin, number, turns};
+use tests::bench::{Rounds, begin, number, turns};
 use tests::reader::Way;
 use tests::service::Programs;
-use tests::start::{Starter, Table, World};
+use tests::start::{Starter, World};
 
 const OBJECTS: usize = 100_000;
 const ROUNDS: usize = 5;
@@ -18,17 +18,15 @@ async fn main() -> anyhow::Result<()> {
     let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
     let programs = Programs::build_with("tests")?;
     let mut world = World::create(&binaries, &programs, objects).await?;
-    let mut table = Table { objects: world.objects, runs: Vec::new() };
+    let mut table = Rounds::default();
     let mut err = std::io::stderr();
     let readers = Way::ALL.map(Starter::Reader);
     let starters = [&readers[..], &[Starter::Upstream(WORKERS), Starter::Ours]].concat();
     for (round, starter) in turns(&starters, rounds) {
         let run = world.run(starter).await?;
         writeln!(err, "round {round}, {starter}: {:.2} s", run.everything)?;
-        table.runs.push(run);
+        table.add(run);
     }
-    let settings = vec![("OBJECTS", table.objects), ("ROUNDS", rounds)];
-    let report = Report { bench: "start", settings, figures: table.figures(), runs: table.json() };
-    write!(err, "{table}\n{report}")?;
-    report.write()
+    let settings = vec![("OBJECTS", world.objects), ("ROUNDS", rounds)];
+    table.report("start", settings)
 }

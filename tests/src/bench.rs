@@ -2,6 +2,7 @@
 
 mod budget;
 mod machine;
+mod rounds;
 mod samples;
 
 use crate::controlplane::{Binaries, require};
@@ -12,6 +13,7 @@ use std::path::Path;
 
 pub use budget::{BUDGETS, Budget, Figure, Limit, budget};
 pub use machine::Machine;
+pub use rounds::{Rounds, Run};
 pub use samples::Samples;
 
 /// The real control plane, where a benchmark is to run on it: `cargo test --benches` starts benchmarks too, and wants none of their time.

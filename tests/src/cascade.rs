@@ -1,6 +1,6 @@
 //! The same cascade under the floor, under upstream's collector and under ours, in turns, each on a control plane of its own.
 
-use crate::bench::{Figure, Samples};
+use crate::bench::{self, Figure, Rounds};
 use crate::contender::{Cascade, Collector, Contender};
 use crate::controlplane::{Binaries, ControlPlane};
 use crate::load::{self, configmaps, delete, families};
@@ -17,12 +17,17 @@ use tokio::time::Instant;
 pub const OWNERS: usize = 20;
 const NAMESPACE: &str = "cascade";
 
+/// A policy, and who carries it out.
+type Who = (&'static str, Contender);
+
 /// What one run came to.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub contender: Contender,
     pub policy: &'static str,
     pub objects: usize,
+    /// Requests were made slower.
+    pub slow: bool,
     pub seconds: f64,
     /// DELETE, PATCH and GET that the API server counted, without those of the benchmark.
     pub requests: u64,
@@ -43,6 +48,11 @@ impl Run {
     /// By the server's own count.
     pub fn requests_per_object(&self) -> f64 {
         self.requests as f64 / self.objects as f64
+    }
+
+    /// Milliseconds, of the API server.
+    pub fn server_cpu_per_object(&self) -> f64 {
+        self.server_cpu * 1e3 / self.objects as f64
     }
 
     /// Milliseconds, of all its processes.
@@ -95,104 +105,86 @@ pub async fn run(binaries: &Binaries, programs: &Programs, contender: Contender,
     });
     let server_memory = most_memory_mib(server)?;
     let requests = made - owners.len() as u64 - asked;
-    Ok(Run { contender, policy: task.policy, objects, seconds, requests, cpu, server_cpu, memory, server_memory })
+    let (policy, slow) = (task.policy, !task.slow.is_zero());
+    Ok(Run { contender, policy, objects, slow, seconds, requests, cpu, server_cpu, memory, server_memory })
 }
 
-/// Rounds of all contenders, in turning order, as a table of medians and as JSON.
-#[derive(Clone, Debug, Default)]
-pub struct Table(Vec<Run>);
+/// The best median rate among those that `counts`, and whose it is.
+fn best(rounds: &Rounds<Run>, policy: &str, counts: impl Fn(Contender) -> bool) -> Option<(Who, f64)> {
+    let everybody = rounds.everybody().into_iter().filter(|(of, contender)| *of == policy && counts(*contender));
+    let rates = everybody.map(|who| (who, rounds.samples(who, Run::rate).median()));
+    rates.max_by(|(_, one), (_, other)| one.total_cmp(other))
+}
 
-impl Table {
-    /// Adds what one run came to.
-    pub fn add(&mut self, run: Run) {
-        self.0.push(run);
+fn is_upstream(contender: Contender) -> bool {
+    matches!(contender, Contender::Upstream(_))
+}
+
+/// What one policy comes to: our best against upstream's best and against the floor of as many in flight.
+fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str, rate: &'static str) -> Vec<Figure> {
+    let ours = best(rounds, policy, Contender::is_ours);
+    let (Some((ours, _)), Some((upstream, _))) = (ours, best(rounds, policy, is_upstream)) else { return Vec::new() };
+    let faster = rounds.samples(ours, Run::rate).over(&rounds.samples(upstream, Run::rate));
+    if rounds.of(ours).any(|run| run.slow) {
+        return if policy == "Background" { vec![Figure::new("slow-upstream", faster)] } else { Vec::new() };
+    }
+    let mut figures =
+        vec![Figure::new(rate, faster), Figure::new(requests, rounds.samples(ours, Run::requests_per_object))];
+    if policy == "Background" {
+        let cpu = rounds.samples(ours, Run::cpu_per_object);
+        figures.push(Figure::new("cpu-upstream", cpu.over(&rounds.samples(upstream, Run::cpu_per_object))));
+        if let (_, Contender::Ours(in_flight)) = ours {
+            let floor = rounds.samples((policy, Contender::Floor(in_flight)), Run::rate);
+            let ratio = rounds.samples(ours, Run::rate).over(&floor);
+            figures.extend((!ratio.is_empty()).then(|| Figure::new("rate-floor", ratio)));
+        }
+    }
+    figures
+}
+
+impl bench::Run for Run {
+    type Who = Who;
+
+    fn who(&self) -> Who {
+        (self.policy, self.contender)
     }
 
-    /// Every run.
-    pub fn json(&self) -> Value {
-        let run = |run: &Run| {
-            json!({
-                "contender": run.contender.to_string(), "policy": run.policy, "objects": run.objects, "seconds": run.seconds,
-                "objectsPerSecond": run.rate(), "requestsPerObject": run.requests_per_object(),
-                "cpuMillisPerObject": run.cpu_per_object(), "serverCpuMillisPerObject": run.server_cpu * 1e3 / run.objects as f64,
-                "memoryMiB": run.memory, "serverMemoryMiB": run.server_memory,
-            })
-        };
-        self.0.iter().map(run).collect()
+    fn json(&self) -> Value {
+        json!({
+            "contender": self.contender.to_string(), "policy": self.policy, "objects": self.objects, "seconds": self.seconds,
+            "objectsPerSecond": self.rate(), "requestsPerObject": self.requests_per_object(),
+            "cpuMillisPerObject": self.cpu_per_object(), "serverCpuMillisPerObject": self.server_cpu_per_object(),
+            "memoryMiB": self.memory, "serverMemoryMiB": self.server_memory,
+        })
     }
 
-    fn of(&self, policy: &str, contender: Contender) -> Vec<&Run> {
-        self.0.iter().filter(|run| run.policy == policy && run.contender == contender).collect()
-    }
-
-    /// The best median rate among those that `counts`, and whose it is.
-    fn best(&self, policy: &str, counts: impl Fn(Contender) -> bool) -> Option<(Contender, f64)> {
-        let contenders = self.0.iter().filter(|run| run.policy == policy && counts(run.contender));
-        let rates = contenders.map(|run| (run.contender, median(&self.of(policy, run.contender), Run::rate)));
-        rates.max_by(|(_, one), (_, other)| one.total_cmp(other))
-    }
-
-    fn samples(&self, policy: &str, contender: Contender, figure: impl Fn(&Run) -> f64) -> Samples {
-        self.of(policy, contender).into_iter().map(figure).collect()
-    }
-
-    /// Our best against upstream's best and against the floor of as many in flight, where the budgets speak of it.
-    pub fn figures(&self, slow: bool) -> Vec<Figure> {
-        let mut figures = Vec::new();
+    fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
         let names = [
             ("Background", "requests-background", "rate-upstream"),
             ("Foreground", "requests-foreground", "rate-upstream-foreground"),
             ("Orphan", "requests-orphan", "rate-upstream-orphan"),
         ];
-        let upstreams = |contender| matches!(contender, Contender::Upstream(_));
-        for (policy, requests, rate) in names {
-            let ours = self.best(policy, Contender::is_ours);
-            let (Some((ours, _)), Some((upstream, _))) = (ours, self.best(policy, upstreams)) else { continue };
-            let faster = self.samples(policy, ours, Run::rate).over(&self.samples(policy, upstream, Run::rate));
-            if slow {
-                figures.extend((policy == "Background").then(|| Figure::new("slow-upstream", faster)));
-                continue;
-            }
-            figures.push(Figure::new(rate, faster));
-            figures.push(Figure::new(requests, self.samples(policy, ours, Run::requests_per_object)));
-            if policy == "Background" {
-                let cpu = self.samples(policy, ours, Run::cpu_per_object);
-                let theirs = self.samples(policy, upstream, Run::cpu_per_object);
-                figures.push(Figure::new("cpu-upstream", cpu.over(&theirs)));
-                figures.extend(self.against_floor(policy, ours));
-            }
-        }
+        let mut figures: Vec<Figure> =
+            names.into_iter().flat_map(|(policy, requests, rate)| figures_of(rounds, policy, requests, rate)).collect();
         let memory = |policy| {
-            let (ours, _) = self.best(policy, Contender::is_ours)?;
-            Some(self.samples(policy, ours, |run| run.server_memory))
+            let (ours, _) = best(rounds, policy, Contender::is_ours)?;
+            Some(rounds.samples(ours, |run| run.server_memory))
         };
-        if let (Some(orphan), Some(background), false) = (memory("Orphan"), memory("Background"), slow) {
+        if let (Some(orphan), Some(background)) = (memory("Orphan"), memory("Background"))
+            && !rounds.all().iter().any(|run| run.slow)
+        {
             figures.push(Figure::new("orphan-server-memory", orphan.over(&background)));
         }
         figures
     }
 
-    fn against_floor(&self, policy: &str, ours: Contender) -> Option<Figure> {
-        let Contender::Ours(in_flight) = ours else { return None };
-        let floor = self.samples(policy, Contender::Floor(in_flight), Run::rate);
-        let ratio = self.samples(policy, ours, Run::rate).over(&floor);
-        (!ratio.is_empty()).then(|| Figure::new("rate-floor", ratio))
-    }
-}
-
-fn median(runs: &[&Run], figure: impl Fn(&Run) -> f64) -> f64 {
-    runs.iter().map(|run| figure(run)).collect::<Samples>().median()
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown: Vec<(&str, Contender)> = Vec::new();
-        for run in &self.0 {
-            if shown.contains(&(run.policy, run.contender)) {
-                continue;
-            }
-            if !shown.iter().any(|(policy, _)| *policy == run.policy) {
-                writeln!(f, "\n{} of {} objects", run.policy, run.objects)?;
+    fn table(rounds: &Rounds<Run>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut policies: Vec<&str> = Vec::new();
+        for who in rounds.everybody() {
+            let (policy, contender) = who;
+            if !policies.contains(&policy) {
+                policies.push(policy);
+                writeln!(f, "\n{policy} of {} objects", rounds.of(who).next().map_or(0, |run| run.objects))?;
                 writeln!(
                     f,
                     "{:<24} {:>9} {:>15} {:>7} {:>10} {:>9} {:>9} {:>11} {:>7} {:>9}",
@@ -208,25 +200,23 @@ impl fmt::Display for Table {
                     "server"
                 )?;
             }
-            shown.push((run.policy, run.contender));
-            let runs = self.of(run.policy, run.contender);
-            let rates = self.samples(run.policy, run.contender, Run::rate);
-            let (rate, slowest, fastest) = (rates.median(), rates.least(), rates.most());
-            let to = |best: Option<(Contender, f64)>| {
-                best.map_or_else(|| "-".into(), |(_, other)| format!("{:.2}", rate / other))
+            let rates = rounds.samples(who, Run::rate);
+            let to = |best: Option<(Who, f64)>| {
+                best.map_or_else(|| "-".into(), |(_, other)| format!("{:.2}", rates.median() / other))
             };
-            let floor = to(self.best(run.policy, |contender| matches!(contender, Contender::Floor(_))));
-            let upstream = to(self.best(run.policy, |contender| matches!(contender, Contender::Upstream(_))));
+            let floor = to(best(rounds, policy, |contender| matches!(contender, Contender::Floor(_))));
+            let upstream = to(best(rounds, policy, is_upstream));
             writeln!(
                 f,
-                "{:<24} {rate:>9.0} {:>15} {floor:>7} {upstream:>10} {:>9.3} {:>9.3} {:>11.3} {:>7.0} {:>9.0}",
-                run.contender.to_string(),
-                format!("{slowest:.0}-{fastest:.0}"),
-                median(&runs, Run::requests_per_object),
-                median(&runs, Run::cpu_per_object),
-                median(&runs, |run| run.server_cpu * 1e3 / run.objects as f64),
-                median(&runs, |run| run.memory),
-                median(&runs, |run| run.server_memory),
+                "{:<24} {:>9.0} {:>15} {floor:>7} {upstream:>10} {:>9.3} {:>9.3} {:>11.3} {:>7.0} {:>9.0}",
+                contender.to_string(),
+                rates.median(),
+                format!("{:.0}-{:.0}", rates.least(), rates.most()),
+                rounds.samples(who, Run::requests_per_object).median(),
+                rounds.samples(who, Run::cpu_per_object).median(),
+                rounds.samples(who, Run::server_cpu_per_object).median(),
+                rounds.samples(who, |run| run.memory).median(),
+                rounds.samples(who, |run| run.server_memory).median(),
             )?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! How long ten objects wait that are deleted in the middle of somebody else's cascade.
 
-use crate::bench::{Figure, Samples};
+use crate::bench::{self, Figure, Rounds};
 use crate::cascade::OWNERS;
 use crate::contender::{Cascade, Collector, Contender};
 use crate::controlplane::{Binaries, ControlPlane};
@@ -70,53 +70,34 @@ async fn ten_gone(client: &Client, namespace: &str, begun: Instant) -> anyhow::R
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Rounds of all contenders as a table of medians and as JSON.
-#[derive(Clone, Debug, Default)]
-pub struct Table(Vec<Run>);
+impl bench::Run for Run {
+    type Who = Contender;
 
-impl Table {
-    /// Adds what one run came to.
-    pub fn add(&mut self, run: Run) {
-        self.0.push(run);
+    fn who(&self) -> Contender {
+        self.contender
     }
 
-    fn samples(&self, contender: Contender, figure: impl Fn(&Run) -> f64) -> Samples {
-        self.0.iter().filter(|run| run.contender == contender).map(figure).collect()
+    fn json(&self) -> Value {
+        json!({
+            "contender": self.contender.to_string(), "left": self.left, "otherNamespaceSeconds": self.other_namespace,
+            "sameNamespaceSeconds": self.same_namespace,
+        })
     }
 
-    /// Ours.
-    pub fn figures(&self) -> Vec<Figure> {
+    fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
         vec![
-            Figure::new("fairness-namespace", self.samples(Contender::Adaptive, |run| run.other_namespace)),
-            Figure::new("fairness-root", self.samples(Contender::Adaptive, |run| run.same_namespace)),
+            Figure::new("fairness-namespace", rounds.samples(Contender::Adaptive, |run| run.other_namespace)),
+            Figure::new("fairness-root", rounds.samples(Contender::Adaptive, |run| run.same_namespace)),
         ]
     }
 
-    /// Every run.
-    pub fn json(&self) -> Value {
-        let run = |run: &Run| {
-            json!({
-                "contender": run.contender.to_string(), "left": run.left, "otherNamespaceSeconds": run.other_namespace,
-                "sameNamespaceSeconds": run.same_namespace,
-            })
-        };
-        self.0.iter().map(run).collect()
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn table(rounds: &Rounds<Run>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = ["", "objects left", "ten elsewhere, s", "ten beside them, s"];
         writeln!(f, "\n{:<24} {:>12} {:>24} {:>24}", head[0], head[1], head[2], head[3])?;
-        let mut shown = Vec::new();
-        for contender in self.0.iter().map(|run| run.contender) {
-            if shown.contains(&contender) {
-                continue;
-            }
-            shown.push(contender);
-            let left = self.samples(contender, |run| run.left as f64).median();
-            let elsewhere = self.samples(contender, |run| run.other_namespace).to_string();
-            let beside = self.samples(contender, |run| run.same_namespace).to_string();
+        for contender in rounds.everybody() {
+            let left = rounds.samples(contender, |run| run.left as f64).median();
+            let elsewhere = rounds.samples(contender, |run| run.other_namespace).to_string();
+            let beside = rounds.samples(contender, |run| run.same_namespace).to_string();
             writeln!(f, "{:<24} {left:>12.0} {elsewhere:>24} {beside:>24}", contender.to_string())?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! From the end of an owner to the end of the last of its hundred dependents, where nothing else is to be done.
 
-use crate::bench::{Figure, Samples};
+use crate::bench::{self, Figure, Rounds, Samples};
 use crate::contender::{Cascade, Collector, Contender};
 use crate::controlplane::{Binaries, ControlPlane};
 use crate::load::{self, configmap, configmaps, create, delete, families};
@@ -110,54 +110,35 @@ async fn one(client: &Client, number: usize) -> anyhow::Result<Duration> {
     timeout(WITHIN, watched).await.with_context(|| format!("the dependents of {owner} are not gone in {WITHIN:?}"))?
 }
 
-/// What all contenders came to.
-#[derive(Clone, Debug, Default)]
-pub struct Table(Vec<Run>);
+impl bench::Run for Run {
+    type Who = Contender;
 
-impl Table {
-    /// Adds what one run came to.
-    pub fn add(&mut self, run: Run) {
-        self.0.push(run);
+    fn who(&self) -> Contender {
+        self.contender
     }
 
-    fn samples(&self, contender: Contender, figure: impl Fn(&Run) -> f64) -> Samples {
-        self.0.iter().filter(|run| run.contender == contender).map(figure).collect()
+    fn json(&self) -> Value {
+        json!({
+            "contender": self.contender.to_string(), "deleteMillis": self.round_trip, "families": self.last.len(),
+            "p50Millis": self.last.median(), "p99Millis": self.last.percentile(99), "mostMillis": self.last.most(),
+            "allowedMillis": self.allowed(),
+        })
     }
 
-    /// Ours.
-    pub fn figures(&self) -> Vec<Figure> {
-        let ours = self.0.iter().filter(|run| run.contender.is_ours());
+    fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
+        let ours = rounds.all().iter().filter(|run| run.contender.is_ours());
         let ratios: Samples = ours.map(|run| run.last.percentile(99) / run.allowed()).collect();
         vec![Figure::new("latency", ratios)]
     }
 
-    /// Every run.
-    pub fn json(&self) -> Value {
-        let run = |run: &Run| {
-            json!({
-                "contender": run.contender.to_string(), "deleteMillis": run.round_trip, "families": run.last.len(),
-                "p50Millis": run.last.median(), "p99Millis": run.last.percentile(99), "mostMillis": run.last.most(),
-                "allowedMillis": run.allowed(),
-            })
-        };
-        self.0.iter().map(run).collect()
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn table(rounds: &Rounds<Run>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = ["owner gone to last of 100 gone, ms", "p50", "p99", "allowed", "one DELETE"];
         writeln!(f, "\n{:<36} {:>24} {:>24} {:>9} {:>11}", head[0], head[1], head[2], head[3], head[4])?;
-        let mut shown = Vec::new();
-        for contender in self.0.iter().map(|run| run.contender) {
-            if shown.contains(&contender) {
-                continue;
-            }
-            shown.push(contender);
-            let p50 = self.samples(contender, |run| run.last.median()).to_string();
-            let p99 = self.samples(contender, |run| run.last.percentile(99)).to_string();
-            let allowed = self.samples(contender, Run::allowed).median();
-            let round_trip = self.samples(contender, |run| run.round_trip).median();
+        for contender in rounds.everybody() {
+            let p50 = rounds.samples(contender, |run| run.last.median()).to_string();
+            let p99 = rounds.samples(contender, |run| run.last.percentile(99)).to_string();
+            let allowed = rounds.samples(contender, Run::allowed).median();
+            let round_trip = rounds.samples(contender, |run| run.round_trip).median();
             writeln!(f, "{:<36} {p50:>24} {p99:>24} {allowed:>9.1} {round_trip:>11.2}", contender.to_string())?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! The graph service is the real one, a process of its own, and so is its gRPC on loopback. Its API server is in memory and has nothing to do
 //! while it is measured. The executors say of each lease at once that it is done.
 
-use crate::bench::{Figure, Samples};
+use crate::bench::{self, Figure, Rounds, Samples};
 use crate::embedded::Api;
 use crate::load::{configmaps, delete, families, until};
 use crate::process::{Directory, free_port};
@@ -161,67 +161,35 @@ fn heartbeat(sequence: u64) -> ToLeader {
 /// Says of each that it is begun and done.
 async fn answer(puppet: &Puppet<()>, leases: Vec<WorkLease>) {
     puppet.say(ToLeader::Started { leases: leases.iter().map(|lease| lease.id).collect() }).await;
-    let reports = leases.into_iter().map(done).collect();
+    let reports = leases.iter().map(|lease| WorkReport::new(lease, Outcome::Done, 200)).collect();
     puppet.say(ToLeader::Reports { reports, returns: Vec::new() }).await;
 }
 
-fn done(lease: WorkLease) -> WorkReport {
-    WorkReport {
-        lease: lease.id,
-        item: lease.item.id,
-        term: lease.term,
-        attempt: lease.attempt,
-        outcome: Outcome::Done,
-        observed: None,
-        findings: Vec::new(),
-        http_status: 200,
-        status_reason: String::new(),
-        message: String::new(),
-        webhook: None,
-        retry_after: None,
-        api_calls: 1,
-        execution_time: Duration::ZERO,
-    }
+fn light(rounds: &Rounds<Run>, percent: usize) -> Samples {
+    rounds.samples((), |run| run.light.percentile(percent))
 }
 
-/// Rounds.
-#[derive(Clone, Debug, Default)]
-pub struct Table(Vec<Run>);
+/// Only ours take part.
+impl bench::Run for Run {
+    type Who = ();
 
-impl Table {
-    /// Adds what one run came to.
-    pub fn add(&mut self, run: Run) {
-        self.0.push(run);
+    fn who(&self) {}
+
+    fn json(&self) -> Value {
+        json!({
+            "leases": self.leases, "seconds": self.seconds, "leasesPerSecond": self.rate(),
+            "lightMillis": { "p50": self.light.median(), "p99": self.light.percentile(99), "most": self.light.most() },
+        })
     }
 
-    fn rates(&self) -> Samples {
-        self.0.iter().map(Run::rate).collect()
+    fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
+        vec![Figure::new("lease-rate", rounds.samples((), Run::rate)), Figure::new("lease-latency", light(rounds, 99))]
     }
 
-    fn light(&self, percent: usize) -> Samples {
-        self.0.iter().map(|run| run.light.percentile(percent)).collect()
-    }
-
-    pub fn figures(&self) -> Vec<Figure> {
-        vec![Figure::new("lease-rate", self.rates()), Figure::new("lease-latency", self.light(99))]
-    }
-
-    /// Every run.
-    pub fn json(&self) -> Value {
-        let run = |run: &Run| {
-            json!({
-                "leases": run.leases, "seconds": run.seconds, "leasesPerSecond": run.rate(),
-                "lightMillis": { "p50": run.light.median(), "p99": run.light.percentile(99), "most": run.light.most() },
-            })
-        };
-        self.0.iter().map(run).collect()
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let leases = self.0.first().map_or(0, |run| run.leases);
-        writeln!(f, "\n{leases} leases, {EXECUTORS} executors of {WINDOW}: {:.0}/s", self.rates())?;
-        writeln!(f, "one at a time, ms: p50 {}, p99 {}", self.light(50), self.light(99))
+    fn table(rounds: &Rounds<Run>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let leases = rounds.all().first().map_or(0, |run| run.leases);
+        let rates = rounds.samples((), Run::rate);
+        writeln!(f, "\n{leases} leases, {EXECUTORS} executors of {WINDOW}: {rates:.0}/s")?;
+        writeln!(f, "one at a time, ms: p50 {}, p99 {}", light(rounds, 50), light(rounds, 99))
     }
 }

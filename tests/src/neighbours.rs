@@ -1,7 +1,7 @@
 //! How long another client waits for its answers while somebody deletes. All of them are admins, whom the API server's fair queues let pass:
 //! what is seen is what the machine and the store have left, not what the queues divide.
 
-use crate::bench::{Figure, Samples};
+use crate::bench::{self, Figure, Rounds, Samples};
 use crate::cascade::OWNERS;
 use crate::contender::{Cascade, Collector, Contender};
 use crate::controlplane::{Binaries, ControlPlane};
@@ -154,49 +154,23 @@ async fn one(client: Client, prefix: &str, number: usize, meant: Instant) -> any
     Ok((if is_get { Of::Get } else { Of::Create }, meant.elapsed().as_secs_f64() * 1e3))
 }
 
-/// Rounds of all contenders as a table of medians and as JSON.
-#[derive(Clone, Debug, Default)]
-pub struct Table(Vec<Run>);
+fn p99(rounds: &Rounds<Run>, contender: Contender, of: Of) -> Samples {
+    rounds.samples(contender, |run| run.beside.of(of).percentile(99))
+}
 
-impl Table {
-    /// Adds what one run came to.
-    pub fn add(&mut self, run: Run) {
-        self.0.push(run);
+/// As many times as beside the same collector when it has nothing to do.
+fn over_idle(rounds: &Rounds<Run>, contender: Contender, of: Of) -> Samples {
+    rounds.samples(contender, |run| run.beside.of(of).percentile(99) / run.idle.of(of).percentile(99))
+}
+
+impl bench::Run for Run {
+    type Who = Contender;
+
+    fn who(&self) -> Contender {
+        self.contender
     }
 
-    fn samples(&self, contender: Contender, figure: impl Fn(&Run) -> f64) -> Samples {
-        self.0.iter().filter(|run| run.contender == contender).map(figure).collect()
-    }
-
-    fn p99(&self, contender: Contender, of: Of) -> Samples {
-        self.samples(contender, |run| run.beside.of(of).percentile(99))
-    }
-
-    /// As many times as beside the same collector when it has nothing to do.
-    fn over_idle(&self, contender: Contender, of: Of) -> Samples {
-        self.samples(contender, |run| run.beside.of(of).percentile(99) / run.idle.of(of).percentile(99))
-    }
-
-    /// Ours at full speed against the floor, and ours held against idle.
-    pub fn figures(&self) -> Vec<Figure> {
-        let floor = |contender: &Contender| matches!(contender, Contender::Floor(_));
-        let held = |contender: &Contender| matches!(contender, Contender::Held(_));
-        let first = |is: fn(&Contender) -> bool| self.0.iter().map(|run| run.contender).find(is);
-        let mut figures = Vec::new();
-        if let Some(floor) = first(floor) {
-            let ratio = |of| self.p99(Contender::Adaptive, of).over(&self.p99(floor, of));
-            figures.push(Figure::new("neighbour-get-saturated", ratio(Of::Get)));
-            figures.push(Figure::new("neighbour-create-saturated", ratio(Of::Create)));
-        }
-        if let Some(held) = first(held) {
-            figures.push(Figure::new("neighbour-get-held", self.over_idle(held, Of::Get)));
-            figures.push(Figure::new("neighbour-create-held", self.over_idle(held, Of::Create)));
-        }
-        figures
-    }
-
-    /// Every run.
-    pub fn json(&self) -> Value {
+    fn json(&self) -> Value {
         let times = |times: &Times| {
             let both = [Of::Get, Of::Create].map(|of| {
                 let samples = times.of(of);
@@ -204,18 +178,31 @@ impl Table {
             });
             json!({ "getMillis": both[0], "createMillis": both[1] })
         };
-        let run = |run: &Run| {
-            json!({
-                "contender": run.contender.to_string(), "objectsPerSecond": run.rate,
-                "idle": times(&run.idle), "beside": times(&run.beside),
-            })
-        };
-        self.0.iter().map(run).collect()
+        json!({
+            "contender": self.contender.to_string(), "objectsPerSecond": self.rate,
+            "idle": times(&self.idle), "beside": times(&self.beside),
+        })
     }
-}
 
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Ours at full speed against the floor, and ours held against idle.
+    fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
+        let floor = |contender: &Contender| matches!(contender, Contender::Floor(_));
+        let held = |contender: &Contender| matches!(contender, Contender::Held(_));
+        let first = |is: fn(&Contender) -> bool| rounds.all().iter().map(|run| run.contender).find(is);
+        let mut figures = Vec::new();
+        if let Some(floor) = first(floor) {
+            let ratio = |of| p99(rounds, Contender::Adaptive, of).over(&p99(rounds, floor, of));
+            figures.push(Figure::new("neighbour-get-saturated", ratio(Of::Get)));
+            figures.push(Figure::new("neighbour-create-saturated", ratio(Of::Create)));
+        }
+        if let Some(held) = first(held) {
+            figures.push(Figure::new("neighbour-get-held", over_idle(rounds, held, Of::Get)));
+            figures.push(Figure::new("neighbour-create-held", over_idle(rounds, held, Of::Create)));
+        }
+        figures
+    }
+
+    fn table(rounds: &Rounds<Run>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nanother client's requests, ms; in brackets the p99 of the best and of the worst round")?;
         let head = ["", "objects/s", "GET p50", "GET p99", "x idle", "CREATE p50", "CREATE p99", "x idle"];
         let [name, rate, get50, get99, get_idle, create50, create99, create_idle] = head;
@@ -223,17 +210,12 @@ impl fmt::Display for Table {
             f,
             "{name:<24} {rate:>9} {get50:>8} {get99:>20} {get_idle:>7} {create50:>11} {create99:>20} {create_idle:>7}"
         )?;
-        let mut shown = Vec::new();
-        for contender in self.0.iter().map(|run| run.contender) {
-            if shown.contains(&contender) {
-                continue;
-            }
-            shown.push(contender);
-            let rate = self.samples(contender, |run| run.rate).median();
+        for contender in rounds.everybody() {
+            let rate = rounds.samples(contender, |run| run.rate).median();
             write!(f, "{:<24} {rate:>9.0}", contender.to_string())?;
             for (of, width) in [(Of::Get, 8), (Of::Create, 11)] {
-                let p50 = self.samples(contender, |run| run.beside.of(of).median()).median();
-                let (p99, idle) = (self.p99(contender, of).to_string(), self.over_idle(contender, of).median());
+                let p50 = rounds.samples(contender, |run| run.beside.of(of).median()).median();
+                let (p99, idle) = (p99(rounds, contender, of).to_string(), over_idle(rounds, contender, of).median());
                 write!(f, " {p50:>width$.2} {p99:>20} {idle:>7.2}")?;
             }
             writeln!(f)?;

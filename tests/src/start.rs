@@ -1,6 +1,6 @@
 //! How long it takes from nothing to everything: ours, upstream's collector and a bare reader on the same API server.
 
-use crate::bench::{Figure, Samples};
+use crate::bench::{self, Figure, Rounds, Samples};
 use crate::contender::Contender;
 use crate::controlplane::{Binaries, ControlPlane};
 use crate::load::{self, configmap, configmaps, count, create, families, get, reference_to, until_soon};
@@ -48,6 +48,8 @@ impl fmt::Display for Starter {
 #[derive(Clone, Debug)]
 pub struct Run {
     pub starter: Starter,
+    /// Of the world.
+    pub objects: usize,
     /// Seconds until it says that it has everything.
     pub everything: f64,
     /// Until an object is gone whose owner was gone before the start. The reader collects nothing.
@@ -105,7 +107,8 @@ impl World {
         let (collections, pages) = told.split_once(' ').context("two numbers")?;
         let read = Read { collections: collections.parse()?, pages: pages.parse()? };
         ensure!(read.can_hold(self.objects, way), "{read:?} cannot be all of {} objects", self.objects);
-        Ok(Run { starter: Starter::Reader(way), everything, collects: None, memory: 0.0, most_memory: 0.0 })
+        let objects = self.objects;
+        Ok(Run { starter: Starter::Reader(way), objects, everything, collects: None, memory: 0.0, most_memory: 0.0 })
     }
 
     async fn upstream(&mut self, workers: u32) -> anyhow::Result<Run> {
@@ -117,7 +120,8 @@ impl World {
         let collects = Some(begun.elapsed().as_secs_f64());
         let pid = collector.process().pid();
         let (memory, most_memory) = (memory_mib(pid)?, most_memory_mib(pid)?);
-        Ok(Run { starter: Starter::Upstream(workers), everything, collects, memory, most_memory })
+        let (starter, objects) = (Starter::Upstream(workers), self.objects);
+        Ok(Run { starter, objects, everything, collects, memory, most_memory })
     }
 
     async fn ours(&mut self) -> anyhow::Result<Run> {
@@ -142,7 +146,7 @@ impl World {
         // It gives the Lease back, so that the next one need not wait until it is over.
         graph.process.terminate()?;
         graph.process.ended(WITHIN).await?;
-        Ok(Run { starter: Starter::Ours, everything, collects, memory, most_memory })
+        Ok(Run { starter: Starter::Ours, objects: self.objects, everything, collects, memory, most_memory })
     }
 
     /// An object whose owner is gone.
@@ -161,61 +165,46 @@ impl World {
     }
 }
 
-/// Rounds of all starters as a table of medians and as JSON.
-#[derive(Clone, Debug)]
-pub struct Table {
-    pub objects: usize,
-    pub runs: Vec<Run>,
+/// What the fastest bare reader took: the server can do no better.
+fn reader(rounds: &Rounds<Run>) -> Samples {
+    let ways = Way::ALL.map(|way| rounds.samples(Starter::Reader(way), |run| run.everything));
+    ways.into_iter().min_by(|one, other| one.median().total_cmp(&other.median())).unwrap_or_default()
 }
 
-impl Table {
-    fn samples(&self, starter: Starter, figure: impl Fn(&Run) -> f64) -> Samples {
-        self.runs.iter().filter(|run| run.starter == starter).map(figure).collect()
+impl bench::Run for Run {
+    type Who = Starter;
+
+    fn who(&self) -> Starter {
+        self.starter
     }
 
-    /// What the fastest bare reader took: the server can do no better.
-    fn reader(&self) -> Samples {
-        let ways = Way::ALL.map(|way| self.samples(Starter::Reader(way), |run| run.everything));
-        ways.into_iter().min_by(|one, other| one.median().total_cmp(&other.median())).unwrap_or_default()
+    fn json(&self) -> Value {
+        json!({
+            "starter": self.starter.to_string(), "objects": self.objects, "secondsToEverything": self.everything,
+            "secondsToCollecting": self.collects, "memoryMiB": self.memory, "mostMemoryMiB": self.most_memory,
+        })
     }
 
     /// Ours against the fastest reader, and ours in memory where the world has the size that the budget speaks of.
-    pub fn figures(&self) -> Vec<Figure> {
-        let ours = self.samples(Starter::Ours, |run| run.everything);
-        let mut figures = vec![Figure::new("start-reader", ours.over(&self.reader()))];
-        let memory = self.samples(Starter::Ours, |run| run.memory);
-        figures.extend((self.objects.abs_diff(BUDGET_OBJECTS) < 1000).then(|| Figure::new("memory-100k", memory)));
+    fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
+        let ours = rounds.samples(Starter::Ours, |run| run.everything);
+        let mut figures = vec![Figure::new("start-reader", ours.over(&reader(rounds)))];
+        let memory = rounds.samples(Starter::Ours, |run| run.memory);
+        let is_of_that_size = rounds.all().iter().all(|run| run.objects.abs_diff(BUDGET_OBJECTS) < 1000);
+        figures.extend(is_of_that_size.then(|| Figure::new("memory-100k", memory)));
         figures
     }
 
-    /// Every run.
-    pub fn json(&self) -> Value {
-        let run = |run: &Run| {
-            json!({
-                "starter": run.starter.to_string(), "objects": self.objects, "secondsToEverything": run.everything,
-                "secondsToCollecting": run.collects, "memoryMiB": run.memory, "mostMemoryMiB": run.most_memory,
-            })
-        };
-        self.runs.iter().map(run).collect()
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nstart with {} objects", self.objects)?;
+    fn table(rounds: &Rounds<Run>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nstart with {} objects", rounds.all().first().map_or(0, |run| run.objects))?;
         let head = ["", "everything, s", "x reader", "collects, s", "MiB", "most MiB"];
         writeln!(f, "{:<28} {:>18} {:>8} {:>18} {:>7} {:>9}", head[0], head[1], head[2], head[3], head[4], head[5])?;
-        let reader = self.reader().median();
-        let mut shown = Vec::new();
-        for starter in self.runs.iter().map(|run| run.starter) {
-            if shown.contains(&starter) {
-                continue;
-            }
-            shown.push(starter);
-            let everything = self.samples(starter, |run| run.everything);
-            let collects = self.samples(starter, |run| run.collects.unwrap_or(f64::NAN));
-            let memory = self.samples(starter, |run| run.memory).median();
-            let most = self.samples(starter, |run| run.most_memory).median();
+        let reader = reader(rounds).median();
+        for starter in rounds.everybody() {
+            let everything = rounds.samples(starter, |run| run.everything);
+            let collects = rounds.samples(starter, |run| run.collects.unwrap_or(f64::NAN));
+            let memory = rounds.samples(starter, |run| run.memory).median();
+            let most = rounds.samples(starter, |run| run.most_memory).median();
             let (name, ratio) = (starter.to_string(), everything.median() / reader);
             let collects = if matches!(starter, Starter::Reader(_)) { "-".to_owned() } else { collects.to_string() };
             let text = [everything.to_string(), collects];

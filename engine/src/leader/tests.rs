@@ -164,22 +164,7 @@ fn hello(executor: &str, incarnation: &str) -> Hello {
 
 /// The report of an attempt that ended well.
 fn done(lease: &WorkLease) -> WorkReport {
-    WorkReport {
-        lease: lease.id,
-        item: lease.item.id,
-        term: lease.term.clone(),
-        attempt: lease.attempt,
-        outcome: Outcome::Done,
-        observed: None,
-        findings: Vec::new(),
-        http_status: 200,
-        status_reason: String::new(),
-        message: String::new(),
-        webhook: None,
-        retry_after: None,
-        api_calls: 1,
-        execution_time: Duration::ZERO,
-    }
+    WorkReport::new(lease, Outcome::Done, 200)
 }
 
 impl Bench {

@@ -182,20 +182,13 @@ impl Run {
         };
         let port = self.port.borrow();
         WorkReport {
-            lease: self.lease.id,
-            item: self.lease.item.id,
-            term: self.lease.term.clone(),
-            attempt: self.lease.attempt,
-            outcome: ending.outcome,
             observed: ending.observed.map(sighting),
             findings: ending.findings,
-            http_status: ending.refused.code,
-            status_reason: String::new(),
-            message: String::new(),
             webhook: ending.refused.webhook,
             retry_after: ending.refused.retry_after,
             api_calls: port.calls,
             execution_time: port.now.since(self.started),
+            ..WorkReport::new(&self.lease, ending.outcome, ending.refused.code)
         }
     }
 
