@@ -1,0 +1,81 @@
+//! The runs of a benchmark, of whoever takes part in it.
+
+use super::{Figure, Report, Samples};
+use serde_json::Value;
+use std::fmt;
+use std::io::Write as _;
+
+/// What one run of a benchmark came to.
+pub trait Run: Sized {
+    /// Whose run it is.
+    type Who: Copy + PartialEq;
+
+    fn who(&self) -> Self::Who;
+
+    /// Everything that was measured.
+    fn json(&self) -> Value;
+
+    /// What the budgets speak of.
+    fn figures(rounds: &Rounds<Self>) -> Vec<Figure>;
+
+    /// Medians and spread, for people.
+    fn table(rounds: &Rounds<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+/// All runs, in the order in which they ended.
+#[derive(Clone, Debug)]
+pub struct Rounds<R>(Vec<R>);
+
+impl<R> Default for Rounds<R> {
+    fn default() -> Rounds<R> {
+        Rounds(Vec::new())
+    }
+}
+
+impl<R: Run> Rounds<R> {
+    pub fn add(&mut self, run: R) {
+        self.0.push(run);
+    }
+
+    pub fn all(&self) -> &[R] {
+        &self.0
+    }
+
+    /// The runs of one.
+    pub fn of(&self, who: R::Who) -> impl Iterator<Item = &R> {
+        self.0.iter().filter(move |run| run.who() == who)
+    }
+
+    /// One figure of each run of one.
+    pub fn samples(&self, who: R::Who, figure: impl Fn(&R) -> f64) -> Samples {
+        self.of(who).map(figure).collect()
+    }
+
+    /// Everybody once, in the order of their first runs.
+    pub fn everybody(&self) -> Vec<R::Who> {
+        let mut everybody = Vec::new();
+        for run in &self.0 {
+            if !everybody.contains(&run.who()) {
+                everybody.push(run.who());
+            }
+        }
+        everybody
+    }
+
+    /// Writes the table and what the budgets say to the standard error stream, and everything into the file that `JSON` names.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn report(&self, bench: &'static str, settings: Vec<(&'static str, usize)>) -> anyhow::Result<()> {
+        let runs = self.0.iter().map(R::json).collect();
+        let report = Report { bench, settings, figures: R::figures(self), runs };
+        write!(std::io::stderr(), "{self}\n{report}")?;
+        report.write()
+    }
+}
+
+impl<R: Run> fmt::Display for Rounds<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        R::table(self, f)
+    }
+}
