@@ -7,6 +7,7 @@
 //! * [`shutdown`]: one value, passed down, that says "stop"
 //! * [`tasks`]: the one place that spawns; no task dies unseen
 //! * [`listen`]: binding an address, with an error a person can act on
+//! * [`tls`]: certificates, checked at the start and swapped while the process runs
 //! * [`admin`]: `/livez`, `/readyz`, `/metrics`, `/debug/graph`
 //! * [`backoff`]: jittered delays between attempts
 //! * [`kubernetes`]: credentials, clients, and raw requests whose failures are told apart
@@ -21,3 +22,4 @@ pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;
 pub mod terminal;
+pub mod tls;

@@ -3,6 +3,7 @@
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use runtime::shutdown::Shutdown;
+use runtime::tls::Peer;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,14 +33,21 @@ pub struct Connection {
     io: Pin<Box<dyn Duplex>>,
     /// `None` once the peer has said what it must.
     silence: Option<Silence>,
-    cut: Cut,
+    link: Link,
     is_cut: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-/// Ends one connection. Every request that came over it carries this among its extensions.
+/// The connection of a request, which has this among its extensions.
+#[derive(Clone, Debug)]
+pub struct Link {
+    pub(crate) cut: Cut,
+    pub peer: Peer,
+}
+
+/// Ends one connection.
 #[derive(Clone, Debug, Default)]
-pub struct Cut(Shutdown);
+pub(crate) struct Cut(Shutdown);
 
 impl Cut {
     pub(crate) fn cut(&self) {
@@ -65,7 +73,8 @@ impl Connection {
         let cut = Cut::default();
         let requested = cut.0.clone();
         let is_cut = Box::pin(async move { requested.requested().await });
-        Connection { io: Box::pin(io), silence: Some(silence), cut, is_cut, _place: None }
+        let link = Link { cut, peer: Peer::Plaintext };
+        Connection { io: Box::pin(io), silence: Some(silence), link, is_cut, _place: None }
     }
 }
 
@@ -105,10 +114,10 @@ impl Connection {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Cut;
+    type ConnectInfo = Link;
 
-    fn connect_info(&self) -> Cut {
-        self.cut.clone()
+    fn connect_info(&self) -> Link {
+        self.link.clone()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The log of decisions, for whoever asks and whoever follows. The leader has it, or every replica does.
 
-use super::connection::Cut;
+use super::connection::Link;
 use super::followers::Followers;
 use super::pages::{fitting, page_size};
 use super::{Shared, status};
@@ -89,7 +89,7 @@ impl DecisionService for Decisions {
         &self,
         request: Request<WatchDecisionsRequest>,
     ) -> Result<Response<Self::WatchDecisionsStream>, Status> {
-        let connection = request.extensions().get::<Cut>().cloned();
+        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
         let request = request.into_inner();
         let include = Filter::of("include", &request.include)?;
         let exclude = Filter::of("exclude", &request.exclude)?;

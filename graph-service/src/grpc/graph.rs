@@ -2,7 +2,7 @@
 //!
 //! No read holds the graph for long: what looks at many objects does so in steps of [`STEP`] and lets decisions go on in between.
 
-use super::connection::Cut;
+use super::connection::Link;
 use super::filter::{Filter, Sieve};
 use super::followers::Followers;
 use super::freshness::About;
@@ -243,7 +243,7 @@ impl GraphService for Graph {
         &self,
         request: Request<WatchDependentsRequest>,
     ) -> Result<Response<Self::WatchDependentsStream>, Status> {
-        let connection = request.extensions().get::<Cut>().cloned();
+        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
         let (watch, from) = watch::Watch::of(self, request.into_inner()).await?;
         Ok(Response::new(self.followers.open(connection, |reader| watch.run(from, reader))?))
     }

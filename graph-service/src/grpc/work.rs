@@ -3,7 +3,7 @@
 //! Reading and writing are apart. The reader parses and hands over without ever waiting for the driver; what the driver has to say waits
 //! in a bounded outbox that the response drains. Whoever overflows either ends only this stream.
 
-use super::connection::Cut;
+use super::connection::{Cut, Link};
 use super::{Shared, renewal_age, status};
 use crate::driver::{Ending, OUTBOX_MAX, Outbox, SessionInput};
 use engine::leader::StreamId;
@@ -127,7 +127,7 @@ impl WorkService for Work {
         let farewell = sender.downgrade();
         let (open, dropped) = oneshot::channel();
         let outbox = Outbox { sender, ending: Arc::clone(&ending), _open: open };
-        let connection = request.extensions().get::<Cut>().cloned();
+        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
         self.shared.sessions.try_send(SessionInput::Opened { stream, outbox }).map_err(|_| too_many())?;
         let reader = StreamReader {
             stream,
