@@ -1,5 +1,10 @@
 //! The admin HTTP server of a service: probes, metrics, and the graph for debugging. HTTP/1.1, plain text, read-only.
+//!
+//! Over TLS, whether the service lives and is ready is for everybody, because probes have no identity; everything else is for whom a
+//! [`Guard`] lets in.
 
+use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +20,17 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 
 use crate::tasks::Jobs;
+use crate::tls::{Protocol, ServerTls};
+use guard::Doorman;
+
+pub use guard::{Guard, Refusal, Visitor};
+
+mod guard;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -58,12 +70,39 @@ pub struct Readiness {
 /// [`crate::tasks::Tasks::spawn_until_end`].
 pub async fn serve(listener: TcpListener, probe: Arc<dyn Probe>) -> anyhow::Result<()> {
     let router = router(probe);
+    answer_all(listener, move |stream, _| answer(stream, router.clone(), None)).await
+}
+
+/// The same over TLS.
+pub async fn serve_tls(
+    listener: TcpListener,
+    probe: Arc<dyn Probe>,
+    tls: Arc<ServerTls>,
+    guard: Guard,
+) -> anyhow::Result<()> {
+    let router = router(probe);
+    let secured = move |stream, from| {
+        let (router, tls, guard) = (router.clone(), Arc::clone(&tls), guard.clone());
+        async move {
+            if let Some((stream, peer)) = tls.handshake(stream, Some(from), Protocol::Http1).await {
+                answer(stream, router, Some(Doorman { guard, peer })).await;
+            }
+        }
+    };
+    answer_all(listener, secured).await
+}
+
+/// A bounded number of connections at a time.
+async fn answer_all<F>(listener: TcpListener, mut answer: impl FnMut(TcpStream, SocketAddr) -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let mut connections: Jobs<(), ()> = Jobs::new(CONNECTIONS_MAX);
     loop {
         tokio::select! {
             ((), _end) = connections.next() => {}
             accepted = listener.accept(), if connections.has_room() => match accepted {
-                Ok((stream, _)) => connections.spawn((), answer(stream, router.clone())),
+                Ok((stream, from)) => connections.spawn((), answer(stream, from)),
                 Err(error) => {
                     tracing::warn!(%error, "the admin server cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -148,15 +187,30 @@ fn typed(content_type: &'static str, text: String) -> Typed {
     ([(CONTENT_TYPE, content_type), (X_CONTENT_TYPE_OPTIONS, "nosniff")], text)
 }
 
-async fn answer(stream: TcpStream, router: Router) {
+/// Answers the one request of a connection.
+async fn answer<IO>(stream: IO, router: Router, doorman: Option<Doorman>)
+where
+    IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let service = tower::service_fn(move |request: Request<hyper::body::Incoming>| {
-        let router = router.clone();
+        let (router, doorman) = (router.clone(), doorman.clone());
         async move {
+            let is_open = doorman.is_none() || guard::is_for_everybody(request.uri());
+            if let (false, Some(doorman)) = (is_open, &doorman)
+                && let Err(refusal) = doorman.admit(&request).await
+            {
+                return Ok::<Response<Body>, std::convert::Infallible>(refusal);
+            }
             if !request.body().is_end_stream() && request.method() != Method::HEAD {
                 let refusal = (StatusCode::PAYLOAD_TOO_LARGE, plain("requests here have no body"));
-                return Ok::<Response<Body>, std::convert::Infallible>(refusal.into_response());
+                return Ok(refusal.into_response());
             }
-            router.oneshot(request.map(Body::new)).await
+            let path = (is_open && doorman.is_some()).then(|| request.uri().path().to_owned());
+            let answer = router.oneshot(request.map(Body::new)).await?;
+            Ok(match path {
+                Some(path) => guard::without_details(&path, answer),
+                None => answer,
+            })
         }
     });
     let connection = http1::Builder::new()

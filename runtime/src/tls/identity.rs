@@ -42,7 +42,7 @@ impl Peer {
 
 impl PeerCertificate {
     /// Reads a certificate that has been checked. `None` where it names no user, as at the API server.
-    pub fn read(der: &[u8]) -> Option<PeerCertificate> {
+    pub(super) fn read(der: &[u8]) -> Option<PeerCertificate> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let subject = certificate.subject();
         // The last one counts, and what cannot be read as text names nobody: both as Go has it.

@@ -1,0 +1,319 @@
+//! The calling end: how a connection to the graph service becomes TLS, and which token requests over it carry.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::HeaderValue;
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::files::{self, BadTls, File};
+use super::flags::CallerFlags;
+use super::reasons::Words;
+use super::server::Trouble;
+use super::token::Token;
+
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
+/// The first byte of what a TLS server says to somebody who speaks plaintext: an alert. A frame of HTTP/2 that began like this would have
+/// a megabyte, and the first one is never that long.
+const ALERT: u8 = 0x15;
+
+/// How to call a service. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Caller(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    tls: Option<Tls>,
+    token: Option<Token>,
+}
+
+#[derive(Debug)]
+struct Tls {
+    files: Files,
+    /// The name that certificates are checked against, where it is not the host's.
+    server_name: Option<ServerName<'static>>,
+    name_flag: &'static str,
+    current: RwLock<Current>,
+}
+
+#[derive(Debug)]
+struct Files {
+    ca: Option<File>,
+    pair: Option<(File, File)>,
+}
+
+#[derive(Debug)]
+struct Current {
+    texts: Texts,
+    config: Arc<ClientConfig>,
+    trouble: Trouble,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Texts {
+    ca: Option<Vec<u8>>,
+    pair: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Caller {
+    /// Plaintext, and no token.
+    pub fn plaintext() -> Caller {
+        Caller::default()
+    }
+
+    /// Reads and checks the files that the flags name. `is_tls` is what [`CallerFlags::is_tls`] says; `server_name` is the value of the
+    /// flag `name_flag`.
+    pub async fn open(
+        flags: &CallerFlags,
+        is_tls: bool,
+        (name_flag, server_name): (&'static str, Option<&str>),
+    ) -> Result<Caller, BadTls> {
+        let token = match &flags.token_file {
+            Some(path) => Some(Token::open(path).await?),
+            None => None,
+        };
+        if !is_tls {
+            return Ok(Caller(Arc::new(Inner { tls: None, token })));
+        }
+        let server_name = server_name.map(|name| {
+            let parsed = ServerName::try_from(name.to_owned());
+            parsed.map_err(|_| BadTls(format!("{name_flag} {name:?} is no host name and no IP address")))
+        });
+        let server_name = server_name.transpose()?;
+        let files = Files { ca: flags.tls_ca.as_ref().map(|path| File::new("--tls-ca", path)), pair: flags.pair() };
+        let texts = files.read().await?;
+        let config = files.load(&texts)?;
+        let current = RwLock::new(Current { texts, config, trouble: Trouble::default() });
+        Ok(Caller(Arc::new(Inner { tls: Some(Tls { files, server_name, name_flag, current }), token })))
+    }
+
+    /// Whether connections are TLS.
+    pub fn is_tls(&self) -> bool {
+        self.0.tls.is_some()
+    }
+
+    /// Whether requests carry a token.
+    pub fn has_token(&self) -> bool {
+        self.0.token.is_some()
+    }
+
+    /// What requests carry as `authorization`, where there is a token.
+    pub async fn authorization(&self) -> Option<HeaderValue> {
+        match &self.0.token {
+            Some(token) => Some(token.header().await),
+            None => None,
+        }
+    }
+
+    /// Makes a connection that is open what it has to be: TLS with the certificates that the files hold now, or plaintext. `address` is
+    /// for messages, `host` is whom the certificate must name. Errors, also later ones, are sentences for a person.
+    pub async fn secure<IO>(&self, io: IO, address: &str, host: &str) -> io::Result<Secured<IO>>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Some(tls) = &self.0.tls else {
+            let words = Words { address: address.to_owned(), ca: None, certificate: None, name_flag: "" };
+            return Ok(Secured { stream: Stream::Plaintext { io, is_known: false }, words });
+        };
+        let words = tls.words(address);
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let name = match &tls.server_name {
+            Some(name) => name.clone(),
+            None => {
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                let parsed = ServerName::try_from(host.to_owned());
+                parsed.map_err(|_| invalid(format!("{host:?} is no name that a certificate can have")))?
+            }
+        };
+        let config = tls.config().await;
+        let connecting = timeout(HANDSHAKE_WITHIN, TlsConnector::from(config).connect(name, io)).await;
+        let connected = connecting.unwrap_or_else(|_| {
+            let why = format!("{address} did not answer the TLS handshake within {} s", HANDSHAKE_WITHIN.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        });
+        match connected {
+            Ok(stream) => Ok(Secured { stream: Stream::Tls(Box::new(stream)), words }),
+            Err(error) => Err(words.of(error)),
+        }
+    }
+}
+
+impl Tls {
+    fn words(&self, address: &str) -> Words {
+        Words {
+            address: address.to_owned(),
+            ca: self.files.ca.as_ref().map(|file| file.path.display().to_string()),
+            certificate: self.files.pair.as_ref().map(|(certificate, _)| certificate.path.display().to_string()),
+            name_flag: self.name_flag,
+        }
+    }
+
+    /// What the files say now. Where they cannot be used, what they said before: a connection is better than none, and the other end
+    /// judges for itself.
+    async fn config(&self) -> Arc<ClientConfig> {
+        let read = self.files.read().await;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let loaded = match read {
+            Ok(texts) if texts == current.texts => {
+                current.trouble = Trouble::default();
+                return Arc::clone(&current.config);
+            }
+            Ok(texts) => self.files.load(&texts).map(|config| (texts, config)),
+            Err(why) => Err(why),
+        };
+        match loaded {
+            Ok((texts, config)) => *current = Current { texts, config, trouble: Trouble::default() },
+            Err(why) => {
+                if current.trouble.lasts(&why) {
+                    tracing::warn!(%why, "the TLS files have changed and cannot be used; the certificates from before stay");
+                }
+            }
+        }
+        Arc::clone(&current.config)
+    }
+}
+
+impl Files {
+    async fn read(&self) -> Result<Texts, BadTls> {
+        let ca = match &self.ca {
+            Some(file) => Some(file.read().await?),
+            None => None,
+        };
+        let pair = match &self.pair {
+            Some((certificate, key)) => Some((certificate.read().await?, key.read().await?)),
+            None => None,
+        };
+        Ok(Texts { ca, pair })
+    }
+
+    fn load(&self, texts: &Texts) -> Result<Arc<ClientConfig>, BadTls> {
+        let roots = match self.ca.as_ref().zip(texts.ca.as_deref()) {
+            Some((file, text)) => files::authorities(file, text)?,
+            None => machine_authorities()?,
+        };
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), files::provider())
+            .build()
+            .map_err(|error| BadTls(format!("--tls-ca cannot be used: {error}")))?;
+        let builder = ClientConfig::builder_with_provider(files::provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| BadTls(error.to_string()))?
+            .with_webpki_verifier(verifier);
+        let mut config = match self.pair.as_ref().zip(texts.pair.as_ref()) {
+            Some(((certificate, key), (chain, secret))) => {
+                let pair = files::pair((certificate, chain), (key, secret))?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair.certified)))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        // A session that is taken up again is not checked again.
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+fn machine_authorities() -> Result<RootCertStore, BadTls> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        let why = "this machine knows no certificate authorities: give the file of the one that signed the graph service's certificate with --tls-ca";
+        return Err(BadTls(why.to_owned()));
+    }
+    Ok(roots)
+}
+
+/// A connection to a service. Its errors are sentences for a person.
+pub struct Secured<IO> {
+    stream: Stream<IO>,
+    words: Words,
+}
+
+enum Stream<IO> {
+    Plaintext {
+        io: IO,
+        /// Something has been read: it is plaintext at the other end too.
+        is_known: bool,
+    },
+    Tls(Box<tokio_rustls::client::TlsStream<IO>>),
+}
+
+impl<IO> fmt::Debug for Secured<IO> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secured").field("address", &self.words.address).finish_non_exhaustive()
+    }
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<IO> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Secured { stream, words } = &mut *self;
+        match stream {
+            Stream::Tls(tls) => Pin::new(tls).poll_read(context, into).map_err(|error| words.of(error)),
+            Stream::Plaintext { io, is_known } => {
+                let before = into.filled().len();
+                ready!(Pin::new(io).poll_read(context, into))?;
+                if let (false, Some(first)) = (*is_known, into.filled().get(before)) {
+                    if *first == ALERT {
+                        return Poll::Ready(Err(words.speaks_tls()));
+                    }
+                    *is_known = true;
+                }
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<IO> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let Secured { stream, words } = &mut *self;
+        match stream {
+            Stream::Tls(tls) => Pin::new(tls).poll_write(context, data).map_err(|error| words.of(error)),
+            Stream::Plaintext { io, .. } => Pin::new(io).poll_write(context, data),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Secured { stream, words } = &mut *self;
+        match stream {
+            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(context, data).map_err(|error| words.of(error)),
+            Stream::Plaintext { io, .. } => Pin::new(io).poll_write_vectored(context, data),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Tls(tls) => tls.is_write_vectored(),
+            Stream::Plaintext { io, .. } => io.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Secured { stream, words } = &mut *self;
+        match stream {
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(context).map_err(|error| words.of(error)),
+            Stream::Plaintext { io, .. } => Pin::new(io).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Secured { stream, words } = &mut *self;
+        match stream {
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(context).map_err(|error| words.of(error)),
+            Stream::Plaintext { io, .. } => Pin::new(io).poll_shutdown(context),
+        }
+    }
+}

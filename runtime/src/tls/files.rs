@@ -1,0 +1,132 @@
+//! The files: read whole, and checked before anything is made of them.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::sign::CertifiedKey;
+use tokio::io::AsyncReadExt as _;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::time::ASN1Time;
+
+/// Far above any chain or bundle of authorities.
+const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A flag or a file of TLS that cannot be used. One sentence that names it and says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadTls(pub(super) String);
+
+/// A file, and the flag that named it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct File {
+    pub(super) flag: &'static str,
+    pub(super) path: PathBuf,
+}
+
+/// A certificate, its chain and its key.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) certified: Arc<CertifiedKey>,
+    /// When the certificate ends, in seconds since 1970.
+    pub(super) not_after: i64,
+}
+
+/// The one provider of cryptography.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// A moment as people write it.
+pub(super) fn date(seconds_since_1970: i64) -> String {
+    ASN1Time::from_timestamp(seconds_since_1970)
+        .map_or_else(|_| seconds_since_1970.to_string(), |time| time.to_string())
+}
+
+impl File {
+    pub(super) fn new(flag: &'static str, path: impl Into<PathBuf>) -> File {
+        File { flag, path: path.into() }
+    }
+
+    /// Everything that stands in it.
+    pub(super) async fn read(&self) -> Result<Vec<u8>, BadTls> {
+        let mut text = Vec::new();
+        let read = async {
+            let file = tokio::fs::File::open(&self.path).await?;
+            file.take(FILE_MAX_BYTES + 1).read_to_end(&mut text).await
+        };
+        read.await.map_err(|error| {
+            let kind = error.kind();
+            if kind == ErrorKind::NotFound {
+                self.bad("there is no such file")
+            } else if kind == ErrorKind::PermissionDenied {
+                self.bad("this user may not read it")
+            } else {
+                self.bad(&error.to_string())
+            }
+        })?;
+        if text.len() as u64 > FILE_MAX_BYTES {
+            return Err(self.bad(&format!("it has more than {FILE_MAX_BYTES} bytes")));
+        }
+        Ok(text)
+    }
+
+    pub(super) fn bad(&self, why: &str) -> BadTls {
+        BadTls(format!("{} {} cannot be used: {why}", self.flag, self.path.display()))
+    }
+}
+
+/// The pair in two files' text. The certificate must be valid now, and the key must be its own.
+pub(super) fn pair(certificate: (&File, &[u8]), key: (&File, &[u8])) -> Result<Pair, BadTls> {
+    let (file, text) = certificate;
+    let chain = certificates(file, text)?;
+    let leaf = chain.first().ok_or_else(|| file.bad("it holds no certificate; expected PEM, BEGIN CERTIFICATE"))?;
+    let (_, leaf) = X509Certificate::from_der(leaf)
+        .map_err(|error| file.bad(&format!("its certificate cannot be read: {error}")))?;
+    let (from, until) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
+    let now = i64::try_from(UnixTime::now().as_secs()).unwrap_or(i64::MAX);
+    if now > until {
+        return Err(file.bad(&format!("the certificate has expired, on {}; renew it", date(until))));
+    }
+    if now < from {
+        return Err(file.bad(&format!("the certificate is not valid before {}; wait, or set the clock", date(from))));
+    }
+    let (key_file, text) = key;
+    let key = PrivateKeyDer::from_pem_slice(text).map_err(|error| {
+        if matches!(error, pem::Error::NoItemsFound) {
+            return key_file.bad("it holds no private key; expected PEM, BEGIN PRIVATE KEY");
+        }
+        key_file.bad(&format!("it is no PEM: {error}"))
+    })?;
+    let certified = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| {
+        if matches!(error, rustls::Error::InconsistentKeys(_)) {
+            let whose = format!("it is not the key of the certificate in {} {}", file.flag, file.path.display());
+            return key_file.bad(&whose);
+        }
+        key_file.bad(&error.to_string())
+    })?;
+    Ok(Pair { certified: Arc::new(certified), not_after: until })
+}
+
+/// The authorities in a file's text: at least one.
+pub(super) fn authorities(file: &File, text: &[u8]) -> Result<RootCertStore, BadTls> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file, text)? {
+        roots
+            .add(certificate)
+            .map_err(|error| file.bad(&format!("one of its certificates is no authority: {error}")))?;
+    }
+    if roots.is_empty() {
+        return Err(file.bad("it holds no certificate; expected those of the authorities as PEM, BEGIN CERTIFICATE"));
+    }
+    Ok(roots)
+}
+
+fn certificates(file: &File, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadTls> {
+    let read = CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>();
+    read.map_err(|error| file.bad(&format!("it is no PEM: {error}")))
+}

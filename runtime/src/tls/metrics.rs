@@ -1,0 +1,94 @@
+//! What a server counts of TLS, and how sparingly it speaks of it.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tokio::time::Instant;
+
+use super::reasons::{Reason, Refused};
+
+/// One line in the log for each reason in so long.
+const SAY_EVERY: Duration = Duration::from_secs(60);
+
+/// Counters of one server. Cloning shares them.
+#[derive(Clone, Debug, Default)]
+pub struct TlsMetrics {
+    refused: Family<[(&'static str, &'static str); 1], Counter>,
+    reloads: Family<[(&'static str, &'static str); 1], Counter>,
+    /// Without a value where nothing is served over TLS.
+    expiry: Family<[(&'static str, &'static str); 0], Gauge>,
+    said: Arc<Mutex<HashMap<Reason, Said>>>,
+}
+
+#[derive(Debug)]
+struct Said {
+    at: Instant,
+    /// How many were not.
+    unsaid: u64,
+}
+
+impl TlsMetrics {
+    /// Registers them under the registry's prefix.
+    pub fn register(&self, registry: &mut Registry) {
+        let metrics = self.clone();
+        registry.register(
+            "tls_handshakes_refused",
+            "TLS connections that did not come about, by reason",
+            metrics.refused,
+        );
+        registry.register("tls_reloads", "Changes of the TLS files, by whether they could be used", metrics.reloads);
+        registry.register(
+            "tls_certificate_expiry_timestamp_seconds",
+            "When the certificate that is served ends, in seconds since 1970",
+            metrics.expiry,
+        );
+    }
+
+    pub(super) fn serves_until(&self, not_after: i64) {
+        self.expiry.get_or_create(&[]).set(not_after);
+    }
+
+    pub(super) fn reloaded(&self, not_after: i64) {
+        self.reloads.get_or_create(&[("result", "taken")]).inc();
+        self.serves_until(not_after);
+    }
+
+    pub(super) fn reload_failed(&self) {
+        self.reloads.get_or_create(&[("result", "unusable")]).inc();
+    }
+
+    /// Counts a connection, and says why it was refused if that has not been said lately.
+    pub(super) fn refused(&self, refused: &Refused, from: Option<SocketAddr>) {
+        let Refused { reason, why } = refused;
+        self.refused.get_or_create(&[("reason", reason.as_str())]).inc();
+        let from = from.map(tracing::field::display);
+        if *reason == Reason::Closed {
+            tracing::debug!(from, why, "a TLS connection ended before it began");
+        } else if let Some(unsaid) = self.unsaid(*reason) {
+            tracing::warn!(from, reason = reason.as_str(), why, unsaid, "a TLS connection was refused");
+        }
+    }
+
+    /// How many of this reason were not said, if this one is to be.
+    fn unsaid(&self, reason: Reason) -> Option<u64> {
+        let now = Instant::now();
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        match said.get_mut(&reason) {
+            Some(last) if now.duration_since(last.at) < SAY_EVERY => {
+                last.unsaid += 1;
+                None
+            }
+            last => {
+                let unsaid = last.map_or(0, |last| last.unsaid);
+                said.insert(reason, Said { at: now, unsaid: 0 });
+                Some(unsaid)
+            }
+        }
+    }
+}

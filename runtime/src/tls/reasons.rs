@@ -1,0 +1,201 @@
+//! Handshakes that did not come about, in words: for the log of a server, and for whoever called one.
+
+use std::io;
+use std::time::Duration;
+
+use rustls::pki_types::UnixTime;
+use rustls::{AlertDescription, CertificateError, Error};
+
+use super::files::date;
+
+/// Why a server has not taken a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) reason: Reason,
+    pub(super) why: String,
+}
+
+/// The label of the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Reason {
+    Expired,
+    NotYetValid,
+    UnknownAuthority,
+    BadCertificate,
+    /// The caller has refused the server's certificate.
+    ByCaller,
+    Plaintext,
+    Incompatible,
+    TooSlow,
+    /// Without a word, as probes of a port do.
+    Closed,
+}
+
+impl Reason {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Reason::Expired => "expired",
+            Reason::NotYetValid => "not_yet_valid",
+            Reason::UnknownAuthority => "unknown_authority",
+            Reason::BadCertificate => "bad_certificate",
+            Reason::ByCaller => "by_caller",
+            Reason::Plaintext => "plaintext",
+            Reason::Incompatible => "incompatible",
+            Reason::TooSlow => "too_slow",
+            Reason::Closed => "closed",
+        }
+    }
+}
+
+impl Refused {
+    pub(super) fn of_server(error: &io::Error) -> Refused {
+        let Some(tls) = tls_error(error) else {
+            return Refused { reason: Reason::Closed, why: format!("the caller went away: {error}") };
+        };
+        let (reason, why) = if let Error::InvalidCertificate(wrong) = tls {
+            of_caller(wrong)
+        } else if let Error::AlertReceived(alert) = tls {
+            (Reason::ByCaller, format!("the caller does not accept this server's certificate: {alert:?}"))
+        } else if let Error::InvalidMessage(_) = tls {
+            (Reason::Plaintext, "what the caller sends is no TLS".to_owned())
+        } else {
+            (Reason::Incompatible, tls.to_string())
+        };
+        Refused { reason, why }
+    }
+
+    pub(super) fn too_slow(within: Duration) -> Refused {
+        Refused { reason: Reason::TooSlow, why: format!("no handshake within {} s", within.as_secs()) }
+    }
+}
+
+fn of_caller(wrong: &CertificateError) -> (Reason, String) {
+    const WHOSE: &str = "the caller's certificate";
+    match validity(wrong) {
+        Validity::Expired(on) => (Reason::Expired, format!("{WHOSE} has expired{on}")),
+        Validity::NotYet(before) => (Reason::NotYetValid, format!("{WHOSE} is not valid {before}")),
+        Validity::Other if *wrong == CertificateError::UnknownIssuer => {
+            (Reason::UnknownAuthority, format!("{WHOSE} is signed by none of the authorities in --client-ca"))
+        }
+        Validity::Other => (Reason::BadCertificate, format!("{WHOSE}: {wrong}")),
+    }
+}
+
+/// What is wrong with the time of a certificate.
+enum Validity {
+    /// `, on DATE`, or nothing.
+    Expired(String),
+    /// `before DATE`, or `yet`.
+    NotYet(String),
+    Other,
+}
+
+fn validity(wrong: &CertificateError) -> Validity {
+    let at = |time: &UnixTime| date(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+    if let CertificateError::ExpiredContext { not_after, .. } = wrong {
+        Validity::Expired(format!(", on {}", at(not_after)))
+    } else if let CertificateError::NotValidYetContext { not_before, .. } = wrong {
+        Validity::NotYet(format!("before {}", at(not_before)))
+    } else if matches!(wrong, CertificateError::Expired) {
+        Validity::Expired(String::new())
+    } else if matches!(wrong, CertificateError::NotValidYet) {
+        Validity::NotYet("yet".to_owned())
+    } else {
+        Validity::Other
+    }
+}
+
+/// What a caller is told: of the connection to `address`.
+#[derive(Clone, Debug)]
+pub(super) struct Words {
+    pub(super) address: String,
+    /// The file of `--tls-ca`, or none where the machine's authorities count.
+    pub(super) ca: Option<String>,
+    /// The file of `--tls-cert`, where there is one.
+    pub(super) certificate: Option<String>,
+    /// How this program calls the flag for the server's name.
+    pub(super) name_flag: &'static str,
+}
+
+impl Words {
+    /// The same error, with a sentence for a person in place of the library's words.
+    pub(super) fn of(&self, error: io::Error) -> io::Error {
+        let kind = error.kind();
+        match tls_error(&error) {
+            Some(tls) => io::Error::new(kind, self.sentence(tls)),
+            None => error,
+        }
+    }
+
+    /// What it means that a server speaks TLS to a caller that does not.
+    pub(super) fn speaks_tls(&self) -> io::Error {
+        let why = format!(
+            "{} speaks TLS, and this connection is plaintext: give --tls-ca FILE or an https:// address",
+            self.address
+        );
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    }
+
+    fn sentence(&self, error: &Error) -> String {
+        let address = &self.address;
+        if let Error::InvalidCertificate(wrong) = error {
+            self.of_server(wrong)
+        } else if let Error::AlertReceived(alert) = error {
+            self.of_ours(*alert)
+        } else if let Error::InvalidMessage(_) = error {
+            format!(
+                "{address} does not speak TLS: leave --tls-ca and https:// out if plaintext is what it serves, or serve TLS there"
+            )
+        } else if let Error::NoApplicationProtocol = error {
+            format!("{address} speaks TLS, but no HTTP/2: it is no graph service")
+        } else {
+            format!("TLS with {address} failed: {error}")
+        }
+    }
+
+    fn of_server(&self, wrong: &CertificateError) -> String {
+        let whose = format!("the certificate of {}", self.address);
+        match validity(wrong) {
+            Validity::Expired(on) => return format!("{whose} has expired{on}: renew it there"),
+            Validity::NotYet(before) => return format!("{whose} is not valid {before}: compare the clocks"),
+            Validity::Other => {}
+        }
+        if let CertificateError::NotValidForNameContext { expected, presented } = wrong {
+            let names = if presented.is_empty() { "no name".to_owned() } else { presented.join(", ") };
+            return format!(
+                "{whose} is not for {}, but for {names}: call it by a name of its own, or give that name with {}",
+                expected.to_str(),
+                self.name_flag
+            );
+        }
+        match &self.ca {
+            Some(ca) if *wrong == CertificateError::UnknownIssuer => format!(
+                "{whose} is signed by none of the authorities in --tls-ca {ca}: give the file of the authority that signed it"
+            ),
+            None if *wrong == CertificateError::UnknownIssuer => format!(
+                "{whose} is signed by no authority that this machine knows: give the file of the one that signed it with --tls-ca"
+            ),
+            Some(_) | None => format!("{whose} cannot be used: {wrong}"),
+        }
+    }
+
+    /// What the server says of the certificate that was shown to it.
+    fn of_ours(&self, alert: AlertDescription) -> String {
+        let address = &self.address;
+        let Some(certificate) = &self.certificate else {
+            return format!("{address} ended the TLS connection: {alert:?}");
+        };
+        let ours = format!("{address} does not accept the certificate in --tls-cert {certificate}");
+        if alert == AlertDescription::CertificateExpired {
+            format!("{ours}: it has expired or is not valid yet; renew it, or compare the clocks")
+        } else if alert == AlertDescription::UnknownCA {
+            format!("{ours}: none of the authorities in the server's --client-ca has signed it")
+        } else {
+            format!("{ours}: {alert:?}")
+        }
+    }
+}
+
+fn tls_error(error: &io::Error) -> Option<&Error> {
+    error.get_ref()?.downcast_ref()
+}

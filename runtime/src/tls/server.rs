@@ -1,0 +1,230 @@
+//! The serving end: one configuration for handshakes that begin now, another when the files have changed.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::files::{self, BadTls, File, date};
+use super::flags::ServerFlags;
+use super::identity::{Peer, PeerCertificate};
+use super::metrics::TlsMetrics;
+use super::reasons::Refused;
+
+/// From the first byte to a connection that can be used.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
+/// How long, and for how many bytes, a peer that was refused may go on until its connection is closed. Closed at once, it would be
+/// reset, and the peer might never read why.
+const LINGER_FOR: Duration = Duration::from_secs(1);
+const LINGER_BYTES: u64 = 64 * 1024;
+/// Between two looks at the files. Kubernetes takes about a minute to bring a changed Secret into a pod.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What is spoken above TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Http2,
+    Http1,
+}
+
+/// The certificates of a server.
+#[derive(Debug)]
+pub struct ServerTls {
+    files: Files,
+    current: RwLock<Current>,
+    metrics: TlsMetrics,
+}
+
+#[derive(Debug)]
+struct Files {
+    certificate: File,
+    key: File,
+    client_ca: Option<File>,
+}
+
+#[derive(Debug)]
+struct Current {
+    /// What the files said when `configs` were made of them.
+    texts: Texts,
+    http2: Arc<ServerConfig>,
+    http1: Arc<ServerConfig>,
+    not_after: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Texts {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+/// A connection whose handshake is done.
+pub type Accepted<IO> = (TlsStream<IO>, Peer);
+
+impl ServerTls {
+    /// Reads and checks the files that the flags name; `None` where they name none.
+    pub async fn open(flags: &ServerFlags) -> Result<Option<Arc<ServerTls>>, BadTls> {
+        flags.check()?;
+        let Some((certificate, key)) = flags.pair() else { return Ok(None) };
+        let client_ca = flags.client_ca.as_ref().map(|path| File::new("--client-ca", path));
+        let files = Files { certificate, key, client_ca };
+        let texts = files.read().await?;
+        let current = files.load(texts)?;
+        let metrics = TlsMetrics::default();
+        metrics.serves_until(current.not_after);
+        Ok(Some(Arc::new(ServerTls { files, current: RwLock::new(current), metrics })))
+    }
+
+    /// What is counted here.
+    pub fn metrics(&self) -> &TlsMetrics {
+        &self.metrics
+    }
+
+    /// Whether callers may show a certificate of their own.
+    pub fn knows_callers(&self) -> bool {
+        self.files.client_ca.is_some()
+    }
+
+    /// Looks at the files every few seconds, and takes what they say from then on for new connections. It never ends.
+    pub async fn follow(self: Arc<Self>) -> anyhow::Result<()> {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut trouble = Trouble::default();
+        loop {
+            looks.tick().await;
+            match self.look().await {
+                Ok(Some(not_after)) => {
+                    self.metrics.reloaded(not_after);
+                    let until = date(not_after);
+                    tracing::info!(until, "new TLS connections get the certificates that the files hold now");
+                    trouble = Trouble::default();
+                }
+                Ok(None) => trouble = Trouble::default(),
+                Err(why) => {
+                    if trouble.lasts(&why) {
+                        self.metrics.reload_failed();
+                        tracing::warn!(%why, "the TLS files have changed and cannot be used; the certificates from before stay");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what the files say if it is new; when the certificate ends then.
+    async fn look(&self) -> Result<Option<i64>, BadTls> {
+        let texts = self.files.read().await?;
+        if self.current().texts == texts {
+            return Ok(None);
+        }
+        let next = self.files.load(texts)?;
+        let not_after = next.not_after;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(Some(not_after))
+    }
+
+    /// Makes TLS of a connection. `None` where that did not come about, which is counted, and said in the log once a minute for each
+    /// reason.
+    pub async fn handshake<IO>(&self, io: IO, from: Option<SocketAddr>, protocol: Protocol) -> Option<Accepted<IO>>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let config = match protocol {
+            Protocol::Http2 => Arc::clone(&self.current().http2),
+            Protocol::Http1 => Arc::clone(&self.current().http1),
+        };
+        let accepting = TlsAcceptor::from(config).accept(io).into_fallible();
+        let refused = match timeout(HANDSHAKE_WITHIN, accepting).await {
+            Ok(Ok(stream)) => {
+                let peer = Peer::Tls(certificate_of(&stream));
+                return Some((stream, peer));
+            }
+            Ok(Err((error, io))) => {
+                let refused = Refused::of_server(&error);
+                self.metrics.refused(&refused, from);
+                // Whether the peer reads to the end is its own affair.
+                let _unread = timeout(LINGER_FOR, linger(io)).await;
+                return None;
+            }
+            Err(_) => Refused::too_slow(HANDSHAKE_WITHIN),
+        };
+        self.metrics.refused(&refused, from);
+        None
+    }
+
+    fn current(&self) -> std::sync::RwLockReadGuard<'_, Current> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn certificate_of<IO>(stream: &TlsStream<IO>) -> Option<Arc<PeerCertificate>> {
+    let shown = stream.get_ref().1.peer_certificates()?.first()?;
+    PeerCertificate::read(shown).map(Arc::new)
+}
+
+async fn linger<IO: AsyncRead + AsyncWrite + Unpin>(mut io: IO) -> io::Result<()> {
+    io.shutdown().await?;
+    tokio::io::copy(&mut io.take(LINGER_BYTES), &mut tokio::io::sink()).await?;
+    Ok(())
+}
+
+/// What is wrong, said once, and not before a second look: files that are written one after the other do not fit for a moment.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    seen: Option<BadTls>,
+    is_said: bool,
+}
+
+impl Trouble {
+    /// Whether it is to be said now.
+    pub(super) fn lasts(&mut self, why: &BadTls) -> bool {
+        if self.seen.as_ref() != Some(why) {
+            *self = Trouble { seen: Some(why.clone()), is_said: false };
+            return false;
+        }
+        !std::mem::replace(&mut self.is_said, true)
+    }
+}
+
+impl Files {
+    async fn read(&self) -> Result<Texts, BadTls> {
+        let client_ca = match &self.client_ca {
+            Some(file) => Some(file.read().await?),
+            None => None,
+        };
+        Ok(Texts { certificate: self.certificate.read().await?, key: self.key.read().await?, client_ca })
+    }
+
+    fn load(&self, texts: Texts) -> Result<Current, BadTls> {
+        let pair = files::pair((&self.certificate, &texts.certificate), (&self.key, &texts.key))?;
+        let builder = ServerConfig::builder_with_provider(files::provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| BadTls(error.to_string()))?;
+        let builder = match self.client_ca.as_ref().zip(texts.client_ca.as_deref()) {
+            Some((file, text)) => {
+                let roots = Arc::new(files::authorities(file, text)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, files::provider())
+                    .allow_unauthenticated()
+                    .build()
+                    .map_err(|error| file.bad(&error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let mut http2 = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&pair.certified))));
+        // A session that is taken up again is not checked again: neither its certificate nor who signed it.
+        http2.session_storage = Arc::new(NoServerSessionStorage {});
+        http2.send_tls13_tickets = 0;
+        let mut http1 = http2.clone();
+        http2.alpn_protocols = vec![b"h2".to_vec()];
+        http1.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Current { texts, http2: Arc::new(http2), http1: Arc::new(http1), not_after: pair.not_after })
+    }
+}

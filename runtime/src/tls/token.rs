@@ -1,0 +1,75 @@
+//! A bearer token in a file, which somebody else writes anew before it runs out.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use super::files::{BadTls, File};
+
+/// Kubernetes renews a token when a fifth of its life is left, two minutes at the least.
+const READ_EVERY: Duration = Duration::from_secs(10);
+
+/// The header that carries it.
+#[derive(Debug)]
+pub(super) struct Token {
+    file: File,
+    read: Mutex<Read>,
+}
+
+#[derive(Debug)]
+struct Read {
+    header: HeaderValue,
+    at: Instant,
+    complaint: Option<BadTls>,
+}
+
+impl Token {
+    pub(super) async fn open(path: &Path) -> Result<Token, BadTls> {
+        let file = File::new("--token-file", path);
+        let header = header(&file, &file.read().await?)?;
+        Ok(Token { read: Mutex::new(Read { header, at: Instant::now(), complaint: None }), file })
+    }
+
+    /// `Bearer …`, as the file has it now, or had it a few seconds ago. One that cannot be read leaves the one from before.
+    pub(super) async fn header(&self) -> HeaderValue {
+        if let Some(header) = self.lately() {
+            return header;
+        }
+        let found = self.file.read().await.and_then(|text| header(&self.file, &text));
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.at = Instant::now();
+        match found {
+            Ok(header) => {
+                read.header = header;
+                read.complaint = None;
+            }
+            Err(why) if read.complaint.as_ref() == Some(&why) => {}
+            Err(why) => {
+                tracing::warn!(%why, "the token from before stays in use");
+                read.complaint = Some(why);
+            }
+        }
+        read.header.clone()
+    }
+
+    fn lately(&self) -> Option<HeaderValue> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        (read.at.elapsed() < READ_EVERY).then(|| read.header.clone())
+    }
+}
+
+fn header(file: &File, text: &[u8]) -> Result<HeaderValue, BadTls> {
+    let token = text.trim_ascii();
+    if token.is_empty() {
+        return Err(file.bad("it is empty"));
+    }
+    if !token.iter().all(u8::is_ascii_graphic) {
+        return Err(file.bad("it holds something else than one token"));
+    }
+    let mut header = HeaderValue::from_bytes(&[b"Bearer ", token].concat()).map_err(|_| file.bad("it is no token"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
