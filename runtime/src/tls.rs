@@ -22,6 +22,8 @@ mod identity;
 mod metrics;
 mod reasons;
 mod server;
+#[cfg(test)]
+mod tests;
 mod token;
 
 pub use caller::{Caller, Secured};

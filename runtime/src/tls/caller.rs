@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::files::{self, BadTls, File};
+use super::files::{self, BadTls, File, Pair};
 use super::flags::CallerFlags;
 use super::reasons::Words;
 use super::server::Trouble;
@@ -115,6 +115,15 @@ impl Caller {
         }
     }
 
+    /// As if the certificate had been good when it was read.
+    #[cfg(test)]
+    pub(super) fn take_unchecked(&self, certificate: &str, key: &str) {
+        let Tls { files, current, .. } = self.0.tls.as_ref().unwrap();
+        let mut current = current.write().unwrap();
+        let bad = Texts { ca: current.texts.ca.clone(), pair: Some((certificate.into(), key.into())) };
+        current.config = files.configure(&bad, files.pair(&bad).unwrap()).unwrap();
+    }
+
     /// Makes a connection that is open what it has to be: TLS with the certificates that the files hold now, or plaintext. `address` is
     /// for messages, `host` is whom the certificate must name. Errors, also later ones, are sentences for a person.
     pub async fn secure<IO>(&self, io: IO, address: &str, host: &str) -> io::Result<Secured<IO>>
@@ -197,6 +206,19 @@ impl Files {
     }
 
     fn load(&self, texts: &Texts) -> Result<Arc<ClientConfig>, BadTls> {
+        let pair = match (&self.pair, self.pair(texts)?) {
+            (Some((certificate, _)), Some(pair)) => Some(pair.in_time(certificate)?),
+            (None, _) | (_, None) => None,
+        };
+        self.configure(texts, pair)
+    }
+
+    fn pair(&self, texts: &Texts) -> Result<Option<Pair>, BadTls> {
+        let files = self.pair.as_ref().zip(texts.pair.as_ref());
+        files.map(|((certificate, key), (chain, secret))| files::pair((certificate, chain), (key, secret))).transpose()
+    }
+
+    fn configure(&self, texts: &Texts, pair: Option<Pair>) -> Result<Arc<ClientConfig>, BadTls> {
         let roots = match self.ca.as_ref().zip(texts.ca.as_deref()) {
             Some((file, text)) => files::authorities(file, text)?,
             None => machine_authorities()?,
@@ -208,11 +230,8 @@ impl Files {
             .with_safe_default_protocol_versions()
             .map_err(|error| BadTls(error.to_string()))?
             .with_webpki_verifier(verifier);
-        let mut config = match self.pair.as_ref().zip(texts.pair.as_ref()) {
-            Some(((certificate, key), (chain, secret))) => {
-                let pair = files::pair((certificate, chain), (key, secret))?;
-                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair.certified)))
-            }
+        let mut config = match pair {
+            Some(pair) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair.certified))),
             None => builder.with_no_client_auth(),
         };
         // A session that is taken up again is not checked again.

@@ -32,8 +32,24 @@ pub(super) struct File {
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) certified: Arc<CertifiedKey>,
-    /// When the certificate ends, in seconds since 1970.
+    /// From when until when the certificate is valid, in seconds since 1970.
+    pub(super) not_before: i64,
     pub(super) not_after: i64,
+}
+
+impl Pair {
+    /// The pair, if it is valid now.
+    pub(super) fn in_time(self, file: &File) -> Result<Pair, BadTls> {
+        let now = i64::try_from(UnixTime::now().as_secs()).unwrap_or(i64::MAX);
+        if now > self.not_after {
+            return Err(file.bad(&format!("the certificate has expired, on {}; renew it", date(self.not_after))));
+        }
+        if now < self.not_before {
+            let from = date(self.not_before);
+            return Err(file.bad(&format!("the certificate is not valid before {from}; wait, or set the clock")));
+        }
+        Ok(self)
+    }
 }
 
 /// The one provider of cryptography.
@@ -80,21 +96,14 @@ impl File {
     }
 }
 
-/// The pair in two files' text. The certificate must be valid now, and the key must be its own.
+/// The pair in two files' text: a certificate and its own key. Whether it is valid now is for [`Pair::in_time`].
 pub(super) fn pair(certificate: (&File, &[u8]), key: (&File, &[u8])) -> Result<Pair, BadTls> {
     let (file, text) = certificate;
     let chain = certificates(file, text)?;
     let leaf = chain.first().ok_or_else(|| file.bad("it holds no certificate; expected PEM, BEGIN CERTIFICATE"))?;
     let (_, leaf) = X509Certificate::from_der(leaf)
         .map_err(|error| file.bad(&format!("its certificate cannot be read: {error}")))?;
-    let (from, until) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
-    let now = i64::try_from(UnixTime::now().as_secs()).unwrap_or(i64::MAX);
-    if now > until {
-        return Err(file.bad(&format!("the certificate has expired, on {}; renew it", date(until))));
-    }
-    if now < from {
-        return Err(file.bad(&format!("the certificate is not valid before {}; wait, or set the clock", date(from))));
-    }
+    let (not_before, not_after) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
     let (key_file, text) = key;
     let key = PrivateKeyDer::from_pem_slice(text).map_err(|error| {
         if matches!(error, pem::Error::NoItemsFound) {
@@ -109,7 +118,7 @@ pub(super) fn pair(certificate: (&File, &[u8]), key: (&File, &[u8])) -> Result<P
         }
         key_file.bad(&error.to_string())
     })?;
-    Ok(Pair { certified: Arc::new(certified), not_after: until })
+    Ok(Pair { certified: Arc::new(certified), not_before, not_after })
 }
 
 /// The authorities in a file's text: at least one.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::files::{self, BadTls, File, date};
+use super::files::{self, BadTls, File, Pair, date};
 use super::flags::ServerFlags;
 use super::identity::{Peer, PeerCertificate};
 use super::metrics::TlsMetrics;
@@ -26,7 +26,7 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 const LINGER_FOR: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 64 * 1024;
 /// Between two looks at the files. Kubernetes takes about a minute to bring a changed Secret into a pod.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What is spoken above TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,9 @@ impl ServerTls {
     /// Takes what the files say if it is new; when the certificate ends then.
     async fn look(&self) -> Result<Option<i64>, BadTls> {
         let texts = self.files.read().await?;
-        if self.current().texts == texts {
+        let is_known = self.current().texts == texts;
+        // Files may be exchanged between the reading of the first and of the last: then the next look finds all of them.
+        if is_known || self.files.read().await? != texts {
             return Ok(None);
         }
         let next = self.files.load(texts)?;
@@ -157,6 +159,15 @@ impl ServerTls {
         };
         self.metrics.refused(&refused, from);
         None
+    }
+
+    /// As if the certificate had been good when it was read.
+    #[cfg(test)]
+    pub(super) fn take_unchecked(&self, certificate: &str, key: &str) {
+        let mut current = self.current.write().unwrap();
+        let bad = Texts { certificate: certificate.into(), key: key.into(), ..current.texts.clone() };
+        let pair = self.files.pair(&bad).unwrap();
+        *current = self.files.configure(current.texts.clone(), &pair).unwrap();
     }
 
     fn current(&self) -> std::sync::RwLockReadGuard<'_, Current> {
@@ -203,7 +214,15 @@ impl Files {
     }
 
     fn load(&self, texts: Texts) -> Result<Current, BadTls> {
-        let pair = files::pair((&self.certificate, &texts.certificate), (&self.key, &texts.key))?;
+        let pair = self.pair(&texts)?.in_time(&self.certificate)?;
+        self.configure(texts, &pair)
+    }
+
+    fn pair(&self, texts: &Texts) -> Result<Pair, BadTls> {
+        files::pair((&self.certificate, &texts.certificate), (&self.key, &texts.key))
+    }
+
+    fn configure(&self, texts: Texts, pair: &Pair) -> Result<Current, BadTls> {
         let builder = ServerConfig::builder_with_provider(files::provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| BadTls(error.to_string()))?;
