@@ -6,6 +6,7 @@ use engine::object::GroupResource;
 use executor_service::ConcurrencyOptions;
 use graph_service::options::{DecisionLog, Mode, duration, group_resource};
 use runtime::telemetry::LogFormat;
+use runtime::tls::{CallerFlags, ServerFlags};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -157,6 +158,17 @@ pub(crate) struct Remote {
         default_value = "127.0.0.1:7450"
     )]
     pub(crate) server: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) tls: CallerFlags,
+
+    /// Name that the certificate of the graph service is checked against, instead of the host in its address.
+    #[arg(long, env = "OWNERGRAPH_TLS_SERVER_NAME", value_name = "NAME")]
+    pub(crate) tls_server_name: Option<String>,
+
+    /// How this program calls the flag above.
+    #[arg(skip = "--tls-server-name")]
+    pub(crate) name_flag: &'static str,
 
     /// Allow plaintext to an address that is not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
@@ -317,6 +329,21 @@ pub(crate) struct Collect {
     /// Where /livez, /readyz, /metrics and /debug/graph answer.
     #[arg(long, env = "OWNERGRAPH_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7451")]
     pub(crate) admin_listen: SocketAddr,
+
+    #[command(flatten)]
+    pub(crate) tls: ServerFlags,
+
+    /// File with the authorities that may have signed the certificates of other replicas, for when one of them leads.
+    #[arg(long, env = "OWNERGRAPH_TLS_CA", value_name = "FILE", requires = "elect")]
+    pub(crate) tls_ca: Option<PathBuf>,
+
+    /// Name that the certificates of other replicas are checked against, instead of the host in their address.
+    #[arg(long, env = "OWNERGRAPH_TLS_SERVER_NAME", value_name = "NAME", requires = "tls_ca")]
+    pub(crate) tls_server_name: Option<String>,
+
+    /// File with a bearer token for other replicas. It is read anew as it rotates, and goes over TLS or loopback only.
+    #[arg(long, env = "OWNERGRAPH_TOKEN_FILE", value_name = "FILE", requires = "elect")]
+    pub(crate) token_file: Option<PathBuf>,
 
     /// Allow plaintext on addresses that are not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]

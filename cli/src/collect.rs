@@ -9,6 +9,7 @@ use graph_service::options::advertised;
 use graph_service::{Config, Election, LeaseOptions};
 use runtime::kubernetes::{Access, Cluster, connect};
 use runtime::shutdown::Shutdown;
+use runtime::tls::{Caller, CallerFlags, ServerFlags, ServerTls};
 use runtime::{listen, telemetry};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -19,6 +20,8 @@ use uuid::Uuid;
 pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
     check(&flags)?;
     telemetry::init(flags.log_format, flags.log_level.as_deref()).map_err(Failure::usage)?;
+    let tls = ServerTls::open(&flags.tls).await.map_err(Failure::usage)?;
+    let caller = caller(&flags).await?;
     let access = Access { kubeconfig: flags.kubeconfig.clone(), context: flags.context.clone(), ..Access::default() };
     let cluster = connect(&access).await.map_err(Failure::usage)?;
     let (listener, listening) = match flags.listen {
@@ -41,11 +44,13 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
         election: election(flags.elect),
         admin: Some(admin),
         listener,
+        tls,
         executors: Executors {
             count: flags.executors,
             concurrency: flags.concurrency.concurrency(),
             prefix: format!("{host}-{}", std::process::id()),
-            insecure: flags.insecure,
+            far: caller.is_tls() || (flags.insecure && !caller.has_token()),
+            caller,
         },
     };
     let shutdown = Shutdown::new();
@@ -60,12 +65,13 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
 fn check(flags: &Collect) -> Result<(), Failure> {
     let addresses = [("--listen", flags.listen), ("--admin-listen", Some(flags.admin_listen))];
     for (flag, address) in addresses.into_iter().filter_map(|(flag, address)| Some((flag, address?))) {
-        if !address.ip().is_loopback() && !flags.insecure {
+        if !address.ip().is_loopback() && !flags.tls.is_tls() && !flags.insecure {
             return Err(Failure::Usage(format!(
-                "{flag} {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
+                "{flag} {address} is not a loopback address and the connection is plaintext: use a loopback address, serve TLS with --tls-cert and --tls-key, or allow it with --insecure"
             )));
         }
     }
+    flags.tls.check().map_err(Failure::usage)?;
     flags.decision_log.check(flags.insecure).map_err(Failure::Usage)?;
     match flags.listen {
         Some(address) if address == flags.admin_listen && address.port() != 0 => {
@@ -73,6 +79,16 @@ fn check(flags: &Collect) -> Result<(), Failure> {
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// How the executors of this process call a leader in another one: with the certificate that this one serves.
+async fn caller(flags: &Collect) -> Result<Caller, Failure> {
+    let ServerFlags { tls_cert, tls_key, .. } = flags.tls.clone();
+    let (tls_ca, token_file) = (flags.tls_ca.clone(), flags.token_file.clone());
+    let is_tls = tls_ca.is_some();
+    let caller = CallerFlags { tls_ca, tls_cert, tls_key, token_file };
+    let name = ("--tls-server-name", flags.tls_server_name.as_deref());
+    Caller::open(&caller, is_tls, name).await.map_err(Failure::usage)
 }
 
 async fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
@@ -96,8 +112,10 @@ fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: Option<
     let mut out = anstream::stderr();
     writeln!(out, "{bold}{mode} at {}{bold:#} (context {})", cluster.url, cluster.name)?;
     writeln!(out, "  executors  {} with {} items at once each", flags.executors, flags.concurrency.concurrency())?;
-    writeln!(out, "  admin      http://{admin}/readyz?verbose, also /livez, /metrics, /debug/graph")?;
+    let scheme = if flags.tls.is_tls() { "https" } else { "http" };
+    writeln!(out, "  admin      {scheme}://{admin}/readyz?verbose, also /livez, /metrics, /debug/graph")?;
     match grpc {
+        Some(address) if flags.tls.is_tls() => writeln!(out, "  gRPC       {address}, TLS")?,
         Some(address) => writeln!(out, "  gRPC       {address}")?,
         None => writeln!(out, "  gRPC       within this process; --listen opens it to others")?,
     }

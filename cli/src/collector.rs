@@ -7,6 +7,8 @@ use futures::StreamExt as _;
 use graph_service::{Election, Observer};
 use runtime::kubernetes::Cluster;
 use runtime::shutdown::Shutdown;
+use runtime::tls::{Caller, ServerTls};
+use std::sync::Arc;
 use tokio::net::TcpListener;
 
 /// What to run.
@@ -18,6 +20,8 @@ pub(crate) struct Setup {
     pub(crate) admin: Option<TcpListener>,
     /// Where others reach the gRPC API, if anywhere.
     pub(crate) listener: Option<TcpListener>,
+    /// The certificates that `admin` and `listener` are served with; `None` for plaintext.
+    pub(crate) tls: Option<Arc<ServerTls>>,
     pub(crate) executors: Executors,
 }
 
@@ -29,8 +33,10 @@ pub(crate) struct Executors {
     pub(crate) concurrency: Concurrency,
     /// Their names are this and a number.
     pub(crate) prefix: String,
-    /// Plaintext may go to a leader beyond this machine.
-    pub(crate) insecure: bool,
+    /// Connections may go to a leader beyond this machine: they are TLS, or plaintext is allowed.
+    pub(crate) far: bool,
+    /// How they call a leader in another process.
+    pub(crate) caller: Caller,
 }
 
 /// Runs both until `shutdown` is requested: then the executors finish or hand back what they hold, and after the last of them
@@ -40,14 +46,21 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         Some(listener) => listener.local_addr().context("the gRPC socket has no address")?.to_string(),
         None => "this process".to_owned(),
     };
-    let (pipes, connector) = pipe::pipes(home.clone());
+    let (pipes, connector) = pipe::pipes(home.clone(), setup.executors.caller);
     let grpc = match setup.listener {
-        Some(listener) => futures::stream::select(graph_service::accept(listener), pipes).boxed(),
+        Some(listener) => {
+            let outside = match &setup.tls {
+                Some(tls) => graph_service::accept_tls(listener, Arc::clone(tls)),
+                None => graph_service::accept(listener),
+            };
+            futures::stream::select(outside, pipes).boxed()
+        }
         None => pipes,
     };
     let edges = graph_service::Edges {
         grpc,
         admin: setup.admin,
+        tls: setup.tls,
         cluster: setup.cluster.clone(),
         election: setup.election,
         // Whoever follows the events tells of them in its own way.
@@ -65,13 +78,14 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
             name: format!("{}-{number}", setup.executors.prefix),
             graph: vec![home.clone()],
             concurrency: setup.executors.concurrency,
-            insecure: setup.executors.insecure,
+            far: setup.executors.far,
         };
         let edges = executor_service::Edges {
             cluster: setup.cluster.clone(),
             graph: connector.clone(),
             resolver: executor_service::Resolver::system(),
             admin: None,
+            tls: None,
         };
         executor(config, edges, shutdown.clone())
     });

@@ -25,6 +25,7 @@ use narrate::Narrator;
 use runtime::kubernetes::Cluster;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
+use runtime::tls::Caller;
 use runtime::{listen, telemetry};
 use sandbox::Server;
 use std::collections::BTreeMap;
@@ -124,11 +125,13 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
         election: election(false),
         admin: None,
         listener: None,
+        tls: None,
         executors: Executors {
             count: flags.executors,
             concurrency: executor_service::ConcurrencyOptions::ALONE,
             prefix: "executor".to_owned(),
-            insecure: false,
+            far: false,
+            caller: Caller::plaintext(),
         },
     }
 }

@@ -1,8 +1,9 @@
 //! The way from the executors of this process to its graph service: pipes in memory, so that nobody else can use it.
 
-use executor_service::{Connector, connect_over, endpoint};
+use executor_service::{Connector, connect_over, dial};
 use futures::{FutureExt as _, StreamExt as _};
 use graph_service::{Connection, Incoming};
+use runtime::tls::Caller;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
@@ -14,19 +15,18 @@ const WAITING_MAX: usize = 16;
 const HOST: &str = "localhost:7450";
 
 /// The connections for the graph service of this process, and what opens them. The connector takes a pipe for the address
-/// `home` and the network for any other: that of a leader in another process.
-pub(crate) fn pipes(home: String) -> (Incoming, Connector) {
+/// `home`, and calls any other as `caller` does: that of a leader in another process.
+pub(crate) fn pipes(home: String, caller: Caller) -> (Incoming, Connector) {
     let (opened, waiting) = mpsc::channel::<DuplexStream>(WAITING_MAX);
     let incoming = futures::stream::unfold(waiting, |mut waiting| async move {
         let far = waiting.recv().await?;
         Some((Ok(Connection::new(far)), waiting))
     });
     let connector = Connector::through(move |address| {
-        let (opened, here) = (opened.clone(), address == home);
+        let (opened, here, caller) = (opened.clone(), address == home, caller.clone());
         async move {
             if !here {
-                let endpoint = endpoint(&address)?;
-                return endpoint.connect().await.map_err(|error| format!("{address} cannot be reached: {error}"));
+                return dial(&caller, &address, None).await;
             }
             let (near, far) = tokio::io::duplex(PIPE_BYTES);
             opened.send(far).await.map_err(|_| "the graph service of this process has stopped".to_owned())?;

@@ -2,11 +2,12 @@
 
 use crate::args::Remote;
 use crate::failure::Failure;
+use executor_service::{Channel, dial, innermost, is_loopback};
 use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
-use std::net::SocketAddr;
+use runtime::tls::Caller;
+use std::error::Error as _;
 use std::time::Duration;
 use tokio::time::timeout;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 /// From the dial to a connection that can be used.
@@ -25,17 +26,13 @@ pub(crate) trait Reach {
     async fn at(&self, hint: &str) -> Option<Channel>;
 }
 
-/// By address, in plaintext. The first of the addresses that can be reached counts.
+/// By address. The first of the addresses that can be reached counts.
 impl Reach for Remote {
     async fn any(&self) -> Result<Channel, Failure> {
+        let caller = self.caller().await?;
         let mut unreached = Vec::new();
         for address in &self.server {
-            if !self.insecure && !is_loopback(address) {
-                return Err(Failure::Usage(format!(
-                    "--server {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
-                )));
-            }
-            match dial(address).await {
+            match reach(&caller, address).await {
                 Ok(channel) => return Ok(channel),
                 Err(why) => unreached.push(why),
             }
@@ -45,30 +42,45 @@ impl Reach for Remote {
     }
 
     async fn at(&self, hint: &str) -> Option<Channel> {
-        if hint.is_empty() || (!self.insecure && !is_loopback(hint)) {
+        let caller = self.caller().await.ok()?;
+        let may_leave = caller.is_tls() || (self.insecure && !caller.has_token());
+        if hint.is_empty() || (!may_leave && !is_loopback(hint)) {
             return None;
         }
-        dial(hint).await.ok()
+        reach(&caller, hint).await.ok()
     }
 }
 
-async fn dial(address: &str) -> Result<Channel, String> {
-    let endpoint = executor_service::endpoint(address)?;
-    let channel = timeout(CONNECT_WITHIN, endpoint.connect()).await;
-    let channel = channel.map_err(|_| format!("{address} does not answer"))?;
-    channel.map_err(|_| format!("nobody serves gRPC at {address}"))
+impl Remote {
+    /// How the addresses are called, if they may be.
+    async fn caller(&self) -> Result<Caller, Failure> {
+        let name = (self.name_flag, self.tls_server_name.as_deref());
+        self.tls.check("--server", &self.server, name).map_err(Failure::usage)?;
+        let is_tls = self.tls.is_tls(&self.server);
+        let far = self.server.iter().find(|address| !is_tls && !is_loopback(address));
+        if let (Some(address), Some(token)) = (far, &self.tls.token_file) {
+            return Err(Failure::Usage(format!(
+                "--token-file {} is for TLS or loopback, and --server {address} is neither: whoever reads along would have the token; give --tls-ca",
+                token.display()
+            )));
+        }
+        if let Some(address) = far.filter(|_| !self.insecure) {
+            return Err(Failure::Usage(format!(
+                "--server {address} is not a loopback address and the connection is plaintext: use a loopback address, use TLS with --tls-ca, or allow it with --insecure"
+            )));
+        }
+        Caller::open(&self.tls, is_tls, name).await.map_err(Failure::usage)
+    }
 }
 
-fn is_loopback(address: &str) -> bool {
-    match address.parse::<SocketAddr>() {
-        Ok(address) => address.ip().is_loopback(),
-        Err(_) => address.rsplit_once(':').map_or(address, |(host, _)| host) == "localhost",
-    }
+async fn reach(caller: &Caller, address: &str) -> Result<Channel, String> {
+    let channel = timeout(CONNECT_WITHIN, dial(caller, address, None)).await;
+    channel.unwrap_or_else(|_| Err(format!("{address} does not answer")))
 }
 
 /// A call's error as the end of a command.
 pub(crate) fn failed(status: Status) -> Failure {
-    let sentence = status.message().to_owned();
+    let sentence = said(&status);
     if status.code() == Code::FailedPrecondition {
         Failure::Refused(sentence)
     } else if status.code() == Code::InvalidArgument {
@@ -76,6 +88,11 @@ pub(crate) fn failed(status: Status) -> Failure {
     } else {
         Failure::Other(anyhow::Error::msg(sentence))
     }
+}
+
+/// What a status says. The library's own words tell only that a connection broke; why stands below them.
+pub(crate) fn said(status: &Status) -> String {
+    status.source().map_or_else(|| status.message().to_owned(), innermost)
 }
 
 /// Makes a call that has its time.

@@ -13,12 +13,14 @@ use anyhow::Context;
 use engine::object::Name;
 use engine::session::{self, Concurrency, Session};
 use engine::work::ActionKind;
+use runtime::admin::{self, Guard};
 use runtime::backoff::Backoff;
 use runtime::kubernetes::{AccessError, Cluster, REQUESTS_PER_CONNECTION, cluster_uid, connect};
 use runtime::listen::{ListenError, bind};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use runtime::telemetry::TelemetryError;
+use runtime::tls::{BadTls, ServerTls, TlsMetrics};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -45,8 +47,8 @@ pub struct Config {
     pub graph: Vec<String>,
     /// Items under way at once.
     pub concurrency: Concurrency,
-    /// Plaintext may go to a leader beyond this machine.
-    pub insecure: bool,
+    /// Connections may go beyond this machine: they are TLS, or plaintext is allowed.
+    pub far: bool,
 }
 
 /// What connects an executor with the world.
@@ -60,6 +62,8 @@ pub struct Edges {
     pub resolver: Resolver,
     /// Where probes and metrics are answered; `None` where somebody else does.
     pub admin: Option<TcpListener>,
+    /// The certificates that `admin` is served with; `None` for plaintext.
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// Why an executor could not be started. One sentence that names the flag, the file or the address.
@@ -72,15 +76,20 @@ pub enum StartError {
     #[error(transparent)]
     Access(#[from] AccessError),
     #[error(transparent)]
+    Tls(#[from] BadTls),
+    #[error(transparent)]
     Listen(#[from] ListenError),
 }
 
 impl Edges {
     /// The edges that the flags name. Nothing is sent yet.
     pub async fn open(options: &Options) -> Result<Edges, StartError> {
+        let caller = options.caller().await?;
+        let tls = ServerTls::open(&options.serving()).await?;
         let cluster = connect(&options.access()).await?;
         let admin = bind("--admin-listen", &options.admin_listen.to_string()).await?;
-        Ok(Edges { cluster, graph: Connector::network(), resolver: Resolver::system(), admin: Some(admin) })
+        let graph = Connector::network(caller);
+        Ok(Edges { cluster, graph, resolver: Resolver::system(), admin: Some(admin), tls })
     }
 }
 
@@ -89,11 +98,14 @@ impl Edges {
 /// Whoever cannot be reached is tried again for as long as it takes. An error is a fault in the executor itself.
 pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<Exit> {
     let clock = Clock::start();
-    let metrics = Arc::new(Metrics::default());
+    let mut metrics = Metrics::default();
+    let tls_metrics = edges.tls.as_ref().map_or_else(TlsMetrics::default, |tls| tls.metrics().clone());
+    tls_metrics.register(&mut metrics.registry);
+    let metrics = Arc::new(metrics);
     let health = Health::new(clock, Arc::clone(&metrics));
     let mut tasks = Tasks::new();
     if let Some(listener) = edges.admin {
-        tasks.spawn_until_end("admin", runtime::admin::serve(listener, Arc::clone(&health) as _));
+        serve_admin(listener, edges.tls, &health, &mut tasks);
     }
     let (ended, exit) = oneshot::channel();
     let stop = shutdown.clone();
@@ -127,6 +139,17 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         Exit::Superseded | Exit::OtherCluster { .. } | Exit::ProtocolUnsupported { .. } => {}
     }
     Ok(exit)
+}
+
+fn serve_admin(listener: TcpListener, tls: Option<Arc<ServerTls>>, health: &Arc<Health>, tasks: &mut Tasks) {
+    let probe = Arc::clone(health) as Arc<dyn admin::Probe>;
+    let Some(tls) = tls else { return tasks.spawn_until_end("admin", admin::serve(listener, probe)) };
+    tasks.spawn_until_end("TLS files", Arc::clone(&tls).follow());
+    let guard = Guard::certificate(match tls.knows_callers() {
+        true => "show a client certificate that an authority in --client-ca has signed",
+        false => "this executor knows no client certificates; it has to be started with --client-ca",
+    });
+    tasks.spawn_until_end("admin", admin::serve_tls(listener, probe, tls, guard));
 }
 
 struct Core {
@@ -172,7 +195,7 @@ impl Core {
         let server = Server::new(self.clients, Arc::clone(&self.metrics));
         let bench = Arc::new(Bench::new(server, self.clock));
         let concurrency = self.config.concurrency.most();
-        let peers = Peers::new(self.graph, self.resolver, self.config.graph, self.config.insecure);
+        let peers = Peers::new(self.graph, self.resolver, self.config.graph, self.config.far);
         Driver::new(self.clock, session, concurrency, bench, peers, self.health, self.metrics).run(shutdown).await
     }
 

@@ -6,6 +6,7 @@
 //! * `app`: [`serve`], from edges to exit
 //! * `driver`: the one task that owns the session machine of the engine
 //! * `peers`: where a graph service may be
+//! * `dial`: the way to it
 //! * `stream`: one gRPC stream to a graph service
 //! * `attempt`: one lease, as calls at the API server
 //! * `classify`: what an answer of the API server means
@@ -15,6 +16,7 @@ mod app;
 mod attempt;
 mod classify;
 mod clock;
+mod dial;
 mod driver;
 mod health;
 mod metrics;
@@ -26,7 +28,8 @@ mod server;
 mod stream;
 
 pub use app::{Config, Edges, Exit, StartError, serve};
+pub use dial::{Channel, connect_over, connect_through, dial, endpoint, innermost};
 pub use engine::session::Concurrency;
-pub use options::{BadOptions, ConcurrencyOptions, Options};
+pub use options::{BadOptions, ConcurrencyOptions, Options, is_loopback};
 pub use peers::Resolver;
-pub use stream::{Connector, connect_over, endpoint};
+pub use stream::Connector;

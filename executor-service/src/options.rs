@@ -8,6 +8,7 @@ use http::Uri;
 use proto::convert::{ENDPOINT_MAX_BYTES, NAME_MAX_BYTES};
 use runtime::kubernetes::Access;
 use runtime::telemetry::LogFormat;
+use runtime::tls::{BadTls, Caller, CallerFlags, ServerFlags};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -45,6 +46,17 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7452")]
     pub admin_listen: SocketAddr,
 
+    #[command(flatten)]
+    pub tls: CallerFlags,
+
+    /// Name that the certificate of the graph service is checked against, instead of the host in its address.
+    #[arg(long, env = "OWNERGRAPH_TLS_SERVER_NAME", value_name = "NAME")]
+    pub tls_server_name: Option<String>,
+
+    /// File with the authorities whose client certificates open the admin address, which is served with --tls-cert too.
+    #[arg(long, env = "OWNERGRAPH_CLIENT_CA", value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
+
     /// Allow plaintext to and on addresses that are not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
@@ -74,25 +86,51 @@ pub struct BadOptions(String);
 impl Options {
     /// Checks what one flag alone cannot say.
     pub fn check(&self) -> Result<(), BadOptions> {
-        if self.insecure {
-            return Ok(());
-        }
+        let bad = |error: BadTls| BadOptions(error.to_string());
+        self.tls.check("--graph", &self.graph, self.server_name()).map_err(bad)?;
+        self.serving().check().map_err(bad)?;
         let beyond = |address: &&String| match Peer::parse(address) {
             Ok(Peer::Name { host, .. }) => host != "localhost",
             Ok(Peer::Address(_)) | Err(_) => !is_loopback(address),
         };
-        if let Some(address) = self.graph.iter().find(beyond) {
+        let far = self.graph.iter().find(beyond).filter(|_| !self.is_tls());
+        if let (Some(address), Some(token)) = (far, &self.tls.token_file) {
             return Err(BadOptions(format!(
-                "--graph {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
+                "--token-file {} is for TLS or loopback, and --graph {address} is neither: whoever reads along would have the token; give --tls-ca",
+                token.display()
             )));
         }
-        if !self.admin_listen.ip().is_loopback() {
+        if let Some(address) = far.filter(|_| !self.insecure) {
             return Err(BadOptions(format!(
-                "--admin-listen {} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure",
+                "--graph {address} is not a loopback address and the connection is plaintext: use a loopback address, use TLS with --tls-ca, or allow it with --insecure"
+            )));
+        }
+        if !self.admin_listen.ip().is_loopback() && !self.serving().is_tls() && !self.insecure {
+            return Err(BadOptions(format!(
+                "--admin-listen {} is not a loopback address and the connection is plaintext: use a loopback address, serve TLS with --tls-cert and --tls-key, or allow it with --insecure",
                 self.admin_listen
             )));
         }
         Ok(())
+    }
+
+    fn is_tls(&self) -> bool {
+        self.tls.is_tls(&self.graph)
+    }
+
+    fn server_name(&self) -> (&'static str, Option<&str>) {
+        ("--tls-server-name", self.tls_server_name.as_deref())
+    }
+
+    /// How to call the graph service.
+    pub(crate) async fn caller(&self) -> Result<Caller, BadTls> {
+        Caller::open(&self.tls, self.is_tls(), self.server_name()).await
+    }
+
+    /// How the admin address is served.
+    pub(crate) fn serving(&self) -> ServerFlags {
+        let CallerFlags { tls_cert, tls_key, .. } = self.tls.clone();
+        ServerFlags { tls_cert, tls_key, client_ca: self.client_ca.clone() }
     }
 
     /// What the service is to do.
@@ -101,7 +139,7 @@ impl Options {
             name: self.name.clone().unwrap_or_else(default_name),
             graph: self.graph.clone(),
             concurrency: self.concurrency.concurrency(),
-            insecure: self.insecure,
+            far: self.is_tls() || (self.insecure && self.tls.token_file.is_none()),
         }
     }
 
@@ -117,22 +155,20 @@ pub(crate) fn default_name() -> String {
 }
 
 /// Whether an address of `HOST:PORT` can only be this machine.
-pub(crate) fn is_loopback(address: &str) -> bool {
+pub fn is_loopback(address: &str) -> bool {
     let Ok(uri) = uri(address) else { return false };
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Reads `HOST:PORT`, with or without `http://` before it, as the URI to connect to.
+/// Reads `HOST:PORT`, with or without `http://` or `https://` before it, as the URI to connect to.
 pub(crate) fn uri(address: &str) -> Result<Uri, String> {
     const WANTED: &str = "expected HOST:PORT, such as 127.0.0.1:7450";
     if address.len() > ENDPOINT_MAX_BYTES {
         return Err(format!("an address of {} bytes; {WANTED}", address.len()));
     }
-    if address.starts_with("https://") {
-        return Err(format!("TLS is not supported; {WANTED}"));
-    }
-    let text = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
+    let text = address.strip_prefix("http://").or_else(|| address.strip_prefix("https://")).unwrap_or(address);
+    let text = text.trim_end_matches('/');
     let uri: Uri = format!("http://{text}/").parse().map_err(|_| WANTED.to_owned())?;
     let whole = uri.path() == "/" && uri.query().is_none() && uri.host().is_some_and(|host| !host.is_empty());
     let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));

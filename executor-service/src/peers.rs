@@ -86,17 +86,25 @@ pub(crate) enum Target {
         port: u16,
         turn: usize,
         resolver: Resolver,
-        /// Plaintext may go beyond this machine.
-        insecure: bool,
+        /// It may be beyond this machine.
+        far: bool,
     },
 }
 
 impl Target {
+    /// Whom a certificate must name, where that is not the host of the address.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Target::Address(_) => None,
+            Target::Name { host, .. } => Some(host),
+        }
+    }
+
     /// The address to connect to. The error is a sentence that names what was asked for.
     pub(crate) async fn address(self) -> Result<String, String> {
-        let (host, port, turn, resolver, insecure) = match self {
+        let (host, port, turn, resolver, far) = match self {
             Target::Address(address) => return Ok(address),
-            Target::Name { host, port, turn, resolver, insecure } => (host, port, turn, resolver, insecure),
+            Target::Name { host, port, turn, resolver, far } => (host, port, turn, resolver, far),
         };
         let resolving = (resolver.0)(host.clone(), port);
         let found = match tokio::time::timeout(RESOLVE_WITHIN, resolving).await {
@@ -112,9 +120,9 @@ impl Target {
             return Err(format!("{host} has no address"));
         }
         let address = SocketAddr::new(addresses[turn % addresses.len()], port).to_string();
-        if !insecure && !options::is_loopback(&address) {
+        if !far && !options::is_loopback(&address) {
             return Err(format!(
-                "{address}, found for {host}, is not a loopback address; plaintext to it needs --insecure"
+                "{address}, found for {host}, is not a loopback address; use TLS (--tls-ca), or allow plaintext to it with --insecure"
             ));
         }
         Ok(address)
@@ -128,19 +136,19 @@ pub(crate) struct Peers {
     /// Never empty.
     peers: Vec<(String, Peer)>,
     resolver: Resolver,
-    insecure: bool,
+    far: bool,
     next: usize,
 }
 
 impl Peers {
-    pub(crate) fn new(connector: Connector, resolver: Resolver, peers: Vec<String>, insecure: bool) -> Peers {
+    pub(crate) fn new(connector: Connector, resolver: Resolver, peers: Vec<String>, far: bool) -> Peers {
         assert!(!peers.is_empty(), "an executor needs the address of a graph service");
         let parse = |text: String| {
             // What is neither is said when it is connected to, again and again.
             let peer = Peer::parse(&text).unwrap_or_else(|_| Peer::Address(text.clone()));
             (text, peer)
         };
-        Peers { connector, peers: peers.into_iter().map(parse).collect(), resolver, insecure, next: 0 }
+        Peers { connector, peers: peers.into_iter().map(parse).collect(), resolver, far, next: 0 }
     }
 
     /// The next one's name, and where an attempt to it goes.
@@ -153,7 +161,7 @@ impl Peers {
                 port: *port,
                 turn: self.next / self.peers.len(),
                 resolver: self.resolver.clone(),
-                insecure: self.insecure,
+                far: self.far,
             },
         };
         self.next = self.next.wrapping_add(1);
@@ -162,9 +170,9 @@ impl Peers {
 
     /// Where an attempt to the leader goes that somebody has named.
     pub(crate) fn hinted(&self, address: &str) -> Result<Target, String> {
-        if !self.insecure && !options::is_loopback(address) {
+        if !self.far && !options::is_loopback(address) {
             return Err(format!(
-                "{address}, named as the leader, is not a loopback address; plaintext to it needs --insecure"
+                "{address}, named as the leader, is not a loopback address; use TLS (--tls-ca), or allow plaintext to it with --insecure"
             ));
         }
         Ok(Target::Address(address.to_owned()))

@@ -1,39 +1,28 @@
 //! One stream to a graph service: opened, read without ever blocking, and its end put into words.
 
-use crate::options;
+use crate::dial::{Channel, dial, innermost};
 use crate::peers::Target;
 use engine::object::Name;
 use engine::work::{Refusal, Term};
+use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
-use hyper_util::rt::TokioIo;
 use proto::convert::{Received, received_from_leader};
 use proto::error_reason::{self, DOMAIN};
 use proto::r#type::v1alpha1::ErrorReason;
 use proto::work::v1alpha1::StreamWorkRequest;
 use proto::work::v1alpha1::work_service_client::WorkServiceClient;
+use runtime::tls::Caller;
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 #[cfg(test)]
 mod tests;
 
-/// Name resolution and TCP.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// Windows of HTTP/2: one stream that nobody reads must not stop the connection.
-const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
-/// A peer that vanished without a word is found after this and the time below.
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
-const KEEPALIVE_WITHIN: Duration = Duration::from_secs(10);
 /// The largest message that is read.
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Messages on their way to the driver. It takes them at once, so a full queue means a peer that floods.
@@ -43,29 +32,33 @@ const OUTBOUND_MAX: usize = 1024;
 
 /// How a channel to the address of a graph service is opened. Clones share it.
 #[derive(Clone)]
-pub struct Connector(Arc<dyn Fn(String) -> BoxFuture<'static, Result<Channel, String>> + Send + Sync>);
+pub struct Connector(Way);
+
+#[derive(Clone)]
+enum Way {
+    Network(Caller),
+    Through(Arc<dyn Fn(String) -> BoxFuture<'static, Result<Channel, String>> + Send + Sync>),
+}
 
 impl Connector {
-    /// Plaintext HTTP/2 over TCP, with the windows and keepalives of the protocol.
-    pub(crate) fn network() -> Connector {
-        Connector::through(|address| {
-            async move {
-                let endpoint = endpoint(&address)?;
-                endpoint.connect().await.map_err(|error| format!("{address} cannot be reached: {}", innermost(&error)))
-            }
-            .boxed()
-        })
+    /// HTTP/2 over TCP, as this caller calls, with the windows and keepalives of the protocol.
+    pub(crate) fn network(caller: Caller) -> Connector {
+        Connector(Way::Network(caller))
     }
 
     /// Another way, such as a pipe within this process. The error is a sentence that names the address.
     pub fn through(
         open: impl Fn(String) -> BoxFuture<'static, Result<Channel, String>> + Send + Sync + 'static,
     ) -> Connector {
-        Connector(Arc::new(open))
+        Connector(Way::Through(Arc::new(open)))
     }
 
-    async fn open(&self, address: String) -> Result<Channel, String> {
-        (self.0)(address).await
+    /// `name` is whom a certificate must name, where that is not the host of the address.
+    async fn open(&self, address: &str, name: Option<&str>) -> Result<Channel, String> {
+        match &self.0 {
+            Way::Network(caller) => dial(caller, address, name).await,
+            Way::Through(open) => open(address.to_owned()).await,
+        }
     }
 }
 
@@ -73,32 +66,6 @@ impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connector").finish_non_exhaustive()
     }
-}
-
-/// A plaintext endpoint with the settings that the protocol asks for; the error says what is wrong with the address.
-pub fn endpoint(address: &str) -> Result<Endpoint, String> {
-    let uri = options::uri(address).map_err(|why| format!("{address:?} is no address: {why}"))?;
-    Ok(Channel::builder(uri)
-        .connect_timeout(CONNECT_WITHIN)
-        .tcp_nodelay(true)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .http2_keep_alive_interval(KEEPALIVE_EVERY)
-        .keep_alive_timeout(KEEPALIVE_WITHIN)
-        .keep_alive_while_idle(true))
-}
-
-/// A channel over a byte pipe that is open already, such as one within this process, with the same settings. `address` is what
-/// requests carry as their host; the error is a sentence that names it.
-pub async fn connect_over(
-    address: &str,
-    pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) -> Result<Channel, String> {
-    let mut pipe = Some(pipe);
-    let once =
-        tower::service_fn(move |_| std::future::ready(pipe.take().map(TokioIo::new).ok_or("the pipe is used up")));
-    let connected = endpoint(address)?.connect_with_connector(once).await;
-    connected.map_err(|error| format!("{address} cannot be reached: {}", innermost(&error)))
 }
 
 /// The driver's ends of one stream.
@@ -139,11 +106,12 @@ async fn keep(
     mut requests: mpsc::Receiver<StreamWorkRequest>,
     events: mpsc::Sender<Inbound>,
 ) -> End {
+    let name = target.name().map(str::to_owned);
     let address = match target.address().await {
         Ok(address) => address,
         Err(why) => return End::because(why),
     };
-    let channel = match connector.open(address.clone()).await {
+    let channel = match connector.open(&address, name.as_deref()).await {
         Ok(channel) => channel,
         Err(why) => return End::because(why),
     };
@@ -264,15 +232,6 @@ fn in_words(address: &str, status: &Status, heard: bool) -> String {
     } else {
         format!("{address} ended the stream ({code:?}): {said}")
     }
-}
-
-/// The cause at the bottom: what stands above it says only that there was one.
-fn innermost(error: &dyn Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 fn clipped(text: &str) -> String {

@@ -18,11 +18,12 @@ use engine::leader::{self, Input, Leader};
 use engine::object::GroupResource;
 use engine::work::Term;
 use prometheus_client::registry::Registry;
-use runtime::admin;
+use runtime::admin::{self, Guard};
 use runtime::backoff::Backoff;
 use runtime::kubernetes::{Cluster, cluster_uid};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{TaskError, Tasks};
+use runtime::tls::{ServerTls, TlsMetrics};
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,10 +75,12 @@ pub enum Election {
 
 /// Where the service touches the world.
 pub struct Edges {
-    /// Connections of executors and clients: [`crate::accept`] for a socket.
+    /// Connections of executors and clients: [`crate::accept`] or [`crate::accept_tls`] for a socket.
     pub grpc: crate::Incoming,
     /// `/livez`, `/readyz`, `/metrics`, `/debug/graph`.
     pub admin: Option<TcpListener>,
+    /// The certificates that `grpc` and `admin` are served with; `None` for plaintext.
+    pub tls: Option<Arc<ServerTls>>,
     pub cluster: Cluster,
     pub election: Election,
     /// Sees every event of the engine, once it is logged and counted.
@@ -105,11 +108,11 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let heartbeat = Heartbeat::default();
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
+    let tls_metrics = edges.tls.as_ref().map_or_else(TlsMetrics::default, |tls| tls.metrics().clone());
+    tls_metrics.register(registry.sub_registry_with_prefix("ownergraph"));
     let health = Health::new(clock, heartbeat.clone(), registry, metrics.clone());
     let mut tasks = Tasks::new();
-    if let Some(listener) = edges.admin {
-        tasks.spawn_until_end("admin", admin::serve(listener, health.clone()));
-    }
+    serve_admin(edges.admin, edges.tls, &health, &mut tasks);
     if edges.progress && std::io::stderr().is_terminal() {
         tasks.spawn_until_end("progress", progress::show(health.clone(), shutdown.clone()));
     }
@@ -188,6 +191,21 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     tasks.spawn("stop", stop(shutdown.clone(), control, log.queue().cloned(), released));
 
     over(tasks.run(&shutdown, STOP_WITHIN).await)
+}
+
+fn serve_admin(listener: Option<TcpListener>, tls: Option<Arc<ServerTls>>, health: &Arc<Health>, tasks: &mut Tasks) {
+    if let Some(tls) = &tls {
+        tasks.spawn_until_end("TLS files", Arc::clone(tls).follow());
+    }
+    let probe = Arc::clone(health) as Arc<dyn admin::Probe>;
+    match (listener, tls) {
+        (Some(listener), Some(tls)) => {
+            let guard = Guard::certificate("show a client certificate that an authority in --client-ca has signed");
+            tasks.spawn_until_end("admin", admin::serve_tls(listener, probe, tls, guard));
+        }
+        (Some(listener), None) => tasks.spawn_until_end("admin", admin::serve(listener, probe)),
+        (None, Some(_) | None) => {}
+    }
 }
 
 /// Whoever asked for the stop gets it, in time.

@@ -37,5 +37,5 @@ mod warnings;
 pub use app::{Config, Edges, Election, serve};
 pub use decisions::{JetStream, Server};
 pub use election::LeaseOptions;
-pub use grpc::connection::{Connection, Incoming, accept};
+pub use grpc::connection::{Connection, Incoming, accept, accept_tls};
 pub use render::Observer;

@@ -2,12 +2,14 @@
 
 use clap::Parser as _;
 use graph_service::options::Options;
-use graph_service::{Edges, Election, accept, serve};
+use graph_service::{Edges, Election, accept, accept_tls, serve};
 use runtime::kubernetes::{Access, connect};
 use runtime::shutdown::Shutdown;
+use runtime::tls::ServerTls;
 use runtime::{listen, telemetry};
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// A flag, a file or a certificate is wrong: trying again will not help.
 const BAD_START: u8 = 2;
@@ -42,6 +44,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
     let bad = |error: anyhow::Error| Failure::Bad(error);
     options.check().map_err(|error| bad(error.into()))?;
     telemetry::init(options.log_format, options.log_level.as_deref()).map_err(|error| bad(error.into()))?;
+    let tls = ServerTls::open(&options.tls).await.map_err(|error| bad(error.into()))?;
     let access =
         Access { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), ..Access::default() };
     let cluster = connect(&access).await.map_err(|error| bad(error.into()))?;
@@ -51,14 +54,18 @@ async fn run(options: &Options) -> Result<(), Failure> {
         listen::bind("--admin-listen", &options.admin_listen.to_string()).await.map_err(|error| other(error.into()))?;
     let listening = grpc.local_addr().map_err(|error| other(error.into()))?;
     let admin_listening = admin.local_addr().map_err(|error| other(error.into()))?;
-    if !listening.ip().is_loopback() || !admin_listening.ip().is_loopback() {
+    if tls.is_none() && !(listening.ip().is_loopback() && admin_listening.ip().is_loopback()) {
         tracing::warn!(grpc = %listening, admin = %admin_listening, "anybody who reaches these addresses may use them: the connections are plaintext");
     }
-    tracing::info!(grpc = %listening, admin = %admin_listening, "listening");
+    tracing::info!(grpc = %listening, admin = %admin_listening, tls = tls.is_some(), "listening");
 
     let edges = Edges {
-        grpc: accept(grpc),
+        grpc: match &tls {
+            Some(tls) => accept_tls(grpc, Arc::clone(tls)),
+            None => accept(grpc),
+        },
         admin: Some(admin),
+        tls,
         cluster,
         election: Election::Lease(options.lease()),
         observer: None,

@@ -10,6 +10,7 @@ use engine::leader;
 use engine::object::GroupResource;
 use engine::pace::Rate;
 use runtime::telemetry::LogFormat;
+use runtime::tls::ServerFlags;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -43,6 +44,9 @@ pub struct Options {
     /// Where /livez, /readyz, /metrics and /debug/graph answer.
     #[arg(long, env = "OWNERGRAPH_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7451")]
     pub admin_listen: SocketAddr,
+
+    #[command(flatten)]
+    pub tls: ServerFlags,
 
     /// Allow plaintext on an address that is not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
@@ -253,12 +257,13 @@ impl Options {
     pub fn check(&self) -> Result<(), BadOptions> {
         let refuse = |text: String| Err(BadOptions(text));
         for (flag, address) in [("--listen", self.listen), ("--admin-listen", self.admin_listen)] {
-            if !address.ip().is_loopback() && !self.insecure {
+            if !address.ip().is_loopback() && !self.tls.is_tls() && !self.insecure {
                 return refuse(format!(
-                    "{flag} {address} is not a loopback address and the connection is plaintext: use a loopback address, or allow it with --insecure"
+                    "{flag} {address} is not a loopback address and the connection is plaintext: use a loopback address, serve TLS with --tls-cert and --tls-key, or allow it with --insecure"
                 ));
             }
         }
+        self.tls.check().map_err(|error| BadOptions(error.to_string()))?;
         if self.listen == self.admin_listen && self.listen.port() != 0 {
             return refuse(format!("--listen and --admin-listen are both {}: they need two addresses", self.listen));
         }

@@ -6,7 +6,7 @@ use super::ending::Problem;
 use super::naming::Catalogue;
 use super::session::Session;
 use anyhow::Context as _;
-use executor_service::connect_over;
+use executor_service::{Channel, connect_over};
 use futures::{FutureExt as _, StreamExt as _};
 use graph_service::{Config, Connection, Edges, Election};
 use proto::admin::v1alpha1::GetStatusRequest;
@@ -20,7 +20,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tonic::transport::Channel;
 
 /// What requests carry as their host. Nobody looks it up.
 const HERE: &str = "localhost:7450";
@@ -69,6 +68,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
     let edges = Edges {
         grpc: futures::stream::iter([Ok(Connection::new(far))]).chain(futures::stream::pending()).boxed(),
         admin: None,
+        tls: None,
         cluster: session.cluster.clone(),
         election: Election::Never,
         observer: None,

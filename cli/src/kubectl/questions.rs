@@ -2,6 +2,7 @@
 
 use super::ending::Problem;
 use super::service::Service;
+use crate::remote;
 use proto::error_reason::FIELD;
 use proto::graph::v1alpha1::export_graph_response::Part;
 use proto::graph::v1alpha1::*;
@@ -242,7 +243,7 @@ pub(super) fn problem(status: Status) -> Problem {
         ));
     }
     let reason = details.error_info().map(|info| format!(" ({})", info.reason)).unwrap_or_default();
-    let sentence = format!("the graph service answers {:?}: {}{reason}", status.code(), status.message());
+    let sentence = format!("the graph service answers {:?}: {}{reason}", status.code(), remote::said(&status));
     if status.code() == Code::DeadlineExceeded { Problem::TimedOut(sentence) } else { Problem::sentence(sentence) }
 }
 

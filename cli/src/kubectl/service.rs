@@ -8,7 +8,7 @@ use crate::args::Remote;
 use crate::failure::Failure;
 use crate::remote::{self, Reach};
 use anyhow::{Context as _, anyhow};
-use executor_service::connect_over;
+use executor_service::{Channel, connect_through};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
@@ -18,15 +18,19 @@ use proto::decision::v1alpha1::decision_service_client::DecisionServiceClient;
 use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
 use proto::r#type::v1alpha1::{ReplicaRole, ResponseMeta};
 use runtime::kubernetes::{Cluster, cluster_uid};
+use runtime::tls::Caller;
 use std::time::Duration;
 use tokio::time::timeout;
-use tonic::transport::Channel;
 
 /// Pods of the graph service.
 const SELECTOR: &str = "app.kubernetes.io/name=ownergraph,app.kubernetes.io/component=graph-service";
 /// The name of the container port, and its number where none has that name.
 const PORT_NAME: &str = "grpc";
 const PORT: u16 = 7450;
+/// The Service that reads go to: the host that certificates of its pods name.
+const SERVICE: &str = "ownergraph-read";
+/// How these programs call the flag for the name in the certificate; kubectl's --tls-server-name is about the API server.
+const NAME_FLAG: &str = "--server-name";
 /// For a forwarded port to carry something.
 const FORWARD_WITHIN: Duration = Duration::from_secs(10);
 const MESSAGE_MAX_BYTES: usize = 64 << 20;
@@ -68,8 +72,9 @@ impl Service {
         }
         let found = match way.any().await {
             Ok(channel) => way.choose(session, channel, need).await,
+            Err(failure @ Failure::Usage(_)) => return Err(failure.into()),
             Err(failure) if way.is_given() => return Err(failure.into()),
-            Err(Failure::Usage(why) | Failure::Refused(why) | Failure::TimedOut(why)) => Err(Problem::sentence(why)),
+            Err(Failure::Refused(why) | Failure::TimedOut(why)) => Err(Problem::sentence(why)),
             Err(Failure::Other(error)) => Err(Problem::Other(error)),
         };
         match (found, need) {
@@ -125,7 +130,8 @@ impl Way {
     }
 
     fn remote(&self) -> Remote {
-        Remote { server: self.connection.server.clone(), insecure: self.connection.insecure }
+        let Connection { server, insecure, tls, server_name, .. } = self.connection.clone();
+        Remote { server, insecure, tls, tls_server_name: server_name, name_flag: NAME_FLAG }
     }
 
     /// The replica that was found, or the leader. An address may be that of another cluster's graph, whose answers would be about
@@ -183,16 +189,22 @@ impl Way {
     }
 
     /// A channel through the API server.
-    async fn forward(&self, place: &Place) -> anyhow::Result<Channel> {
+    async fn forward(&self, place: &Place) -> Result<Channel, Failure> {
+        let Connection { tls, server_name, .. } = &self.connection;
+        let name = (NAME_FLAG, server_name.as_deref());
+        tls.check("--server", &[], name).map_err(Failure::usage)?;
+        let caller = Caller::open(tls, tls.is_tls(&[]), name).await.map_err(Failure::usage)?;
         let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &place.namespace);
         let Place { namespace, name, port, .. } = place;
         let opened = async {
             let mut forwarder = pods.portforward(name, &[*port]).await?;
             let stream = forwarder.take_stream(*port).context("the API server forwards nothing")?;
-            connect_over(&format!("localhost:{port}"), stream).await.map_err(anyhow::Error::msg)
+            let (shown, host) = (format!("pod {namespace}/{name}"), format!("{SERVICE}.{namespace}.svc"));
+            let address = format!("localhost:{port}");
+            connect_through(&caller, &address, (&shown, &host), stream).await.map_err(anyhow::Error::msg)
         };
         let opened = timeout(FORWARD_WITHIN, opened).await.map_err(|_| anyhow!("the API server does not answer"));
-        opened.flatten().with_context(|| format!("port {port} of pod {namespace}/{name} cannot be forwarded"))
+        Ok(opened.flatten().with_context(|| format!("port {port} of pod {namespace}/{name} cannot be used"))?)
     }
 }
 
@@ -203,7 +215,7 @@ impl Reach for Way {
         }
         let pods = self.pods().await?;
         let first = pods.first().ok_or_else(|| anyhow!(NotThere(self.cluster.name.clone())))?;
-        Ok(self.forward(first).await?)
+        self.forward(first).await
     }
 
     async fn at(&self, hint: &str) -> Option<Channel> {

@@ -138,12 +138,13 @@ impl World {
             async move { crate::connect_over(&address, near).await }.boxed()
         });
         let shutdown = Shutdown::new();
-        let config = Config { name: "e".to_owned(), graph, concurrency: Concurrency::Fixed(2), insecure: false };
+        let config = Config { name: "e".to_owned(), graph, concurrency: Concurrency::Fixed(2), far: false };
         let edges = Edges {
             cluster: Cluster::of_client(api.client(), "scripted"),
             graph: connector,
             resolver: Resolver::system(),
             admin: None,
+            tls: None,
         };
         let mut service = Jobs::new(1);
         service.spawn((), serve(config, edges, shutdown.clone()));
@@ -385,16 +386,16 @@ async fn the_cluster_is_asked_until_it_answers() {
         name: "e".to_owned(),
         graph: vec!["127.0.0.1:1".to_owned()],
         concurrency: Concurrency::Fixed(1),
-        insecure: false,
+        far: false,
     };
     let url = "scripted".to_owned();
-    let graph = Connector::network();
+    let graph = Connector::network(runtime::tls::Caller::plaintext());
     let (client, resolver) = (api.client(), Resolver::system());
     let core =
         Core { config, clock, clients: vec![client], graph, resolver, url, metrics, health: Arc::clone(&health) };
     let patience = tokio::time::timeout(Duration::from_millis(250), core.know_the_cluster(1));
     assert!(patience.await.is_err());
-    let readiness = runtime::admin::Probe::readyz(&*health);
+    let readiness = admin::Probe::readyz(&*health);
     assert!(!readiness.ready);
     assert!(readiness.lines[0].starts_with("start: scripted does not say which cluster it is: "), "{readiness:?}");
 }

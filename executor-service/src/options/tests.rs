@@ -18,7 +18,7 @@ fn addresses_are_read_in_both_spellings() {
         "127.0.0.1:x",
         "a:1/path",
         "a b:1",
-        "https://a:1",
+        "https://a:1/path",
         "u@a:1",
         ":1",
         "a:1,,b:2",

@@ -22,7 +22,12 @@ fn ips(texts: &[&str]) -> Answer {
 }
 
 fn peers(resolver: Resolver, graph: &[&str], insecure: bool) -> Peers {
-    Peers::new(Connector::network(), resolver, graph.iter().map(|&text| text.to_owned()).collect(), insecure)
+    Peers::new(
+        Connector::network(runtime::tls::Caller::plaintext()),
+        resolver,
+        graph.iter().map(|&text| text.to_owned()).collect(),
+        insecure,
+    )
 }
 
 #[test]

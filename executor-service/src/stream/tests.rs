@@ -52,7 +52,7 @@ fn a_stranger_is_called_one() {
 async fn nobody_and_garbage_are_told_apart() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (ends, keeping) = open(Connector::network(), Target::Address(address.clone()));
+    let (ends, keeping) = open(Connector::network(Caller::plaintext()), Target::Address(address.clone()));
     let hello = StreamWorkRequest { message: None };
     ends.outbound.try_send(hello.clone()).unwrap();
     let garbage = async {
@@ -65,7 +65,7 @@ async fn nobody_and_garbage_are_told_apart() {
     };
     let (end, ()) = futures::future::join(keeping, garbage).await;
     assert!(end.why.starts_with(&address), "{end:?}");
-    let (ends, keeping) = open(Connector::network(), Target::Address(address.clone()));
+    let (ends, keeping) = open(Connector::network(Caller::plaintext()), Target::Address(address.clone()));
     ends.outbound.try_send(hello).unwrap();
     let end = keeping.await;
     assert!(end.why.starts_with(&format!("{address} cannot be reached: ")) && end.why.contains("refused"), "{end:?}");

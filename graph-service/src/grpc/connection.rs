@@ -3,14 +3,16 @@
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use runtime::shutdown::Shutdown;
-use runtime::tls::Peer;
+use runtime::tasks::{JobEnd, Jobs};
+use runtime::tls::{Peer, Protocol, ServerTls};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tonic::transport::server::Connected;
@@ -19,6 +21,10 @@ use tonic::transport::server::Connected;
 const CONNECTIONS_MAX: usize = 1024;
 /// Pause after a failed accept, most often for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// TLS handshakes under way. Further ones wait in the kernel's queue; each ends in a few seconds, well or not.
+const HANDSHAKES_MAX: usize = 256;
+const _: () = assert!(HANDSHAKES_MAX < CONNECTIONS_MAX, "handshakes leave room for connections");
 
 /// From a connection's beginning to the end of what every HTTP/2 client says first. Before that nothing else watches over it.
 const PREFACE_WITHIN: Duration = Duration::from_secs(10);
@@ -76,28 +82,70 @@ impl Connection {
         let link = Link { cut, peer: Peer::Plaintext };
         Connection { io: Box::pin(io), silence: Some(silence), link, is_cut, _place: None }
     }
+
+    /// The same connection, with what is known of whoever is at its other end.
+    pub fn with_peer(mut self, peer: Peer) -> Connection {
+        self.link.peer = peer;
+        self
+    }
 }
 
 /// The connections of a socket, each without Nagle's delay, a bounded number at a time.
 pub fn accept(listener: TcpListener) -> Incoming {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    futures::stream::unfold((listener, places), |(listener, places)| async move {
-        let place = Arc::clone(&places).acquire_owned().await.ok()?;
+    let socket = Socket { listener, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
+    futures::stream::unfold(socket, |socket| async move {
+        let (stream, _, place) = socket.next().await;
+        Some((Ok(Connection { _place: Some(place), ..Connection::new(stream) }), socket))
+    })
+    .boxed()
+}
+
+/// The same over TLS: a connection comes once its handshake is done.
+pub fn accept_tls(listener: TcpListener, tls: Arc<ServerTls>) -> Incoming {
+    let socket = Socket { listener, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
+    let handshakes: Jobs<(), Option<Connection>> = Jobs::new(HANDSHAKES_MAX);
+    futures::stream::unfold((socket, handshakes, tls), |(socket, mut handshakes, tls)| async move {
         loop {
-            let accepted = listener.accept().await.and_then(|(stream, _)| stream.set_nodelay(true).map(|()| stream));
-            match accepted {
-                Ok(stream) => {
-                    let connection = Connection { _place: Some(place), ..Connection::new(stream) };
-                    return Some((Ok(connection), (listener, places)));
+            tokio::select! {
+                ((), ended) = handshakes.next() => match ended {
+                    JobEnd::Done(Some(connection)) => return Some((Ok(connection), (socket, handshakes, tls))),
+                    JobEnd::Done(None) | JobEnd::Aborted => {}
+                    JobEnd::Panicked(message) => tracing::error!(message, "a TLS handshake panicked"),
+                },
+                (stream, from, place) = socket.next(), if handshakes.has_room() => {
+                    let tls = Arc::clone(&tls);
+                    handshakes.spawn((), async move {
+                        let (stream, peer) = tls.handshake(stream, Some(from), Protocol::Http2).await?;
+                        Some(Connection { _place: Some(place), ..Connection::new(stream).with_peer(peer) })
+                    });
                 }
+            }
+        }
+    })
+    .boxed()
+}
+
+struct Socket {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+}
+
+impl Socket {
+    /// The next connection, once there is a place for it. Cancel safe.
+    async fn next(&self) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.expect("nobody closes the semaphore of a socket");
+        loop {
+            let accepted = self.listener.accept().await;
+            match accepted.and_then(|(stream, from)| stream.set_nodelay(true).map(|()| (stream, from))) {
+                Ok((stream, from)) => return (stream, from, place),
                 Err(error) => {
                     tracing::warn!(%error, "the gRPC server cannot accept a connection");
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
-    })
-    .boxed()
+    }
 }
 
 impl Connection {

@@ -88,6 +88,7 @@ async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
     let edges = Edges {
         grpc,
         admin: None,
+        tls: None,
         cluster: cluster(),
         election: Election::Fixed(term),
         observer: None,

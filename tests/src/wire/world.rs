@@ -178,13 +178,14 @@ impl World {
             graph,
             concurrency: executor_service::Concurrency::Fixed(concurrency),
             // Names of hosts are no loopback addresses.
-            insecure: true,
+            far: true,
         };
         let edges = executor_service::Edges {
             cluster: Cluster::of_client(self.network.api_client(host), API),
             graph: self.network.connector(host),
             resolver,
             admin: None,
+            tls: None,
         };
         let stop = Shutdown::new();
         let service = executor_service::serve(config, edges, stop.clone());

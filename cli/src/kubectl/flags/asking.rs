@@ -4,6 +4,7 @@ use crate::kubectl::jsonpath::Template;
 use clap::builder::{BoolishValueParser, EnumValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command, ValueEnum};
 use runtime::kubernetes::{Access, Overrides};
+use runtime::tls::CallerFlags;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,12 @@ pub(crate) struct Connection {
     /// the leader is found from any of them.
     #[arg(long, env = "OWNERGRAPH_SERVER", value_name = "HOST:PORT,…", value_delimiter = ',')]
     pub(crate) server: Vec<String>,
+    #[command(flatten)]
+    pub(crate) tls: CallerFlags,
+    /// Name that the certificate of the graph service is checked against, instead of the host in its address; where a port is forwarded,
+    /// instead of ownergraph-read.NAMESPACE.svc.
+    #[arg(long, env = "OWNERGRAPH_TLS_SERVER_NAME", value_name = "NAME")]
+    pub(crate) server_name: Option<String>,
     /// Allow plaintext to a --server that is not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,

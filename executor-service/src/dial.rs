@@ -1,0 +1,155 @@
+//! Channels to a graph service: over the network or a pipe, plaintext or TLS, with or without a token.
+
+use crate::options::{self, is_loopback};
+use http::header::AUTHORIZATION;
+use http::{Request, Response, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use runtime::tls::Caller;
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::body::Body;
+use tonic::transport::{self, Endpoint};
+use tower::Service;
+
+/// Name resolution, TCP and TLS.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// Windows of HTTP/2: one stream that nobody reads must not stop the connection.
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// A peer that vanished without a word is found after this and the time below.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
+const KEEPALIVE_WITHIN: Duration = Duration::from_secs(10);
+
+/// A connection to a graph service, which may be opened again when it breaks. Requests carry the caller's token.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    channel: transport::Channel,
+    /// Whose token goes along.
+    caller: Caller,
+}
+
+impl From<transport::Channel> for Channel {
+    /// Without a token.
+    fn from(channel: transport::Channel) -> Channel {
+        Channel { channel, caller: Caller::plaintext() }
+    }
+}
+
+impl Service<Request<Body>> for Channel {
+    type Response = Response<Body>;
+    type Error = transport::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, transport::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), transport::Error>> {
+        self.channel.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        // The one that has said that it is ready is the one that is called.
+        let another = self.channel.clone();
+        let mut channel = std::mem::replace(&mut self.channel, another);
+        let caller = self.caller.clone();
+        Box::pin(async move {
+            if let Some(token) = caller.authorization().await {
+                request.headers_mut().insert(AUTHORIZATION, token);
+            }
+            channel.call(request).await
+        })
+    }
+}
+
+/// A plaintext endpoint with the settings that the protocol asks for; the error says what is wrong with the address.
+pub fn endpoint(address: &str) -> Result<Endpoint, String> {
+    let uri = options::uri(address).map_err(|why| format!("{address:?} is no address: {why}"))?;
+    Ok(transport::Channel::builder(uri)
+        .connect_timeout(CONNECT_WITHIN)
+        .tcp_nodelay(true)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_keep_alive_interval(KEEPALIVE_EVERY)
+        .keep_alive_timeout(KEEPALIVE_WITHIN)
+        .keep_alive_while_idle(true))
+}
+
+/// Opens a channel over TCP. The certificate must name `name`, or the host of the address where there is none. The error is a sentence
+/// that names the address.
+pub async fn dial(caller: &Caller, address: &str, name: Option<&str>) -> Result<Channel, String> {
+    let endpoint = endpoint_of(caller, address)?;
+    let host = name.map_or_else(|| endpoint.uri().host().unwrap_or_default().to_owned(), str::to_owned);
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    let (calling, shown) = (caller.clone(), address.to_owned());
+    let connect = move |uri: Uri| {
+        let (connecting, caller, address, host) = (tcp.call(uri), calling.clone(), shown.clone(), host.clone());
+        async move {
+            let stream = connecting.await.map_err(|error| std::io::Error::other(innermost(&error)))?;
+            caller.secure(stream.into_inner(), &address, &host).await.map(TokioIo::new)
+        }
+    };
+    let connect = tower::service_fn(connect);
+    let connected = endpoint.connect_with_connector(connect).await;
+    let channel = connected.map_err(|error| format!("{address} cannot be reached: {}", innermost(&error)))?;
+    // Whoever can read what goes by would be the caller with it.
+    let is_private = caller.is_tls() || is_loopback(address);
+    Ok(Channel { channel, caller: if is_private { caller.clone() } else { Caller::plaintext() } })
+}
+
+/// A channel over a byte pipe that is open already, such as one within this process, in plaintext and without a token. `address` is what
+/// requests carry as their host; the error is a sentence that names it.
+pub async fn connect_over(
+    address: &str,
+    pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> Result<Channel, String> {
+    over(endpoint(address)?, address, pipe).await
+}
+
+/// The same, TLS where the caller wants it: the certificate must name `host`, and the token goes along over TLS only. `shown` is what
+/// errors call the other end.
+pub async fn connect_through(
+    caller: &Caller,
+    address: &str,
+    (shown, host): (&str, &str),
+    pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> Result<Channel, String> {
+    let secured = caller.secure(pipe, shown, host).await;
+    let pipe = secured.map_err(|error| format!("{shown} cannot be reached: {error}"))?;
+    let channel = over(endpoint_of(caller, address)?, shown, pipe).await?;
+    Ok(if caller.is_tls() { Channel { caller: caller.clone(), ..channel } } else { channel })
+}
+
+async fn over(
+    endpoint: Endpoint,
+    shown: &str,
+    pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> Result<Channel, String> {
+    let mut pipe = Some(pipe);
+    let once =
+        tower::service_fn(move |_| std::future::ready(pipe.take().map(TokioIo::new).ok_or("the pipe is used up")));
+    let connected = endpoint.connect_with_connector(once).await;
+    connected.map(Channel::from).map_err(|error| format!("{shown} cannot be reached: {}", innermost(&error)))
+}
+
+/// Requests say by which scheme they came; TLS itself is the business of the connector.
+fn endpoint_of(caller: &Caller, address: &str) -> Result<Endpoint, String> {
+    let endpoint = endpoint(address)?;
+    let secure = endpoint.uri().authority().filter(|_| caller.is_tls()).map(|authority| format!("https://{authority}"));
+    match secure.map(|origin| origin.parse()) {
+        Some(Ok(origin)) => Ok(endpoint.origin(origin)),
+        Some(Err(_)) | None => Ok(endpoint),
+    }
+}
+
+/// The cause at the bottom: what stands above it says only that there was one.
+pub fn innermost(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
