@@ -44,11 +44,23 @@ def handle(event, protected):
         print(f"policy: {name} is to be deleted in protected namespace {protected}", file=sys.stderr)
 
 
+def connect(server, args):
+    """A hint at the leader has no scheme: it is called as the servers on the command line are. Files are read anew, they rotate."""
+    host = server.removeprefix("https://").removeprefix("http://")
+    if not args.tls:
+        return grpc.insecure_channel(host)
+    read = lambda path: path.read_bytes() if path else None
+    credentials = grpc.ssl_channel_credentials(read(args.tls_ca), read(args.tls_key), read(args.tls_cert))
+    name = [("grpc.ssl_target_name_override", args.tls_server_name)] if args.tls_server_name else []
+    return grpc.secure_channel(host, credentials, options=name)
+
+
 def follow(server, args):
     """Follows one stream to its end."""
-    with grpc.insecure_channel(server) as channel:
+    token = [("authorization", f"Bearer {args.token_file.read_text().strip()}")] if args.token_file else []
+    with connect(server, args) as channel:
         request = decisions.WatchDecisionsRequest(accept_gaps=True, **stored(args.position))
-        for response in services.DecisionServiceStub(channel).WatchDecisions(request):
+        for response in services.DecisionServiceStub(channel).WatchDecisions(request, metadata=token):
             kind = response.WhichOneof("event")
             if kind == "batch":
                 for event in response.batch.events:
@@ -80,7 +92,17 @@ def main():
     flags.add_argument("--server", required=True, help="graph services, tried in turn: host:port,host:port")
     flags.add_argument("--position", type=pathlib.Path, default=pathlib.Path("position.json"))
     flags.add_argument("--protect", default="kube-system", help="complain when something in this namespace is deleted")
+    flags.add_argument("--tls-ca", type=pathlib.Path, help="authorities of the server's certificate, as PEM; means TLS, as https:// does")
+    flags.add_argument("--tls-cert", type=pathlib.Path, help="the certificate to show, as PEM")
+    flags.add_argument("--tls-key", type=pathlib.Path, help="its key")
+    flags.add_argument("--tls-server-name", help="name to check the server's certificate against")
+    flags.add_argument("--token-file", type=pathlib.Path, help="a bearer token; it goes over TLS only")
     args = flags.parse_args()
+    args.tls = bool(args.tls_ca) or "https://" in args.server
+    if bool(args.tls_cert) != bool(args.tls_key):
+        flags.error("--tls-cert and --tls-key need each other")
+    if args.token_file and not args.tls:
+        flags.error("--token-file needs TLS: give --tls-ca, or an https:// address")
     hint = None
     for server in itertools.cycle(args.server.split(",")):
         try:

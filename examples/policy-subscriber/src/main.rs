@@ -14,9 +14,11 @@ use proto::error_reason::{DOMAIN, LEADER_ENDPOINT};
 use proto::work::v1alpha1::ItemKind;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tonic::Status;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Request, Status};
 use tonic_types::StatusExt;
 
 /// Follow the decisions of Ownergraph.
@@ -31,6 +33,28 @@ struct Args {
     /// Complain when something in this namespace is deleted.
     #[arg(long, default_value = "kube-system")]
     protect: String,
+    #[command(flatten)]
+    tls: Tls,
+}
+
+/// TLS, where --tls-ca or an https:// address asks for it. The files are read anew for each connection, because they rotate.
+#[derive(clap::Args)]
+struct Tls {
+    /// File with the authorities that may have signed the server's certificate, as PEM; without it this machine's.
+    #[arg(long)]
+    tls_ca: Option<PathBuf>,
+    /// File with the certificate to show, as PEM.
+    #[arg(long, requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// File with its key.
+    #[arg(long, requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Name that the server's certificate is checked against, instead of the host in its address.
+    #[arg(long)]
+    tls_server_name: Option<String>,
+    /// File with a bearer token. It goes over TLS only.
+    #[arg(long)]
+    token_file: Option<PathBuf>,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -56,7 +80,15 @@ async fn main() -> anyhow::Result<()> {
 
 /// Follows one stream to its end.
 async fn follow(args: &Args, server: &str) -> anyhow::Result<()> {
-    let mut client = DecisionServiceClient::connect(format!("http://{server}")).await?;
+    let token = args.tls.token()?;
+    let with_token = move |mut request: Request<()>| {
+        if let Some(token) = &token {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    };
+    let channel = args.tls.connect(args, server).await?;
+    let mut client = DecisionServiceClient::with_interceptor(channel, with_token);
     let start = stored(args)?.map_or(Start::Oldest(true), Start::After);
     let request = WatchDecisionsRequest { start: Some(start), accept_gaps: true, ..WatchDecisionsRequest::default() };
     let mut stream = client.watch_decisions(request).await?.into_inner();
@@ -79,6 +111,43 @@ async fn follow(args: &Args, server: &str) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+impl Tls {
+    /// A hint at the leader has no scheme: it is called as the servers on the command line are.
+    async fn connect(&self, args: &Args, server: &str) -> anyhow::Result<Channel> {
+        let host = server.trim_start_matches("https://").trim_start_matches("http://");
+        if !self.is_wanted(args) {
+            anyhow::ensure!(self.token_file.is_none(), "--token-file needs TLS: give --tls-ca, or an https:// address");
+            return Ok(Endpoint::from_shared(format!("http://{host}"))?.connect().await?);
+        }
+        let mut tls = ClientTlsConfig::new();
+        tls = match &self.tls_ca {
+            Some(ca) => tls.ca_certificate(Certificate::from_pem(read(ca)?)),
+            None => tls.with_enabled_roots(),
+        };
+        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+        }
+        if let Some(name) = &self.tls_server_name {
+            tls = tls.domain_name(name);
+        }
+        Ok(Endpoint::from_shared(format!("https://{host}"))?.tls_config(tls)?.connect().await?)
+    }
+
+    fn is_wanted(&self, args: &Args) -> bool {
+        self.tls_ca.is_some() || args.server.iter().any(|server| server.starts_with("https://"))
+    }
+
+    fn token(&self) -> anyhow::Result<Option<MetadataValue<Ascii>>> {
+        let Some(file) = &self.token_file else { return Ok(None) };
+        let token = format!("Bearer {}", read(file)?.trim());
+        Ok(Some(token.parse().with_context(|| format!("{}: it is no token", file.display()))?))
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
 /// What a policy engine does with an event.
