@@ -3,6 +3,7 @@
 pub mod asking;
 pub mod bench;
 pub mod cascade;
+pub mod certificates;
 pub mod chaos;
 pub mod conformance;
 pub mod contender;

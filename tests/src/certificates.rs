@@ -1,0 +1,94 @@
+//! Authorities and certificates for services, in a directory that changes as a mounted Secret does: all files at once.
+
+use anyhow::Context;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// Where the present files are, as in a mounted Secret.
+const DATA: &str = "..data";
+
+/// Somebody who signs.
+#[derive(Debug)]
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, as PEM.
+#[derive(Clone, Debug)]
+pub struct Signed {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Authority {
+    pub fn new(name: &str) -> anyhow::Result<Authority> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let signed = CertifiedIssuer::self_signed(params, KeyPair::generate()?);
+        Ok(Authority(signed.context("signing the certificate of an authority")?))
+    }
+
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate of user `name` and group `ownergraph:tests`, which also serves these hosts.
+    pub fn sign(&self, name: &str, hosts: &[&str]) -> anyhow::Result<Signed> {
+        self.sign_between(name, hosts, 2020, 4090)
+    }
+
+    /// The same, valid from and until the first day of these years.
+    pub fn sign_between(&self, name: &str, hosts: &[&str], from: i32, until: i32) -> anyhow::Result<Signed> {
+        let mut params = CertificateParams::new(hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>())?;
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, "ownergraph:tests");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.0).context("signing a certificate")?;
+        Ok(Signed { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+/// A Secret with `tls.crt`, `tls.key` and `ca.crt`, as it is mounted into a pod.
+#[derive(Debug)]
+pub struct Mounted {
+    path: PathBuf,
+    versions: usize,
+}
+
+impl Mounted {
+    /// Mounts it at `path`. The authorities are those that its holder trusts.
+    pub fn new(path: PathBuf, signed: &Signed, authorities: &[&Authority]) -> anyhow::Result<Mounted> {
+        fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
+        let mut mounted = Mounted { path, versions: 0 };
+        mounted.change(signed, authorities)?;
+        for name in ["tls.crt", "tls.key", "ca.crt"] {
+            symlink(Path::new(DATA).join(name), mounted.path.join(name))?;
+        }
+        Ok(mounted)
+    }
+
+    /// Puts other files in the place of all, at once.
+    pub fn change(&mut self, signed: &Signed, authorities: &[&Authority]) -> anyhow::Result<()> {
+        self.versions += 1;
+        let version = format!("..{}", self.versions);
+        let directory = self.path.join(&version);
+        fs::create_dir(&directory)?;
+        fs::write(directory.join("tls.crt"), &signed.certificate)?;
+        fs::write(directory.join("tls.key"), &signed.key)?;
+        let bundle: String = authorities.iter().map(|authority| authority.pem()).collect();
+        fs::write(directory.join("ca.crt"), bundle)?;
+        let next = self.path.join("..next");
+        symlink(&version, &next)?;
+        fs::rename(&next, self.path.join(DATA)).with_context(|| format!("changing {}", self.path.display()))
+    }
+
+    /// The path of one of its files.
+    pub fn file(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+}
