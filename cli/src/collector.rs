@@ -5,7 +5,9 @@ use anyhow::{Context as _, bail};
 use executor_service::{Concurrency, Exit};
 use futures::StreamExt as _;
 use graph_service::{Election, Observer};
+use prometheus_client::registry::Registry;
 use runtime::kubernetes::Cluster;
+use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;
 use runtime::tls::{Caller, ServerTls};
 use std::sync::Arc;
@@ -57,10 +59,13 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         }
         None => pipes,
     };
+    let mut registry = Registry::default();
+    let counting = executor_service::Metrics::register(&mut Book::new(&mut registry));
     let edges = graph_service::Edges {
         grpc,
         admin: setup.admin,
         tls: setup.tls,
+        registry,
         cluster: setup.cluster.clone(),
         election: setup.election,
         // Whoever follows the events tells of them in its own way.
@@ -86,6 +91,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
             resolver: executor_service::Resolver::system(),
             admin: None,
             tls: None,
+            metrics: Some(counting.clone()),
         };
         executor(config, edges, shutdown.clone())
     });

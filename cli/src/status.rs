@@ -17,6 +17,11 @@ use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
+/// As `/livez` has it.
+const LOOP_STANDS_STILL_S: i64 = 30;
+/// Work that is ready is granted within moments where anybody is there for it.
+const STALLED_S: i64 = 30;
+
 /// Asks, and prints the answer: the leader's where it can be reached, else that of whoever was asked.
 pub(crate) async fn run(way: &impl Reach, output: StatusOutput) -> Result<(), Failure> {
     let mut replica = way.any().await?;
@@ -103,6 +108,26 @@ fn of_log(log: &DecisionLogStatus) -> String {
     text
 }
 
+/// Whether the collector goes on. What stands still is told in the words of the alert.
+fn of_progress(status: &GetStatusResponse) -> String {
+    let seconds = |of: &Option<prost_types::Duration>| of.as_ref().map_or(0, |of| of.seconds);
+    let (idle, stalled) = (seconds(&status.loop_idle), seconds(&status.stalled_for));
+    if status.loop_idle.is_none() {
+        return "not told by this version of the graph service".to_owned();
+    }
+    if idle > LOOP_STANDS_STILL_S {
+        return format!("STOPPED: the collector's loop has not turned for {idle} s");
+    }
+    if stalled >= STALLED_S {
+        return format!("STALLED: work is ready, and nothing has gone on for {stalled} s");
+    }
+    let oldest = |of: &Option<prost_types::Duration>, what: &str| {
+        of.as_ref().map(|of| format!(", the oldest {what} for {} s", of.seconds))
+    };
+    let waits = oldest(&status.oldest_queued_age, "decision waits").unwrap_or_else(|| ", nothing waits".to_owned());
+    format!("the loop turns{waits}{}", oldest(&status.oldest_held_age, "is held").unwrap_or_default())
+}
+
 fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
@@ -112,6 +137,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
     let meta = status.meta.clone().unwrap_or_default();
     let term = meta.term.map_or_else(String::new, |term| format!(", term {}", term.number));
     line("replica", format!("{} {}{term}, version {}", meta.replica, role(status), status.version));
+    line("progress", of_progress(status));
     line("graph", format!("{} objects, {} references", status.node_count, status.edge_count));
     let (queued, held, retrying) = (status.queued_items, status.held_items, status.backing_off_items);
     line(
@@ -177,6 +203,8 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection]) -> serde_json
         "heldItems": status.held_items,
         "backingOffItems": status.backing_off_items,
         "leasedItems": status.leased_items,
+        "loopIdleSeconds": status.loop_idle.as_ref().map(|idle| idle.seconds),
+        "stalledSeconds": status.stalled_for.as_ref().map(|stalled| stalled.seconds),
         "executors": status.executors,
         "undecidedCounts": status.undecided_counts,
         "unsynced": unsynced,
@@ -212,6 +240,25 @@ fn log_as_json(log: &DecisionLogStatus) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_collector_that_stopped_without_a_word_is_told_of() {
+        let seconds = |seconds: i64| Some(prost_types::Duration { seconds, nanos: 0 });
+        let mut status = GetStatusResponse::default();
+        assert_eq!(of_progress(&status), "not told by this version of the graph service");
+        status.loop_idle = seconds(4);
+        assert_eq!(of_progress(&status), "the loop turns, nothing waits");
+        status.oldest_queued_age = seconds(90);
+        status.oldest_held_age = seconds(90);
+        assert_eq!(
+            of_progress(&status),
+            "the loop turns, the oldest decision waits for 90 s, the oldest is held for 90 s"
+        );
+        status.stalled_for = seconds(31);
+        assert_eq!(of_progress(&status), "STALLED: work is ready, and nothing has gone on for 31 s");
+        status.loop_idle = seconds(31);
+        assert_eq!(of_progress(&status), "STOPPED: the collector's loop has not turned for 31 s");
+    }
 
     #[test]
     fn a_log_that_is_away_is_told_with_why_and_with_what_waits() {

@@ -25,6 +25,9 @@ pub enum Proof {
 }
 
 impl Proof {
+    /// The words for logs and labels, all of them.
+    pub const WORDS: [&'static str; 4] = ["watch_deleted", "listed", "type_emptied", "read_twice"];
+
     /// The position in the owner's collection at which it was absent, where the proof has one.
     pub fn version(&self) -> Option<&ResourceVersion> {
         match self {

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cell::{Cell, Dependents, Flags, Owners, Told};
+use cell::{Cell, DependentEdge, Dependents, Flags, Owners, Told};
 use core::num::NonZeroU32;
 use index::Index;
 use interner::Interner;
@@ -44,6 +44,14 @@ const SHARDS: usize = 1024;
 /// Names a node. Used again after the node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeId(u32);
+
+#[cfg(test)]
+impl NodeId {
+    /// For tests of notes about nodes.
+    pub(crate) fn of_number(number: u32) -> NodeId {
+        NodeId(number)
+    }
+}
 
 /// Where an object is, apart from its uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,6 +215,13 @@ impl Graph {
 
     pub(crate) fn unobserved_count(&self) -> usize {
         self.len() - self.observed
+    }
+
+    /// Bytes of the cells, the indexes, the names and the references. What few objects have beside these is left out.
+    pub(crate) fn footprint(&self) -> usize {
+        let cells = self.cells.len() * PIECE * size_of::<Cell>();
+        let references = self.dependents.capacity() * size_of::<Dependents>() + self.edges * size_of::<DependentEdge>();
+        cells + references + self.by_uid.footprint() + self.by_address.footprint() + self.texts.footprint()
     }
 
     /// Every node, in no order that means anything, but always the same one.

@@ -13,7 +13,6 @@ use crate::stray::Strays;
 use crate::time::Time;
 use crate::timers::Timers;
 use crate::tombstones::Tombstones;
-use crate::view::Undecided;
 use crate::work::{LeaseId, Term};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -36,6 +35,7 @@ mod reading;
 mod reporting;
 #[cfg(test)]
 mod tests;
+mod undecided;
 
 pub use contract::{
     Cause, Config, Event, Grounds, Input, InvalidReferences, Mode, OnStoreRewind, OpenDecision, Output, PauseAnswer,
@@ -142,7 +142,9 @@ pub struct Leader {
 
     /// Nodes to be judged, in the order in which they were marked.
     dirty: VecDeque<NodeId>,
-    undecided: BTreeMap<NodeId, Undecided>,
+    undecided: undecided::Nodes,
+    /// Since when owners are known to be absent, for measuring. Entries go with their nodes.
+    absent_since: BTreeMap<NodeId, Time>,
     inquiries: BTreeMap<NodeId, Inquiry>,
     /// Deletes that were accepted and whose DELETED has not come, with when they were.
     writes: BTreeMap<Uid, Time>,
@@ -200,7 +202,8 @@ impl Leader {
             pacing: pacing::Pacing::default(),
             balancing: false,
             dirty: VecDeque::new(),
-            undecided: BTreeMap::new(),
+            undecided: undecided::Nodes::default(),
+            absent_since: BTreeMap::new(),
             inquiries: BTreeMap::new(),
             writes: BTreeMap::new(),
             condemned: BTreeSet::new(),
@@ -381,6 +384,7 @@ impl Leader {
     fn forget_dropped(&mut self) {
         for id in self.graph.take_dropped() {
             self.undecided.remove(&id);
+            self.absent_since.remove(&id);
             self.inquiries.remove(&id);
             self.deletions.remove(&id);
         }

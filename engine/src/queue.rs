@@ -3,13 +3,16 @@
 use crate::hold::{self, Hold, Holds};
 use crate::object::{Name, ObjectRef, Uid};
 use crate::time::Time;
+use crate::view::{Waiting, Waits};
 use crate::work::{Action, ActionKind, LeaseId, Preconditions};
+use ages::Ages;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use blocked::Blockers;
 use core::ops::Bound;
 use lanes::Lanes;
 
+mod ages;
 mod blocked;
 mod invariants;
 mod lanes;
@@ -119,7 +122,7 @@ pub(crate) struct Queue {
     pub(crate) holds: Holds,
     /// Held uids by what holds them.
     held: BTreeMap<Hold, BTreeSet<Uid>>,
-    by_decision: BTreeSet<(Time, u64)>,
+    ages: Ages,
     last_id: u64,
     leased: usize,
     waiting: usize,
@@ -167,8 +170,9 @@ impl Queue {
         self.held.get(hold).unwrap_or(NONE).iter()
     }
 
-    pub(crate) fn oldest(&self) -> Option<Time> {
-        self.by_decision.first().map(|&(at, _)| at)
+    /// How much waits where, and for how long.
+    pub(crate) fn waits(&self, now: Time) -> [Waits; Waiting::ALL.len()] {
+        self.ages.of(now)
     }
 
     /// Takes a decision, with where its cascade began. `observe` keeps it from ever being granted.
@@ -193,7 +197,7 @@ impl Queue {
             };
             self.waiting += usize::from(!observe);
             self.by_id.insert(id, uid.clone());
-            self.by_decision.insert((now, id));
+            self.ages.enter(now, &item.place);
             self.items.insert(uid.clone(), item);
             if !observe {
                 self.make_ready(&uid);
@@ -247,7 +251,7 @@ impl Queue {
         self.blockers.released.remove(uid);
         let item = self.items.remove(uid)?;
         self.by_id.remove(&item.id);
-        self.by_decision.remove(&(item.decided, item.id));
+        self.ages.leave(item.decided, &item.place);
         Some(item)
     }
 
@@ -345,6 +349,8 @@ impl Queue {
         let Some(item) = self.items.get_mut(uid) else { return };
         self.blockers.released.remove(uid);
         let lane = item.lane();
+        self.ages.leave(item.decided, &item.place);
+        self.ages.enter(item.decided, &place);
         item.place = place.clone();
         match place {
             Place::Observed => {}
@@ -407,7 +413,9 @@ impl Queue {
     fn wake(&mut self, uid: &Uid) {
         self.waiting -= 1;
         if let Some(item) = self.items.get_mut(uid) {
+            self.ages.leave(item.decided, &item.place);
             item.place = Place::Observed;
+            self.ages.enter(item.decided, &item.place);
         }
         self.make_ready(uid);
     }

@@ -10,6 +10,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+mod waits;
+
+pub use waits::{AGE_BOUNDS, Waiting, Waits};
+
 /// The leader in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -18,6 +22,8 @@ pub struct Status {
     pub nodes: usize,
     pub edges: usize,
     pub virtual_nodes: usize,
+    /// What the large parts of the graph take.
+    pub graph_bytes: usize,
     /// Decided, waiting for an executor.
     pub queued: usize,
     /// Of these, waiting out a backoff or behind a blocker.
@@ -27,7 +33,10 @@ pub struct Status {
     /// Of these, held by pauses, or because it is not known which pauses there are.
     pub held: usize,
     pub leased: usize,
-    pub oldest_queued: Option<Time>,
+    /// Of what is to be carried out and is not held, in whole seconds.
+    pub oldest_pending: Option<Time>,
+    /// Of what is held, likewise.
+    pub oldest_held: Option<Time>,
     /// Dependents without a verdict, by cause.
     pub undecided: Vec<(Undecided, usize)>,
     pub sessions: usize,
@@ -80,6 +89,15 @@ pub enum Undecided {
 }
 
 impl Undecided {
+    /// All of them.
+    pub const ALL: [Undecided; 5] = [
+        Undecided::OwnerUnverified,
+        Undecided::OwnerKindUnresolved,
+        Undecided::CollectionUnsynced,
+        Undecided::DependentsUnseen,
+        Undecided::OwnerUnreadable,
+    ];
+
     /// The word for logs and labels.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -13,10 +13,12 @@ use anyhow::Context;
 use engine::object::Name;
 use engine::session::{self, Concurrency, Session};
 use engine::work::ActionKind;
+use prometheus_client::registry::Registry;
 use runtime::admin::{self, Guard};
 use runtime::backoff::Backoff;
 use runtime::kubernetes::{AccessError, Cluster, REQUESTS_PER_CONNECTION, cluster_uid, connect};
 use runtime::listen::{ListenError, bind};
+use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use runtime::telemetry::TelemetryError;
@@ -64,6 +66,8 @@ pub struct Edges {
     pub admin: Option<TcpListener>,
     /// The certificates that `admin` is served with; `None` for plaintext.
     pub tls: Option<Arc<ServerTls>>,
+    /// Where several executors of one process count together; `None` for metrics of its own.
+    pub metrics: Option<Metrics>,
 }
 
 /// Why an executor could not be started. One sentence that names the flag, the file or the address.
@@ -89,7 +93,7 @@ impl Edges {
         let cluster = connect(&options.access()).await?;
         let admin = bind("--admin-listen", &options.admin_listen.to_string()).await?;
         let graph = Connector::network(caller);
-        Ok(Edges { cluster, graph, resolver: Resolver::system(), admin: Some(admin), tls })
+        Ok(Edges { cluster, graph, resolver: Resolver::system(), admin: Some(admin), tls, metrics: None })
     }
 }
 
@@ -98,11 +102,19 @@ impl Edges {
 /// Whoever cannot be reached is tried again for as long as it takes. An error is a fault in the executor itself.
 pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<Exit> {
     let clock = Clock::start();
-    let mut metrics = Metrics::default();
     let tls_metrics = edges.tls.as_ref().map_or_else(TlsMetrics::default, |tls| tls.metrics().clone());
-    tls_metrics.register(&mut metrics.registry);
-    let metrics = Arc::new(metrics);
-    let health = Health::new(clock, Arc::clone(&metrics));
+    let (metrics, registry) = match edges.metrics {
+        Some(metrics) => (metrics, None),
+        None => {
+            let mut registry = Registry::default();
+            let mut book = Book::new(&mut registry);
+            let metrics = Metrics::register(&mut book);
+            tls_metrics.register(&mut book);
+            runtime::process::register(&mut book);
+            (metrics, Some(registry))
+        }
+    };
+    let health = Health::new(clock, metrics.clone(), registry);
     let mut tasks = Tasks::new();
     if let Some(listener) = edges.admin {
         serve_admin(listener, edges.tls, &health, &mut tasks);
@@ -160,7 +172,7 @@ struct Core {
     graph: Connector,
     resolver: Resolver,
     url: String,
-    metrics: Arc<Metrics>,
+    metrics: Metrics,
     health: Arc<Health>,
 }
 
@@ -192,7 +204,7 @@ impl Core {
             reconnect_max: RETRY_MAX,
         };
         let session = Session::new(session, seed);
-        let server = Server::new(self.clients, Arc::clone(&self.metrics));
+        let server = Server::new(self.clients, self.metrics.clone());
         let bench = Arc::new(Bench::new(server, self.clock));
         let concurrency = self.config.concurrency.most();
         let peers = Peers::new(self.graph, self.resolver, self.config.graph, self.config.far);

@@ -24,7 +24,8 @@ const TURN_WITHIN: Duration = Duration::from_secs(5);
 const STREAMS_MAX: usize = 16;
 /// A failure that goes on is logged as a warning this often, and in between for those who want to know everything.
 const WARN_EVERY: Duration = Duration::from_secs(30);
-const STRANGER: &str = "the API server does not accept this executor's credentials";
+const STRANGER: &str =
+    "the API server does not accept this executor's credentials; it takes no work until they are accepted";
 /// Failures told apart for that.
 const WARNINGS_MAX: usize = 32;
 
@@ -43,7 +44,7 @@ pub(crate) struct Driver {
     /// The check of the credentials, at most one.
     checks: Jobs<(), Result<(), String>>,
     health: Arc<Health>,
-    metrics: Arc<Metrics>,
+    metrics: Metrics,
     /// What was warned of since the last session, and when last.
     warned: BTreeMap<String, Time>,
 }
@@ -56,7 +57,7 @@ impl Driver {
         bench: Arc<Bench>,
         peers: Peers,
         health: Arc<Health>,
-        metrics: Arc<Metrics>,
+        metrics: Metrics,
     ) -> Driver {
         Driver {
             clock,
@@ -316,7 +317,7 @@ impl Driver {
                 self.health.credentials(Some(why.clone()));
                 let check_in_ms = check_in.as_millis();
                 if self.is_news(now, STRANGER.to_owned()) {
-                    tracing::warn!(why, check_in_ms, "{STRANGER}; this executor takes no work until it does");
+                    tracing::warn!(why, check_in_ms, "{STRANGER}");
                 } else {
                     tracing::debug!(why, check_in_ms, "{STRANGER}");
                 }

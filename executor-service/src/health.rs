@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use engine::session::{Phase, Status};
 use engine::time::Time;
+use prometheus_client::registry::Registry;
 use runtime::admin::{Probe, Readiness};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,8 +19,20 @@ const PROGRESS_WITHIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Health {
     clock: Clock,
-    metrics: Arc<Metrics>,
+    metrics: Metrics,
+    /// What `/metrics` shows, where this executor answers it itself.
+    registry: Option<Registry>,
     state: Mutex<State>,
+}
+
+/// One look at an executor, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    pub(crate) has_session: bool,
+    pub(crate) is_accepted: bool,
+    pub(crate) started: usize,
+    pub(crate) concurrency: usize,
+    pub(crate) loop_idle: Duration,
 }
 
 #[derive(Debug)]
@@ -36,7 +49,7 @@ struct State {
 }
 
 impl Health {
-    pub(crate) fn new(clock: Clock, metrics: Arc<Metrics>) -> Arc<Health> {
+    pub(crate) fn new(clock: Clock, metrics: Metrics, registry: Option<Registry>) -> Arc<Health> {
         let state = State {
             last_turn: clock.now(),
             starting: Some("the API server has not been asked yet".to_owned()),
@@ -46,7 +59,23 @@ impl Health {
             stranger: None,
             last_error: None,
         };
-        Arc::new(Health { clock, metrics, state: Mutex::new(state) })
+        let health = Arc::new(Health { clock, metrics, registry, state: Mutex::new(state) });
+        health.metrics.add(&health);
+        health
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        let now = self.clock.now();
+        self.with(|state| {
+            let session = state.session.as_ref();
+            Now {
+                has_session: session.is_some_and(|session| matches!(session.phase, Phase::Active { .. })),
+                is_accepted: session.is_none_or(|session| session.credentials_refused.is_none()),
+                started: session.map_or(0, |session| session.started),
+                concurrency: session.map_or(0, |session| session.concurrency),
+                loop_idle: now.since(state.last_turn),
+            }
+        })
     }
 
     /// Why the start is not finished. Counts as progress.
@@ -67,11 +96,6 @@ impl Health {
 
     /// The driver has turned once.
     pub(crate) fn turned(&self, now: Time, session: Status) {
-        let up = matches!(session.phase, Phase::Active { .. });
-        self.metrics.session_up.set(i64::from(up));
-        self.metrics.credentials_accepted.set(i64::from(session.credentials_refused.is_none()));
-        self.metrics.in_flight.set(i64::try_from(session.started).unwrap_or(i64::MAX));
-        self.metrics.concurrency.set(i64::try_from(session.concurrency).unwrap_or(i64::MAX));
         self.with(|state| {
             state.last_turn = now;
             state.session = Some(session);
@@ -98,7 +122,7 @@ impl Health {
 
 impl Probe for Health {
     fn livez(&self) -> Result<(), String> {
-        let age = self.with(|state| self.clock.now().since(state.last_turn));
+        let age = self.now().loop_idle;
         if age <= PROGRESS_WITHIN {
             Ok(())
         } else {
@@ -141,7 +165,7 @@ impl Probe for Health {
     }
 
     fn metrics(&self) -> String {
-        runtime::admin::encode(&self.metrics.registry)
+        self.registry.as_ref().map_or_else(String::new, runtime::admin::encode)
     }
 
     fn debug_graph(&self, _uids: Vec<String>) -> Option<Result<String, String>> {

@@ -30,6 +30,7 @@ mod stream;
 pub use app::{Config, Edges, Exit, StartError, serve};
 pub use dial::{Channel, connect_over, connect_through, dial, endpoint, innermost};
 pub use engine::session::Concurrency;
+pub use metrics::{Metrics, described};
 pub use options::{BadOptions, ConcurrencyOptions, Options, is_loopback};
 pub use peers::Resolver;
 pub use stream::Connector;

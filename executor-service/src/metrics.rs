@@ -1,31 +1,35 @@
-//! What the executor counts.
+//! What executors count. All executors of one process count together; what can be looked up is looked up when somebody asks.
 
+use crate::health::{Health, Now};
 use crate::server::Verb;
 use engine::work::{ActionKind, Outcome, WorkReport};
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _, LabelValueEncoder,
+};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use runtime::metrics::{Book, Description, Kind, Label, split_unit};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// The counters of one executor, and the registry they stand in.
-#[derive(Debug)]
-pub(crate) struct Metrics {
-    pub(crate) registry: Registry,
+/// The counters of the executors of one process. Cloning shares them.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    executors: Executors,
     attempts: Family<AttemptLabels, Counter>,
     requests: Family<RequestLabels, Counter>,
     latency: Family<VerbLabels, Histogram, fn() -> Histogram>,
-    pub(crate) in_flight: Gauge,
-    pub(crate) concurrency: Gauge,
-    pub(crate) session_up: Gauge,
     pub(crate) start_failures: Counter,
     pub(crate) connect_failures: Counter,
     pub(crate) lapses: Counter,
     pub(crate) shares_lapsed: Counter,
     pub(crate) credentials_refused: Counter,
-    pub(crate) credentials_accepted: Gauge,
     pub(crate) stale_terms: Counter,
     pub(crate) rejected_messages: Counter,
 }
@@ -39,7 +43,20 @@ struct AttemptLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     verb: &'static str,
-    code: String,
+    code: Code,
+}
+
+/// What was answered; nothing where there was no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Code(Option<u16>);
+
+impl EncodeLabelValue for Code {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        match self.0 {
+            Some(code) => code.encode(encoder),
+            None => "none".encode(encoder),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -47,91 +64,110 @@ struct VerbLabels {
     verb: &'static str,
 }
 
-impl Default for Metrics {
-    fn default() -> Metrics {
-        let mut registry = Registry::with_prefix("ownergraph_executor");
-        let attempts = Family::default();
-        registry.register("attempts", "Leases carried out, by action and outcome", attempts.clone());
-        let requests = Family::default();
-        registry.register(
-            "api_requests",
-            "Calls at the API server; code is none where there was no answer",
-            requests.clone(),
-        );
-        let latency: Family<VerbLabels, Histogram, fn() -> Histogram> =
-            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16)));
-        registry.register(
-            "api_request_duration_seconds",
-            "From sending to the last byte of the answer",
-            latency.clone(),
-        );
-        let in_flight = Gauge::default();
-        registry.register("in_flight", "Leases under way", in_flight.clone());
-        let concurrency = Gauge::default();
-        registry.register("concurrency", "Leases that may be under way at once", concurrency.clone());
-        let session_up = Gauge::default();
-        registry.register("session_up", "1 while a session with the leader is open", session_up.clone());
-        let start_failures = Counter::default();
-        registry.register(
-            "start_failures",
-            "Failed attempts to learn the identity of the cluster",
-            start_failures.clone(),
-        );
-        let connect_failures = Counter::default();
-        registry.register(
-            "connect_failures",
-            "Streams that could not be opened or broke off",
-            connect_failures.clone(),
-        );
-        let lapses = Counter::default();
-        registry.register("session_lapses", "Sessions whose heartbeats were not acknowledged in time", lapses.clone());
-        let shares_lapsed = Counter::default();
-        registry.register(
-            "write_shares_lapsed",
-            "Shares of the allowed writes that the leader did not renew in time",
-            shares_lapsed.clone(),
-        );
-        let credentials_refused = Counter::default();
-        registry.register(
-            "credentials_refused",
-            "Attempts and checks that the API server answered with 401, or for which no credentials could be got",
-            credentials_refused.clone(),
-        );
-        let credentials_accepted = Gauge::default();
-        registry.register(
-            "credentials_accepted",
-            "0 while the API server does not accept the credentials and no work is taken",
-            credentials_accepted.clone(),
-        );
-        let stale_terms = Counter::default();
-        registry.register("stale_terms", "Grants of a deposed leader handed back", stale_terms.clone());
-        let rejected_messages = Counter::default();
-        registry.register("rejected_messages", "Messages of the leader that made no sense", rejected_messages.clone());
-        Metrics {
-            registry,
-            attempts,
-            requests,
-            latency,
-            in_flight,
-            concurrency,
-            session_up,
-            start_failures,
-            connect_failures,
-            lapses,
-            shares_lapsed,
-            credentials_refused,
-            credentials_accepted,
-            stale_terms,
-            rejected_messages,
-        }
-    }
+/// Every metric of executors, as `/metrics` shows them; those of every process not among them.
+pub fn described() -> Vec<Description> {
+    let mut registry = Registry::default();
+    let mut book = Book::new(&mut registry);
+    let _unused = Metrics::register(&mut book);
+    book.into_descriptions()
 }
 
 impl Metrics {
+    /// Registers every metric.
+    pub fn register(book: &mut Book<'_>) -> Metrics {
+        let verb = || Label::of("verb", Verb::ALL.map(Verb::as_str));
+        let mut counter = |name, help, advice| book.put(name, [], (help, advice), Counter::default());
+        let (start_failures, connect_failures) = (
+            counter(
+                "ownergraph_executor_start_failures",
+                "Failed attempts to learn the identity of the cluster",
+                "Grows while the API server cannot be reached at the start; `/readyz` has the reason.",
+            ),
+            counter(
+                "ownergraph_executor_connect_failures",
+                "Streams that could not be opened or broke off",
+                "A few at each change of leader. A steady rate: no graph service leads, or none can be reached.",
+            ),
+        );
+        let metrics = Metrics {
+            start_failures,
+            connect_failures,
+            lapses: counter(
+                "ownergraph_executor_session_lapses",
+                "Sessions whose heartbeats were not acknowledged in time",
+                "The network, or a leader that stands still.",
+            ),
+            shares_lapsed: counter(
+                "ownergraph_executor_write_shares_lapsed",
+                "Shares of the allowed writes that the leader did not renew in time",
+                "Only with a limit on the writes per second. The executor writes little until it is renewed.",
+            ),
+            credentials_refused: counter(
+                "ownergraph_executor_credentials_refused",
+                "Attempts and checks that the API server answered with 401, or for which no credentials could be got",
+                "The token has expired or its service account is gone. No work is taken until a check passes.",
+            ),
+            stale_terms: counter(
+                "ownergraph_executor_stale_terms",
+                "Grants of a deposed leader that were handed back",
+                "One or two at a change of leader are the fence at work.",
+            ),
+            rejected_messages: counter(
+                "ownergraph_executor_rejected_messages",
+                "Messages of the leader that made no sense or that this version does not know",
+                "The graph service is newer, or a fault.",
+            ),
+            attempts: book.put(
+                "ownergraph_executor_attempts",
+                [
+                    Label::of("action", ActionKind::ALL.map(ActionKind::as_str)),
+                    Label::of("outcome", Outcome::ALL.map(Outcome::as_str)),
+                ],
+                (
+                    "Leases carried out, by action and outcome",
+                    "As `ownergraph_attempts_total`, at the executor that did it: one executor alone with `forbidden` or `unauthenticated` has other credentials than the rest.",
+                ),
+                Family::default(),
+            ),
+            requests: book.put(
+                "ownergraph_executor_api_requests",
+                [verb(), Label::bounded("code", "HTTP status codes that API servers send, some two dozen, and none")],
+                (
+                    "Requests at the API server; code is none where there was no answer",
+                    "What collecting costs the API server. 429 means that it pushes back, and the executor slows down by itself.",
+                ),
+                Family::default(),
+            ),
+            latency: book.put(
+                "ownergraph_executor_api_request_duration_seconds",
+                [verb()],
+                (
+                    "From sending to the last byte of the answer",
+                    "Slow admission webhooks show here first.",
+                ),
+                Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16))),
+            ),
+            executors: Executors::default(),
+        };
+        // From the start, so that a rate sees the first request.
+        for verb in Verb::ALL {
+            drop(metrics.latency.get_or_create(&VerbLabels { verb: verb.as_str() }));
+        }
+        for (name, about, _) in GAUGES {
+            book.describe(name, Kind::Gauge, [], about);
+        }
+        book.registry().register_collector(Box::new(metrics.executors.clone()));
+        metrics
+    }
+
+    /// One more executor counts here, and is looked at until it is dropped.
+    pub(crate) fn add(&self, executor: &Arc<Health>) {
+        self.executors.with(|executors| executors.push(Arc::downgrade(executor)));
+    }
+
     /// Counts one call; `code` is an error where there was no answer.
     pub(crate) fn called<E>(&self, verb: Verb, code: Result<u16, E>, took: Duration) {
-        let code = code.map_or_else(|_| "none".to_owned(), |code| code.to_string());
-        self.requests.get_or_create(&RequestLabels { verb: verb.as_str(), code }).inc();
+        self.requests.get_or_create(&RequestLabels { verb: verb.as_str(), code: Code(code.ok()) }).inc();
         self.latency.get_or_create(&VerbLabels { verb: verb.as_str() }).observe(took.as_secs_f64());
     }
 
@@ -139,5 +175,107 @@ impl Metrics {
     pub(crate) fn ended(&self, kind: ActionKind, report: &WorkReport) {
         let outcome: Outcome = report.outcome;
         self.attempts.get_or_create(&AttemptLabels { action: kind.as_str(), outcome: outcome.as_str() }).inc();
+    }
+}
+
+/// Executors of this process, for as long as each runs.
+#[derive(Clone, Debug, Default)]
+struct Executors(Arc<Mutex<Vec<Weak<Health>>>>);
+
+type Gauge = (&'static str, (&'static str, &'static str), fn(&[Now]) -> f64);
+
+/// What is told of all executors of the process together.
+const GAUGES: [Gauge; 6] = [
+    (
+        "ownergraph_executor_instances",
+        ("Executors in this process", "1, but for `ownergraph collect`, which runs several."),
+        |all| all.len() as f64,
+    ),
+    (
+        "ownergraph_executor_sessions",
+        (
+            "Executors of this process that have a session with the leader",
+            "Fewer than there are executors: these carry nothing out. `/readyz` has the reason.",
+        ),
+        |all| all.iter().filter(|now| now.has_session).count() as f64,
+    ),
+    (
+        "ownergraph_executor_credentials_accepted",
+        (
+            "Executors of this process whose credentials the API server accepts",
+            "The others take no work until it does.",
+        ),
+        |all| all.iter().filter(|now| now.is_accepted).count() as f64,
+    ),
+    (
+        "ownergraph_executor_in_flight",
+        ("Leases under way", "Near the concurrency under load, 0 on a quiet cluster."),
+        |all| all.iter().map(|now| now.started).sum::<usize>() as f64,
+    ),
+    (
+        "ownergraph_executor_concurrency",
+        (
+            "Leases that may be under way at once",
+            "Learned from the API server's answers unless a flag fixes it: a low one tells of a slow API server.",
+        ),
+        |all| all.iter().map(|now| now.concurrency).sum::<usize>() as f64,
+    ),
+    (
+        "ownergraph_executor_loop_idle_seconds",
+        (
+            "Time since the executor's loop last turned; of several the longest",
+            "Below five seconds however little there is to do. `/livez` fails above thirty.",
+        ),
+        |all| all.iter().map(|now| now.loop_idle.as_secs_f64()).fold(0.0, f64::max),
+    ),
+];
+
+impl Executors {
+    fn with<T>(&self, look: impl FnOnce(&mut Vec<Weak<Health>>) -> T) -> T {
+        let mut executors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        executors.retain(|executor| executor.strong_count() > 0);
+        look(&mut executors)
+    }
+}
+
+impl Collector for Executors {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let all: Vec<Now> =
+            self.with(|executors| executors.iter().filter_map(Weak::upgrade).map(|executor| executor.now()).collect());
+        for (name, (help, _), value) in GAUGES {
+            let (stem, unit) = split_unit(name);
+            let gauge = encoder.encode_descriptor(stem, help, unit.as_ref(), MetricType::Gauge)?;
+            ConstGauge::new(value(&all)).encode(gauge)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn executors_of_one_process_are_told_of_together() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut Book::new(&mut registry));
+        let clock = Clock::start();
+        let first = Health::new(clock, metrics.clone(), None);
+        let second = Health::new(clock, metrics.clone(), None);
+        for executor in [&first, &second] {
+            executor.started("cluster");
+        }
+        metrics.called(Verb::Get, Ok::<_, ()>(200), Duration::ZERO);
+        metrics.called(Verb::Get, Err(()), Duration::ZERO);
+        let text = runtime::admin::encode(&registry);
+        assert!(text.contains("ownergraph_executor_instances 2.0\n"), "{text}");
+        assert!(text.contains("ownergraph_executor_sessions 0.0\n"), "{text}");
+        for code in ["200", "none"] {
+            assert!(text.contains(&format!("requests_total{{verb=\"get\",code=\"{code}\"}} 1\n")), "{text}");
+        }
+        drop(second);
+        let text = runtime::admin::encode(&registry);
+        assert!(text.contains("ownergraph_executor_instances 1.0\n"), "{text}");
     }
 }

@@ -27,6 +27,8 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    pub(crate) const ALL: [Verb; 4] = [Verb::Get, Verb::List, Verb::Patch, Verb::Delete];
+
     /// The word for labels.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +46,7 @@ pub(crate) struct Server {
     /// One after the other takes a request.
     clients: Arc<[kube::Client]>,
     turn: Arc<AtomicUsize>,
-    metrics: Arc<Metrics>,
+    metrics: Metrics,
 }
 
 impl std::fmt::Debug for Server {
@@ -55,7 +57,7 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// Requests take turns on the clients, of which there is at least one.
-    pub(crate) fn new(clients: Vec<kube::Client>, metrics: Arc<Metrics>) -> Server {
+    pub(crate) fn new(clients: Vec<kube::Client>, metrics: Metrics) -> Server {
         assert!(!clients.is_empty(), "without a client nothing can be called");
         Server { clients: clients.into(), turn: Arc::default(), metrics }
     }

@@ -21,6 +21,7 @@ use prometheus_client::registry::Registry;
 use runtime::admin::{self, Guard};
 use runtime::backoff::Backoff;
 use runtime::kubernetes::{Cluster, cluster_uid};
+use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{TaskError, Tasks};
 use runtime::tls::{ServerTls, TlsMetrics};
@@ -81,6 +82,8 @@ pub struct Edges {
     pub admin: Option<TcpListener>,
     /// The certificates that `grpc` and `admin` are served with; `None` for plaintext.
     pub tls: Option<Arc<ServerTls>>,
+    /// What `/metrics` shows beside the service's own.
+    pub registry: Registry,
     pub cluster: Cluster,
     pub election: Election,
     /// Sees every event of the engine, once it is logged and counted.
@@ -106,10 +109,12 @@ impl std::fmt::Debug for Edges {
 pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock = Clock::start();
     let heartbeat = Heartbeat::default();
-    let mut registry = Registry::default();
-    let metrics = Metrics::register(&mut registry);
+    let mut registry = edges.registry;
+    let mut book = Book::new(&mut registry);
+    let metrics = Metrics::register(&mut book);
     let tls_metrics = edges.tls.as_ref().map_or_else(TlsMetrics::default, |tls| tls.metrics().clone());
-    tls_metrics.register(registry.sub_registry_with_prefix("ownergraph"));
+    tls_metrics.register(&mut book);
+    runtime::process::register(&mut book);
     let health = Health::new(clock, heartbeat.clone(), registry, metrics.clone());
     let mut tasks = Tasks::new();
     serve_admin(edges.admin, edges.tls, &health, &mut tasks);
@@ -131,13 +136,18 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE_MAX);
     let (sessions, session_queue) = mpsc::channel(SESSION_QUEUE_MAX);
     let (facts, fact_queue) = mpsc::channel(FACT_QUEUE_MAX);
-    let clients = ingest::Clients { lists: edges.cluster.client.clone(), watches: another(&edges.cluster)? };
+    let counted = |client| crate::metrics::counted(client, &metrics.requests);
+    let clients =
+        ingest::Clients { lists: counted(edges.cluster.client.clone()), watches: counted(another(&edges.cluster)?) };
     let questions = ingest::questions(clients.clone());
     let ingest = Ingest::start(clients, ingest_config(&config)?, facts, control.clone(), &shutdown, &mut tasks);
 
     let (warnings, waiting_warnings) = mpsc::channel(crate::warnings::QUEUE_MAX);
     let host = config.replica.clone();
-    tasks.spawn_until_end("warnings", crate::warnings::post(edges.cluster.client.clone(), waiting_warnings, host));
+    tasks.spawn_until_end(
+        "warnings",
+        crate::warnings::post(counted(edges.cluster.client.clone()), waiting_warnings, host),
+    );
 
     let validity = match &edges.election {
         Election::Lease(_) | Election::Never => Validity::default(),
@@ -169,7 +179,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let candidate = Candidate { config: &config, cluster: &edges.cluster, metrics: &metrics, clock };
     candidate.stand(edges.election, &control, (leadership, validity), released.clone(), &mut tasks).await?;
     // Neither lists nor watches stand before a brake.
-    let presser = another(&edges.cluster)?;
+    let presser = counted(another(&edges.cluster)?);
     let keeper = keeper::run(presser.clone(), reader.clone(), clock, shutdown.clone());
     tasks.spawn_until_end("pause keeper", keeper);
     let press = Press { client: presser, control: control.clone(), reader: reader.clone() };
@@ -316,11 +326,13 @@ impl Candidate<'_> {
             Election::Never => Ok(()),
             Election::Lease(options) => {
                 let changes = Arc::new(Notify::new());
-                let following = follow_changes(another(self.cluster)?, options.clone(), Arc::clone(&changes), seed()?);
+                let counted = |client| crate::metrics::counted(client, &self.metrics.requests);
+                let watch = counted(another(self.cluster)?);
+                let following = follow_changes(watch, options.clone(), Arc::clone(&changes), seed()?);
                 tasks.spawn_until_end("changes of the election Lease", following);
                 let candidate = crate::election::Candidate {
                     // Lists and watches must not stand before a renewal.
-                    client: another(self.cluster)?,
+                    client: counted(another(self.cluster)?),
                     identity,
                     endpoint: self.config.advertise.clone(),
                     options,

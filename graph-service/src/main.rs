@@ -3,6 +3,7 @@
 use clap::Parser as _;
 use graph_service::options::Options;
 use graph_service::{Edges, Election, accept, accept_tls, serve};
+use prometheus_client::registry::Registry;
 use runtime::kubernetes::{Access, connect};
 use runtime::shutdown::Shutdown;
 use runtime::tls::ServerTls;
@@ -66,6 +67,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
         },
         admin: Some(admin),
         tls,
+        registry: Registry::default(),
         cluster,
         election: Election::Lease(options.lease()),
         observer: None,

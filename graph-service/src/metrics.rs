@@ -1,32 +1,61 @@
-//! The counters and gauges of the graph service. Counters are raised where things happen, gauges are read off the leader on each scrape.
+//! What the graph service counts. Counters are raised where things happen; what can be looked up is looked up when somebody asks.
 
 use crate::clock::Clock;
-use crate::decisions::{Progress, Size, Standing};
-use engine::coverage::State;
-use engine::view::{CollectionStatus, PauseView, Status};
+use engine::evidence::Proof;
+use engine::leader::Cause;
+use engine::time::Time;
 use engine::work::{ActionKind, Outcome};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
-use std::sync::atomic::Ordering;
+use runtime::metrics::{Book, Description, Label};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+mod gauges;
+mod log;
+mod requests;
+
+pub(crate) use gauges::Snapshot;
+pub(crate) use requests::counted;
+
+use gauges::Gauges;
+use log::LogMetrics;
+use requests::Requests;
+
 type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// Why decisions are made: the first of these among the causes of one. See [`reason`].
+const REASONS: [&str; 8] = [
+    "cycle",
+    "never_seen",
+    "no_dependents",
+    "no_blocking_dependents",
+    "owner_orphans",
+    "owner_waiting",
+    "owner_absent",
+    "kept",
+];
 
 /// All metrics. Cloning shares them.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
-    decisions: Family<Labels<1>, Counter>,
-    attempts: Family<Labels<2>, Counter>,
+    decisions: Family<Labels<2>, Counter>,
+    withdrawals: Family<Labels<1>, Counter>,
+    grants: Family<Labels<1>, Counter>,
+    attempts: Family<Labels<3>, Counter>,
     removed: Family<Labels<1>, Counter>,
+    proofs: Family<Labels<1>, Counter>,
+    owner_to_dependent: Histogram,
     /// Deletions that did not happen because an owner was found alive.
     pub(crate) prevented: Counter,
     pub(crate) misplaced: Counter,
     pub(crate) rejected: Counter,
     /// Objects that were passed over because they lack what an identity needs.
     pub(crate) unusable: Counter,
+    pub(crate) rewinds: Counter,
     /// Attempts to learn the cluster's identity that failed.
     pub(crate) start_failures: Counter,
     pub(crate) election_failures: Counter,
@@ -36,121 +65,177 @@ pub(crate) struct Metrics {
     pub(crate) unknown_messages: Counter,
     ingested: Counter,
     round: Histogram,
-    collections: Family<Labels<1>, Gauge>,
-    nodes: Gauge,
-    edges: Gauge,
-    virtual_nodes: Gauge,
-    queue_items: Family<Labels<1>, Gauge>,
-    oldest_queued: Gauge<f64, std::sync::atomic::AtomicU64>,
-    leases: Gauge,
-    undecided: Family<Labels<1>, Gauge>,
-    blocked: Family<Labels<1>, Gauge>,
-    sessions: Gauge,
-    leader: Gauge,
-    term: Gauge,
-    grants_stopped: Gauge,
-    pauses: Family<Labels<1>, Gauge>,
-    pauses_unknown: Gauge,
+    /// When something last went on with what is decided, in milliseconds of the clock.
+    moved: Arc<AtomicU64>,
+    gauges: Gauges,
+    pub(crate) requests: Requests,
     pub(crate) log: LogMetrics,
 }
 
-/// What a scrape of the gauges shows.
-#[derive(Debug)]
-pub(crate) struct Snapshot<'a> {
-    pub(crate) status: &'a Status,
-    pub(crate) pauses: &'a [PauseView],
-    pub(crate) collections: &'a [CollectionStatus],
-    pub(crate) clock: Clock,
+/// Every metric of the graph service, as its `/metrics` shows them; those of every process not among them.
+pub fn described() -> Vec<Description> {
+    let mut registry = prometheus_client::registry::Registry::default();
+    let mut book = Book::new(&mut registry);
+    let _unused = Metrics::register(&mut book);
+    book.into_descriptions()
 }
 
 impl Metrics {
-    /// Registers every metric under the prefix `ownergraph`.
-    pub(crate) fn register(registry: &mut Registry) -> Metrics {
+    /// Registers every metric.
+    pub(crate) fn register(book: &mut Book<'_>) -> Metrics {
         let metrics = Metrics {
-            decisions: Family::default(),
-            attempts: Family::default(),
-            removed: Family::default(),
-            prevented: Counter::default(),
-            misplaced: Counter::default(),
-            rejected: Counter::default(),
-            unusable: Counter::default(),
-            start_failures: Counter::default(),
-            election_failures: Counter::default(),
-            streams_refused: Counter::default(),
-            unknown_messages: Counter::default(),
-            ingested: Counter::default(),
+            decisions: book.put(
+                "ownergraph_decisions",
+                [actions(), reasons()],
+                ("Decisions made or replaced, by action and reason", "The rate is what the cluster asks of the collector. A replica that does not lead decides as well, and grants nothing."),
+                Family::default(),
+            ),
+            withdrawals: book.put(
+                "ownergraph_withdrawals",
+                [actions()],
+                ("Decisions that ceased to hold before they were carried out", "Normal where owners come back or somebody else deletes first."),
+                zeroed(ActionKind::ALL.map(|action| [("action", action.as_str())])),
+            ),
+            grants: book.put(
+                "ownergraph_grants",
+                [actions()],
+                ("Leases given to executors, by action", "Against `ownergraph_attempts_total` it shows what is tried more than once."),
+                zeroed(ActionKind::ALL.map(|action| [("action", action.as_str())])),
+            ),
+            attempts: book.put(
+                "ownergraph_attempts",
+                [actions(), reasons(), Label::of("outcome", Outcome::ALL.map(Outcome::as_str))],
+                ("Attempts that executors reported, by action, reason of the decision and outcome", "`done`, `gone`, `unchanged` and `verified` are what is wanted; `conflict`, `replaced` and `owner_exists` are preconditions at work; `forbidden`, `admission_*`, `throttled` and `unauthenticated` are for somebody to mend."),
+                Family::default(),
+            ),
+            removed: book.put(
+                "ownergraph_objects_removed",
+                [Label::of("by_us", ["true", "false"])],
+                ("Objects that left the graph, by whether a deletion of ours had been accepted", "`by_us=\"true\"` is the number of collected objects."),
+                zeroed(["true", "false"].map(|by_us| [("by_us", by_us)])),
+            ),
+            proofs: book.put(
+                "ownergraph_owners_proven_absent",
+                [Label::of("proof", Proof::WORDS)],
+                ("Owners proven absent, by proof", "`watch_deleted` is the common one; `listed` means that references named owners nobody had seen."),
+                zeroed(Proof::WORDS.map(|proof| [("proof", proof)])),
+            ),
+            owner_to_dependent: book.put(
+                "ownergraph_owner_gone_to_dependent_gone_seconds",
+                [],
+                ("From the moment the graph knew that the last owner was gone to the moment it saw the dependent gone", "The latency of collecting, as a user of the cluster sees it. What is held or blocked counts when it goes."),
+                Histogram::new(exponential_buckets(0.002, 2.0, 20)),
+            ),
+            prevented: book.put(
+                "ownergraph_prevented_deletions",
+                [],
+                ("Deletions that were stopped because an owner was found alive", "Each would have been a wrong deletion of a less careful collector. More than a few point at an API server whose watches cannot be trusted."),
+                Counter::default(),
+            ),
+            misplaced: book.put(
+                "ownergraph_misplaced_references",
+                [],
+                ("References to owners in another namespace", "Somebody writes references that Kubernetes does not allow; events on the dependents name them."),
+                Counter::default(),
+            ),
+            rejected: book.put(
+                "ownergraph_rejected_inputs",
+                [],
+                ("Inputs that made no sense and were ignored", "A fault in an executor or here; the lines are in the log at level debug."),
+                Counter::default(),
+            ),
+            unusable: book.put(
+                "ownergraph_unusable_objects",
+                [],
+                ("Objects that were passed over because they lack a uid or cannot be read", "They are never collected. Look for an aggregated API that serves objects without uids."),
+                Counter::default(),
+            ),
+            rewinds: book.put(
+                "ownergraph_rewinds",
+                [],
+                ("How often the store of the API server was seen to go back", "After a restore from a backup one is expected. Without a restore, look at etcd."),
+                Counter::default(),
+            ),
+            start_failures: book.put(
+                "ownergraph_start_failures",
+                [],
+                ("Failed attempts to learn the identity of the cluster", "Grows while the API server cannot be reached at the start; `/readyz` has the reason."),
+                Counter::default(),
+            ),
+            election_failures: book.put(
+                "ownergraph_election_failures",
+                [],
+                ("Failed calls to the election Lease", "A growing number ends in the loss of the term; `/readyz?verbose` has the reason."),
+                Counter::default(),
+            ),
+            streams_refused: book.put(
+                "ownergraph_streams_refused",
+                [],
+                ("Streams of executors that were ended with an error", "Executors that look for the leader are refused by the others. A steady rate on the leader means another cluster, another protocol, or a stranger."),
+                Counter::default(),
+            ),
+            unknown_messages: book.put(
+                "ownergraph_unknown_messages",
+                [],
+                ("Messages of executors that this version does not know", "Executors are newer than the graph service."),
+                Counter::default(),
+            ),
+            ingested: book.put(
+                "ownergraph_events_ingested",
+                [],
+                ("Facts from the API server that were handled", "The rate follows the writes in the cluster."),
+                Counter::default(),
+            ),
             // To 5 s. The budget for a thousand inputs, 20 ms, is one of the bounds.
-            round: Histogram::new(exponential_buckets(0.000_156_25, 2.0, 16)),
-            collections: Family::default(),
-            nodes: Gauge::default(),
-            edges: Gauge::default(),
-            virtual_nodes: Gauge::default(),
-            queue_items: Family::default(),
-            oldest_queued: Gauge::default(),
-            leases: Gauge::default(),
-            undecided: Family::default(),
-            blocked: Family::default(),
-            sessions: Gauge::default(),
-            leader: Gauge::default(),
-            term: Gauge::default(),
-            grants_stopped: Gauge::default(),
-            pauses: Family::default(),
-            pauses_unknown: Gauge::default(),
-            log: LogMetrics::default(),
+            round: book.put(
+                "ownergraph_round_duration_seconds",
+                [],
+                ("Time the collector took for one round of inputs", "There is a round at least every five seconds: a count that stands still is a collector that does. Slow rounds keep executors and readers waiting."),
+                Histogram::new(exponential_buckets(0.000_156_25, 2.0, 16)),
+            ),
+            moved: Arc::default(),
+            gauges: Gauges::register(book),
+            requests: Requests::register(book),
+            log: LogMetrics::register(book),
         };
-        let m = metrics.clone();
-        let group = registry.sub_registry_with_prefix("ownergraph");
-        // The encoder appends `_total` to the names of counters.
-        group.register("decisions", "Decisions made, by action", m.decisions);
-        group.register("attempts", "Attempts that ended, by action and outcome", m.attempts);
-        group.register("objects_removed", "Objects that left the graph, by whether we deleted them", m.removed);
-        group.register("misplaced_references", "References to owners in another namespace", m.misplaced);
-        group.register("prevented_deletions", "Deletions stopped because an owner was found alive", m.prevented);
-        group.register("rejected_inputs", "Inputs that made no sense and were ignored", m.rejected);
-        group.register("unusable_objects", "Objects passed over because they lack a uid or cannot be read", m.unusable);
-        group.register("start_failures", "Failed attempts to learn the identity of the cluster", m.start_failures);
-        group.register("election_failures", "Failed calls to the election Lease", m.election_failures);
-        group.register("streams_refused", "Streams of executors that were ended with an error", m.streams_refused);
-        group.register("unknown_messages", "Messages of executors that this version does not know", m.unknown_messages);
-        group.register("events_ingested", "Facts from the API server that were handled", m.ingested);
-        group.register("round_seconds", "Time the engine took for one round of inputs", m.round);
-        group.register("collections", "Collections, by state", m.collections);
-        group.register("graph_nodes", "Objects in the graph", m.nodes);
-        group.register("graph_edges", "Owner references in the graph", m.edges);
-        group.register("graph_virtual_nodes", "Objects that are only referred to", m.virtual_nodes);
-        group.register("queue_items", "Decided work that waits for an executor, by state", m.queue_items);
-        group.register("queue_oldest_seconds", "Age of the oldest decision that waits", m.oldest_queued);
-        group.register("leases", "Work items granted and not yet reported", m.leases);
-        group.register("undecided", "Dependents without a verdict, by cause", m.undecided);
-        group.register(
-            "blocked_items",
-            "Items behind something that stands in the way of many, by what that is",
-            m.blocked,
+        let build: Family<Labels<1>, Gauge> = Family::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        let version = Label::bounded("version", "one for each build that runs");
+        book.put(
+            "ownergraph_build_info",
+            [version],
+            ("1, with the version of this build", "Shows how far an upgrade has come."),
+            build,
         );
-        group.register("sessions", "Executors with a session", m.sessions);
-        group.register("leader", "1 while this replica leads", m.leader);
-        group.register("term", "Term under which this replica leads, 0 while it does not", m.term);
-        group.register("grants_stopped", "1 while nothing is granted for a reason that readyz names", m.grants_stopped);
-        group.register("pauses", "Pauses that hold, by whether a write that they hold may still be sent", m.pauses);
-        group.register(
-            "pauses_unknown",
-            "1 while nothing that destroys is granted because pauses are not known",
-            m.pauses_unknown,
-        );
-        m.log.register(group);
         metrics
     }
 
-    pub(crate) fn decided(&self, action: ActionKind) {
-        self.decisions.get_or_create(&[("action", action.as_str())]).inc();
+    pub(crate) fn decided(&self, action: ActionKind, causes: &[Cause]) {
+        self.decisions.get_or_create(&[("action", action.as_str()), ("reason", reason(causes))]).inc();
     }
 
-    pub(crate) fn attempted(&self, action: ActionKind, outcome: Outcome) {
-        self.attempts.get_or_create(&[("action", action.as_str()), ("outcome", outcome.as_str())]).inc();
+    pub(crate) fn withdrawn(&self, action: ActionKind) {
+        self.withdrawals.get_or_create(&[("action", action.as_str())]).inc();
     }
 
-    pub(crate) fn removed(&self, by_us: bool) {
+    pub(crate) fn granted(&self, action: ActionKind) {
+        self.grants.get_or_create(&[("action", action.as_str())]).inc();
+    }
+
+    pub(crate) fn attempted(&self, action: ActionKind, causes: &[Cause], outcome: Outcome) {
+        let labels = [("action", action.as_str()), ("reason", reason(causes)), ("outcome", outcome.as_str())];
+        self.attempts.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn removed(&self, by_us: bool, owner_gone: Option<Duration>) {
         self.removed.get_or_create(&[("by_us", if by_us { "true" } else { "false" })]).inc();
+        if let Some(since) = owner_gone {
+            self.owner_to_dependent.observe(since.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn proven(&self, proof: &Proof) {
+        self.proofs.get_or_create(&[("proof", proof.as_str())]).inc();
     }
 
     pub(crate) fn round(&self, facts: usize, took: Duration) {
@@ -158,83 +243,66 @@ impl Metrics {
         self.round.observe(took.as_secs_f64());
     }
 
-    /// Sets the gauges.
-    pub(crate) fn refresh(&self, snapshot: &Snapshot<'_>) {
-        let Snapshot { status, pauses, collections, clock } = snapshot;
-        for state in [State::Listing, State::Synced, State::Stale, State::Failed, State::Ignored] {
-            let count = collections.iter().filter(|collection| collection.state == state).count();
-            self.collections.get_or_create(&[("state", state.as_str())]).set(count_of(count));
-        }
-        self.nodes.set(count_of(status.nodes));
-        self.edges.set(count_of(status.edges));
-        self.virtual_nodes.set(count_of(status.virtual_nodes));
-        let ready = status.queued.saturating_sub(status.backing_off + status.held);
-        self.queue_items.get_or_create(&[("state", "held")]).set(count_of(status.held));
-        self.queue_items.get_or_create(&[("state", "ready")]).set(count_of(ready));
-        self.queue_items.get_or_create(&[("state", "backing_off")]).set(count_of(status.backing_off));
-        self.blocked.clear();
-        for (cause, items) in &status.blocked {
-            self.blocked.get_or_create(&[("cause", cause)]).set(count_of(*items));
-        }
-        self.oldest_queued.set(status.oldest_queued.map_or(0.0, |since| clock.age(since).as_secs_f64()));
-        self.leases.set(count_of(status.leased));
-        self.undecided.clear();
-        for (cause, count) in &status.undecided {
-            self.undecided.get_or_create(&[("cause", cause.as_str())]).set(count_of(*count));
-        }
-        self.sessions.set(count_of(status.sessions));
-        self.leader.set(i64::from(status.term.is_some()));
-        let term = status.term.as_ref().map_or(0, |term| term.number);
-        self.term.set(i64::try_from(term).unwrap_or(i64::MAX));
-        self.grants_stopped.set(i64::from(status.stopped.is_some()));
-        for (state, effective) in [("pending", false), ("effective", true)] {
-            let count = pauses.iter().filter(|view| !view.over && view.effective == effective).count();
-            self.pauses.get_or_create(&[("state", state)]).set(count_of(count));
-        }
-        self.pauses_unknown.set(i64::from(status.pauses_unknown.is_some()));
+    /// Something went on with what is decided.
+    pub(crate) fn moved(&self, now: Time) {
+        let millis = u64::try_from(now.since_origin().as_millis()).unwrap_or(u64::MAX);
+        self.moved.store(millis, Ordering::Relaxed);
     }
-}
 
-/// Of the log of decisions and its followers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LogMetrics {
-    kept: Gauge,
-    kept_bytes: Gauge,
-    unread: Gauge,
-    waiting: Gauge,
-    away: Gauge,
-    written: Counter,
-    lost: Counter,
-    pub(crate) followers: Gauge,
-    pub(crate) slow_followers: Counter,
-}
+    /// How long work has been ready that nobody took, nor any other work: zero where there is none, or where this replica does not lead.
+    pub(crate) fn stalled(&self, leads: bool, oldest_ready: Option<Time>, clock: Clock) -> Duration {
+        let Some(since) = oldest_ready.filter(|_| leads) else { return Duration::ZERO };
+        let moved = Time::from_origin(Duration::from_millis(self.moved.load(Ordering::Relaxed)));
+        clock.age(since.max(moved))
+    }
 
-impl LogMetrics {
-    fn register(self, group: &mut Registry) {
-        group.register("decision_log_events", "Events of the log of decisions that are kept in memory", self.kept);
-        group.register("decision_log_bytes", "Bytes of these", self.kept_bytes);
-        group.register("decision_log_unread", "Events on JetStream that this replica has not read yet", self.unread);
-        group.register("decision_log_waiting", "Events that wait to be written to JetStream", self.waiting);
-        group.register("decision_log_away", "1 while the log on JetStream cannot be written to", self.away);
-        group.register("decision_log_written", "Events that this replica has written to JetStream", self.written);
-        group.register("decision_log_lost", "Events that could not be written to JetStream", self.lost);
-        group.register("decision_followers", "Streams that follow the log of decisions", self.followers);
-        group.register("decision_followers_slow", "Followers that were sent away: too slow", self.slow_followers);
+    /// How long ago the loop turned, told even before anything else is known.
+    pub(crate) fn loop_idle(&self, since: Duration) {
+        self.gauges.loop_idle.set(since.as_secs_f64());
     }
 
     /// Sets what is measured only when somebody asks.
-    pub(crate) fn refresh(&self, size: Size, progress: Option<&Progress>) {
-        self.kept.set(count_of(size.events));
-        self.kept_bytes.set(count_of(size.bytes));
-        self.unread.set(i64::try_from(size.behind).unwrap_or(i64::MAX));
-        let Some(progress) = progress else { return };
-        self.waiting.set(count_of(progress.waiting));
-        self.away.set(i64::from(matches!(progress.standing, Standing::Away { .. })));
-        self.written.inner().store(progress.written, Ordering::Relaxed);
-        self.lost.inner().store(progress.lost, Ordering::Relaxed);
+    pub(crate) fn refresh(&self, snapshot: &Snapshot<'_>) {
+        self.gauges.set(snapshot);
     }
+}
+
+fn actions() -> Label {
+    Label::of("action", ActionKind::ALL.map(ActionKind::as_str))
+}
+
+fn reasons() -> Label {
+    Label::of("reason", REASONS)
+}
+
+/// Counters that show from the start, so that a rate sees their first step.
+fn zeroed<const N: usize, const M: usize>(labels: [Labels<N>; M]) -> Family<Labels<N>, Counter> {
+    let family: Family<Labels<N>, Counter> = Family::default();
+    for labels in labels {
+        drop(family.get_or_create(&labels));
+    }
+    family
+}
+
+/// The cause that says most about a decision.
+fn reason(causes: &[Cause]) -> &'static str {
+    let rank = |cause: &Cause| match cause {
+        Cause::Cycle => 0,
+        Cause::NeverSeen => 1,
+        Cause::NoDependents => 2,
+        Cause::NoBlockingDependents => 3,
+        Cause::OwnerOrphans { .. } => 4,
+        Cause::OwnerWaiting { .. } => 5,
+        Cause::OwnerAbsent { .. } => 6,
+        Cause::KeptBy { .. } => 7,
+    };
+    // A decision has a cause; one without would be a question.
+    REASONS[causes.iter().map(rank).min().unwrap_or(1)]
 }
 
 fn count_of(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use crate::progress;
 use engine::coverage::State;
 use engine::leader::Leader;
 use engine::object::Uid;
-use engine::view::{BlockerView, CollectionStatus, ExecutorView, PauseView, Status, UnresolvedKind};
+use engine::view::{BlockerView, CollectionStatus, ExecutorView, PauseView, Status, UnresolvedKind, Waiting, Waits};
 use prometheus_client::registry::Registry;
 use runtime::admin::{Probe, Readiness};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -101,6 +101,17 @@ impl Health {
         progress::sentence(&running.ingest.status(), &running.reader.with(Leader::collections))
     }
 
+    /// How long since the collector's loop last turned.
+    pub(crate) fn loop_idle(&self) -> Duration {
+        self.heartbeat.age(self.clock)
+    }
+
+    /// See [`Metrics::stalled`].
+    pub(crate) fn stalled(&self, waits: &[Waits], leads: bool) -> Duration {
+        let ready = waits.iter().find(|waits| waits.at == Waiting::Ready);
+        self.metrics.stalled(leads, ready.and_then(|ready| ready.oldest), self.clock)
+    }
+
     /// Discovery has succeeded, and every collection is synced or given up.
     pub(crate) fn is_ready(&self) -> bool {
         let Some(running) = self.running.get() else { return false };
@@ -111,7 +122,7 @@ impl Health {
 
 impl Probe for Health {
     fn livez(&self) -> Result<(), String> {
-        let age = self.heartbeat.age(self.clock);
+        let age = self.loop_idle();
         if age <= PROGRESS_WITHIN {
             return Ok(());
         }
@@ -155,13 +166,25 @@ impl Probe for Health {
 
     fn metrics(&self) -> String {
         if let Some(running) = self.running.get() {
-            let look = |leader: &Leader| (leader.status(), leader.pauses(), leader.collections());
-            let (status, pauses, collections) = running.reader.with(look);
             let clock = self.clock;
-            self.metrics.refresh(&Snapshot { status: &status, pauses: &pauses, collections: &collections, clock });
+            // In pieces, so that the collector never waits for all of it.
+            let status = running.reader.with(Leader::status);
+            let waits = running.reader.with(|leader| leader.queue_waits(clock.now()));
+            let pauses = running.reader.with(Leader::pauses);
+            let collections = running.reader.with(Leader::collections);
+            let stalled = self.stalled(&waits, status.term.is_some());
+            self.metrics.refresh(&Snapshot {
+                status: &status,
+                waits: &waits,
+                pauses: &pauses,
+                collections: &collections,
+                stalled,
+                clock,
+            });
             let progress = running.decisions.queue().map(|queue| queue.progress().borrow().clone());
             self.metrics.log.refresh(running.decisions.size(), progress.as_ref());
         }
+        self.metrics.loop_idle(self.heartbeat.age(self.clock));
         runtime::admin::encode(&self.registry)
     }
 

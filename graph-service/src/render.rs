@@ -32,6 +32,8 @@ pub(crate) struct Render {
     warnings: mpsc::Sender<Warning>,
     decisions: Writer,
     clock: Clock,
+    /// Something went on with what is decided in this round.
+    moved: bool,
     /// Collections that were reported as lost, with the reason: a retry that fails likewise is no news, and a return is.
     lost: BTreeMap<GroupResource, String>,
     /// What the API server refused, with when that was last reported: thousands of items may meet one missing rule.
@@ -54,6 +56,7 @@ impl Render {
             warnings,
             decisions,
             clock,
+            moved: false,
             lost: BTreeMap::new(),
             refused: BTreeMap::new(),
             unauthenticated: BTreeMap::new(),
@@ -68,6 +71,9 @@ impl Render {
     /// A round is over.
     pub(crate) fn round(&mut self, inputs: usize, facts: usize, took: Duration) {
         self.metrics.round(facts, took);
+        if std::mem::take(&mut self.moved) {
+            self.metrics.moved(self.clock.now());
+        }
         if took > ROUND_SLOW {
             tracing::info!(inputs, took_ms = took.as_millis(), "a round of inputs took long");
         }
@@ -77,28 +83,44 @@ impl Render {
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
             Event::Decided { item, generation, target, action, causes, .. } => {
-                self.metrics.decided(*action);
+                self.metrics.decided(*action, causes);
                 tracing::debug!(item, generation, %target, uid = %target.uid, action = action.as_str(), why = %Causes(causes), "decided");
             }
             Event::Withdrawn { item, target, action, .. } => {
+                self.metrics.withdrawn(*action);
+                self.moved = true;
                 tracing::debug!(item, %target, uid = %target.uid, action = action.as_str(), "decision withdrawn");
             }
             Event::Granted { item, target, action, executor, attempt, .. } => {
+                self.metrics.granted(*action);
+                self.moved = true;
                 tracing::debug!(item, %target, uid = %target.uid, action = action.as_str(), %executor, attempt, "granted");
             }
             Event::Attempted {
-                item, target, action, outcome, executor, http_status, message, api_calls, age, ..
+                item,
+                target,
+                action,
+                outcome,
+                executor,
+                http_status,
+                message,
+                api_calls,
+                age,
+                grounds,
+                ..
             } => {
-                self.metrics.attempted(*action, *outcome);
+                self.metrics.attempted(*action, &grounds.causes, *outcome);
+                self.moved = true;
                 self.attempted(target, *action, *outcome, executor, message);
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
                 tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, message, api_calls, age_ms, "attempt ended");
             }
-            Event::Removed { object, caused_by_us } => {
-                self.metrics.removed(*caused_by_us);
+            Event::Removed { object, caused_by_us, owner_gone } => {
+                self.metrics.removed(*caused_by_us, *owner_gone);
                 tracing::debug!(%object, uid = %object.uid, caused_by_us, "object left the graph");
             }
             Event::Proven { owner, proof } => {
+                self.metrics.proven(proof);
                 tracing::debug!(%owner, uid = %owner.uid, ?proof, "owner proven absent");
             }
             Event::Prevented { target, owner } => {
@@ -117,6 +139,7 @@ impl Render {
             Event::GrantsStopped { why } => tracing::warn!(why, "no work is granted"),
             Event::GrantsResumed => tracing::info!("work is granted again"),
             Event::Rewound { collection, why } => {
+                self.metrics.rewinds.inc();
                 tracing::warn!(%collection, why, "the API server's history went back; everything is listed again");
             }
             Event::OwnerInOtherNamespace { dependent, reference } => {

@@ -13,8 +13,8 @@ use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Body as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 
+use crate::metrics::as_prometheus_text;
 use crate::tasks::Jobs;
 use crate::tls::{Protocol, ServerTls};
 use guard::Doorman;
@@ -34,6 +35,8 @@ mod guard;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// For whoever does not ask for the other: people, and tools that check.
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const GRAPHVIZ: &str = "text/vnd.graphviz";
 
 const CONNECTIONS_MAX: usize = 64;
@@ -158,8 +161,13 @@ async fn readyz(State(probe): State<Arc<dyn Probe>>, Query(query): Pairs) -> imp
     (status, plain(&lines.join("\n")))
 }
 
-async fn metrics(State(probe): State<Arc<dyn Probe>>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, OPENMETRICS)], probe.metrics())
+async fn metrics(State(probe): State<Arc<dyn Probe>>, headers: HeaderMap) -> impl IntoResponse {
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let text = probe.metrics();
+    match accepts.into_iter().any(|value| value.contains("application/openmetrics-text")) {
+        true => ([(CONTENT_TYPE, OPENMETRICS)], text),
+        false => ([(CONTENT_TYPE, PROMETHEUS_TEXT)], as_prometheus_text(&text)),
+    }
 }
 
 async fn debug_graph(State(probe): State<Arc<dyn Probe>>, Query(query): Pairs) -> impl IntoResponse {

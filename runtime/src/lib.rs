@@ -9,6 +9,7 @@
 //! * [`listen`]: binding an address, with an error a person can act on
 //! * [`tls`]: certificates, checked at the start and swapped while the process runs
 //! * [`admin`]: `/livez`, `/readyz`, `/metrics`, `/debug/graph`
+//! * [`metrics`]: metrics with their descriptions; [`process`]: those of every process
 //! * [`backoff`]: jittered delays between attempts
 //! * [`kubernetes`]: credentials, clients, and raw requests whose failures are told apart
 
@@ -18,6 +19,8 @@ pub mod clock;
 pub mod host;
 pub mod kubernetes;
 pub mod listen;
+pub mod metrics;
+pub mod process;
 pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;

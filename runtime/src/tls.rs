@@ -30,5 +30,5 @@ pub use caller::{Caller, Secured};
 pub use files::BadTls;
 pub use flags::{CallerFlags, ServerFlags};
 pub use identity::{Peer, PeerCertificate};
-pub use metrics::TlsMetrics;
+pub use metrics::{TlsMetrics, described};
 pub use server::{Accepted, Protocol, ServerTls};

@@ -133,7 +133,7 @@ async fn rounds(fleet: &Fleet) -> anyhow::Result<Vec<(f64, f64)>> {
     let mut below = 0.0;
     let mut buckets = Vec::new();
     for line in metrics.lines() {
-        let Some(rest) = line.strip_prefix("ownergraph_round_seconds_bucket{le=\"") else { continue };
+        let Some(rest) = line.strip_prefix("ownergraph_round_duration_seconds_bucket{le=\"") else { continue };
         let (bound, count) = rest.split_once("\"} ").context("a bucket's bound and count")?;
         let (bound, count): (f64, f64) = (bound.parse().unwrap_or(f64::INFINITY), count.parse()?);
         buckets.push((bound, count - below));

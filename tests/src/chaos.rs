@@ -263,7 +263,7 @@ async fn census(deployment: &Deployment) -> anyhow::Result<Census> {
         census.edges.push(graph.metric("ownergraph_graph_edges ").await?);
     }
     for executor in &deployment.replicas.executors {
-        census.sessions += executor.metric("ownergraph_executor_session_up ").await?;
+        census.sessions += executor.metric("ownergraph_executor_sessions ").await?;
     }
     Ok(census)
 }

@@ -83,6 +83,11 @@ impl Service {
         Ok(Service { process, admin })
     }
 
+    /// Where probes and metrics answer.
+    pub fn admin(&self) -> &str {
+        &self.admin
+    }
+
     /// Status and body of a GET at the admin server.
     pub async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
         let url = format!("http://{}", self.admin).parse().context("the admin address as a URL")?;
@@ -115,9 +120,14 @@ impl Service {
 
     /// The sum of a metric over all its labels.
     pub async fn total(&self, name: &str) -> anyhow::Result<f64> {
+        self.total_of(name, "").await
+    }
+
+    /// The sum over those with this label, as `name="value"`.
+    pub async fn total_of(&self, name: &str, label: &str) -> anyhow::Result<f64> {
         let (_, body) = self.get("/metrics").await?;
-        let lines =
-            body.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
+        let is_it = |rest: &str| rest.starts_with([' ', '{']) && rest.contains(label);
+        let lines = body.lines().filter(|line| line.strip_prefix(name).is_some_and(is_it));
         lines.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>().context("a metric's value")).sum()
     }
 

@@ -141,7 +141,7 @@ async fn a_cascade_that_is_pushed_back_ends_and_loses_nothing() -> anyhow::Resul
 
     let made = plane.server_metrics().await?.since(&before);
     let refused = made.total(|request| request.code == "429" && request.verb == "DELETE");
-    let throttled = "ownergraph_attempts_total{action=\"delete\",outcome=\"throttled\"}";
+    let throttled = "ownergraph_attempts_total{action=\"delete\",reason=\"owner_absent\",outcome=\"throttled\"}";
     let counted = replicas.graphs[0].metric(throttled).await?;
     eprintln!("{refused} deletions were refused with 429, the collector counted {counted}");
     ensure!(refused > 0 && counted > 0.0, "the API server never pushed back: {made:?}");

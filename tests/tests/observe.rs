@@ -32,8 +32,8 @@ async fn observe_decides_and_counts_and_writes_nothing() -> anyhow::Result<()> {
         serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "uid": "x" } });
     create(&api.client, &maps, &configmap("dangling", &[reference_to(&nobody)])).await?;
     // Ten of the first owner, ten of the second, and the dangling one.
-    let ask = || collector.metric("ownergraph_decisions_total{action=\"delete\"}");
-    until("21 deletions are decided", SOON, ask, |count| *count == Some(21.0)).await?;
+    let ask = || collector.total_of("ownergraph_decisions_total", "action=\"delete\"");
+    until("21 deletions are decided", SOON, ask, |count| *count == 21.0).await?;
     ensure!(writes(&api) == owners.len() as u64, "nobody but the test has written: {:?}", api.server.requests());
     ensure!(
         count(&api.client, &maps).await? == 33,

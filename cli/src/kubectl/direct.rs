@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use executor_service::{Channel, connect_over};
 use futures::{FutureExt as _, StreamExt as _};
 use graph_service::{Config, Connection, Edges, Election};
+use prometheus_client::registry::Registry;
 use proto::admin::v1alpha1::GetStatusRequest;
 use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
 use proto::graph::v1alpha1::ListCoverageRequest;
@@ -69,6 +70,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         grpc: futures::stream::iter([Ok(Connection::new(far))]).chain(futures::stream::pending()).boxed(),
         admin: None,
         tls: None,
+        registry: Registry::default(),
         cluster: session.cluster.clone(),
         election: Election::Never,
         observer: None,

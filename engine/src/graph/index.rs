@@ -64,6 +64,11 @@ impl Index {
         self.shards[shard].take(entry(hash, number));
     }
 
+    /// Bytes of the tables.
+    pub(super) fn footprint(&self) -> usize {
+        self.shards.iter().map(|shard| shard.slots.capacity() * size_of::<u64>()).sum()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.len).sum()
     }

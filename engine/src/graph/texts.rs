@@ -40,6 +40,11 @@ impl Texts {
         }
     }
 
+    /// Bytes of the pages.
+    pub(super) fn footprint(&self) -> usize {
+        self.pages.len() * PAGE
+    }
+
     pub(super) fn put(&mut self, text: &str) -> TextId {
         if text.len() > SHORT_MAX {
             return self.put_long(text);

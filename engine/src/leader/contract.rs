@@ -264,6 +264,8 @@ pub enum Event {
     Removed {
         object: ObjectRef,
         caused_by_us: bool,
+        /// How long the last of its owners had been known to be absent, where it went by us and an owner was.
+        owner_gone: Option<Duration>,
     },
     /// An owner was proven absent.
     Proven {

@@ -3,7 +3,7 @@
 use super::{Event, Leader, Output, Timer};
 use crate::coverage::{Advance, KindId, State};
 use crate::evidence::{Inquiry, Proof};
-use crate::graph::{Coordinates, NodeId, Presence};
+use crate::graph::{Coordinates, Known, NodeId, Presence};
 use crate::object::{GroupResource, Object, ResourceVersion, ServedKind, Uid};
 use crate::queue::Place;
 use crate::view::Tombstone;
@@ -335,6 +335,7 @@ impl Leader {
             matches!((&item.place, item.draft.action.kind()), (Place::Leased(_), ActionKind::Delete))
         };
         let caused_by_us = self.condemned.remove(&uid) || self.queue.get(&uid).is_some_and(under_way);
+        let owner_gone = if caused_by_us { self.since_owners_went(id) } else { None };
         let causes = if caused_by_us { self.causes(id) } else { Vec::new() };
         let entry = self.coverage.kind_mut(kind);
         entry.observed -= 1;
@@ -352,6 +353,7 @@ impl Leader {
             self.mark(owner);
         }
         if stays {
+            self.absent_since.insert(id, self.now);
             self.mark(id);
             self.mark_dependents(id);
         }
@@ -359,10 +361,17 @@ impl Leader {
         self.changes.note(&uid);
         self.writes.remove(&uid);
         self.tombstones.put(Tombstone { object: object.clone(), at: self.now, caused_by_us, causes, resource_version });
-        self.event(Event::Removed { object: object.clone(), caused_by_us });
+        self.event(Event::Removed { object: object.clone(), caused_by_us, owner_gone });
         if let Some(proof) = proof.filter(|_| stays) {
             self.event(Event::Proven { owner: object, proof });
         }
+    }
+
+    /// How long the last of its owners has been absent.
+    fn since_owners_went(&self, id: NodeId) -> Option<Duration> {
+        let is_absent = |owner: &NodeId| matches!(self.graph.node(*owner).known(), Known::Absent(_));
+        let absent = self.graph.node(id).owners().filter(is_absent);
+        absent.filter_map(|owner| self.absent_since.get(&owner)).max().map(|&at| self.now.since(at))
     }
 
     /// Takes an owner that is not observed as absent.
@@ -370,6 +379,7 @@ impl Leader {
         self.inquiries.remove(&id);
         self.withdraw(id);
         self.graph.set_unobserved(id, Presence::Absent(proof.clone()));
+        self.absent_since.insert(id, self.now);
         self.mark_dependents(id);
         let owner = self.object_ref(id);
         self.event(Event::Proven { owner, proof });

@@ -50,7 +50,9 @@ impl Leader {
 
     fn stray_notes(&self) -> Option<String> {
         let notes = self.undecided.keys().chain(self.inquiries.keys()).chain(self.deletions.keys());
-        let stray = notes.into_iter().any(|&id| self.graph.get(id).is_none());
+        let notes = notes.chain(self.absent_since.keys());
+        let mut notes = notes;
+        let stray = notes.any(|&id| self.graph.get(id).is_none());
         stray.then(|| String::from("a note about a node that is gone"))
     }
 }

@@ -67,7 +67,7 @@ impl Leader {
         match undecided {
             Some(why) => self.undecided.insert(id, why),
             None => self.undecided.remove(&id),
-        };
+        }
         match decision {
             Some((action, causes)) => self.decide(id, action, causes),
             None => self.withdraw(id),

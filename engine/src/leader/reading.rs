@@ -4,10 +4,11 @@ use super::{Leader, Mode};
 use crate::coverage::KindId;
 use crate::graph::{Known, Node, NodeId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
+use crate::time::Time;
 use crate::view::{
-    CollectionStatus, ExecutorView, NodeView, PresenceView, Reached, Status, Tombstone, Undecided, UnresolvedKind,
+    CollectionStatus, ExecutorView, NodeView, PresenceView, Reached, Status, Tombstone, UnresolvedKind, Waiting, Waits,
 };
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -26,26 +27,32 @@ pub use walk::{Direction, Found, Walk, WalkOptions, Walked};
 impl Leader {
     /// The leader in numbers.
     pub fn status(&self) -> Status {
-        let mut undecided: BTreeMap<Undecided, usize> = BTreeMap::new();
-        for &why in self.undecided.values() {
-            *undecided.entry(why).or_default() += 1;
-        }
+        let waits = self.queue.waits(self.now);
+        let oldest =
+            |of: &[Waiting]| waits.iter().filter(|waits| of.contains(&waits.at)).filter_map(|waits| waits.oldest).min();
         Status {
             term: self.term.clone(),
             nodes: self.graph.len(),
             edges: self.graph.edge_count(),
             virtual_nodes: self.graph.unobserved_count(),
+            graph_bytes: self.graph.footprint(),
             queued: self.queue.len() - self.queue.leased(),
             backing_off: self.queue.waiting(),
             blocked: self.blocked(),
             held: self.queue.held(),
             leased: self.queue.leased(),
-            oldest_queued: self.queue.oldest(),
-            undecided: undecided.into_iter().collect(),
+            oldest_pending: oldest(&[Waiting::Ready, Waiting::BackingOff, Waiting::Blocked, Waiting::Leased]),
+            oldest_held: oldest(&[Waiting::Held]),
+            undecided: self.undecided.counts(),
             sessions: self.leases.session_count(),
             stopped: self.stopped(),
             pauses_unknown: self.pauses_unknown(),
         }
+    }
+
+    /// What is decided, by where it waits and for how long at `now`.
+    pub fn queue_waits(&self, now: Time) -> [Waits; Waiting::ALL.len()] {
+        self.queue.waits(now.max(self.now))
     }
 
     fn stopped(&self) -> Option<String> {

@@ -12,8 +12,11 @@ impl Queue {
         let waiting = place(|place| matches!(place, Place::Backoff { .. } | Place::Behind(_)));
         let (entries, fair) = self.lanes.count();
         let behind = self.blockers.members();
-        if self.by_id.len() != self.items.len() || self.by_decision.len() != self.items.len() {
+        if self.by_id.len() != self.items.len() {
             return Some(format!("{} items, but {} numbers", self.items.len(), self.by_id.len()));
+        }
+        if !self.ages.fit(self.items.values()) {
+            return Some(String::from("the ages of items are not those that are counted"));
         }
         if (leased, waiting) != (self.leased, self.waiting) {
             return Some(format!(

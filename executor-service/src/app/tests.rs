@@ -145,6 +145,7 @@ impl World {
             resolver: Resolver::system(),
             admin: None,
             tls: None,
+            metrics: None,
         };
         let mut service = Jobs::new(1);
         service.spawn((), serve(config, edges, shutdown.clone()));
@@ -380,8 +381,8 @@ async fn an_executor_that_holds_nothing_stops_at_once_whoever_is_missing() {
 async fn the_cluster_is_asked_until_it_answers() {
     let api = Api::new([broken(), reply(403, json!({"kind": "Status", "apiVersion": "v1", "message": "no"}))]);
     let clock = Clock::start();
-    let metrics = Arc::new(Metrics::default());
-    let health = Health::new(clock, Arc::clone(&metrics));
+    let metrics = Metrics::register(&mut Book::new(&mut Registry::default()));
+    let health = Health::new(clock, metrics.clone(), None);
     let config = Config {
         name: "e".to_owned(),
         graph: vec!["127.0.0.1:1".to_owned()],

@@ -5,6 +5,8 @@ use crate::metrics::Metrics;
 use crate::scripted::{Api, Reply, broken, reply};
 use engine::object::{Facts, Name, OwnerReference, Uid};
 use engine::work::{CheckBy, ExistenceCheck, FindingResult, LeaseId, PropagationPolicy, Term, WorkItem};
+use prometheus_client::registry::Registry;
+use runtime::metrics::Book;
 use serde_json::{Value, json};
 
 mod deletes;
@@ -20,7 +22,7 @@ struct Script {
 impl Script {
     fn new(replies: impl IntoIterator<Item = Reply>) -> Script {
         let api = Api::new(replies);
-        let server = Server::new(vec![api.client()], Arc::new(Metrics::default()));
+        let server = Server::new(vec![api.client()], Metrics::register(&mut Book::new(&mut Registry::default())));
         let bench = Arc::new(Bench::new(server, Clock::start()));
         bench.set_writes_end(Time::from_origin(Duration::from_secs(3600)));
         Script { bench, api }

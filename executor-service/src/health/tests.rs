@@ -1,6 +1,13 @@
 use super::*;
 use engine::object::Name;
 use engine::work::Term;
+use runtime::metrics::Book;
+
+fn health(clock: Clock) -> Arc<Health> {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut Book::new(&mut registry));
+    Health::new(clock, metrics, Some(registry))
+}
 
 fn status(phase: Phase, draining: bool) -> Status {
     let term = Some(Term { election: Name::from("election"), number: 3 });
@@ -20,7 +27,7 @@ fn status(phase: Phase, draining: bool) -> Status {
 #[tokio::test(start_paused = true)]
 async fn readiness_is_an_open_session_and_says_what_is_missing() {
     let clock = Clock::start();
-    let health = Health::new(clock, Arc::new(Metrics::default()));
+    let health = health(clock);
     assert_eq!(health.readyz().lines, ["start: the API server has not been asked yet"]);
     health.starting("no answer".to_owned());
     assert_eq!(health.readyz(), Readiness { ready: false, lines: vec!["start: no answer".to_owned()] });
@@ -43,7 +50,7 @@ async fn readiness_is_an_open_session_and_says_what_is_missing() {
     );
     health.turned(clock.now(), status(Phase::Active { since: Time::ZERO }, false));
     assert!(health.readyz().ready);
-    assert!(health.metrics().contains("ownergraph_executor_session_up 1\n"));
+    assert!(health.metrics().contains("ownergraph_executor_sessions 1.0\n"));
     health.turned(clock.now(), status(Phase::Active { since: Time::ZERO }, true));
     assert!(!health.readyz().ready);
 }
@@ -51,7 +58,7 @@ async fn readiness_is_an_open_session_and_says_what_is_missing() {
 #[tokio::test(start_paused = true)]
 async fn an_executor_that_the_api_server_does_not_know_is_not_ready_and_says_why() {
     let clock = Clock::start();
-    let health = Health::new(clock, Arc::new(Metrics::default()));
+    let health = health(clock);
     health.started("cluster");
     health.credentials(Some("401 \"Unauthorized\"".to_owned()));
     tokio::time::advance(Duration::from_secs(7)).await;
@@ -65,7 +72,7 @@ async fn an_executor_that_the_api_server_does_not_know_is_not_ready_and_says_why
         ),
         "{refused:?}"
     );
-    assert!(health.metrics().contains("ownergraph_executor_credentials_accepted 0\n"));
+    assert!(health.metrics().contains("ownergraph_executor_credentials_accepted 0.0\n"));
     health.turned(clock.now(), open);
     assert!(health.readyz().ready);
 }
@@ -73,11 +80,26 @@ async fn an_executor_that_the_api_server_does_not_know_is_not_ready_and_says_why
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_stands_still_is_not_alive() {
     let clock = Clock::start();
-    let health = Health::new(clock, Arc::new(Metrics::default()));
+    let health = health(clock);
     tokio::time::advance(Duration::from_secs(30)).await;
     assert_eq!(health.livez(), Ok(()));
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(health.livez(), Err("the executor has stood still for 31 s".to_owned()));
     health.turned(clock.now(), status(Phase::Connecting, false));
     assert_eq!(health.livez(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_hour_is_no_stop_and_a_stop_shows_before_anybody_restarts_it() {
+    let clock = Clock::start();
+    let health = health(clock);
+    for _ in 0..720 {
+        tokio::time::advance(Duration::from_secs(5)).await;
+        health.turned(clock.now(), status(Phase::Waiting, false));
+        assert_eq!(health.livez(), Ok(()));
+    }
+    assert!(health.metrics().contains("ownergraph_executor_loop_idle_seconds 0.0\n"), "{}", health.metrics());
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(health.livez(), Ok(()), "not yet");
+    assert!(health.metrics().contains("ownergraph_executor_loop_idle_seconds 20.0\n"), "{}", health.metrics());
 }

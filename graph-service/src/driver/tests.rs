@@ -1,13 +1,16 @@
-use super::{Control, Driver, Ending, Heartbeat, OUTBOX_MAX, Outbox, Queues, SessionInput, Unlogged};
+use super::{Control, Driver, Ending, HEARTBEAT, Heartbeat, OUTBOX_MAX, Outbox, Queues, SessionInput, Unlogged};
 use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Writer};
 use crate::election::Validity;
 use crate::grpc::small_world::config;
 use crate::metrics::Metrics;
+use crate::readiness::Health;
 use crate::render::Render;
 use engine::leader::{Input, Leader, Mode, StreamId};
 use engine::work::{ActionKind, Hello, PROTOCOL, Refusal, Term, ToExecutor, ToLeader};
 use prometheus_client::registry::Registry;
+use runtime::admin::Probe as _;
+use runtime::metrics::Book;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -17,6 +20,8 @@ struct Harness {
     sessions: mpsc::Sender<SessionInput>,
     events: Arc<Mutex<Vec<String>>>,
     validity: Validity,
+    clock: Clock,
+    heartbeat: Heartbeat,
     driver: Option<Driver>,
 }
 
@@ -29,8 +34,8 @@ impl Harness {
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&events);
         let observer = Box::new(move |event: &engine::leader::Event| seen.lock().unwrap().push(format!("{event:?}")));
-        let (validity, clock) = (Validity::endless(), Clock::start());
-        let metrics = Metrics::register(&mut Registry::default());
+        let (validity, clock, heartbeat) = (Validity::endless(), Clock::start(), Heartbeat::default());
+        let metrics = Metrics::register(&mut Book::new(&mut Registry::default()));
         let writer = Writer::new(&DecisionLog::in_memory());
         let render = Render::new(metrics, Some(observer), mpsc::channel(1).0, writer, clock);
         let driver = Driver::new(
@@ -39,10 +44,10 @@ impl Harness {
             Box::new(|_ask| {}),
             (render, Unlogged::new(None)),
             clock,
-            Heartbeat::default(),
+            heartbeat.clone(),
             validity.clone(),
         );
-        Harness { control, sessions, events, validity, driver: Some(driver) }
+        Harness { control, sessions, events, validity, clock, heartbeat, driver: Some(driver) }
     }
 
     fn open(&self, stream: u64, capacity: usize) -> (mpsc::Receiver<ToExecutor>, Arc<OnceLock<Ending>>) {
@@ -169,4 +174,29 @@ async fn it_shows_life_without_input() {
             }
         })
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_hour_is_no_stop_and_a_loop_that_turns_no_more_is_not_alive() {
+    let mut harness = Harness::new();
+    let (clock, mut registry) = (harness.clock, Registry::default());
+    let metrics = Metrics::register(&mut Book::new(&mut registry));
+    let health = Health::new(clock, harness.heartbeat.clone(), registry, metrics);
+    harness
+        .run(async {
+            for _ in 0..60 {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                assert_eq!(health.livez(), Ok(()));
+                assert!(health.loop_idle() < HEARTBEAT * 2, "{:?}", health.loop_idle());
+            }
+        })
+        .await;
+    tokio::time::advance(Duration::from_secs(31)).await;
+    let why = health.livez().unwrap_err();
+    assert!(why.starts_with("the collector has stood still for 3"), "{why}");
+    let shown = health.metrics().lines().find_map(|line| {
+        let value = line.strip_prefix("ownergraph_loop_idle_seconds ")?;
+        value.parse::<f64>().ok()
+    });
+    assert!(shown.is_some_and(|seconds| seconds >= 31.0), "{shown:?}");
 }

@@ -8,6 +8,7 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 use prometheus_client::registry::Registry;
+use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -101,7 +102,7 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
         endpoint: format!("{name}:7450"),
         changes,
     };
-    let metrics = Metrics::register(&mut Registry::default());
+    let metrics = Metrics::register(&mut Book::new(&mut Registry::default()));
     let election = Election::new(candidate, control, known, Validity::default(), metrics, Clock::start(), 1).unwrap();
     Replica { orders, leadership, release: Shutdown::new(), election }
 }

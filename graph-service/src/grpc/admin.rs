@@ -32,13 +32,21 @@ impl Admin {
 #[tonic::async_trait]
 impl AdminService for Admin {
     async fn get_status(&self, _request: Request<GetStatusRequest>) -> Result<Response<GetStatusResponse>, Status> {
-        let look = |leader: &Leader| (leader.status(), leader.pauses(), leader.collections());
-        let (status, pauses, collections) = self.shared.reader.with(look);
+        let now = self.shared.clock.now();
+        let (status, waits) = self.shared.reader.with(|leader| (leader.status(), leader.queue_waits(now)));
+        let (pauses, collections) = self.shared.reader.with(|leader| (leader.pauses(), leader.collections()));
+        let stalled_for = self.shared.health.stalled(&waits, status.term.is_some());
+        let loop_idle = self.shared.health.loop_idle();
         let meta = self.shared.meta_of(&collections, self.shared.freshness.now().token(&About::Everything));
         let leader = self.shared.leadership().holder.unwrap_or_default();
         let (clock, version) = (wire_clock(self.shared.clock), env!("CARGO_PKG_VERSION"));
         let status = proto::convert::status(status, pauses, clock, version, &leader, meta);
-        Ok(Response::new(GetStatusResponse { decision_log: Some(of_log(&self.shared.decisions)), ..status }))
+        Ok(Response::new(GetStatusResponse {
+            decision_log: Some(of_log(&self.shared.decisions)),
+            stalled_for: stalled_for.try_into().ok(),
+            loop_idle: loop_idle.try_into().ok(),
+            ..status
+        }))
     }
 
     async fn list_executors(

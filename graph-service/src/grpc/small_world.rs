@@ -11,6 +11,7 @@ use crate::readiness::Health;
 use engine::leader::{Config, Input, Leader, Mode, Policy};
 use engine::object::{Access, Backend, Facts, GroupResource, Object, OwnerReference, ResourceVersion, ServedKind, Uid};
 use prometheus_client::registry::Registry;
+use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +82,7 @@ pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
 pub(super) fn shared(leader: Leader, decisions: DecisionLog, leadership: watch::Receiver<Leadership>) -> Arc<Shared> {
     let clock = Clock::start();
     let mut registry = Registry::default();
-    let metrics = Metrics::register(&mut registry);
+    let metrics = Metrics::register(&mut Book::new(&mut registry));
     let (sessions, _closed) = mpsc::channel(1);
     let reader = Reader::of(leader);
     let questions = Questions {

@@ -89,6 +89,7 @@ async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
         grpc,
         admin: None,
         tls: None,
+        registry: prometheus_client::registry::Registry::default(),
         cluster: cluster(),
         election: Election::Fixed(term),
         observer: None,

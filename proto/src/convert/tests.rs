@@ -365,7 +365,8 @@ fn status_tells_ages_and_causes() {
     let second = Duration::from_secs(1);
     let now = Time::ZERO + 10 * second;
     let view = Status {
-        oldest_queued: Some(Time::ZERO + 4 * second),
+        oldest_pending: Some(Time::ZERO + 4 * second),
+        oldest_held: Some(Time::ZERO + 3 * second),
         undecided: vec![(Undecided::OwnerUnverified, 2)],
         stopped: Some("the store was restored".into()),
         ..Status::default()
@@ -373,7 +374,8 @@ fn status_tells_ages_and_causes() {
     let meta = crate::r#type::v1alpha1::ResponseMeta { cluster_uid: "c".into(), ..Default::default() };
     let clock = Clock { now, calendar: SystemTime::UNIX_EPOCH + 100 * second };
     let status = super::status(view, Vec::new(), clock, "1.2.3", "", meta);
-    assert_eq!(status.oldest_queued_age.unwrap().seconds, 6);
+    assert_eq!(status.oldest_queued_age.unwrap().seconds, 7);
+    assert_eq!(status.oldest_held_age.unwrap().seconds, 7);
     assert_eq!(status.undecided_counts.into_iter().collect::<Vec<_>>(), [("owner_unverified".into(), 2)]);
     assert_eq!(status.cluster_uid, "c");
     assert_eq!(status.grants_stopped, "the store was restored");

@@ -116,7 +116,8 @@ pub fn executor(view: ExecutorView, clock: Clock) -> Executor {
 }
 
 /// The answer of `GetStatus`. `version` is that of the build, `leader` the holder of the election Lease or empty; what `meta` says of
-/// cluster and unsynced collections is repeated where clients look for it. The log of decisions is left to whoever keeps it.
+/// cluster and unsynced collections is repeated where clients look for it. The log of decisions, and how the
+/// loop goes, are left to whoever knows.
 pub fn status(
     status: Status,
     pauses: Vec<PauseView>,
@@ -126,6 +127,7 @@ pub fn status(
     meta: ResponseMeta,
 ) -> GetStatusResponse {
     let undecided = status.undecided.into_iter();
+    let age = |since: Option<Time>| Some(field::encode_duration(clock.now.since(since?)));
     GetStatusResponse {
         cluster_uid: meta.cluster_uid.clone(),
         version: String::from(version),
@@ -136,7 +138,8 @@ pub fn status(
         virtual_node_count: status.virtual_nodes as u64,
         queued_items: status.queued as u64,
         leased_items: status.leased as u64,
-        oldest_queued_age: status.oldest_queued.map(|since| field::encode_duration(clock.now.since(since))),
+        oldest_queued_age: age(status.oldest_pending.into_iter().chain(status.oldest_held).min()),
+        oldest_held_age: age(status.oldest_held),
         pauses: pauses.into_iter().map(|view| super::pause(view, clock)).collect(),
         unsynced: meta.unsynced.clone(),
         executors: count(status.sessions),
@@ -147,6 +150,8 @@ pub fn status(
         held_items: status.held as u64,
         pauses_unknown: status.pauses_unknown.unwrap_or_default(),
         decision_log: None,
+        stalled_for: None,
+        loop_idle: None,
     }
 }
 

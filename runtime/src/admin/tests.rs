@@ -68,8 +68,8 @@ async fn routes() {
             well(),
             "/metrics",
             200,
-            OPENMETRICS,
-            "# HELP leases Leases granted.\n# TYPE leases counter\nleases_total 1\n# EOF\n",
+            PROMETHEUS_TEXT,
+            "# HELP leases_total Leases granted.\n# TYPE leases_total counter\nleases_total 1\n",
         ),
         (well(), "/debug/graph", 200, GRAPHVIZ, "digraph {  }"),
         (well(), "/debug/graph?uid=a&uid=b%20c&x=y", 200, GRAPHVIZ, "digraph { a b c }"),
@@ -84,6 +84,16 @@ async fn routes() {
         assert_eq!(ask(probe, Method::GET, path).await, expected, "{path}");
     }
     assert_eq!(ask(well(), Method::POST, "/livez").await.0, 405);
+}
+
+#[tokio::test]
+async fn openmetrics_is_for_those_who_ask_for_it() {
+    let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+    let request = Request::builder().uri("/metrics").header(ACCEPT, accept).body(Body::empty()).unwrap();
+    let answer = router(Arc::new(Patient::default())).oneshot(request).await.unwrap();
+    assert_eq!(answer.headers()[CONTENT_TYPE], OPENMETRICS);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "# HELP leases Leases granted.\n# TYPE leases counter\nleases_total 1\n# EOF\n");
 }
 
 #[tokio::test]

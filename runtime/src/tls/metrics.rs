@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use super::reasons::{Reason, Refused};
+use crate::metrics::{Book, Description, Label};
 
 /// One line in the log for each reason in so long.
 const SAY_EVERY: Duration = Duration::from_secs(60);
@@ -33,19 +34,43 @@ struct Said {
     unsaid: u64,
 }
 
+/// Every metric of TLS, for the page about metrics.
+pub fn described() -> Vec<Description> {
+    let mut registry = Registry::default();
+    let mut book = Book::new(&mut registry);
+    TlsMetrics::default().register(&mut book);
+    book.into_descriptions()
+}
+
 impl TlsMetrics {
-    /// Registers them under the registry's prefix.
-    pub fn register(&self, registry: &mut Registry) {
+    /// Registers them.
+    pub fn register(&self, book: &mut Book<'_>) {
         let metrics = self.clone();
-        registry.register(
-            "tls_handshakes_refused",
-            "TLS connections that did not come about, by reason",
+        book.put(
+            "ownergraph_tls_handshakes_refused",
+            [Label::of("reason", Reason::ALL.map(Reason::as_str))],
+            (
+                "TLS connections that did not come about",
+                "The log has a line a minute for each reason. `closed` is what probes of a port are; the rest are callers with the wrong files, or strangers.",
+            ),
             metrics.refused,
         );
-        registry.register("tls_reloads", "Changes of the TLS files, by whether they could be used", metrics.reloads);
-        registry.register(
-            "tls_certificate_expiry_timestamp_seconds",
-            "When the certificate that is served ends, in seconds since 1970",
+        book.put(
+            "ownergraph_tls_reloads",
+            [Label::of("result", ["taken", "unusable"])],
+            (
+                "Changes of the TLS files, by whether they could be used",
+                "After one that is `unusable` what was good before goes on, until it ends.",
+            ),
+            metrics.reloads,
+        );
+        book.put(
+            "ownergraph_tls_certificate_expiry_timestamp_seconds",
+            [],
+            (
+                "When the certificate that is served ends, in seconds after 1970",
+                "Alert a week before. It is not there where connections are plaintext.",
+            ),
             metrics.expiry,
         );
     }

@@ -32,6 +32,18 @@ pub(super) enum Reason {
 }
 
 impl Reason {
+    pub(super) const ALL: [Reason; 9] = [
+        Reason::Expired,
+        Reason::NotYetValid,
+        Reason::UnknownAuthority,
+        Reason::BadCertificate,
+        Reason::ByCaller,
+        Reason::Plaintext,
+        Reason::Incompatible,
+        Reason::TooSlow,
+        Reason::Closed,
+    ];
+
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Reason::Expired => "expired",

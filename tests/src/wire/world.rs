@@ -9,6 +9,7 @@ use engine::pace::Rate;
 use executor_service::{Exit, Resolver};
 use futures::StreamExt;
 use graph_service::{Connection, Election, LeaseOptions};
+use prometheus_client::registry::Registry;
 use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
 use proto::admin::v1alpha1::{GetStatusRequest, GetStatusResponse};
 use proto::r#type::v1alpha1::ReplicaRole;
@@ -129,6 +130,7 @@ impl World {
         let edges = graph_service::Edges {
             grpc: connections.map(|accepted| Ok(Connection::new(accepted.pipe))).boxed(),
             admin,
+            registry: Registry::default(),
             cluster: Cluster::of_client(self.network.api_client(name), API),
             election: Election::Lease(LeaseOptions::default()),
             observer: None,
@@ -186,6 +188,7 @@ impl World {
             resolver,
             admin: None,
             tls: None,
+            metrics: None,
         };
         let stop = Shutdown::new();
         let service = executor_service::serve(config, edges, stop.clone());

@@ -22,6 +22,7 @@ mod incarnations;
 mod names;
 mod rates;
 mod reconnects;
+mod stalls;
 mod standby;
 mod transport;
 

@@ -19,7 +19,9 @@ fn background_deletes_every_dependent_with_one_call() {
     bench.pass(Duration::from_secs(10));
     assert_eq!(bench.grants(), NOTHING, "the watch is awaited");
     bench.deleted("configmaps", "a", 105);
-    assert!(bench.events.iter().any(|event| matches!(event, Event::Removed { caused_by_us: true, .. })));
+    let ten_seconds = Some(Duration::from_secs(10));
+    let removed = |event: &Event| matches!(event, Event::Removed { caused_by_us: true, owner_gone, .. } if *owner_gone == ten_seconds);
+    assert!(bench.events.iter().any(removed), "and the time since its owner went is told");
 }
 
 #[test]

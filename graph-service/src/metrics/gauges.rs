@@ -1,0 +1,188 @@
+//! What is read off the leader when somebody asks for metrics.
+
+use super::{Labels, count_of};
+use crate::clock::Clock;
+use engine::coverage::State;
+use engine::view::{AGE_BOUNDS, CollectionStatus, PauseView, Status, Undecided, Waiting, Waits};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use runtime::metrics::{Book, Label};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+type Seconds = Gauge<f64, AtomicU64>;
+
+const STATES: [State; 5] = [State::Listing, State::Synced, State::Stale, State::Failed, State::Ignored];
+/// Ages of items; one for each of [`AGE_BOUNDS`], and one for what is older.
+const AGES: [&str; AGE_BOUNDS.len() + 1] = ["to_1s", "to_10s", "to_1m", "to_10m", "to_1h", "over_1h"];
+/// How long ago a synced collection was heard of. A quiet one is heard of once a minute.
+const LAGS: [(&str, Duration); 4] = [
+    ("to_10s", Duration::from_secs(10)),
+    ("to_90s", Duration::from_secs(90)),
+    ("to_10m", Duration::from_secs(600)),
+    ("over_10m", Duration::MAX),
+];
+/// What stands in the way of many items, as the queue calls it.
+const BLOCKERS: [&str; 4] = ["forbidden", "webhook", "throttled", "unreadable"];
+/// Collections in trouble that are named; of more only the number is told.
+const NAMED_MAX: usize = 100;
+
+/// What a scrape of the gauges shows.
+#[derive(Debug)]
+pub(crate) struct Snapshot<'a> {
+    pub(crate) status: &'a Status,
+    pub(crate) waits: &'a [Waits],
+    pub(crate) pauses: &'a [PauseView],
+    pub(crate) collections: &'a [CollectionStatus],
+    /// See [`super::Metrics::stalled`].
+    pub(crate) stalled: Duration,
+    pub(crate) clock: Clock,
+}
+
+/// Cloning shares them.
+#[derive(Clone, Debug)]
+pub(super) struct Gauges {
+    pub(super) loop_idle: Seconds,
+    stalled: Seconds,
+    collections: Family<Labels<1>, Gauge>,
+    lags: Family<Labels<1>, Gauge>,
+    unsynced: Family<Vec<(&'static str, String)>, Seconds>,
+    nodes: Gauge,
+    edges: Gauge,
+    virtual_nodes: Gauge,
+    graph_bytes: Gauge,
+    bytes_per_object: Seconds,
+    items: Family<Labels<1>, Gauge>,
+    ages: Family<Labels<2>, Gauge>,
+    oldest: Family<Labels<1>, Seconds>,
+    leases: Gauge,
+    oldest_lease: Seconds,
+    undecided: Family<Labels<1>, Gauge>,
+    blocked: Family<Labels<1>, Gauge>,
+    sessions: Gauge,
+    leader: Gauge,
+    term: Gauge,
+    grants_stopped: Gauge,
+    pauses: Family<Labels<1>, Gauge>,
+    pauses_unknown: Gauge,
+}
+
+/// Where an item waits that no executor has.
+fn places() -> impl Iterator<Item = Waiting> {
+    Waiting::ALL.into_iter().filter(|&at| at != Waiting::Leased)
+}
+
+impl Gauges {
+    pub(super) fn register(book: &mut Book<'_>) -> Gauges {
+        let state = || Label::of("state", places().map(Waiting::as_str));
+        Gauges {
+            loop_idle: book.put("ownergraph_loop_idle_seconds", [], ("Time since the collector's loop last turned", "Below five seconds however quiet the cluster is. `/livez` fails above thirty."), Seconds::default()),
+            stalled: book.put("ownergraph_stalled_seconds", [], ("How long the leader has had work that is ready while nothing at all was granted, reported or withdrawn", "0 where nothing waits. Above a minute the collector has stopped: no executor has a session, grants are stopped, or it is a fault."), Seconds::default()),
+            collections: book.put("ownergraph_collections", [Label::of("state", STATES.map(State::as_str))], ("Collections, by state", "`failed` and `stale` ones hold back what depends on them; `ignored` ones have no watch, or are not to be watched."), Family::default()),
+            lags: book.put("ownergraph_collections_by_lag", [Label::of("lag", LAGS.map(|(word, _)| word))], ("Synced collections, by the time since their watch last said anything", "Watches of the API server itself are heard of at least once a minute. Aggregated ones may be quiet for longer."), Family::default()),
+            unsynced: book.put(
+                "ownergraph_collection_unsynced_seconds",
+                [
+                    Label::bounded("group", "of at most 100 collections at a time"),
+                    Label::bounded("resource", "of at most 100 collections at a time"),
+                    Label::of("state", ["listing", "stale", "failed"]),
+                ],
+                ("Since when a collection is not synced", "Names what `ownergraph_collections` counts. `/readyz?verbose` has the error."),
+                Family::default(),
+            ),
+            nodes: book.put("ownergraph_graph_nodes", [], ("Objects in the graph", "With `ownergraph_graph_virtual_nodes` among them."), Gauge::default()),
+            edges: book.put("ownergraph_graph_edges", [], ("Owner references in the graph", "Of no consequence by itself."), Gauge::default()),
+            virtual_nodes: book.put("ownergraph_graph_virtual_nodes", [], ("Objects that are only referred to", "Owners that are gone or are not watched. Many of them mean many dangling references."), Gauge::default()),
+            graph_bytes: book.put("ownergraph_graph_bytes", [], ("Bytes of the graph's large parts: objects, names, references and indexes", "Against `process_resident_memory_bytes` it shows what is not the graph."), Gauge::default()),
+            bytes_per_object: book.put("ownergraph_graph_bytes_per_object", [], ("`ownergraph_graph_bytes` for each object in the graph", "The budget is 160. Means something from some ten thousand objects on."), Seconds::default()),
+            items: book.put("ownergraph_queue_items", [state()], ("Decided work that no executor has, by what it waits for", "`ready` should go down by itself; `held` waits for a pause to end, `blocked` and `backing_off` for what refuses it, `observed` is never carried out."), Family::default()),
+            ages: book.put("ownergraph_queue_items_by_age", [state(), Label::of("age", AGES)], ("The same by age", "What is `ready` for minutes has too few executors."), Family::default()),
+            oldest: book.put("ownergraph_queue_oldest_seconds", [state()], ("Age of the oldest decision at each place, 0 where there is none", "Up to a second too low."), Family::default()),
+            leases: book.put("ownergraph_leases", [], ("Work items granted and not yet reported", "At most twice the concurrency of all executors."), Gauge::default()),
+            oldest_lease: book.put("ownergraph_lease_oldest_seconds", [], ("Age of the oldest decision that an executor has", "Above a minute: slow webhooks, or an executor that has gone without a word."), Seconds::default()),
+            undecided: book.put("ownergraph_undecided", [Label::of("cause", Undecided::ALL.map(Undecided::as_str))], ("Dependents without a verdict, by cause", "`kubectl ownergraph stuck` names them."), Family::default()),
+            blocked: book.put("ownergraph_blocked_items", [Label::of("cause", BLOCKERS)], ("Items behind something that stands in the way of many, by what that is", "`/readyz?verbose` names the rule, the webhook or the collection."), Family::default()),
+            sessions: book.put("ownergraph_sessions", [], ("Executors with a session", "0 on the leader: nobody carries anything out."), Gauge::default()),
+            leader: book.put("ownergraph_leader", [], ("1 while this replica leads", "The sum over the replicas is 1, and 0 for the length of an election."), Gauge::default()),
+            term: book.put("ownergraph_term", [], ("Term under which this replica leads, 0 while it does not", "`changes()` of it counts changes of leader."), Gauge::default()),
+            grants_stopped: book.put("ownergraph_grants_stopped", [], ("1 while nothing is granted for a reason that readyz names", "1 on every replica that does not lead."), Gauge::default()),
+            pauses: book.put("ownergraph_pauses", [Label::of("state", ["pending", "effective"])], ("Pauses that hold, by whether a write that they hold may still be sent", "`kubectl ownergraph status` lists them."), Family::default()),
+            pauses_unknown: book.put("ownergraph_pauses_unknown", [], ("1 while nothing that destroys is granted because pauses are not known", "The collector must be able to list and watch `pauses.ownergraph.dev`."), Gauge::default()),
+        }
+    }
+
+    pub(super) fn set(&self, snapshot: &Snapshot<'_>) {
+        let Snapshot { status, waits, pauses, collections, stalled, clock } = snapshot;
+        self.stalled.set(stalled.as_secs_f64());
+        self.collections(collections, *clock);
+        self.nodes.set(count_of(status.nodes));
+        self.edges.set(count_of(status.edges));
+        self.virtual_nodes.set(count_of(status.virtual_nodes));
+        self.graph_bytes.set(count_of(status.graph_bytes));
+        self.bytes_per_object.set(status.graph_bytes as f64 / status.nodes.max(1) as f64);
+        for waits in *waits {
+            self.waits(waits, *clock);
+        }
+        for cause in BLOCKERS {
+            let items = status.blocked.iter().find(|(known, _)| *known == cause).map_or(0, |(_, items)| *items);
+            self.blocked.get_or_create(&[("cause", cause)]).set(count_of(items));
+        }
+        for cause in Undecided::ALL {
+            let count = status.undecided.iter().find(|(known, _)| *known == cause).map_or(0, |(_, count)| *count);
+            self.undecided.get_or_create(&[("cause", cause.as_str())]).set(count_of(count));
+        }
+        self.leases.set(count_of(status.leased));
+        self.sessions.set(count_of(status.sessions));
+        self.leader.set(i64::from(status.term.is_some()));
+        let term = status.term.as_ref().map_or(0, |term| term.number);
+        self.term.set(i64::try_from(term).unwrap_or(i64::MAX));
+        self.grants_stopped.set(i64::from(status.stopped.is_some()));
+        for (state, effective) in [("pending", false), ("effective", true)] {
+            let count = pauses.iter().filter(|view| !view.over && view.effective == effective).count();
+            self.pauses.get_or_create(&[("state", state)]).set(count_of(count));
+        }
+        self.pauses_unknown.set(i64::from(status.pauses_unknown.is_some()));
+    }
+
+    fn waits(&self, waits: &Waits, clock: Clock) {
+        let oldest = waits.oldest.map_or(0.0, |since| clock.age(since).as_secs_f64());
+        let state = ("state", waits.at.as_str());
+        if waits.at == Waiting::Leased {
+            self.oldest_lease.set(oldest);
+            return;
+        }
+        self.items.get_or_create(&[state]).set(count_of(waits.items));
+        self.oldest.get_or_create(&[state]).set(oldest);
+        for (age, &items) in AGES.into_iter().zip(&waits.by_age) {
+            self.ages.get_or_create(&[state, ("age", age)]).set(count_of(items));
+        }
+    }
+
+    fn collections(&self, collections: &[CollectionStatus], clock: Clock) {
+        for state in STATES {
+            let count = collections.iter().filter(|collection| collection.state == state).count();
+            self.collections.get_or_create(&[("state", state.as_str())]).set(count_of(count));
+        }
+        let mut lags = [0; LAGS.len()];
+        let synced = collections.iter().filter(|collection| collection.state == State::Synced);
+        for heard in synced.filter_map(|collection| collection.progress) {
+            let age = clock.age(heard);
+            lags[LAGS.iter().take_while(|(_, below)| age >= *below).count()] += 1;
+        }
+        for ((lag, _), count) in LAGS.into_iter().zip(lags) {
+            self.lags.get_or_create(&[("lag", lag)]).set(count);
+        }
+        self.unsynced.clear();
+        let troubled = |state: State| matches!(state, State::Listing | State::Stale | State::Failed);
+        for collection in collections.iter().filter(|collection| troubled(collection.state)).take(NAMED_MAX) {
+            let of = &collection.kind.group_resource;
+            let text = |name: &str| engine::object::clip(name, 253);
+            let labels = vec![
+                ("group", text(&of.group)),
+                ("resource", text(&of.resource)),
+                ("state", collection.state.as_str().to_owned()),
+            ];
+            self.unsynced.get_or_create(&labels).set(clock.age(collection.since).as_secs_f64());
+        }
+    }
+}
