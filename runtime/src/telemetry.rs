@@ -1,12 +1,17 @@
-//! The log: `tracing` events on stderr, as lines for people or as JSON for collectors.
+//! The log: `tracing` events on stderr, as lines for people or as JSON for collectors. No place of the code can write it full.
 
 use std::fmt;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
+use self::limit::Limit;
 use crate::terminal::Above;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+mod limit;
 
 /// What is logged where neither `--log-level` nor `RUST_LOG` says. What the library for NATS says twice a second, the service says once.
 const DEFAULT_FILTER: &str = "info,async_nats=off";
@@ -67,8 +72,10 @@ pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryErro
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Above);
     // An error here means that a subscriber is already set, which is what the caller wanted.
     let _already_set = match format {
-        LogFormat::Text => builder.with_ansi(colour()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).with_ansi(false).try_init(),
+        LogFormat::Text => builder.with_ansi(colour()).finish().with(Limit::default()).try_init(),
+        LogFormat::Json => {
+            builder.json().flatten_event(true).with_ansi(false).finish().with(Limit::default()).try_init()
+        }
     };
     Ok(())
 }

@@ -147,3 +147,49 @@ fn no_module_is_called_like_a_drawer() {
         }
     }
 }
+
+/// The text literals of a macro's arguments, up to its closing parenthesis.
+fn literals(arguments: &str) -> Vec<String> {
+    let (mut found, mut depth, mut literal): (Vec<String>, usize, Option<String>) = (Vec::new(), 1, None);
+    let mut characters = arguments.chars();
+    while let Some(character) = characters.next() {
+        match (&mut literal, character) {
+            (Some(_), '"') => found.extend(literal.take()),
+            (Some(text), '\\') => text.extend(characters.next()),
+            (Some(text), other) => text.push(other),
+            (None, '"') => literal = Some(String::new()),
+            (None, '(') => depth += 1,
+            (None, ')') if depth == 1 => break,
+            (None, ')') => depth -= 1,
+            (None, _) => {}
+        }
+    }
+    found
+}
+
+/// What differs is in fields, so that lines can be counted, searched and bounded by their place.
+#[test]
+fn messages_of_the_log_are_constant() {
+    let mut found = Vec::new();
+    for of in ["graph-service/src", "executor-service/src", "runtime/src", "cli/src"] {
+        files(&root().join(of), &mut found);
+    }
+    let mut seen = 0;
+    for path in found.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "rs")) {
+        let text = fs::read_to_string(&path).unwrap();
+        for level in ["trace", "debug", "info", "warn", "error"] {
+            let begin = format!("tracing::{level}!(");
+            let mut pieces = text.split(&begin);
+            // Before the first one there is none.
+            pieces.next();
+            for arguments in pieces {
+                let Some(message) = literals(arguments).pop() else { continue };
+                seen += 1;
+                // A name in capitals is a constant.
+                let constant = message.replace("{STRANGER}", "");
+                assert!(!constant.contains('{'), "{}: {message}", path.display());
+            }
+        }
+    }
+    assert!(seen > 50, "the walk found {seen} messages");
+}

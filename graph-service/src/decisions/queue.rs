@@ -234,7 +234,7 @@ impl Queue {
             Standing::Connecting | Standing::Writing | Standing::CatchingUp => {
                 let what =
                     if self.is_required { "nothing is granted until it is back" } else { "work goes on without it" };
-                tracing::warn!(why, "the log of decisions is away; {what}");
+                tracing::warn!(why, meanwhile = what, "the log of decisions is away");
                 Instant::now()
             }
         };

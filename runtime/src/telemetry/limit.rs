@@ -1,0 +1,133 @@
+//! A bound on how often one place in the code may write to the log: whatever makes it speak, an attacker's thousand objects or an API server
+//! that fails without end, the log stays readable and the disk does not fill.
+//!
+//! A message is constant where it is written, so the place is the cause. Each has a number of lines to spend at once, and gets new ones by
+//! and by. The first line after some were left out is followed by one that says how many.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::callsite::Identifier;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+
+/// Lines of warnings and errors that one place may write at once, and how long until it gets another one.
+const ALARMS: Pace = Pace { burst: 100, another_after: Duration::from_secs(10) };
+/// The same for what is only told. Finer levels are for whoever looks for something, and are not bounded.
+const NEWS: Pace = Pace { burst: 500, another_after: Duration::from_millis(200) };
+
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    burst: u32,
+    another_after: Duration,
+}
+
+/// Leaves out what is too much. There is an entry for each place of the program that ever spoke, so there are few.
+#[derive(Debug, Default)]
+pub(super) struct Limit {
+    places: Mutex<HashMap<Identifier, Allowance>>,
+}
+
+/// What one place may still write.
+#[derive(Debug)]
+struct Allowance {
+    lines: u32,
+    /// Up to here lines have been added.
+    counted: Instant,
+    left_out: u64,
+}
+
+impl Allowance {
+    fn full(pace: Pace, now: Instant) -> Allowance {
+        Allowance { lines: pace.burst, counted: now, left_out: 0 }
+    }
+
+    /// Whether a line may be written now, and how many were left out before it.
+    fn take(&mut self, pace: Pace, now: Instant) -> Option<u64> {
+        let passed = now.saturating_duration_since(self.counted);
+        let added = u32::try_from(passed.as_nanos() / pace.another_after.as_nanos()).unwrap_or(u32::MAX);
+        self.lines = self.lines.saturating_add(added).min(pace.burst);
+        self.counted = if self.lines == pace.burst { now } else { self.counted + pace.another_after * added };
+        if self.lines == 0 {
+            self.left_out += 1;
+            return None;
+        }
+        self.lines -= 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+impl Limit {
+    fn admits(&self, place: Identifier, level: Level, now: Instant) -> Option<u64> {
+        let pace = match level {
+            Level::ERROR | Level::WARN => ALARMS,
+            Level::INFO => NEWS,
+            _ => return Some(0),
+        };
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.entry(place).or_insert_with(|| Allowance::full(pace, now)).take(pace, now)
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Limit {
+    fn event_enabled(&self, event: &Event<'_>, _context: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        match self.admits(metadata.callsite(), *metadata.level(), Instant::now()) {
+            None => false,
+            Some(0) => true,
+            Some(lines) => {
+                let (of, line) = (metadata.target(), metadata.line());
+                tracing::warn!(lines, of, line, "lines like the next one were left out");
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    #[test]
+    fn a_place_that_has_spent_its_lines_gets_new_ones_by_and_by() {
+        let pace = Pace { burst: 3, another_after: Duration::from_secs(10) };
+        let begun = Instant::now();
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        let mut place = Allowance::full(pace, begun);
+        let spent: Vec<_> = (0..5).map(|_| place.take(pace, at(1))).collect();
+        assert_eq!(spent, [Some(0), Some(0), Some(0), None, None]);
+        assert_eq!(place.take(pace, at(9)), None);
+        assert_eq!(place.take(pace, at(12)), Some(3), "and says how many were left out");
+        assert_eq!(place.take(pace, at(19)), None);
+        assert_eq!(place.take(pace, at(25)), Some(1), "parts of a wait are not lost");
+        let rested: Vec<_> = (0..4).map(|_| place.take(pace, at(1000))).collect();
+        assert_eq!(rested, [Some(0), Some(0), Some(0), None], "nobody saves up more than a burst");
+    }
+
+    /// Counts what comes through.
+    #[derive(Clone, Default)]
+    struct Count(Arc<Mutex<HashMap<&'static str, usize>>>);
+
+    impl<S: Subscriber> Layer<S> for Count {
+        fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+            *self.0.lock().unwrap().entry(event.metadata().level().as_str()).or_default() += 1;
+        }
+    }
+
+    #[test]
+    fn one_place_cannot_write_the_log_full_and_the_others_go_on() {
+        let count = Count::default();
+        let subscriber = tracing_subscriber::registry().with(count.clone()).with(Limit::default());
+        tracing::subscriber::with_default(subscriber, || {
+            for object in 0..1000 {
+                tracing::warn!(object, "cannot be used");
+                tracing::debug!(object, "looked at");
+            }
+            tracing::error!("something else");
+        });
+        let count = count.0.lock().unwrap();
+        assert_eq!((count["WARN"], count["ERROR"], count["DEBUG"]), (100, 1, 1000));
+    }
+}
