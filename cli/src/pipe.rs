@@ -1,6 +1,6 @@
 //! The way from the executors of this process to its graph service: pipes in memory, so that nobody else can use it.
 
-use executor_service::{Connector, connect_over, dial};
+use executor_service::{Channel, Connector, connect_over, dial};
 use futures::{FutureExt as _, StreamExt as _};
 use graph_service::{Connection, Incoming};
 use runtime::tls::Caller;
@@ -30,7 +30,8 @@ pub(crate) fn pipes(home: String, caller: Caller) -> (Incoming, Connector) {
             }
             let (near, far) = tokio::io::duplex(PIPE_BYTES);
             opened.send(far).await.map_err(|_| "the graph service of this process has stopped".to_owned())?;
-            connect_over(HOST, near).await.map_err(|error| format!("the graph service of this process: {error}"))
+            let connected = connect_over(HOST, near).await.map(Channel::from);
+            connected.map_err(|error| format!("the graph service of this process: {error}"))
         }
         .boxed()
     });

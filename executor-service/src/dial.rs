@@ -105,7 +105,7 @@ pub async fn dial(caller: &Caller, address: &str, name: Option<&str>) -> Result<
 pub async fn connect_over(
     address: &str,
     pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) -> Result<Channel, String> {
+) -> Result<transport::Channel, String> {
     over(endpoint(address)?, address, pipe).await
 }
 
@@ -120,19 +120,19 @@ pub async fn connect_through(
     let secured = caller.secure(pipe, shown, host).await;
     let pipe = secured.map_err(|error| format!("{shown} cannot be reached: {error}"))?;
     let channel = over(endpoint_of(caller, address)?, shown, pipe).await?;
-    Ok(if caller.is_tls() { Channel { caller: caller.clone(), ..channel } } else { channel })
+    Ok(Channel { channel, caller: if caller.is_tls() { caller.clone() } else { Caller::plaintext() } })
 }
 
 async fn over(
     endpoint: Endpoint,
     shown: &str,
     pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) -> Result<Channel, String> {
+) -> Result<transport::Channel, String> {
     let mut pipe = Some(pipe);
     let once =
         tower::service_fn(move |_| std::future::ready(pipe.take().map(TokioIo::new).ok_or("the pipe is used up")));
     let connected = endpoint.connect_with_connector(once).await;
-    connected.map(Channel::from).map_err(|error| format!("{shown} cannot be reached: {}", innermost(&error)))
+    connected.map_err(|error| format!("{shown} cannot be reached: {}", innermost(&error)))
 }
 
 /// Requests say by which scheme they came; TLS itself is the business of the connector.

@@ -47,10 +47,13 @@ impl Connector {
     }
 
     /// Another way, such as a pipe within this process. The error is a sentence that names the address.
-    pub fn through(
-        open: impl Fn(String) -> BoxFuture<'static, Result<Channel, String>> + Send + Sync + 'static,
+    pub fn through<C: Into<Channel> + 'static>(
+        open: impl Fn(String) -> BoxFuture<'static, Result<C, String>> + Send + Sync + 'static,
     ) -> Connector {
-        Connector(Way::Through(Arc::new(open)))
+        Connector(Way::Through(Arc::new(move |address| {
+            let opening = open(address);
+            Box::pin(async move { opening.await.map(Into::into) })
+        })))
     }
 
     /// `name` is whom a certificate must name, where that is not the host of the address.

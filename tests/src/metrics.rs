@@ -12,7 +12,7 @@ are collected. Labels have the values that are listed, or as many as is said.\n\
 [runbooks](runbooks/) a page for each alert.\n";
 
 /// What of which program is described where.
-pub fn programs() -> [(&'static str, &'static str, Vec<Description>); 3] {
+pub fn programs() -> [(&'static str, &'static str, Vec<Description>); 4] {
     [
         ("graph-service", "Of the graph service, for each replica.", graph_service::described()),
         ("executor-service", "Of executors.", executor_service::described()),

@@ -78,7 +78,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
     };
     let mut task = JoinSet::new();
     task.spawn(graph_service::serve(config, edges, Shutdown::new()).boxed());
-    let channel = connect_over(HERE, near).await;
+    let channel = connect_over(HERE, near).await.map(Channel::from);
     let channel = channel.map_err(|why| Problem::sentence(format!("the graph of this process: {why}")))?;
     let listed = tokio::time::timeout(LISTED_WITHIN, until_listed(channel.clone(), &expected));
     let Ok(listed) = listed.await else {

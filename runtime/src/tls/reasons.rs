@@ -86,11 +86,16 @@ fn of_caller(wrong: &CertificateError) -> (Reason, String) {
     match validity(wrong) {
         Validity::Expired(on) => (Reason::Expired, format!("{WHOSE} has expired{on}")),
         Validity::NotYet(before) => (Reason::NotYetValid, format!("{WHOSE} is not valid {before}")),
-        Validity::Other if *wrong == CertificateError::UnknownIssuer => {
+        Validity::Other if is_foreign(wrong) => {
             (Reason::UnknownAuthority, format!("{WHOSE} is signed by none of the authorities in --client-ca"))
         }
         Validity::Other => (Reason::BadCertificate, format!("{WHOSE}: {wrong}")),
     }
+}
+
+/// Whether another authority has signed it: one of another name, or one of the same name that was made anew.
+fn is_foreign(wrong: &CertificateError) -> bool {
+    matches!(wrong, CertificateError::UnknownIssuer | CertificateError::BadSignature)
 }
 
 /// What is wrong with the time of a certificate.
@@ -152,14 +157,17 @@ impl Words {
         let address = &self.address;
         if let Error::InvalidCertificate(wrong) = error {
             self.of_server(wrong)
+        } else if matches!(
+            error,
+            Error::NoApplicationProtocol | Error::AlertReceived(AlertDescription::NoApplicationProtocol)
+        ) {
+            format!("{address} speaks TLS, but no HTTP/2: it is no graph service")
         } else if let Error::AlertReceived(alert) = error {
             self.of_ours(*alert)
         } else if let Error::InvalidMessage(_) = error {
             format!(
                 "{address} does not speak TLS: leave --tls-ca and https:// out if plaintext is what it serves, or serve TLS there"
             )
-        } else if let Error::NoApplicationProtocol = error {
-            format!("{address} speaks TLS, but no HTTP/2: it is no graph service")
         } else {
             format!("TLS with {address} failed: {error}")
         }
@@ -181,10 +189,10 @@ impl Words {
             );
         }
         match &self.ca {
-            Some(ca) if *wrong == CertificateError::UnknownIssuer => format!(
+            Some(ca) if is_foreign(wrong) => format!(
                 "{whose} is signed by none of the authorities in --tls-ca {ca}: give the file of the authority that signed it"
             ),
-            None if *wrong == CertificateError::UnknownIssuer => format!(
+            None if is_foreign(wrong) => format!(
                 "{whose} is signed by no authority that this machine knows: give the file of the one that signed it with --tls-ca"
             ),
             Some(_) | None => format!("{whose} cannot be used: {wrong}"),
@@ -200,7 +208,7 @@ impl Words {
         let ours = format!("{address} does not accept the certificate in --tls-cert {certificate}");
         if alert == AlertDescription::CertificateExpired {
             format!("{ours}: it has expired or is not valid yet; renew it, or compare the clocks")
-        } else if alert == AlertDescription::UnknownCA {
+        } else if matches!(alert, AlertDescription::UnknownCA | AlertDescription::DecryptError) {
             format!("{ours}: none of the authorities in the server's --client-ca has signed it")
         } else {
             format!("{ours}: {alert:?}")

@@ -1,5 +1,6 @@
 use super::*;
 use crate::admin::encode;
+use crate::metrics::Book;
 use crate::tasks::Tasks;
 use certificates::{Authority, Files, Leaf};
 use prometheus_client::registry::Registry;
@@ -76,13 +77,13 @@ async fn line(from: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<St
 /// The value of a line of metrics that begins so.
 fn counted(server: &ServerTls, line: &str) -> Option<u64> {
     let mut registry = Registry::default();
-    server.metrics().register(&mut registry);
+    server.metrics().register(&mut Book::new(&mut registry));
     let text = encode(&registry);
     text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
 }
 
 fn refused(server: &ServerTls, reason: &str) -> u64 {
-    counted(server, &format!("tls_handshakes_refused_total{{reason=\"{reason}\"}}")).unwrap_or(0)
+    counted(server, &format!("ownergraph_tls_handshakes_refused_total{{reason=\"{reason}\"}}")).unwrap_or(0)
 }
 
 /// A server and a caller that know each other.

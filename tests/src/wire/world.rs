@@ -130,6 +130,7 @@ impl World {
         let edges = graph_service::Edges {
             grpc: connections.map(|accepted| Ok(Connection::new(accepted.pipe))).boxed(),
             admin,
+            tls: None,
             registry: Registry::default(),
             cluster: Cluster::of_client(self.network.api_client(name), API),
             election: Election::Lease(LeaseOptions::default()),

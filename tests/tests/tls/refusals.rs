@@ -8,7 +8,7 @@ use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
 use runtime::tls::Caller;
 use std::error::Error;
 use std::process::Command;
-use tests::certificates::{Authority, Mounted};
+use tests::certificates::{Authority, Mounted, Signed};
 use tests::embedded::Api;
 use tests::process::{Directory, free_port};
 use tests::service::Programs;
@@ -23,7 +23,9 @@ async fn whoever_cannot_be_trusted_is_refused_counted_and_told_why() -> anyhow::
     let directory = Directory::create()?;
     let api = Api::start(directory.path()).await?;
     let (ours, foreign) = (Authority::new("ours")?, Authority::new("foreign")?);
-    let mount = |name: &str, signed, trusted| Mounted::new(directory.path().join(name), signed, trusted);
+    let mount = |name: &str, signed: &Signed, trusted: &[&Authority]| {
+        Mounted::new(directory.path().join(name), signed, trusted)
+    };
     let server = mount("graph", &ours.sign("graph", &HOSTS)?, &[&ours])?;
     let asker = mount("asker", &ours.sign("asker", &[])?, &[&ours])?;
     let stranger = mount("stranger", &foreign.sign("stranger", &[])?, &[&ours])?;

@@ -7,15 +7,13 @@ async fn a_file_that_cannot_be_used_is_named_with_its_flag() {
     let authority = Authority::new();
     let files = Files::new();
     let good = authority.leaf(Leaf::server(HOST));
-    let expired = authority.leaf(Leaf::server(HOST).between(2001, 2002)).certificate;
-    let early = authority.leaf(Leaf::server(HOST).between(4001, 4002)).certificate;
+    let expired = authority.leaf(Leaf::server(HOST).between(2001, 2002));
+    let early = authority.leaf(Leaf::server(HOST).between(4001, 4002));
     let other = authority.leaf(Leaf::server(HOST));
     let large = "#".repeat(4 * 1024 * 1024 + 1);
     for (flag, file, text, part) in [
         ("--tls-cert", "server.crt", "", "it holds no certificate"),
         ("--tls-cert", "server.crt", &good.key, "it holds no certificate"),
-        ("--tls-cert", "server.crt", &expired, "the certificate has expired, on Jan  1"),
-        ("--tls-cert", "server.crt", &early, "the certificate is not valid before Jan  1"),
         ("--tls-cert", "server.crt", "-----BEGIN CERTIFICATE-----\nMII", "it is no PEM"),
         (
             "--tls-cert",
@@ -34,6 +32,15 @@ async fn a_file_that_cannot_be_used_is_named_with_its_flag() {
         let error = ServerTls::open(&flags).await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("{flag} {} cannot be used: ", path.display())), "{error}");
         assert!(error.contains(part), "{part}: {error}");
+    }
+    for (signed, part) in [
+        (&expired, "cannot be used: the certificate has expired, on Jan  1"),
+        (&early, "cannot be used: the certificate is not valid before Jan  1"),
+    ] {
+        let error = files.serve(&authority, signed).await.unwrap_err().to_string();
+        assert!(error.starts_with("--tls-cert ") && error.contains(part), "{error}");
+        let error = files.call(&authority, Some(signed)).await.unwrap_err().to_string();
+        assert!(error.starts_with("--tls-cert ") && error.contains(part), "{error}");
     }
     let mut flags = files.server_flags(&authority, &good);
     ServerTls::open(&flags).await.unwrap();

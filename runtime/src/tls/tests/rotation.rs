@@ -21,8 +21,8 @@ async fn new_connections_get_new_certificates_and_old_ones_live_on() {
     tokio::time::sleep(TWO_LOOKS).await;
     assert_eq!(meet(&server, &caller, HOST).await.caller.unwrap(), "executor-2");
     assert!(old.carry().await);
-    assert_eq!(counted(&server, "tls_reloads_total{result=\"taken\"}"), Some(1));
-    assert_eq!(counted(&server, "tls_reloads_total{result=\"unusable\"}"), None);
+    assert_eq!(counted(&server, "ownergraph_tls_reloads_total{result=\"taken\"}"), Some(1));
+    assert_eq!(counted(&server, "ownergraph_tls_reloads_total{result=\"unusable\"}"), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -31,7 +31,7 @@ async fn half_a_pair_keeps_the_last_good_one_and_is_said_once() {
     let (server, caller) = both(&files, &authority).await;
     let mut tasks = Tasks::new();
     tasks.spawn_until_end("files", Arc::clone(&server).follow());
-    let unusable = || counted(&server, "tls_reloads_total{result=\"unusable\"}");
+    let unusable = || counted(&server, "ownergraph_tls_reloads_total{result=\"unusable\"}");
 
     // Both ends have half a pair each.
     let next = authority.leaf(Leaf::server(HOST).between(2020, 4090));
@@ -43,17 +43,19 @@ async fn half_a_pair_keeps_the_last_good_one_and_is_said_once() {
         assert_eq!(meet(&server, &caller, HOST).await.caller.unwrap(), "executor-1");
         assert_eq!(unusable(), Some(1));
     }
-    let until = counted(&server, "tls_certificate_expiry_timestamp_seconds");
+    let until = counted(&server, "ownergraph_tls_certificate_expiry_timestamp_seconds{}");
     files.write("server.key", &next.key);
     files.write("client.key", &client.key);
     tokio::time::sleep(TWO_LOOKS).await;
     assert_eq!(meet(&server, &caller, HOST).await.caller.unwrap(), "executor-2");
-    assert_eq!(counted(&server, "tls_reloads_total{result=\"taken\"}"), Some(1));
-    assert_ne!(counted(&server, "tls_certificate_expiry_timestamp_seconds"), until);
+    assert_eq!(counted(&server, "ownergraph_tls_reloads_total{result=\"taken\"}"), Some(1));
+    assert_ne!(counted(&server, "ownergraph_tls_certificate_expiry_timestamp_seconds{}"), until);
 
     // Files that are gone change nothing either, and an expired certificate is not taken.
-    for text in ["", &authority.leaf(Leaf::server(HOST).between(2001, 2002)).certificate] {
-        files.write("server.crt", text);
+    let expired = authority.leaf(Leaf::server(HOST).between(2001, 2002));
+    for (certificate, key) in [("", next.key.as_str()), (&expired.certificate, &expired.key)] {
+        files.write("server.crt", certificate);
+        files.write("server.key", key);
         tokio::time::sleep(TWO_LOOKS).await;
         assert_eq!(meet(&server, &caller, HOST).await.caller.unwrap(), "executor-2");
     }
@@ -70,10 +72,12 @@ async fn files_that_fit_at_the_second_look_are_never_complained_of() {
     let mut tasks = Tasks::new();
     tasks.spawn_until_end("files", Arc::clone(&server).follow());
     let next = authority.leaf(Leaf::server(HOST));
+    // The first look is at once, the next ones are after two seconds each.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     files.write("server.crt", &next.certificate);
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     files.write("server.key", &next.key);
     tokio::time::sleep(TWO_LOOKS).await;
-    assert_eq!(counted(&server, "tls_reloads_total{result=\"taken\"}"), Some(1));
-    assert_eq!(counted(&server, "tls_reloads_total{result=\"unusable\"}"), None);
+    assert_eq!(counted(&server, "ownergraph_tls_reloads_total{result=\"taken\"}"), Some(1));
+    assert_eq!(counted(&server, "ownergraph_tls_reloads_total{result=\"unusable\"}"), None);
 }
