@@ -9,6 +9,7 @@ mod objects;
 mod openapi;
 mod protobuf;
 mod query;
+mod reviews;
 mod route;
 mod server;
 mod table;

@@ -22,6 +22,7 @@ mod namespaces;
 mod patch;
 mod random;
 mod remove;
+mod reviews;
 mod select;
 mod store;
 mod strategic;
@@ -40,6 +41,7 @@ pub use list::{ListQuery, Page, Position};
 pub use metadata::{FOREGROUND, ORPHAN, Object, finalizers, is_terminating, name, namespace, revision, text, uid};
 pub(crate) use remove::parse_dry_run;
 pub use remove::{DeleteOptions, Deleted, Policy};
+pub use reviews::{Callers, Holder, On, Right};
 pub use select::Selector;
 pub use store::{Change, Event, ObjectKey};
 pub use write::{Patch, Subresource, WriteOptions, Written};
@@ -69,6 +71,7 @@ pub struct Model {
     terminating_definitions: BTreeMap<String, bool>,
     /// The set of served versions has changed, or somebody wrote an APIService.
     aggregation_is_stale: bool,
+    callers: Callers,
 }
 
 /// The stored state of a model at one revision, to return to.
@@ -95,6 +98,7 @@ impl Model {
             terminating_namespaces: BTreeMap::new(),
             terminating_definitions: BTreeMap::new(),
             aggregation_is_stale: true,
+            callers: Callers::default(),
         };
         for kind in kinds::built_ins() {
             model.store.open(kind.group_resource());
@@ -176,6 +180,16 @@ impl Model {
     pub fn compact(&mut self, revision: u64) {
         self.store.compact(revision);
         self.touched.extend(self.types.keys().cloned());
+    }
+
+    /// Whom the server knows, for reviews. At first nobody.
+    pub fn callers(&self) -> &Callers {
+        &self.callers
+    }
+
+    /// The same, to be changed.
+    pub fn callers_mut(&mut self) -> &mut Callers {
+        &mut self.callers
     }
 
     /// The collections that changed since the last call.

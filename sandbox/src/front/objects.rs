@@ -17,7 +17,7 @@ use super::query::{self, Parameters};
 use super::route::Route;
 use super::server::{RequestCount, Server};
 use super::table::IncludeObject;
-use super::{discovery, openapi, watch};
+use super::{discovery, openapi, reviews, watch};
 use crate::model::{
     ApiError, DeleteOptions, Deleted, Model, Now, Object, ObjectKey, Patch, Reason, StatusRule, Subresource,
     WriteOptions, Written, api_version,
@@ -129,6 +129,9 @@ async fn answer(
     if route.resource.is_empty() {
         only_get(&parts.method)?;
         return server.read(|model| discovery::version(model, &route.group, &route.version));
+    }
+    if let Some(review) = reviews::of(parts, route) {
+        return reviews::answer(server, review, parts, &read_body(body).await?);
     }
     let request = ObjectRequest::new(server, parts, route)?;
     let name_given = !route.name.is_empty();

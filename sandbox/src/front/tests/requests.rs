@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::Holder;
 
 #[tokio::test(start_paused = true)]
 async fn the_kinds_of_404_are_told_apart() {
@@ -236,4 +237,18 @@ async fn discovery_and_its_neighbours() {
     let apps = http.get("/apis/apps/v1").await.json();
     assert!(apps["resources"].as_array().unwrap().iter().all(|resource| resource["name"] != "deployments"));
     assert_eq!(http.get("/apis/apps/v1/deployments").await.json()["details"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_are_answered_as_objects_that_nobody_keeps() {
+    let http = Http::new();
+    let holder = Holder { user: "eve".to_owned(), audiences: vec!["here".to_owned()], ..Holder::default() };
+    http.server.with_model(|model| model.callers_mut().tokens.insert("secret".to_owned(), holder));
+    let review = json!({ "kind": "TokenReview", "spec": { "token": "secret", "audiences": ["here"] } });
+    let answer = http.post("/apis/authentication.k8s.io/v1/tokenreviews", review).await;
+    assert_eq!((answer.code, &answer.json()["status"]["user"]["username"]), (201, &json!("eve")));
+    let review = json!({ "spec": { "user": "eve", "nonResourceAttributes": { "path": "/metrics", "verb": "get" } } });
+    let answer = http.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review).await;
+    assert_eq!((answer.code, &answer.json()["status"]["allowed"]), (201, &json!(false)));
+    assert_eq!(http.get("/apis/authentication.k8s.io/v1/tokenreviews").await.code, 404);
 }
