@@ -333,6 +333,10 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) tls: ServerFlags,
 
+    /// What bearer tokens of callers have to be issued for, where TLS is served.
+    #[arg(long, env = "OWNERGRAPH_TOKEN_AUDIENCE", value_name = "NAME", default_value = "ownergraph")]
+    pub(crate) token_audience: String,
+
     /// File with the authorities that may have signed the certificates of other replicas, for when one of them leads.
     #[arg(long, env = "OWNERGRAPH_TLS_CA", value_name = "FILE", requires = "elect")]
     pub(crate) tls_ca: Option<PathBuf>,

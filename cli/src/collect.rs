@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use anyhow::Context as _;
 use engine::work::Term;
 use graph_service::options::advertised;
-use graph_service::{Config, Election, LeaseOptions};
+use graph_service::{Access as Callers, Config, Election, LeaseOptions};
 use runtime::kubernetes::{Access, Cluster, connect};
 use runtime::shutdown::Shutdown;
 use runtime::tls::{Caller, CallerFlags, ServerFlags, ServerTls};
@@ -44,6 +44,10 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
         election: election(flags.elect),
         admin: Some(admin),
         listener,
+        access: match &tls {
+            Some(_) => Callers::Reviewed { audience: flags.token_audience },
+            None => Callers::Open,
+        },
         tls,
         executors: Executors {
             count: flags.executors,

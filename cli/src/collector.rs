@@ -24,6 +24,8 @@ pub(crate) struct Setup {
     pub(crate) listener: Option<TcpListener>,
     /// The certificates that `admin` and `listener` are served with; `None` for plaintext.
     pub(crate) tls: Option<Arc<ServerTls>>,
+    /// Whether callers at `listener` and `admin` are told apart.
+    pub(crate) access: graph_service::Access,
     pub(crate) executors: Executors,
 }
 
@@ -70,6 +72,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         election: setup.election,
         // Whoever follows the events tells of them in its own way.
         progress: observer.is_none(),
+        access: setup.access,
         observer,
     };
     let graph_stop = Shutdown::new();

@@ -126,6 +126,7 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
         admin: None,
         listener: None,
         tls: None,
+        access: graph_service::Access::Open,
         executors: Executors {
             count: flags.executors,
             concurrency: executor_service::ConcurrencyOptions::ALONE,

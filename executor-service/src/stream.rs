@@ -191,8 +191,15 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
             ours: Name::from(text(error_reason::OURS)?),
             theirs: Name::from(text(error_reason::THEIRS)?),
         }),
+        // It is asked again: tokens rotate, and rights are given.
+        ErrorReason::CredentialsMissing
+        | ErrorReason::CredentialsInvalid
+        | ErrorReason::TokenForOtherAudience
+        | ErrorReason::AccessDenied
+        | ErrorReason::ExecutorMismatch
+        | ErrorReason::ReviewUnavailable
         // Of reads, which an executor does not make.
-        ErrorReason::TokenMalformed
+        | ErrorReason::TokenMalformed
         | ErrorReason::PageTokenExpired
         | ErrorReason::PageTokenMismatch
         | ErrorReason::ObjectNotFound

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer};
 use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues, Unlogged};
 use crate::election::{Election as Elections, Leadership, LeaseOptions, Validity, follow_changes};
+use crate::grpc::access::{Access, Gate};
 use crate::grpc::freshness::Freshness;
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::ingest::{self, Ingest};
@@ -86,6 +87,8 @@ pub struct Edges {
     pub registry: Registry,
     pub cluster: Cluster,
     pub election: Election,
+    /// Whether callers of the gRPC API are told apart.
+    pub access: Access,
     /// Sees every event of the engine, once it is logged and counted.
     pub observer: Option<Observer>,
     /// Say on stderr how far the start has come, where that is a terminal.
@@ -116,8 +119,10 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     tls_metrics.register(&mut book);
     runtime::process::register(&mut book);
     let health = Health::new(clock, heartbeat.clone(), registry, metrics.clone());
+    // Nobody waits for an answer about a caller behind a watch.
+    let gate = Gate::of(&edges.access, another(&edges.cluster)?, &metrics);
     let mut tasks = Tasks::new();
-    serve_admin(edges.admin, edges.tls, &health, &mut tasks);
+    serve_admin(edges.admin, edges.tls, gate.as_ref(), &health, &mut tasks);
     if edges.progress && std::io::stderr().is_terminal() {
         tasks.spawn_until_end("progress", progress::show(health.clone(), shutdown.clone()));
     }
@@ -196,6 +201,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         cluster_uid,
         replica: config.replica,
         long_reads: grpc::long_reads(),
+        gate,
     };
     grpc::start(edges.grpc, Arc::new(shared), press, shutdown.clone(), &mut tasks);
     tasks.spawn("stop", stop(shutdown.clone(), control, log.queue().cloned(), released));
@@ -203,14 +209,21 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     over(tasks.run(&shutdown, STOP_WITHIN).await)
 }
 
-fn serve_admin(listener: Option<TcpListener>, tls: Option<Arc<ServerTls>>, health: &Arc<Health>, tasks: &mut Tasks) {
+fn serve_admin(
+    listener: Option<TcpListener>,
+    tls: Option<Arc<ServerTls>>,
+    gate: Option<&Arc<Gate>>,
+    health: &Arc<Health>,
+    tasks: &mut Tasks,
+) {
     if let Some(tls) = &tls {
         tasks.spawn_until_end("TLS files", Arc::clone(tls).follow());
     }
     let probe = Arc::clone(health) as Arc<dyn admin::Probe>;
     match (listener, tls) {
         (Some(listener), Some(tls)) => {
-            let guard = Guard::certificate("show a client certificate that an authority in --client-ca has signed");
+            let advice = "show a client certificate that an authority in --client-ca has signed";
+            let guard = gate.map_or_else(|| Guard::certificate(advice), Gate::guard);
             tasks.spawn_until_end("admin", admin::serve_tls(listener, probe, tls, guard));
         }
         (Some(listener), None) => tasks.spawn_until_end("admin", admin::serve(listener, probe)),

@@ -88,6 +88,11 @@ pub(crate) enum Ending {
     },
     /// The peer broke the protocol; the text says how.
     Violation(String),
+    /// The executor goes by another name than that of the pod its token is bound to.
+    Mismatch {
+        executor: String,
+        pod: String,
+    },
 }
 
 /// What the engine asks of the API server.

@@ -7,6 +7,8 @@ use crate::election::Leadership;
 use crate::metrics::Metrics;
 use crate::pauses::press::Press;
 use crate::readiness::Health;
+use access::guard::GuardLayer;
+use access::{Gate, Sight};
 use connection::Incoming;
 use engine::leader::Leader;
 use engine::view::CollectionStatus;
@@ -21,10 +23,11 @@ use runtime::tasks::Tasks;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
-use tonic::Status;
 use tonic::transport::Server;
+use tonic::{Extensions, Status};
 use tower::util::MapResponseLayer;
 
+pub(crate) mod access;
 mod admin;
 pub(crate) mod connection;
 mod decisions;
@@ -93,6 +96,8 @@ pub(crate) struct Shared {
     pub(crate) freshness: Freshness,
     /// Turns of reads that look at much; see [`long_reads`].
     pub(crate) long_reads: Semaphore,
+    /// Whom calls have to pass; nothing where callers are not told apart.
+    pub(crate) gate: Option<Arc<Gate>>,
 }
 
 /// Walks, plans, searches and looks through the log at once; more wait for their turn.
@@ -107,6 +112,15 @@ impl Shared {
 
     fn leadership(&self) -> Leadership {
         self.leadership.borrow().clone()
+    }
+
+    /// What the caller of a call may see. A call that did not pass the gate, where there is one, sees nothing.
+    fn sight(&self, extensions: &Extensions) -> Result<Sight, Status> {
+        match (&self.gate, extensions.get::<Sight>()) {
+            (_, Some(sight)) => Ok(sight.clone()),
+            (None, None) => Ok(Sight::default()),
+            (Some(_), None) => Err(status::credentials_missing("")),
+        }
     }
 
     /// Of an answer that could have found something anywhere. To be asked before what the answer is read from, so that it is at least as
@@ -154,6 +168,7 @@ pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutd
             .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
+        let gate = shared.gate.clone();
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
         let decisions = DecisionServiceServer::new(decisions::Decisions::new(Arc::clone(&shared), followers));
         let admin = AdminServiceServer::new(admin::Admin::new(shared, press));
@@ -166,6 +181,7 @@ pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutd
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_connection_age(2 * work::STREAM_AGE)
             .layer(MapResponseLayer::new(reasons::complete))
+            .layer(GuardLayer(gate))
             .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(graph.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(decisions.max_decoding_message_size(MESSAGE_MAX_BYTES))

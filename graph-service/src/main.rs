@@ -2,7 +2,7 @@
 
 use clap::Parser as _;
 use graph_service::options::Options;
-use graph_service::{Edges, Election, accept, accept_tls, serve};
+use graph_service::{Access as Callers, Edges, Election, accept, accept_tls, serve};
 use prometheus_client::registry::Registry;
 use runtime::kubernetes::{Access, connect};
 use runtime::shutdown::Shutdown;
@@ -60,6 +60,10 @@ async fn run(options: &Options) -> Result<(), Failure> {
     }
     tracing::info!(grpc = %listening, admin = %admin_listening, tls = tls.is_some(), "listening");
 
+    let access = match &tls {
+        Some(_) => Callers::Reviewed { audience: options.token_audience.clone() },
+        None => Callers::Open,
+    };
     let edges = Edges {
         grpc: match &tls {
             Some(tls) => accept_tls(grpc, Arc::clone(tls)),
@@ -70,6 +74,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
         registry: Registry::default(),
         cluster,
         election: Election::Lease(options.lease()),
+        access,
         observer: None,
         progress: true,
     };

@@ -1,6 +1,7 @@
 //! What the graph service counts. Counters are raised where things happen; what can be looked up is looked up when somebody asks.
 
 use crate::clock::Clock;
+use crate::grpc::access::AccessMetrics;
 use engine::evidence::Proof;
 use engine::leader::Cause;
 use engine::time::Time;
@@ -70,6 +71,7 @@ pub(crate) struct Metrics {
     gauges: Gauges,
     pub(crate) requests: Requests,
     pub(crate) log: LogMetrics,
+    pub(crate) access: AccessMetrics,
 }
 
 /// Every metric of the graph service, as its `/metrics` shows them; those of every process not among them.
@@ -197,6 +199,7 @@ impl Metrics {
             gauges: Gauges::register(book),
             requests: Requests::register(book),
             log: LogMetrics::register(book),
+            access: AccessMetrics::register(book),
         };
         let build: Family<Labels<1>, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);

@@ -48,6 +48,10 @@ pub struct Options {
     #[command(flatten)]
     pub tls: ServerFlags,
 
+    /// What bearer tokens of callers have to be issued for, where TLS is served.
+    #[arg(long, env = "OWNERGRAPH_TOKEN_AUDIENCE", value_name = "NAME", default_value = "ownergraph")]
+    pub token_audience: String,
+
     /// Allow plaintext on an address that is not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,

@@ -43,6 +43,22 @@ pub const LOG_ID: &str = "logId";
 pub const OLDEST_SEQUENCE: &str = "oldestSequence";
 /// Metadata of `SLOW_CONSUMER`: the last event the reader was sent.
 pub const LAST_SEQUENCE: &str = "lastSequence";
+/// Metadata of `CREDENTIALS_MISSING`, `CREDENTIALS_INVALID` and `TOKEN_FOR_OTHER_AUDIENCE`: what a token has to be for.
+pub const AUDIENCE: &str = "audience";
+/// Metadata of `ACCESS_DENIED`: who asked.
+pub const USER: &str = "user";
+/// Metadata of `ACCESS_DENIED`: the verb of the right that is lacking,
+pub const VERB: &str = "verb";
+/// its resource,
+pub const RESOURCE: &str = "resource";
+/// the group of that,
+pub const API_GROUP: &str = "apiGroup";
+/// and the namespace; empty for all of them.
+pub const NAMESPACE: &str = "namespace";
+/// Metadata of `EXECUTOR_MISMATCH`: the name that the executor goes by,
+pub const EXECUTOR: &str = "executor";
+/// and the pod that its token is bound to; empty where it is bound to none.
+pub const POD: &str = "pod";
 
 const PREFIX: &str = "ERROR_REASON_";
 

@@ -8,7 +8,7 @@ use super::session::Session;
 use anyhow::Context as _;
 use executor_service::{Channel, connect_over};
 use futures::{FutureExt as _, StreamExt as _};
-use graph_service::{Config, Connection, Edges, Election};
+use graph_service::{Access, Config, Connection, Edges, Election};
 use prometheus_client::registry::Registry;
 use proto::admin::v1alpha1::GetStatusRequest;
 use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
@@ -73,6 +73,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         registry: Registry::default(),
         cluster: session.cluster.clone(),
         election: Election::Never,
+        access: Access::Open,
         observer: None,
         progress: false,
     };

@@ -110,6 +110,9 @@ pub(super) fn doubts(plan: &PreviewDeletionResponse) -> Vec<String> {
     if !plan.missing_uids.is_empty() {
         doubts.push(format!("the graph does not hold {} of the targets yet", plan.missing_uids.len()));
     }
+    if plan.redacted_count > 0 {
+        doubts.push(format!("{} more objects are affected that you may not see", plan.redacted_count));
+    }
     let count = |effect: Effect| plan.entries.iter().filter(|entry| entry.effect() == effect).count();
     match (count(Effect::Unknown), count(Effect::Held)) {
         (0, 0) => {}

@@ -32,6 +32,8 @@ pub(super) struct Walked {
     /// Found, and taken out again by a filter of the command.
     pub(super) hidden: usize,
     pub(super) unsynced: Vec<GroupResource>,
+    /// Left out by the service, because whoever asks may not see them.
+    pub(super) redacted: u32,
 }
 
 /// Everything, or what an export was asked for.
@@ -69,6 +71,7 @@ impl Service {
                 .extend(found.filter_map(|of| Some(Found { node: of.node?, depth: of.depth, edges: of.edges })));
             walked.depth_limited |= page.depth_limited;
             walked.unsynced = unsynced(page.meta);
+            walked.redacted = page.redacted_count;
             if page.next_page_token.is_empty() {
                 return Ok(Some(walked));
             }
@@ -92,6 +95,7 @@ impl Service {
                 .found
                 .extend(found.filter_map(|of| Some(Found { node: of.node?, depth: of.depth, edges: of.edges })));
             walked.unsynced = unsynced(page.meta);
+            walked.redacted = page.redacted_count;
             if page.next_page_token.is_empty() {
                 return Ok(Some(walked));
             }

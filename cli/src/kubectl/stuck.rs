@@ -113,6 +113,7 @@ mod tests {
                 reasons: vec![dependents],
                 root_blockers: vec![object("Pod", "a")],
                 since: at(0),
+                redacted_count: 0,
             },
             Found {
                 node: node("Pod", "a"),
@@ -120,6 +121,7 @@ mod tests {
                 reasons: vec![finalizer],
                 root_blockers: vec![],
                 since: at(600),
+                redacted_count: 0,
             },
         ];
         insta::assert_snapshot!(anstream::adapter::strip_str(&table(&found, 1_200)).to_string(), @r"

@@ -143,6 +143,9 @@ async fn ask(session: &mut Session, service: &mut Service, at: &ObjectRef, flags
         if !walked.unsynced.is_empty() {
             session.missed(format!("not all is seen: {}", listing(&walked.unsynced)));
         }
+        if walked.redacted > 0 {
+            session.missed(format!("{} more are there that you may not see", walked.redacted));
+        }
         sides.push((*side, walked));
     }
     Ok(Seen { root, sides })

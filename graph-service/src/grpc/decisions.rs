@@ -1,5 +1,6 @@
 //! The log of decisions, for whoever asks and whoever follows. The leader has it, or every replica does.
 
+use super::access::{Sight, redact};
 use super::connection::Link;
 use super::followers::Followers;
 use super::pages::{fitting, page_size};
@@ -90,7 +91,9 @@ impl DecisionService for Decisions {
         request: Request<WatchDecisionsRequest>,
     ) -> Result<Response<Self::WatchDecisionsStream>, Status> {
         let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let sight = self.shared.sight(request.extensions())?;
         let request = request.into_inner();
+        require_named(&sight, &request.include).await?;
         let include = Filter::of("include", &request.include)?;
         let exclude = Filter::of("exclude", &request.exclude)?;
         let batch_max = match usize::try_from(request.max_batch).unwrap_or(usize::MAX) {
@@ -115,6 +118,7 @@ impl DecisionService for Decisions {
         }
         let follow = Follow {
             shared: Arc::clone(&self.shared),
+            sight,
             include,
             exclude,
             batch_max,
@@ -129,7 +133,9 @@ impl DecisionService for Decisions {
         &self,
         request: Request<ListDecisionsRequest>,
     ) -> Result<Response<ListDecisionsResponse>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let request = request.into_inner();
+        require_named(&sight, &request.include).await?;
         let include = Filter::of("include", &request.include)?;
         let within = Within::of(request.start_time, request.end_time)?;
         let question = ListDecisionsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
@@ -148,7 +154,7 @@ impl DecisionService for Decisions {
             let at = Position { log_id: extent.log_id.clone(), sequence: from - 1 };
             match self.shared.decisions.among(&at, usize::try_from(before - from).unwrap_or(STEP)).await {
                 Ok(events) => {
-                    found.extend(events.into_iter().rev().filter(wanted));
+                    found.extend(redact::events(&sight, events).await?.into_iter().rev().filter(wanted));
                     before = from;
                 }
                 // What was trimmed meanwhile is not kept, and so is not listed.
@@ -173,7 +179,9 @@ impl DecisionService for Decisions {
         &self,
         request: Request<GetDecisionRequest>,
     ) -> Result<Response<GetDecisionResponse>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let wanted = request.into_inner().decision_id;
+        sight.learn([""; 0]).await?;
         let Extent { log_id, in_memory, newest, .. } = self.extent()?;
         let _turn = self.shared.long_read().await?;
         let mut at = Position { log_id, sequence: in_memory - 1 };
@@ -191,11 +199,26 @@ impl DecisionService for Decisions {
             tokio::task::yield_now().await;
         }
         events.truncate(PHASES_MAX);
+        sight.learn(events.iter().filter_map(|event| event.target.as_ref()).map(|target| &target.namespace)).await?;
+        let events = redact::events(&sight, events).await?;
         if events.is_empty() {
-            return Err(status::decision_not_found(&wanted));
+            return Err(sight.hidden(|| status::decision_not_found(&wanted)));
         }
         Ok(Response::new(GetDecisionResponse { events, meta: Some(self.shared.meta()) }))
     }
+}
+
+/// Each filter has to name the namespaces of its targets, unless the caller may see everything.
+async fn require_named(sight: &Sight, filters: &[DecisionFilter]) -> Result<(), Status> {
+    const NONE: &[String] = &[];
+    let mut named = Vec::new();
+    for filter in filters {
+        named.extend(filter.targets.iter().map(|target| target.namespaces.as_slice()));
+        if filter.targets.is_empty() {
+            named.push(NONE);
+        }
+    }
+    sight.require_named(named).await
 }
 
 fn bookmark_interval(wanted: Option<prost_types::Duration>) -> Result<Duration, Status> {

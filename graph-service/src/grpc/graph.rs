@@ -2,39 +2,39 @@
 //!
 //! No read holds the graph for long: what looks at many objects does so in steps of [`STEP`] and lets decisions go on in between.
 
+use super::access::{Sight, redact};
 use super::connection::Link;
 use super::filter::{Filter, Sieve};
 use super::followers::Followers;
 use super::freshness::About;
 use super::pages::{Answers, Page, Paging};
 use super::{Shared, status, wire_clock};
-use engine::leader::{CycleSearch, Direction, Leader, Planning, Scan, Walk, WalkOptions, Walked};
+use engine::leader::{Direction, Found, Leader, Planning, Walk, WalkOptions, Walked};
 use engine::object::{GroupResource, Uid};
-use engine::plan::PlanOptions;
-use engine::view::{CycleView, Explanation, NodeView, PresenceView, Tombstone};
+use engine::view::{Explanation, NodeView, PresenceView, Tombstone};
 use futures::stream::BoxStream;
 use lookup::Known;
 use proto::convert;
-use proto::graph::v1alpha1::find_stuck_objects_response::Stuck;
 use proto::graph::v1alpha1::graph_service_server::GraphService;
 use proto::graph::v1alpha1::*;
-use proto::r#type::v1alpha1::{Consistency, ObjectRef, PropagationPolicy, ResponseMeta};
+use proto::r#type::v1alpha1::{Consistency, ObjectFilter, ObjectRef, ResponseMeta};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+use targets::plan_options;
 use tonic::{Request, Response, Status};
 use watch::kept::Kept;
 
 mod export;
 mod lookup;
+mod searches;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 /// Objects that are looked at under one hold of the graph: about a millisecond.
 const STEP: usize = 500;
-/// Places that are looked at under one hold of the graph where little is done with each.
-const SCAN_STEP: usize = 10_000;
 /// Deepest walk.
 const DEPTH_MAX: u32 = 64;
 /// Most objects of a walk or a plan.
@@ -43,14 +43,10 @@ const WALK_MAX: usize = 200_000;
 const BATCH_MAX: usize = 500;
 /// Most targets of a preview, and most objects assumed gone.
 const TARGETS_MAX: usize = 100;
-/// Most stuck objects and cycles that are kept of one search.
-const FOUND_MAX: usize = 10_000;
 /// Objects that filters look at between two turns of others on this thread,
 const SIFT_STEP: usize = 256;
 /// and how long they may look in all.
 const SIFT_WITHIN: Duration = Duration::from_secs(5);
-/// What counts as stuck where nothing else is said.
-const STUCK_AGE: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(super) struct Graph {
@@ -73,17 +69,6 @@ impl Graph {
         }
         let walked = apart(move || walk.finish()).await?;
         if walked.cut { Err(status::traversal_limit(WALK_MAX)) } else { Ok(walked) }
-    }
-
-    /// Runs a scan to its end.
-    async fn scan<T>(&self, mut step: impl FnMut(&Leader, usize) -> Option<T>, each: usize) -> Result<Vec<T>, Status> {
-        let _turn = self.shared.long_read().await?;
-        let mut all = Vec::new();
-        while let Some(found) = self.shared.reader.with(|leader| step(leader, each)) {
-            all.push(found);
-            tokio::task::yield_now().await;
-        }
-        Ok(all)
     }
 
     /// Those that are admitted. Expressions take their time, so this is done in steps, and not for ever.
@@ -113,11 +98,15 @@ impl Graph {
         Ok(self.shared.meta_about(about))
     }
 
-    /// The collections of objects, where they are known or can only be there.
-    fn about(&self, objects: &[ObjectRef]) -> About {
+    /// The collections of objects, where they are known or can only be there. Who does not see everything is told of all of them, so
+    /// that an object that is not there is as one that may not be seen.
+    fn about(&self, objects: &[ObjectRef], sight: &Sight) -> About {
+        if !sight.sees_everything() {
+            return About::Everything;
+        }
         let collection = |object: &ObjectRef, leader: &Leader| {
             let uid = Uid::parse(&object.uid);
-            let node = uid.as_ref().and_then(|uid| best_known(leader.nodes(uid))).map(|node| node.object);
+            let node = uid.as_ref().and_then(|uid| best_known(leader.nodes(uid), sight)).map(|node| node.object);
             let gone = || uid.as_ref().and_then(|uid| leader.tombstone(uid)).map(|tombstone| tombstone.object.clone());
             let known = node.or_else(gone).map(|object| object.group_resource());
             let named =
@@ -131,21 +120,44 @@ impl Graph {
     }
 
     /// The uid that a reference of a request means.
-    fn resolve(&self, object: Option<ObjectRef>) -> Result<Known, Status> {
-        lookup::resolve(self, object.unwrap_or_default())
+    async fn resolve(&self, object: Option<ObjectRef>, sight: &Sight) -> Result<Known, Status> {
+        lookup::resolve(self, object.unwrap_or_default(), sight).await
     }
+
+    /// What is known of an object, of that which the caller may see.
+    fn best_known(&self, uid: &Uid, sight: &Sight) -> Option<NodeView> {
+        best_known(self.shared.reader.with(|leader| leader.nodes(uid)), sight)
+    }
+
+    /// Those of a walk that the caller may see, and how many it may not. Before any filter, which could ask about the others.
+    async fn seen(&self, found: Vec<Found>, sight: &Sight) -> Result<(Vec<Found>, u32), Status> {
+        if sight.sees_everything() {
+            return Ok((found, 0));
+        }
+        sight.learn(namespaces(found.iter().map(|found| &found.node))).await?;
+        let all = found.len();
+        let seen: Vec<Found> = found.into_iter().filter(|found| sight.sees(&found.node.object.namespace)).collect();
+        let hidden = u32::try_from(all - seen.len()).unwrap_or(u32::MAX);
+        Ok((seen, hidden))
+    }
+}
+
+/// Each once: of a great many objects there are few.
+fn namespaces<'a>(nodes: impl Iterator<Item = &'a NodeView>) -> BTreeSet<&'a str> {
+    nodes.map(|node| &*node.object.namespace).collect()
 }
 
 #[tonic::async_trait]
 impl GraphService for Graph {
     async fn get_object(&self, request: Request<GetObjectRequest>) -> Result<Response<GetObjectResponse>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let GetObjectRequest { r#ref, consistency } = request.into_inner();
-        let meta = self.fresh(consistency, &self.about(r#ref.as_slice())).await?;
-        let known = self.resolve(r#ref)?;
-        let uid = known.uid();
-        let node = match self.shared.reader.with(|leader| best_known(leader.nodes(uid))) {
+        lookup::claim(&sight, r#ref.as_slice()).await?;
+        let meta = self.fresh(consistency, &self.about(r#ref.as_slice(), &sight)).await?;
+        let known = self.resolve(r#ref, &sight).await?;
+        let node = match self.best_known(known.uid(), &sight) {
             Some(node) => node.into(),
-            None => gone(known.tombstone().ok_or_else(|| status::object_not_found(&uid.to_string()))?),
+            None => gone(known.tombstone().ok_or_else(|| known.not_found(&sight))?),
         };
         Ok(Response::new(GetObjectResponse { node: Some(node), meta: Some(meta) }))
     }
@@ -154,21 +166,23 @@ impl GraphService for Graph {
         &self,
         request: Request<BatchGetObjectsRequest>,
     ) -> Result<Response<BatchGetObjectsResponse>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let BatchGetObjectsRequest { refs, consistency } = request.into_inner();
         if refs.len() > BATCH_MAX {
             return Err(status::bad_field("refs", &format!("has {} entries; at most {BATCH_MAX}", refs.len())));
         }
         let uids = refs.iter().map(|object| uid(&object.uid, "refs.uid")).collect::<Result<Vec<Uid>, Status>>()?;
-        let meta = self.fresh(consistency, &self.about(&refs)).await?;
-        let found = self
-            .shared
-            .reader
-            .with(|leader| uids.iter().map(|uid| best_known(leader.nodes(uid))).collect::<Vec<Option<NodeView>>>());
+        lookup::claim(&sight, &refs).await?;
+        let meta = self.fresh(consistency, &self.about(&refs, &sight)).await?;
+        let found: Vec<Vec<NodeView>> =
+            self.shared.reader.with(|leader| uids.iter().map(|uid| leader.nodes(uid)).collect());
+        sight.learn(namespaces(found.iter().flatten())).await?;
         let mut answer = BatchGetObjectsResponse { meta: Some(meta), ..Default::default() };
-        for (object, node) in refs.into_iter().zip(found) {
-            match node {
+        for ((object, uid), nodes) in refs.into_iter().zip(uids).zip(found) {
+            match best_known(nodes, &sight) {
                 Some(node) => answer.nodes.push(node.into()),
-                None => answer.missing.push(object),
+                None if lookup::is_placed(&object) || sight.sees_everything() => answer.missing.push(object),
+                None => return Err(lookup::not_found(&uid, false, &sight)),
             }
         }
         Ok(Response::new(answer))
@@ -178,15 +192,17 @@ impl GraphService for Graph {
         &self,
         request: Request<ListDependentsRequest>,
     ) -> Result<Response<ListDependentsResponse>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let request = request.into_inner();
+        lookup::claim(&sight, request.r#ref.as_slice()).await?;
         let depth = depth(request.max_depth)?;
         let sieve = Sieve::of(&request.include, &request.exclude)?;
         let question =
             ListDependentsRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
-            let start = self.resolve(request.r#ref.clone())?.present(self)?;
+            let start = self.resolve(request.r#ref.clone(), &sight).await?.present(self, &sight)?;
             let options = WalkOptions {
                 direction: Direction::Dependents,
                 max_depth: depth,
@@ -194,13 +210,16 @@ impl GraphService for Graph {
                 max_objects: WALK_MAX,
             };
             let walked = self.walk(start, options).await?;
-            let all = walked.found.len();
-            let found = self.sift(walked.found, |found| sieve.admits(&found.node)).await?;
-            let found: Vec<list_dependents_response::Dependent> = found.into_iter().map(Into::into).collect();
+            let (found, redacted_count) = self.seen(walked.found, &sight).await?;
+            let all = found.len();
+            let found = self.sift(found, |found| sieve.admits(&found.node)).await?;
+            let mut found: Vec<list_dependents_response::Dependent> = found.into_iter().map(Into::into).collect();
+            found.iter_mut().for_each(|found| redact::edges(&sight, &mut found.edges));
             let filtered_count = u32::try_from(all - found.len()).unwrap_or(u32::MAX);
             let rest = ListDependentsResponse {
                 depth_limited: walked.depth_limited,
                 filtered_count,
+                redacted_count,
                 meta: Some(meta),
                 ..Default::default()
             };
@@ -211,27 +230,34 @@ impl GraphService for Graph {
     }
 
     async fn list_owners(&self, request: Request<ListOwnersRequest>) -> Result<Response<ListOwnersResponse>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let request = request.into_inner();
+        lookup::claim(&sight, request.r#ref.as_slice()).await?;
         let depth = depth(request.max_depth)?;
         let sieve = Sieve::of(&request.include, &request.exclude)?;
         let question =
             ListOwnersRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
-            let start = self.resolve(request.r#ref.clone())?.present(self)?;
+            let start = self.resolve(request.r#ref.clone(), &sight).await?.present(self, &sight)?;
             let options = WalkOptions {
                 direction: Direction::Owners,
                 max_depth: depth,
                 blocking_only: false,
                 max_objects: WALK_MAX,
             };
-            let found = self.walk(start, options).await?.found;
+            let found = self.walk(start.clone(), options).await?.found;
+            let (found, redacted_count) = self.seen(found, &sight).await?;
+            let seen = found.iter().map(|found| found.node.object.uid.to_string()).chain([start.to_string()]);
+            let seen: BTreeSet<String> = seen.collect();
             let all = found.len();
             let found = self.sift(found, |found| sieve.admits(&found.node)).await?;
             let filtered_count = u32::try_from(all - found.len()).unwrap_or(u32::MAX);
-            let found: Vec<list_owners_response::Owner> = found.into_iter().map(Into::into).collect();
-            Ok((found, ListOwnersResponse { filtered_count, meta: Some(meta), ..Default::default() }))
+            let mut found: Vec<list_owners_response::Owner> = found.into_iter().map(Into::into).collect();
+            // References of what is hidden are its own affair.
+            found.iter_mut().for_each(|found| found.edges.retain(|edge| seen.contains(&edge.dependent_uid)));
+            Ok((found, ListOwnersResponse { filtered_count, redacted_count, meta: Some(meta), ..Default::default() }))
         };
         let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
         Ok(Response::new(ListOwnersResponse { owners: items, next_page_token, ..rest }))
@@ -244,7 +270,8 @@ impl GraphService for Graph {
         request: Request<WatchDependentsRequest>,
     ) -> Result<Response<Self::WatchDependentsStream>, Status> {
         let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
-        let (watch, from) = watch::Watch::of(self, request.into_inner()).await?;
+        let sight = self.shared.sight(request.extensions())?;
+        let (watch, from) = watch::Watch::of(self, request.into_inner(), sight).await?;
         Ok(Response::new(self.followers.open(connection, |reader| watch.run(from, reader))?))
     }
 
@@ -252,12 +279,15 @@ impl GraphService for Graph {
         &self,
         request: Request<ExplainObjectRequest>,
     ) -> Result<Response<ExplainObjectResponse>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let ExplainObjectRequest { r#ref, consistency } = request.into_inner();
+        lookup::claim(&sight, r#ref.as_slice()).await?;
         let meta = Some(self.fresh(consistency, &About::Everything).await?);
-        let known = self.resolve(r#ref)?;
+        let known = self.resolve(r#ref, &sight).await?;
         let (uid, clock) = (known.uid(), wire_clock(self.shared.clock));
         let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
-        let answer = match self.shared.reader.with(|leader| leader.explain(uid)) {
+        let explained = self.shared.reader.with(|leader| leader.explain(uid));
+        let mut answer = match explained.filter(|of| sight.sees(&of.object.object.namespace)) {
             Some(Explanation { object, verdict, reasons, owners, item }) => ExplainObjectResponse {
                 node: Some(object.into()),
                 verdict: Verdict::from(verdict).into(),
@@ -266,9 +296,10 @@ impl GraphService for Graph {
                 work: item.map(|item| convert::pending_work(item, clock)),
                 meta,
                 departure: departure.filter(|_| Verdict::from(verdict) == Verdict::Gone),
+                redacted_count: 0,
             },
             None => {
-                let tombstone = known.tombstone().ok_or_else(|| status::object_not_found(&uid.to_string()))?;
+                let tombstone = known.tombstone().ok_or_else(|| known.not_found(&sight))?;
                 ExplainObjectResponse {
                     node: Some(gone(tombstone)),
                     verdict: Verdict::Gone.into(),
@@ -278,6 +309,7 @@ impl GraphService for Graph {
                 }
             }
         };
+        redact::explanation(&sight, &mut answer).await?;
         Ok(Response::new(answer))
     }
 
@@ -285,26 +317,30 @@ impl GraphService for Graph {
         &self,
         request: Request<PreviewDeletionRequest>,
     ) -> Result<Response<PreviewDeletionResponse>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let request = request.into_inner();
-        let options = plan_options(&request)?;
+        let mut options = plan_options(&request)?;
+        lookup::claim(&sight, &request.targets).await?;
         let question =
             PreviewDeletionRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
         let (is_first, clock) = (paging.is_first(), wire_clock(self.shared.clock));
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
+            let unseen = self.take_unseen(&request.targets, &mut options, &sight).await?;
             let _turn = self.shared.long_read().await?;
-            let mut planning = Planning::new(options.clone());
+            let mut planning = Planning::new(options);
             while !self.shared.reader.with(|leader| planning.step(leader, STEP)) {
                 tokio::task::yield_now().await;
             }
             let frame = self.shared.reader.with(Leader::frame);
-            let (plan, (entries, totals)) = apart(move || {
+            let (plan, (mut entries, mut totals)) = apart(move || {
                 let plan = planning.finish(frame);
                 let shown = convert::plan(&plan, clock);
                 (plan, shown)
             })
             .await?;
+            let redacted_count = redact::plan(&sight, &mut entries, &mut totals).await?;
             if plan.cut {
                 return Err(status::traversal_limit(WALK_MAX));
             }
@@ -312,8 +348,9 @@ impl GraphService for Graph {
                 totals,
                 meta: Some(meta),
                 digest: format!("{:016x}", plan.digest),
-                missing_uids: plan.missing.iter().map(Uid::to_string).collect(),
+                missing_uids: plan.missing.iter().chain(&unseen).map(Uid::to_string).collect(),
                 undecided_by: plan.unsynced.into_iter().map(Into::into).collect(),
+                redacted_count,
                 ..Default::default()
             };
             Ok((entries, rest))
@@ -329,78 +366,13 @@ impl GraphService for Graph {
         &self,
         request: Request<FindStuckObjectsRequest>,
     ) -> Result<Response<FindStuckObjectsResponse>, Status> {
-        let request = request.into_inner();
-        let include = Filter::of("include", &request.include)?;
-        let min_age = match request.min_age {
-            None => STUCK_AGE,
-            Some(age) => Duration::try_from(age).map_err(|_| status::bad_field("min_age", "is negative"))?,
-        };
-        let question =
-            FindStuckObjectsRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
-        let codes: Vec<reason::Code> = request.codes().collect();
-        let first = async || {
-            let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
-            let mut scan = Scan::default();
-            let found = self.scan(|leader, each| scan.stuck(leader, each), STEP).await?;
-            let clock = wire_clock(self.shared.clock);
-            let latest = clock.calendar.checked_sub(min_age).unwrap_or(SystemTime::UNIX_EPOCH).into();
-            let coded = |explanation: &Explanation| {
-                let has = |code| explanation.reasons.iter().any(|reason| convert::reason_code(reason.code) == code);
-                codes.is_empty() || codes.iter().any(|&code| has(code))
-            };
-            let admits = |explanation: &Explanation| {
-                coded(explanation) && include.as_ref().is_none_or(|filter| filter.admits(&explanation.object))
-            };
-            let admitted = self.sift(found.into_iter().flatten().collect(), admits).await?;
-            let stuck = |explanation: Explanation| {
-                let decided = explanation.item.as_ref().map(|item| clock.timestamp(item.decided));
-                let since = convert::delete_time(&explanation.object.facts).or(decided);
-                let root_blockers =
-                    self.shared.reader.with(|leader| leader.root_blockers(&explanation.object.object.uid));
-                Stuck {
-                    node: Some(explanation.object.into()),
-                    verdict: Verdict::from(explanation.verdict).into(),
-                    reasons: explanation.reasons.into_iter().map(|of| convert::reason(of, clock)).collect(),
-                    root_blockers: root_blockers.into_iter().map(Into::into).collect(),
-                    since,
-                }
-            };
-            let moment = |stuck: &Stuck| stuck.since.map(|since| (since.seconds, since.nanos));
-            let old = |stuck: &Stuck| stuck.since.as_ref().is_none_or(|since| before(since, &latest));
-            let mut objects: Vec<Stuck> = admitted.into_iter().take(FOUND_MAX).map(stuck).filter(old).collect();
-            objects.sort_by_key(|stuck| (stuck.since.is_none(), moment(stuck)));
-            Ok((objects, FindStuckObjectsResponse { meta: Some(meta), ..Default::default() }))
-        };
-        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
-        Ok(Response::new(FindStuckObjectsResponse { objects: items, next_page_token, ..rest }))
+        let sight = self.shared.sight(request.extensions())?;
+        self.stuck(request.into_inner(), sight).await.map(Response::new)
     }
 
     async fn find_cycles(&self, request: Request<FindCyclesRequest>) -> Result<Response<FindCyclesResponse>, Status> {
-        let request = request.into_inner();
-        let include = Filter::of("include", &request.include)?;
-        let question =
-            FindCyclesRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token)?;
-        let first = async || {
-            let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
-            let mut search = CycleSearch::new(request.blocking_only);
-            self.scan(|leader, each| (!search.step(leader, each)).then_some(()), SCAN_STEP).await?;
-            let mut cycles = Vec::new();
-            for members in apart(move || search.components()).await?.into_iter().take(FOUND_MAX) {
-                cycles.extend(self.shared.reader.with(|leader| leader.cycle(&members)));
-                tokio::task::yield_now().await;
-            }
-            let admits = |cycle: &CycleView| {
-                include.as_ref().is_none_or(|filter| cycle.members.iter().any(|member| filter.admits(member)))
-            };
-            let cycles = self.sift(cycles, admits).await?;
-            let mut cycles: Vec<find_cycles_response::Cycle> = cycles.into_iter().map(Into::into).collect();
-            cycles.sort_by_key(|cycle| !cycle.deadlocked);
-            Ok((cycles, FindCyclesResponse { meta: Some(meta), ..Default::default() }))
-        };
-        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
-        Ok(Response::new(FindCyclesResponse { cycles: items, next_page_token, ..rest }))
+        let sight = self.shared.sight(request.extensions())?;
+        self.cycles(request.into_inner(), sight).await.map(Response::new)
     }
 
     type ExportGraphStream = BoxStream<'static, Result<ExportGraphResponse, Status>>;
@@ -409,10 +381,12 @@ impl GraphService for Graph {
         &self,
         request: Request<ExportGraphRequest>,
     ) -> Result<Response<Self::ExportGraphStream>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let ExportGraphRequest { include, consistency } = request.into_inner();
+        sight.require_named(named(&include)).await?;
         let include = Filter::of("include", &include)?;
         let meta = self.fresh(consistency, &About::Everything).await?;
-        Ok(Response::new(export::stream(Arc::clone(&self.shared), include, meta)))
+        Ok(Response::new(export::stream(Arc::clone(&self.shared), include, sight, meta)))
     }
 
     async fn wait_for_freshness(
@@ -443,9 +417,16 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     })
 }
 
-/// Where references contradict each other about a uid, the object that was observed counts before those only claimed.
-fn best_known(nodes: Vec<NodeView>) -> Option<NodeView> {
-    nodes.into_iter().min_by_key(|node| match node.presence {
+/// The namespaces that each filter names.
+fn named(filters: &[ObjectFilter]) -> impl Iterator<Item = &[String]> {
+    filters.iter().map(|filter| filter.namespaces.as_slice())
+}
+
+/// Where references contradict each other about a uid, the object that was observed counts before those only claimed, of that which the
+/// caller may see.
+fn best_known(nodes: Vec<NodeView>, sight: &Sight) -> Option<NodeView> {
+    let seen = nodes.into_iter().filter(|node| sight.sees(&node.object.namespace));
+    seen.min_by_key(|node| match node.presence {
         PresenceView::Observed => 0,
         PresenceView::Virtual => 1,
         PresenceView::Absent => 2,
@@ -471,33 +452,4 @@ fn depth(max_depth: u32) -> Result<u32, Status> {
         return Err(status::bad_field("max_depth", &format!("is {max_depth}; at most {DEPTH_MAX}")));
     }
     Ok(max_depth.max(1))
-}
-
-fn plan_options(request: &PreviewDeletionRequest) -> Result<PlanOptions, Status> {
-    for (field, count) in [("targets", request.targets.len()), ("assume_gone_uids", request.assume_gone_uids.len())] {
-        if count > TARGETS_MAX {
-            return Err(status::bad_field(field, &format!("has {count} entries; at most {TARGETS_MAX}")));
-        }
-    }
-    if request.targets.is_empty() {
-        return Err(status::bad_field("targets", "is empty"));
-    }
-    let targets = request.targets.iter().map(|target| uid(&target.uid, "targets.uid"));
-    let assume_gone = request.assume_gone_uids.iter().map(|text| uid(text, "assume_gone_uids"));
-    Ok(PlanOptions {
-        targets: targets.collect::<Result<_, Status>>()?,
-        propagation_policy: match request.propagation_policy() {
-            PropagationPolicy::Unspecified => None,
-            PropagationPolicy::Background => Some(engine::work::PropagationPolicy::Background),
-            PropagationPolicy::Foreground => Some(engine::work::PropagationPolicy::Foreground),
-            PropagationPolicy::Orphan => Some(engine::work::PropagationPolicy::Orphan),
-        },
-        assume_gone: assume_gone.collect::<Result<_, Status>>()?,
-        ignore_holds: request.ignore_holds,
-        max_objects: WALK_MAX,
-    })
-}
-
-fn before(a: &prost_types::Timestamp, b: &prost_types::Timestamp) -> bool {
-    (a.seconds, a.nanos) <= (b.seconds, b.nanos)
 }

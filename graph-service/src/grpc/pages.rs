@@ -1,7 +1,9 @@
 //! Answers in pages: page one pins what was found, the others are cut from that.
 //!
-//! A token is a format byte, a random number and a place, in hex. The number cannot be guessed, so a token is good only for whoever got it.
+//! A token is a format byte, a random number and a place, in hex. The number cannot be guessed, and where callers are told apart a token
+//! is good only for whoever got it.
 
+use super::access::{Sight, Whose};
 use super::status;
 use prost::Message;
 use std::any::Any;
@@ -28,9 +30,22 @@ const FORMAT: u8 = 1;
 /// Which page of which question.
 #[derive(Debug)]
 pub(super) struct Paging {
-    question: u64,
+    question: Question,
     size: usize,
     token: Option<(u128, usize)>,
+}
+
+/// What was asked, and by whom: what is kept for one caller is of no use to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    digest: u64,
+    whose: Option<Whose>,
+}
+
+impl Question {
+    pub(super) fn of(asked: &impl Message, sight: &Sight) -> Question {
+        Question { digest: digest(&asked.encode_to_vec()), whose: sight.whose() }
+    }
 }
 
 /// One page.
@@ -43,14 +58,14 @@ pub(super) struct Page<T, R> {
 
 impl Paging {
     /// `question` is the request without its page.
-    pub(super) fn of(question: &impl Message, size: i32, token: &str) -> Result<Paging, Status> {
+    pub(super) fn of(question: &impl Message, size: i32, token: &str, sight: &Sight) -> Result<Paging, Status> {
         let size = page_size(size)?;
         let token = if token.is_empty() {
             None
         } else {
             Some(parse(token).ok_or_else(|| status::token_malformed("page_token"))?)
         };
-        Ok(Paging { question: digest(&question.encode_to_vec()), size, token })
+        Ok(Paging { question: Question::of(question, sight), size, token })
     }
 
     pub(super) fn is_first(&self) -> bool {
@@ -68,7 +83,7 @@ pub(super) struct Answers {
 #[derive(Debug)]
 struct Kept {
     number: u128,
-    question: u64,
+    question: Question,
     at: Instant,
     entries: usize,
     answer: Arc<dyn Any + Send + Sync>,
@@ -92,7 +107,7 @@ impl Answers {
         R: Clone + Send + Sync + 'static,
     {
         let (number, from, answer) = match paging.token {
-            Some((number, from)) => (Some(number), from, self.get(number, paging.question)?),
+            Some((number, from)) => (Some(number), from, self.get(number, &paging.question)?),
             None => {
                 let (items, rest) = first().await?;
                 (None, 0, Arc::new(Answer { items, rest }))
@@ -111,21 +126,22 @@ impl Answers {
         Ok(Page { items: page, next_page_token, rest })
     }
 
-    fn get<T, R>(&self, number: u128, question: u64) -> Result<Arc<Answer<T, R>>, Status>
+    fn get<T, R>(&self, number: u128, question: &Question) -> Result<Arc<Answer<T, R>>, Status>
     where
         T: Send + Sync + 'static,
         R: Send + Sync + 'static,
     {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|kept| kept.at.elapsed() < AGE_MAX);
-        let found = kept.iter().find(|kept| kept.number == number).ok_or_else(status::page_token_expired)?;
-        let answer = Arc::clone(&found.answer).downcast().ok().filter(|_| found.question == question);
+        let is_it = |kept: &&Kept| kept.number == number && kept.question.whose == question.whose;
+        let found = kept.iter().find(is_it).ok_or_else(status::page_token_expired)?;
+        let answer = Arc::clone(&found.answer).downcast().ok().filter(|_| found.question == *question);
         answer.ok_or_else(status::page_token_mismatch)
     }
 
-    fn keep(&self, question: u64, entries: usize, answer: Arc<dyn Any + Send + Sync>) -> u128 {
+    fn keep(&self, question: Question, entries: usize, answer: Arc<dyn Any + Send + Sync>) -> u128 {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let random = |salt: u8| u128::from(self.random.hash_one((salt, question, Instant::now(), kept.len())));
+        let random = |salt: u8| u128::from(self.random.hash_one((salt, question.digest, Instant::now(), kept.len())));
         let number = random(0) << 64 | random(1);
         kept.push_back(Kept { number, question, at: Instant::now(), entries, answer });
         // The newest stays, however large it is.

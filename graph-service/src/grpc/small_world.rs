@@ -1,5 +1,6 @@
 //! What the tests of the services stand on: a leader that was told of a few Secrets.
 
+use super::access::Gate;
 use super::freshness::{Freshness, Questions};
 use super::{Shared, long_reads};
 use crate::clock::Clock;
@@ -80,6 +81,16 @@ pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
 
 /// What the services of `replica-a` share.
 pub(super) fn shared(leader: Leader, decisions: DecisionLog, leadership: watch::Receiver<Leadership>) -> Arc<Shared> {
+    gated(leader, decisions, leadership, None)
+}
+
+/// The same behind a gate.
+pub(super) fn gated(
+    leader: Leader,
+    decisions: DecisionLog,
+    leadership: watch::Receiver<Leadership>,
+    gate: Option<Arc<Gate>>,
+) -> Arc<Shared> {
     let clock = Clock::start();
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut Book::new(&mut registry));
@@ -102,6 +113,7 @@ pub(super) fn shared(leader: Leader, decisions: DecisionLog, leadership: watch::
         cluster_uid: "cluster".to_owned(),
         replica: "replica-a".to_owned(),
         long_reads: long_reads(),
+        gate,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Errors of the wire. The only place where status codes are chosen.
 
+use super::access::rights::{GROUP, Right};
 use crate::decisions::Extent;
 use crate::driver::Ending;
 use crate::election::Leadership;
@@ -36,6 +37,7 @@ pub(super) fn ended(ending: &Ending, leadership: &Leadership) -> Status {
         Ending::Refused(refusal) => refused(refusal, leadership),
         Ending::LimitExceeded { what, max } => limit_exceeded(what, *max),
         Ending::Violation(how) => violation(how),
+        Ending::Mismatch { executor, pod } => executor_mismatch(executor, pod),
     }
 }
 
@@ -299,6 +301,73 @@ pub(super) fn bad_field(field: &str, why: &str) -> Status {
     let mut details = details(ErrorReason::FieldInvalid, &[(reason::FIELD, field)]);
     details.add_bad_request_violation(field, why.as_str());
     Status::with_error_details(Code::InvalidArgument, format!("field {field} {why}"), details)
+}
+
+/// Nobody knows who calls.
+pub(super) fn credentials_missing(audience: &str) -> Status {
+    let how = format!("a bearer token for the audience {audience:?} is needed, or a client certificate");
+    error(Code::Unauthenticated, ErrorReason::CredentialsMissing, how, &[(reason::AUDIENCE, audience)], None)
+}
+
+/// What the caller has shown is not accepted.
+pub(super) fn credentials_invalid(audience: &str, why: &str) -> Status {
+    let why = clip(why, TEXT_MAX_BYTES);
+    error(Code::Unauthenticated, ErrorReason::CredentialsInvalid, why, &[(reason::AUDIENCE, audience)], None)
+}
+
+/// A token that was not meant for this service.
+pub(super) fn token_for_other_audience(audience: &str) -> Status {
+    let how = format!("the token is for another audience; get one for {audience:?}");
+    error(Code::Unauthenticated, ErrorReason::TokenForOtherAudience, how, &[(reason::AUDIENCE, audience)], None)
+}
+
+/// The caller lacks a right. Without a namespace, the one for all of them.
+pub(super) fn access_denied(user: &str, right: Right, namespace: &str) -> Status {
+    let (user, namespace) = (clip(user, TEXT_MAX_BYTES), clip(namespace, TEXT_MAX_BYTES));
+    let Right { verb, resource } = right;
+    let place = match namespace.as_str() {
+        "" => "for all namespaces".to_owned(),
+        one => format!("in namespace {one:?}"),
+    };
+    let metadata: &[(&str, &str)] = &[
+        (reason::USER, &user),
+        (reason::VERB, verb),
+        (reason::API_GROUP, GROUP),
+        (reason::RESOURCE, resource),
+        (reason::NAMESPACE, &namespace),
+    ];
+    let how = format!("user {user:?} may not {verb} {resource}.{GROUP} {place}");
+    error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
+}
+
+/// The same for a path of the admin port.
+pub(super) fn path_denied(user: &str, path: &str) -> Status {
+    let (user, path) = (clip(user, TEXT_MAX_BYTES), clip(path, TEXT_MAX_BYTES));
+    let how = format!("user {user:?} may not get {path}");
+    let metadata: &[(&str, &str)] =
+        &[(reason::USER, &user), (reason::VERB, "get"), (reason::RESOURCE, &path), (reason::NAMESPACE, "")];
+    error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
+}
+
+/// An executor that goes by another name than its token's.
+pub(super) fn executor_mismatch(executor: &str, pod: &str) -> Status {
+    let (executor, pod) = (clip(executor, TEXT_MAX_BYTES), clip(pod, TEXT_MAX_BYTES));
+    let bound = if pod.is_empty() { "to no pod".to_owned() } else { format!("to pod {pod:?}") };
+    let how = format!("executor {executor:?} shows a token that is bound {bound}; its name has to be that of its pod");
+    let metadata: &[(&str, &str)] = &[(reason::EXECUTOR, &executor), (reason::POD, &pod)];
+    error(Code::PermissionDenied, ErrorReason::ExecutorMismatch, how, metadata, None)
+}
+
+/// The API server did not say who somebody is, or what they may do.
+pub(super) fn review_unavailable(why: &str) -> Status {
+    let how = format!("who calls, or what they may do, cannot be found out: {}", clip(why, TEXT_MAX_BYTES));
+    error(Code::Unavailable, ErrorReason::ReviewUnavailable, how, &[], Some(RETRY_LATER))
+}
+
+/// A call that this version does not serve.
+pub(super) fn method_unknown() -> Status {
+    let how = "this version has no such service or method".to_owned();
+    error(Code::Unimplemented, ErrorReason::MethodUnknown, how, &[], None)
 }
 
 /// A pause that could not be written or deleted.

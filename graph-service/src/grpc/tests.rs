@@ -1,6 +1,6 @@
 //! The whole service over in-memory pipes: a client of the wire on one side, a small API server on the other.
 
-use crate::{Config, Connection, Edges, Election, Incoming, serve};
+use crate::{Access, Config, Connection, Edges, Election, Incoming, serve};
 use engine::leader::Mode;
 use engine::work::{ActionKind, Hello, PROTOCOL, Term, ToExecutor, ToLeader};
 use futures::StreamExt as _;
@@ -18,6 +18,7 @@ use proto::work::v1alpha1::StreamWorkRequest;
 use proto::work::v1alpha1::work_service_client::WorkServiceClient;
 use runtime::kubernetes::Cluster;
 use runtime::shutdown::Shutdown;
+use runtime::tls::Peer;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tonic::transport::{Channel, Endpoint};
@@ -26,7 +27,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 use tonic_types::StatusExt as _;
 
-const CLUSTER: &str = "7e5cf8a6-0000-4000-8000-000000000001";
+pub(super) const CLUSTER: &str = "7e5cf8a6-0000-4000-8000-000000000001";
 const PIPE_BYTES: usize = 64 * 1024;
 
 /// An API server that has a namespace kube-system and nothing else.
@@ -47,16 +48,24 @@ fn cluster() -> Cluster {
 
 /// New connections to the service under test.
 #[derive(Clone)]
-struct Dial(mpsc::Sender<Connection>);
+pub(super) struct Dial {
+    pipes: mpsc::Sender<Connection>,
+    peer: Peer,
+}
 
 impl Dial {
-    async fn channel(&self) -> Channel {
-        let pipes = self.0.clone();
+    /// Connections of somebody else.
+    pub(super) fn by(&self, peer: Peer) -> Dial {
+        Dial { pipes: self.pipes.clone(), peer }
+    }
+
+    pub(super) async fn channel(&self) -> Channel {
+        let Dial { pipes, peer } = self.clone();
         let connector = tower::service_fn(move |_: http::Uri| {
-            let pipes = pipes.clone();
+            let (pipes, peer) = (pipes.clone(), peer.clone());
             async move {
                 let (near, far) = tokio::io::duplex(PIPE_BYTES);
-                pipes.send(Connection::new(far)).await.map_err(std::io::Error::other)?;
+                pipes.send(Connection::new(far).with_peer(peer)).await.map_err(std::io::Error::other)?;
                 Ok::<_, std::io::Error>(TokioIo::new(near))
             }
         });
@@ -74,6 +83,11 @@ impl Dial {
 
 /// Runs the service beside `story`, and stops it after.
 async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
+    with_service_at(cluster(), Access::Open, story).await
+}
+
+/// The same at another API server, whose callers may be told apart.
+pub(super) async fn with_service_at<T>(cluster: Cluster, access: Access, story: impl AsyncFnOnce(Dial) -> T) -> T {
     let (pipes, connections) = mpsc::channel::<Connection>(8);
     let grpc: Incoming = tokio_stream::wrappers::ReceiverStream::new(connections).map(Ok).boxed();
     let config = Config {
@@ -90,14 +104,15 @@ async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
         admin: None,
         tls: None,
         registry: prometheus_client::registry::Registry::default(),
-        cluster: cluster(),
+        cluster,
         election: Election::Fixed(term),
+        access,
         observer: None,
         progress: false,
     };
     let shutdown = Shutdown::new();
     let (served, told) = tokio::join!(serve(config, edges, shutdown.clone()), async {
-        let told = story(Dial(pipes)).await;
+        let told = story(Dial { pipes, peer: Peer::Plaintext }).await;
         shutdown.request();
         told
     });
@@ -105,7 +120,7 @@ async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
     told
 }
 
-fn hello(executor: &str) -> Hello {
+pub(super) fn hello(executor: &str) -> Hello {
     Hello {
         executor: executor.into(),
         incarnation: "first".into(),
@@ -259,7 +274,7 @@ async fn reads_and_health_answer() {
 async fn garbage_on_the_port_harms_nobody() {
     with_service(async |dial| {
         let (mut near, far) = tokio::io::duplex(PIPE_BYTES);
-        dial.0.send(Connection::new(far)).await.unwrap();
+        dial.pipes.send(Connection::new(far)).await.unwrap();
         tokio::io::AsyncWriteExt::write_all(&mut near, b"GET / HTTP/1.0\r\n\r\n\0\xff garbage").await.unwrap();
         let mut end = Vec::new();
         tokio::io::AsyncReadExt::read_to_end(&mut near, &mut end).await.unwrap();

@@ -3,6 +3,7 @@
 //! Reading and writing are apart. The reader parses and hands over without ever waiting for the driver; what the driver has to say waits
 //! in a bounded outbox that the response drains. Whoever overflows either ends only this stream.
 
+use super::access::Holder;
 use super::connection::{Cut, Link};
 use super::{Shared, renewal_age, status};
 use crate::driver::{Ending, OUTBOX_MAX, Outbox, SessionInput};
@@ -128,6 +129,7 @@ impl WorkService for Work {
         let (open, dropped) = oneshot::channel();
         let outbox = Outbox { sender, ending: Arc::clone(&ending), _open: open };
         let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let holder = request.extensions().get::<Holder>().cloned();
         self.shared.sessions.try_send(SessionInput::Opened { stream, outbox }).map_err(|_| too_many())?;
         let reader = StreamReader {
             stream,
@@ -139,6 +141,7 @@ impl WorkService for Work {
             silent: Arc::clone(&self.silent),
             dropped,
             connection,
+            holder,
             _place: place,
         };
         let reading = reader.run(over.clone(), renewal_age(STREAM_AGE));
@@ -187,6 +190,8 @@ struct StreamReader {
     /// Ends when the driver lets go of the stream.
     dropped: oneshot::Receiver<()>,
     connection: Option<Cut>,
+    /// Nothing where callers are not told apart.
+    holder: Option<Holder>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -256,6 +261,10 @@ impl StreamReader {
             Err(malformed) => return Err(Ending::Violation(malformed.to_string())),
         };
         let is_hello = matches!(message, ToLeader::Hello(_));
+        if let (ToLeader::Hello(hello), Some(holder)) = (&message, &self.holder) {
+            let mismatch = |pod| Ending::Mismatch { executor: hello.executor.to_string(), pod };
+            holder.may_be(&hello.executor).map_err(mismatch)?;
+        }
         if phase == Phase::Silent && !is_hello {
             return Err(Ending::Refused(Refusal::OutOfTurn));
         }

@@ -223,6 +223,7 @@ impl From<CycleView> for graph::find_cycles_response::Cycle {
             edges: cycle.edges.into_iter().map(Into::into).collect(),
             deadlocked: cycle.deadlocked,
             unblock_candidate_uid: cycle.unblock.to_string(),
+            redacted_count: 0,
         }
     }
 }

@@ -134,6 +134,7 @@ impl World {
             registry: Registry::default(),
             cluster: Cluster::of_client(self.network.api_client(name), API),
             election: Election::Lease(LeaseOptions::default()),
+            access: graph_service::Access::Open,
             observer: None,
             progress: false,
         };

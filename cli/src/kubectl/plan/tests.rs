@@ -72,7 +72,8 @@ fn whatever_is_not_certain_is_a_doubt() {
     let missing = PreviewDeletionResponse { missing_uids: vec!["u".into()], ..plan() };
     let held = PreviewDeletionResponse { entries: vec![entry("Pod", "a", Effect::Held, vec![])], ..plan() };
     let unknown = PreviewDeletionResponse { entries: vec![entry("Pod", "a", Effect::Unknown, vec![])], ..plan() };
-    for doubtful in [unsynced, undecided, missing, held, unknown] {
+    let redacted = PreviewDeletionResponse { redacted_count: 2, ..plan() };
+    for doubtful in [unsynced, undecided, missing, held, unknown, redacted] {
         assert_eq!(doubts(&doubtful).len(), 1, "{doubtful:?}");
     }
 }

@@ -6,6 +6,7 @@
 use super::encode::batch;
 use super::filter::Filter;
 use crate::decisions::{Extent, Missing, Tail};
+use crate::grpc::access::{Sight, redact};
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
 use crate::grpc::{Shared, renewal_age, spread, status, wire_clock};
 use engine::object::Uid;
@@ -87,6 +88,7 @@ fn replaced(extent: &Extent) -> Gap {
 #[derive(Debug)]
 pub(super) struct Follow {
     pub(super) shared: Arc<Shared>,
+    pub(super) sight: Sight,
     pub(super) include: Option<Filter>,
     pub(super) exclude: Option<Filter>,
     pub(super) batch_max: usize,
@@ -169,7 +171,7 @@ impl Follow {
             };
             let more = !events.is_empty();
             at.sequence += events.len() as u64;
-            let wanted: Vec<DecisionEvent> = events.into_iter().filter(|event| self.admits(event)).collect();
+            let wanted = self.admitted(events).await?;
             if !wanted.is_empty() {
                 let batch = batch(wanted, self.encoding, &self.shared.cluster_uid);
                 self.send(Event::Batch(batch), Some(&at), &mut sent).await?;
@@ -196,9 +198,13 @@ impl Follow {
         }
     }
 
-    fn admits(&self, event: &DecisionEvent) -> bool {
-        self.include.as_ref().is_none_or(|filter| filter.admits(event))
-            && !self.exclude.as_ref().is_some_and(|filter| filter.admits(event))
+    async fn admitted(&self, events: Vec<DecisionEvent>) -> Result<Vec<DecisionEvent>, Stop> {
+        let mut events = redact::events(&self.sight, events).await.map_err(Stop::Failed)?;
+        events.retain(|event| {
+            self.include.as_ref().is_none_or(|filter| filter.admits(event))
+                && !self.exclude.as_ref().is_some_and(|filter| filter.admits(event))
+        });
+        Ok(events)
     }
 
     /// The leadership came back, or is elsewhere now.
@@ -231,7 +237,7 @@ impl Follow {
             last = Some(newest.target.uid.clone());
             let clock = wire_clock(self.shared.clock);
             let events = open.iter().map(|open| open_decision(open, &term, clock));
-            let wanted: Vec<DecisionEvent> = events.filter(|event| self.admits(event)).collect();
+            let wanted = self.admitted(events.collect()).await?;
             if !wanted.is_empty() {
                 let batch = batch(wanted, self.encoding, &self.shared.cluster_uid);
                 self.send(Event::Batch(batch), None, sent).await?;

@@ -1,6 +1,7 @@
 //! The whole graph as a stream: a chunk is made when the one before has been taken.
 
-use super::{Filter, STEP, Shared};
+use super::{Filter, STEP, Shared, Sight};
+use crate::grpc::access::redact;
 use engine::leader::Scan;
 use engine::view::{EdgeView, NodeView};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -25,6 +26,7 @@ enum Stage {
 struct Export {
     shared: Arc<Shared>,
     include: Option<Filter>,
+    sight: Sight,
     stage: Stage,
     /// Looked at, and not sent yet.
     waiting: VecDeque<(Node, Vec<Edge>)>,
@@ -35,10 +37,11 @@ struct Export {
 pub(super) fn stream(
     shared: Arc<Shared>,
     include: Option<Filter>,
+    sight: Sight,
     meta: ResponseMeta,
 ) -> BoxStream<'static, Result<ExportGraphResponse, Status>> {
     let stage = Stage::Header(meta);
-    let export = Export { shared, include, stage, waiting: VecDeque::new(), sent: Footer::default() };
+    let export = Export { shared, include, sight, stage, waiting: VecDeque::new(), sent: Footer::default() };
     let part = |part: Part| Ok(ExportGraphResponse { part: Some(part) });
     stream::unfold(export, async |mut export: Export| export.next().await.map(|part| (part, export))).map(part).boxed()
 }
@@ -51,16 +54,24 @@ impl Export {
                     let meta = Some(std::mem::take(meta));
                     self.stage = Stage::Chunks(Scan::default());
                     let status = self.shared.reader.with(engine::leader::Leader::status);
-                    let (node_estimate, edge_estimate) = (status.nodes as u64, status.edges as u64);
+                    let (node_estimate, edge_estimate) = match self.sight.sees_everything() {
+                        true => (status.nodes as u64, status.edges as u64),
+                        false => (0, 0),
+                    };
                     return Some(Part::Header(Header { meta, node_estimate, edge_estimate }));
                 }
                 Stage::Chunks(_) if !self.waiting.is_empty() => return Some(Part::Chunk(self.chunk())),
                 Stage::Chunks(scan) => match self.shared.reader.with(|leader| scan.export(leader, STEP)) {
                     Some(found) => {
-                        let admitted = |node: &NodeView| self.include.as_ref().is_none_or(|filter| filter.admits(node));
+                        let admitted = |node: &NodeView| {
+                            self.sight.sees(&node.object.namespace)
+                                && self.include.as_ref().is_none_or(|filter| filter.admits(node))
+                        };
                         let admitted = found.into_iter().filter(|(node, _)| admitted(node));
                         let whole = |(node, edges): (NodeView, Vec<EdgeView>)| {
-                            (Node::from(node), edges.into_iter().map(Edge::from).collect())
+                            let mut edges: Vec<Edge> = edges.into_iter().map(Edge::from).collect();
+                            redact::edges(&self.sight, &mut edges);
+                            (Node::from(node), edges)
                         };
                         self.waiting.extend(admitted.map(whole));
                         // Where filters admit little, others on this thread have their turn.

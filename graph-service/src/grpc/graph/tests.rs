@@ -8,7 +8,7 @@ use engine::leader::Mode;
 use engine::time::Time;
 use futures::StreamExt as _;
 use proto::graph::v1alpha1::export_graph_response::Part;
-use proto::r#type::v1alpha1::ObjectFilter;
+use proto::r#type::v1alpha1::PropagationPolicy;
 use tokio::sync::watch;
 use tonic::Code;
 

@@ -5,10 +5,12 @@
 //! stream has ended, so that the next one can go on from any message of it; where it is not kept, or where it is not known what changed
 //! meanwhile, the reader is told to begin anew, on the same stream.
 
-use super::{Graph, WALK_MAX, gone};
+use super::{Graph, WALK_MAX, gone, lookup, named};
+use crate::grpc::access::{Sight, redact};
 use crate::grpc::filter::Sieve;
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
 use crate::grpc::freshness::About;
+use crate::grpc::pages::Question;
 use crate::grpc::{Shared, pages, renewal_age, spread, status};
 use engine::leader::{Leader, Linked};
 use engine::object::Uid;
@@ -47,6 +49,7 @@ const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 const UNKNOWN: &str = "this replica does not know the resume_token: it is another's, or too old";
 const BEHIND: &str = "more has changed meanwhile than is kept";
 const REWOUND: &str = "the store went back";
+const OTHER_SIGHT: &str = "what may be seen is not what it was";
 
 /// What a reader wants.
 #[derive(Debug)]
@@ -56,9 +59,10 @@ pub(super) struct Watch {
     root: Root,
     members_max: usize,
     sieve: Sieve,
+    sight: Sight,
     bookmark_interval: Duration,
     /// The request, less what may differ between one stream and the next.
-    question: u64,
+    question: Question,
 }
 
 /// Why a reader gets nothing more.
@@ -89,7 +93,15 @@ impl From<Stop> for Anew {
 
 impl Watch {
     /// What a request wants, once the graph is fresh enough, and where it goes on.
-    pub(super) async fn of(graph: &Graph, request: WatchDependentsRequest) -> Result<(Watch, Option<Token>), Status> {
+    pub(super) async fn of(
+        graph: &Graph,
+        request: WatchDependentsRequest,
+        sight: Sight,
+    ) -> Result<(Watch, Option<Token>), Status> {
+        match &request.r#ref {
+            Some(object) => lookup::claim(&sight, std::slice::from_ref(object)).await?,
+            None => sight.require_named(named(&request.include)).await?,
+        }
         let question = WatchDependentsRequest {
             resume_token: Vec::new(),
             consistency: None,
@@ -112,15 +124,17 @@ impl Watch {
         let (root, members_max) = match request.r#ref {
             None => (Root::Everything, OBJECTS_MAX),
             Some(object) => {
-                let known = graph.resolve(Some(object))?;
+                let is_placed = lookup::is_placed(&object);
+                let known = graph.resolve(Some(object), &sight).await?;
                 // What is followed already may have lost its owner meanwhile.
-                let uid = if from.is_some() { known.uid().clone() } else { known.present(graph)? };
+                let may_be_gone = from.is_some() && (is_placed || sight.sees_everything());
+                let uid = if may_be_gone { known.uid().clone() } else { known.present(graph, &sight)? };
                 (Root::Below { uid, max_depth }, WALK_MAX)
             }
         };
-        let question = pages::digest(&question.encode_to_vec());
+        let question = Question::of(&question, &sight);
         let (shared, kept) = (Arc::clone(&graph.shared), Arc::clone(&graph.watched));
-        Ok((Watch { shared, kept, root, members_max, sieve, bookmark_interval, question }, from))
+        Ok((Watch { shared, kept, root, members_max, sieve, sight, bookmark_interval, question }, from))
     }
 
     /// `from` is the last message of another stream that was taken.
@@ -129,7 +143,8 @@ impl Watch {
         let mut state = State::new(self.begin());
         let ended = self.follow(from, &mut state, &mut sent).await;
         if state.is_whole {
-            self.kept.keep(state, self.question);
+            state.seen = self.sight.seen();
+            self.kept.keep(state, self.question.clone());
         }
         match ended {
             Ok(()) | Err(Stop::Gone) => Ok(()),
@@ -145,11 +160,17 @@ impl Watch {
         let ends = Instant::now() + renewal_age(STREAM_AGE);
         let mut anew = match from {
             None => None,
-            Some(token) => match self.kept.take(&token, self.question) {
+            Some(token) => match self.kept.take(&token, &self.question) {
                 Some(before) => {
-                    *state = before;
-                    self.send_again(token.sequence, state, sent).await?;
-                    None
+                    self.sight.learn(before.seen.namespaces()).await.map_err(Stop::Failed)?;
+                    if before.seen == self.sight.seen() {
+                        *state = before;
+                        state.sight_changes = self.sight.changes();
+                        self.send_again(token.sequence, state, sent).await?;
+                        None
+                    } else {
+                        Some(OTHER_SIGHT)
+                    }
                 }
                 None => Some(UNKNOWN),
             },
@@ -175,6 +196,7 @@ impl Watch {
     /// Everything there is, and the word that it was all.
     async fn snapshot(&self, state: &mut State, sent: &mut Sent) -> Result<bool, Anew> {
         let _turn = self.shared.long_read().await.map_err(Stop::Failed)?;
+        state.sight_changes = self.sight.changes();
         (state.next_change, state.histories) =
             self.shared.reader.with(|leader| (leader.next_change(), leader.histories()));
         let mut next = (self.root == Root::Everything).then_some(0);
@@ -192,7 +214,8 @@ impl Watch {
             }
         }
         state.is_whole = true;
-        self.send(Event::Bookmark(Bookmark { snapshot_complete: true }), true, state, sent).await?;
+        let redacted_count = state.members.hidden();
+        self.send(Event::Bookmark(Bookmark { snapshot_complete: true, redacted_count }), true, state, sent).await?;
         Ok(false)
     }
 
@@ -201,6 +224,9 @@ impl Watch {
         let mut rounds = self.shared.reader.rounds();
         loop {
             rounds.mark_unchanged();
+            if self.sight.changes() != state.sight_changes {
+                return Err(Anew::Because(OTHER_SIGHT));
+            }
             let more = self.take_in(state).await?;
             self.settle(state).await?;
             self.show(state, ChangeType::Changed, more, sent).await?;
@@ -213,7 +239,8 @@ impl Watch {
             }
             let bookmark_at = sent.at + self.bookmark_interval;
             if now >= bookmark_at {
-                self.send(Event::Bookmark(Bookmark::default()), true, state, sent).await?;
+                let bookmark = Bookmark { snapshot_complete: false, redacted_count: state.members.hidden() };
+                self.send(Event::Bookmark(bookmark), true, state, sent).await?;
                 continue;
             }
             tokio::select! {
@@ -260,6 +287,7 @@ impl Watch {
         for step in touched.chunks(STEP) {
             let seen: Vec<Seen> =
                 self.shared.reader.with(|leader| step.iter().map(|uid| Seen::of(leader, uid)).collect());
+            self.learn(&seen).await?;
             for (uid, seen) in step.iter().zip(seen) {
                 let Some(change) = self.change(state, uid, seen, kind) else { continue };
                 bytes += change.encoded_len();
@@ -279,10 +307,23 @@ impl Watch {
         Ok(())
     }
 
+    /// Asks about what is found on the way. Of everything, only what the filters name is shown.
+    async fn learn(&self, seen: &[Seen]) -> Result<(), Stop> {
+        if self.root == Root::Everything || self.sight.sees_everything() {
+            return Ok(());
+        }
+        let nodes = seen.iter().filter_map(|seen| seen.linked.as_ref()).map(|linked| &linked.node);
+        self.sight.learn(super::namespaces(nodes)).await.map_err(Stop::Failed)
+    }
+
     fn change(&self, state: &mut State, uid: &Uid, seen: Seen, kind: ChangeType) -> Option<Change> {
         let depth = state.members.depth(uid);
         let (sequence, members) = (state.sequence + 1, &mut state.members);
-        let admitted = depth.zip(seen.linked.as_ref()).filter(|(_, linked)| self.sieve.admits(&linked.node));
+        let placed = depth.zip(seen.linked.as_ref());
+        let hidden = |(_, linked): &(u32, &Linked)| !self.sight.sees(&linked.node.object.namespace);
+        let is_hidden = placed.as_ref().is_some_and(hidden);
+        members.hide(uid, is_hidden && self.root != Root::Everything);
+        let admitted = placed.filter(|(_, linked)| !is_hidden && self.sieve.admits(&linked.node));
         let Some((depth, linked)) = admitted else {
             let was_shown = members.get_mut(uid).and_then(|member| member.shown.take().map(|_| member.since));
             members.forget(uid);
@@ -294,7 +335,8 @@ impl Watch {
             return Some(removed);
         };
         let inside = linked.edges.iter().filter(|edge| members.leads_inside(&edge.owner.uid)).cloned();
-        let edges: Vec<Edge> = inside.map(Edge::from).collect();
+        let mut edges: Vec<Edge> = inside.map(Edge::from).collect();
+        redact::edges(&self.sight, &mut edges);
         let mut change = Change { r#type: kind.into(), node: Some(linked.node.clone().into()), edges, depth };
         let digest = pages::digest(&Change { r#type: 0, ..change.clone() }.encode_to_vec());
         let member = members.get_mut(uid)?;
@@ -320,6 +362,7 @@ impl Watch {
         for step in again.chunks(STEP) {
             let seen: Vec<Seen> =
                 self.shared.reader.with(|leader| step.iter().map(|(uid, _)| Seen::of(leader, uid)).collect());
+            self.learn(&seen).await?;
             for ((uid, is_new), seen) in step.iter().zip(seen) {
                 // One that left and came back is as one that stayed.
                 let is_new = *is_new && removed.remove(uid).is_none();

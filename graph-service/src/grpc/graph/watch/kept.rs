@@ -1,6 +1,8 @@
 //! What streams have shown, kept for a while after they ended, so that others can go on from there.
 
 use super::members::Members;
+use crate::grpc::access::Seen;
+use crate::grpc::pages::Question;
 use engine::object::Uid;
 use prost::Message as _;
 use proto::graph::v1alpha1::watch_dependents_response::Change;
@@ -64,6 +66,10 @@ pub(super) struct State {
     pub(super) is_whole: bool,
     /// The last message told its place.
     pub(super) is_told: bool,
+    /// What the reader could see when the stream ended,
+    pub(super) seen: Seen,
+    /// and how often that had been found to be otherwise when the snapshot began.
+    pub(super) sight_changes: u64,
     /// What left, in order.
     removed: VecDeque<Removed>,
     removed_bytes: usize,
@@ -83,6 +89,8 @@ impl State {
             histories: 0,
             is_whole: false,
             is_told: true,
+            seen: Seen::default(),
+            sight_changes: 0,
             removed: VecDeque::new(),
             removed_bytes: 0,
             removed_forgotten: 0,
@@ -140,7 +148,7 @@ impl Drop for Room {
 /// See the module.
 #[derive(Debug, Default)]
 pub(in crate::grpc::graph) struct Kept {
-    states: Mutex<VecDeque<(Instant, u64, State)>>,
+    states: Mutex<VecDeque<(Instant, Question, State)>>,
     objects: Arc<AtomicUsize>,
 }
 
@@ -156,11 +164,11 @@ impl Kept {
     }
 
     /// Keeps what a stream has shown; `question` is what it was asked.
-    pub(super) fn keep(&self, state: State, question: u64) {
+    pub(super) fn keep(&self, state: State, question: Question) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.push_back((Instant::now(), question, state));
         states.retain(|(at, ..)| at.elapsed() < AGE_MAX);
-        let objects = |states: &VecDeque<(Instant, u64, State)>| {
+        let objects = |states: &VecDeque<(Instant, Question, State)>| {
             states.iter().map(|(.., state)| state.members.len()).sum::<usize>()
         };
         while states.len() > STATES_MAX || (states.len() > 1 && objects(&states) > KEPT_OBJECTS_MAX) {
@@ -169,12 +177,12 @@ impl Kept {
     }
 
     /// The state of the stream that a token names, if all that went out since can be told. One stream goes on from it.
-    pub(super) fn take(&self, token: &Token, question: u64) -> Option<State> {
+    pub(super) fn take(&self, token: &Token, question: &Question) -> Option<State> {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.retain(|(at, ..)| at.elapsed() < AGE_MAX);
-        let fits = |(_, asked, state): &(Instant, u64, State)| {
+        let fits = |(_, asked, state): &(Instant, Question, State)| {
             state.stream == token.stream
-                && *asked == question
+                && asked == question
                 && token.sequence <= state.sequence
                 && token.sequence >= state.removed_forgotten
         };

@@ -31,6 +31,8 @@ pub(super) struct Member {
     pub(super) since: u64,
     /// and the one that did last.
     pub(super) at: u64,
+    /// The reader may not see it.
+    is_hidden: bool,
 }
 
 /// The set, and what has to be looked at.
@@ -46,6 +48,8 @@ pub(super) struct Members {
     /// More than may be, or than may wait.
     pub(super) overflown: bool,
     members_max: usize,
+    /// Members that the reader may not see.
+    hidden: u32,
 }
 
 #[derive(Debug)]
@@ -71,6 +75,7 @@ impl Members {
             touched: BTreeSet::new(),
             overflown: false,
             members_max,
+            hidden: 0,
         }
     }
 
@@ -89,6 +94,18 @@ impl Members {
     /// The depth of an object that belongs to the set.
     pub(super) fn depth(&self, uid: &Uid) -> Option<u32> {
         self.known.get(uid)?.depth
+    }
+
+    /// Notes whether the reader may see an object.
+    pub(super) fn hide(&mut self, uid: &Uid, is_hidden: bool) {
+        let Some(member) = self.known.get_mut(uid).filter(|member| member.is_hidden != is_hidden) else { return };
+        member.is_hidden = is_hidden;
+        self.hidden = if is_hidden { self.hidden.saturating_add(1) } else { self.hidden.saturating_sub(1) };
+    }
+
+    /// How many objects of the set the reader may not see.
+    pub(super) fn hidden(&self) -> u32 {
+        self.hidden
     }
 
     /// Whether a reference to this object leads into the set, or to its root.

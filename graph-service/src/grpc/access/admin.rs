@@ -1,0 +1,46 @@
+//! The same for the admin port: who may get more than whether the service lives and is ready.
+
+use super::caller::Credentials;
+use super::reviews::Asked;
+use super::{Gate, status};
+use futures::FutureExt as _;
+use runtime::admin::{Guard, Refusal, Visitor};
+use std::sync::Arc;
+use tonic::{Code, Status};
+
+/// How visits are called in the log.
+const VISIT: &str = "admin";
+
+impl Gate {
+    /// Lets in whoever has the right to get the path that is asked for.
+    pub(crate) fn guard(self: &Arc<Gate>) -> Guard {
+        let gate = Arc::clone(self);
+        Guard::through(move |visitor| {
+            let gate = Arc::clone(&gate);
+            async move { gate.visit(visitor).await.map_err(|status| refusal(&status)) }.boxed()
+        })
+    }
+
+    pub(super) async fn visit(&self, visitor: Visitor) -> Result<(), Status> {
+        let credentials = Credentials::shown(visitor.authorization.as_ref(), Some(&visitor.peer));
+        let identity = self.identify(&credentials).await.inspect_err(|status| self.refusals.note(VISIT, "", status))?;
+        let user = &identity.caller.user;
+        let may = match self.may(&identity.caller, Asked::Path(visitor.path.clone())).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(status::path_denied(user, &visitor.path)),
+            Err(status) => Err(status),
+        };
+        may.inspect_err(|status| self.refusals.note(VISIT, user, status))
+    }
+}
+
+fn refusal(status: &Status) -> Refusal {
+    let why = status.message().to_owned();
+    if status.code() == Code::Unauthenticated {
+        Refusal::Unauthenticated(why)
+    } else if status.code() == Code::PermissionDenied {
+        Refusal::Forbidden(why)
+    } else {
+        Refusal::Unavailable(why)
+    }
+}

@@ -1,0 +1,214 @@
+//! Who makes a call, and how that is known.
+
+use crate::grpc::connection::Link;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::header::AUTHORIZATION;
+use http::{Extensions, HeaderMap, HeaderValue};
+use runtime::tls::{Peer, PeerCertificate};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+
+/// The pod that a service account's token is bound to, as the API server says it.
+const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+/// The group of everybody whom the API server knows. It adds it to what a certificate says, and so do we.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Somebody, as the API server has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Caller {
+    pub(super) user: String,
+    /// Empty where there is none.
+    pub(super) uid: String,
+    pub(super) groups: Vec<String>,
+    pub(super) extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Caller {
+    pub(super) fn of_certificate(certificate: &PeerCertificate) -> Caller {
+        let mut groups = certificate.groups.clone();
+        if !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        Caller { user: certificate.user.clone(), groups, ..Caller::default() }
+    }
+
+    /// The pod that its token is bound to.
+    pub(super) fn pod(&self) -> Option<String> {
+        self.extra.get(POD_NAME).and_then(|names| names.first()).cloned()
+    }
+}
+
+/// What a caller has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::grpc) enum Holder {
+    Certificate,
+    /// With the pod that it is bound to.
+    Token {
+        pod: Option<String>,
+    },
+}
+
+impl Holder {
+    /// Whether an executor may go by this name; the error is the pod that it is bound to instead. A certificate is given out by the
+    /// administrator, who may give one to many.
+    pub(in crate::grpc) fn may_be(&self, executor: &str) -> Result<(), String> {
+        match self {
+            Holder::Certificate => Ok(()),
+            Holder::Token { pod: Some(pod) } if pod == executor => Ok(()),
+            Holder::Token { pod } => Err(pod.clone().unwrap_or_default()),
+        }
+    }
+}
+
+/// Who makes a call, and until when that is good.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) caller: Arc<Caller>,
+    pub(super) holder: Holder,
+    /// The end of the certificate, or of the token where that says it.
+    pub(super) ends: Option<Instant>,
+}
+
+/// What came with a call.
+#[derive(Clone)]
+pub(super) enum Credentials {
+    Missing,
+    /// Something that is no bearer token.
+    Unreadable(&'static str),
+    Token(String),
+    Certificate(Arc<PeerCertificate>),
+}
+
+impl Credentials {
+    /// Of a call.
+    pub(super) fn of(headers: &HeaderMap, extensions: &Extensions) -> Credentials {
+        Credentials::shown(headers.get(AUTHORIZATION), extensions.get::<Link>().map(|link| &link.peer))
+    }
+
+    /// A token says it even where the connection has a certificate.
+    pub(super) fn shown(authorization: Option<&HeaderValue>, peer: Option<&Peer>) -> Credentials {
+        if let Some(given) = authorization {
+            return bearer(given.as_bytes()).unwrap_or_else(Credentials::Unreadable);
+        }
+        let certificate = peer.and_then(Peer::certificate);
+        certificate.map_or(Credentials::Missing, |certificate| Credentials::Certificate(Arc::clone(certificate)))
+    }
+}
+
+fn bearer(given: &[u8]) -> Result<Credentials, &'static str> {
+    let text = str::from_utf8(given).map_err(|_| "the authorization is no text")?;
+    let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
+    let token = token.trim();
+    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+        return Err("the authorization is no bearer token");
+    }
+    if token.len() > super::TOKEN_MAX_BYTES {
+        return Err("the token is longer than any that is taken");
+    }
+    Ok(Credentials::Token(token.to_owned()))
+}
+
+/// What tokens are known by: they themselves are not kept.
+pub(super) fn digest(token: &str) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// What a token says of itself. Not checked: it is no proof of anything before the API server has accepted the token.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Claims {
+    aud: Audiences,
+    /// Seconds since 1970.
+    exp: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum Audiences {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Default for Audiences {
+    fn default() -> Audiences {
+        Audiences::Many(Vec::new())
+    }
+}
+
+impl Claims {
+    /// Of a JSON Web Token; of any other, nothing.
+    pub(super) fn of(token: &str) -> Option<Claims> {
+        let payload = token.split('.').nth(1)?;
+        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+    }
+
+    /// Whether it names audiences, and not this one.
+    pub(super) fn is_for_others(&self, audience: &str) -> bool {
+        match &self.aud {
+            Audiences::One(one) => one != audience,
+            Audiences::Many(many) => !many.is_empty() && !many.iter().any(|one| one == audience),
+        }
+    }
+
+    /// Until its end; nothing where that has passed.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(self.exp?))?;
+        // A year is as good as for ever, and every clock can count to it.
+        let far = Duration::from_secs(365 * 24 * 3600);
+        Some(end.duration_since(SystemTime::now()).unwrap_or_default().min(far))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(claims: &str) -> String {
+        format!("e30.{}.c2ln", BASE64_URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn a_token_says_whom_it_is_for_and_until_when() {
+        let claims = Claims::of(&token(r#"{"aud":["ownergraph","other"],"exp":4102444800,"sub":"x"}"#)).unwrap();
+        assert!(!claims.is_for_others("ownergraph") && claims.is_for_others("third"));
+        assert_eq!(claims.left(), Some(Duration::from_secs(365 * 24 * 3600)));
+        let claims = Claims::of(&token(r#"{"aud":"one","exp":1}"#)).unwrap();
+        assert!(claims.is_for_others("ownergraph") && !claims.is_for_others("one"));
+        assert_eq!(claims.left(), Some(Duration::ZERO));
+        let silent = Claims::of(&token("{}")).unwrap();
+        assert!(!silent.is_for_others("ownergraph") && silent.left().is_none());
+        for odd in ["", "opaque", "a.b", "a.!!.c", &token(r#"{"aud":7}"#)] {
+            assert_eq!(Claims::of(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn only_bearer_tokens_are_taken() {
+        let read = |text: &str| {
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, text.parse().unwrap())]);
+            Credentials::of(&headers, &Extensions::new())
+        };
+        assert!(matches!(read("Bearer abc"), Credentials::Token(token) if token == "abc"));
+        assert!(matches!(read("bearer  abc "), Credentials::Token(token) if token == "abc"));
+        for odd in ["Bearer", "Bearer ", "Basic abc", "abc", ""] {
+            assert!(matches!(read(odd), Credentials::Unreadable(_)), "{odd}");
+        }
+        let long = format!("Bearer {}", "x".repeat(super::super::TOKEN_MAX_BYTES + 1));
+        assert!(matches!(read(&long), Credentials::Unreadable(_)));
+        assert!(matches!(Credentials::of(&HeaderMap::new(), &Extensions::new()), Credentials::Missing));
+    }
+
+    #[test]
+    fn an_executor_goes_by_the_name_of_the_pod_that_its_token_is_bound_to() {
+        let bound = Holder::Token { pod: Some("executor-7".to_owned()) };
+        assert_eq!(bound.may_be("executor-7"), Ok(()));
+        assert_eq!(bound.may_be("executor-8"), Err("executor-7".to_owned()));
+        assert_eq!(Holder::Token { pod: None }.may_be("executor-7"), Err(String::new()));
+        assert_eq!(Holder::Certificate.may_be("executor-7"), Ok(()));
+    }
+}

@@ -1,0 +1,236 @@
+//! Stands before every call, and looks after streams for as long as they last.
+
+use super::caller::{Credentials, Identity};
+use super::reviews::Asked;
+use super::rights::{self, Needs, Right, Row};
+use super::{Gate, Holder, Sight};
+use crate::grpc::connection::Link;
+use crate::grpc::status;
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{HeaderMap, Request, Response};
+use http_body::{Frame, SizeHint};
+use runtime::tls::Peer;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+use tonic::body::Body;
+use tonic::{Code, Status};
+use tower::{Layer, Service};
+
+/// A stream's caller is looked at again after this,
+pub(super) const AGAIN_EVERY: Duration = Duration::from_secs(300);
+/// and no sooner than this, where the API server is silent or takes a token whose time is over by our clock.
+pub(super) const AGAIN_SOON: Duration = Duration::from_secs(10);
+/// How long a stream goes on while the API server is silent about its caller.
+pub(super) const SILENT_FOR: Duration = Duration::from_secs(60);
+
+/// Puts [`Guarded`] before the services.
+#[derive(Clone, Debug)]
+pub(in crate::grpc) struct GuardLayer(pub(in crate::grpc) Option<Arc<Gate>>);
+
+impl<S> Layer<S> for GuardLayer {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded { inner, gate: self.0.clone() }
+    }
+}
+
+/// Lets calls through whose callers may make them.
+#[derive(Clone, Debug)]
+pub(in crate::grpc) struct Guarded<S> {
+    inner: S,
+    gate: Option<Arc<Gate>>,
+}
+
+impl<S> Service<Request<Body>> for Guarded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Response<Body>, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let Some(gate) = self.gate.clone() else { return Box::pin(self.inner.call(request)) };
+        let other = self.inner.clone();
+        // The one that is ready.
+        let mut inner = std::mem::replace(&mut self.inner, other);
+        Box::pin(async move {
+            let Some(row) = rights::of_path(request.uri().path()) else {
+                return Ok(status::method_unknown().into_http());
+            };
+            if is_within_the_process(&request) {
+                request.extensions_mut().insert(Sight::default());
+                return inner.call(request).await;
+            }
+            let right = match row.needs {
+                Needs::Nothing => return inner.call(request).await,
+                Needs::Everywhere(right) | Needs::ByNamespace(right) => right,
+            };
+            let visit = Visit { gate, row, right };
+            let (request, admitted) = match visit.admit(request).await {
+                Ok(admitted) => admitted,
+                Err(status) => return Ok(status.into_http()),
+            };
+            let response = inner.call(request).await?;
+            if let Some(status) = response.extensions().get::<Status>() {
+                visit.gate.refusals.note(row.rpc, &admitted.identity.caller.user, status);
+            }
+            Ok(response.map(|inner| Body::new(Watched::new(inner, visit, admitted))))
+        })
+    }
+}
+
+/// Where callers are told apart, all that listens is TLS: what comes in plaintext is a pipe of this process, such as that of an executor
+/// beside the service.
+fn is_within_the_process(request: &Request<Body>) -> bool {
+    request.extensions().get::<Link>().is_some_and(|link| link.peer == Peer::Plaintext)
+}
+
+/// One call.
+struct Visit {
+    gate: Arc<Gate>,
+    row: &'static Row,
+    right: Right,
+}
+
+/// A call that was let through.
+struct Admitted {
+    credentials: Credentials,
+    identity: Identity,
+    sight: Sight,
+}
+
+impl Visit {
+    async fn admit(&self, mut request: Request<Body>) -> Result<(Request<Body>, Admitted), Status> {
+        let credentials = Credentials::of(request.headers(), request.extensions());
+        let identity = self.gate.identify(&credentials).await.inspect_err(|status| self.note("", status))?;
+        let user = &identity.caller.user;
+        self.check(&identity).await.inspect_err(|status| self.note(user, status))?;
+        let sight = Sight::of(Arc::clone(&self.gate), Arc::clone(&identity.caller), self.right);
+        request.extensions_mut().insert(sight.clone());
+        request.extensions_mut().insert::<Holder>(identity.holder.clone());
+        Ok((request, Admitted { credentials, identity, sight }))
+    }
+
+    async fn check(&self, identity: &Identity) -> Result<(), Status> {
+        let Right { verb, resource } = match self.row.needs {
+            Needs::Everywhere(right) => right,
+            Needs::ByNamespace(_) | Needs::Nothing => return Ok(()),
+        };
+        let asked = Asked::Resource { verb, resource, namespace: String::new() };
+        if self.gate.may(&identity.caller, asked).await? {
+            return Ok(());
+        }
+        Err(status::access_denied(&identity.caller.user, self.right, ""))
+    }
+
+    fn note(&self, user: &str, status: &Status) {
+        self.gate.refusals.note(self.row.rpc, user, status);
+    }
+
+    /// Until the call has to end, and how.
+    fn over(self, admitted: Admitted) -> BoxFuture<'static, Status> {
+        // The time counts from now, not from when somebody reads.
+        let next = due(&admitted.identity);
+        self.look_again(admitted, next).boxed()
+    }
+
+    async fn look_again(self, admitted: Admitted, mut next: Instant) -> Status {
+        let Admitted { credentials, mut identity, sight } = admitted;
+        let mut silent_since = None;
+        loop {
+            sleep_until(next).await;
+            let again = async {
+                let identity = self.gate.identify(&credentials).await?;
+                self.check(&identity).await?;
+                sight.ask_again().await?;
+                Ok(identity)
+            };
+            match again.await {
+                Ok(now) => {
+                    silent_since = None;
+                    identity = now;
+                    next = due(&identity);
+                }
+                Err::<_, Status>(status) => {
+                    let since = *silent_since.get_or_insert_with(Instant::now);
+                    if status.code() != Code::Unavailable || since.elapsed() >= SILENT_FOR {
+                        self.note(&identity.caller.user, &status);
+                        return status;
+                    }
+                    next = Instant::now() + AGAIN_SOON;
+                }
+            }
+        }
+    }
+}
+
+fn due(identity: &Identity) -> Instant {
+    let now = Instant::now();
+    let end = identity.ends.unwrap_or(now + AGAIN_EVERY);
+    end.clamp(now + AGAIN_SOON, now + AGAIN_EVERY)
+}
+
+/// An answer that ends when its caller's right does.
+struct Watched {
+    inner: Body,
+    over: Option<BoxFuture<'static, Status>>,
+    /// For the count of what the handler itself refuses at the end of a stream.
+    gate: Arc<Gate>,
+    rpc: &'static str,
+    user: String,
+}
+
+impl Watched {
+    fn new(inner: Body, visit: Visit, admitted: Admitted) -> Watched {
+        let (gate, rpc, user) = (Arc::clone(&visit.gate), visit.row.rpc, admitted.identity.caller.user.clone());
+        Watched { inner, over: Some(visit.over(admitted)), gate, rpc, user }
+    }
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = Status;
+
+    /// A frame has whole messages, so a stream is cut between two.
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(over) = &mut self.over else { return Poll::Ready(None) };
+        if let Poll::Ready(status) = over.poll_unpin(context) {
+            self.over = None;
+            // The handler finds that nobody reads any more.
+            self.inner = Body::empty();
+            let mut trailers = HeaderMap::new();
+            status.add_header(&mut trailers)?;
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
+                    self.gate.refusals.note(self.rpc, &self.user, &status);
+                }
+            }
+            Some(Err(_)) | None => self.over = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.over.is_none() || self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,163 @@
+//! Takes out of an answer what its caller may not see.
+//!
+//! What an object's own metadata says belongs to the object: its references stay as they were written, and what each is worth, because the
+//! object's own fate tells that too. What is known of a hidden owner beyond that goes.
+
+use super::Sight;
+use proto::decision::v1alpha1::DecisionEvent;
+use proto::graph::v1alpha1::find_cycles_response::Cycle;
+use proto::graph::v1alpha1::find_stuck_objects_response::Stuck;
+use proto::graph::v1alpha1::preview_deletion_response::{Entry, Total};
+use proto::graph::v1alpha1::{Edge, ExplainObjectResponse, Node, Reason};
+use proto::r#type::v1alpha1::ObjectRef;
+use std::collections::{BTreeMap, BTreeSet};
+use tonic::Status;
+
+/// Whether an object of an answer may be shown.
+fn shows(sight: &Sight, object: Option<&ObjectRef>) -> bool {
+    object.is_none_or(|object| sight.sees(&object.namespace))
+}
+
+/// Whether a node of an answer may be shown.
+fn shows_node(sight: &Sight, node: Option<&Node>) -> bool {
+    shows(sight, node.and_then(|node| node.r#ref.as_ref()))
+}
+
+/// References of objects that are shown, to owners that may not be.
+pub(in crate::grpc) fn edges(sight: &Sight, edges: &mut [Edge]) {
+    for edge in edges {
+        if !shows(sight, edge.owner.as_ref()) {
+            edge.evidence = None;
+        }
+    }
+}
+
+/// Objects that are only named. How many were taken out.
+fn named(sight: &Sight, objects: &mut Vec<ObjectRef>) -> u32 {
+    let all = objects.len();
+    objects.retain(|object| shows(sight, Some(object)));
+    u32::try_from(all - objects.len()).unwrap_or(u32::MAX)
+}
+
+/// Reasons of a verdict on an object that is shown. How many objects were taken out.
+fn reasons(sight: &Sight, reasons: &mut [Reason]) -> u32 {
+    let mut all = 0;
+    for reason in reasons {
+        let hidden = named(sight, &mut reason.related);
+        if hidden > 0 {
+            // It may speak of what was taken out.
+            reason.detail.clear();
+        }
+        all += hidden;
+    }
+    all
+}
+
+/// Of decisions, those on objects that may be shown, of the namespaces that were asked about. Before any filter, which could ask about the
+/// rest.
+pub(in crate::grpc) async fn events(sight: &Sight, events: Vec<DecisionEvent>) -> Result<Vec<DecisionEvent>, Status> {
+    if sight.sees_everything() {
+        return Ok(events);
+    }
+    let mut events: Vec<DecisionEvent> =
+        events.into_iter().filter(|event| event.target.is_some() && shows(sight, event.target.as_ref())).collect();
+    for event in &mut events {
+        let chain = event.cause_chain.iter().chain(&event.root).map(|object| &object.namespace);
+        sight.learn(namespaces(&event.reasons).chain(chain)).await?;
+        redact_event(sight, event);
+    }
+    Ok(events)
+}
+
+fn redact_event(sight: &Sight, event: &mut DecisionEvent) {
+    let mut hidden = reasons(sight, &mut event.reasons) + named(sight, &mut event.cause_chain);
+    // It is the last of the chain, unless that was too long.
+    if !shows(sight, event.root.as_ref()) {
+        event.root = None;
+        hidden = hidden.max(1);
+    }
+    edges(sight, &mut event.owners);
+    event.redacted_count = hidden;
+}
+
+/// A cycle with a member that is shown.
+pub(in crate::grpc) async fn cycle(sight: &Sight, cycle: &mut Cycle) -> Result<(), Status> {
+    if sight.sees_everything() {
+        return Ok(());
+    }
+    let place = |member: &Node| member.r#ref.as_ref().map(|object| object.namespace.clone());
+    sight.learn(cycle.members.iter().filter_map(place)).await?;
+    let all = cycle.members.len();
+    cycle.members.retain(|member| shows_node(sight, Some(member)));
+    cycle.redacted_count = u32::try_from(all - cycle.members.len()).unwrap_or(u32::MAX);
+    let uid = |member: &Node| member.r#ref.as_ref().map(|object| object.uid.clone());
+    let shown: BTreeSet<String> = cycle.members.iter().filter_map(uid).collect();
+    cycle.edges.retain(|edge| shown.contains(&edge.dependent_uid));
+    edges(sight, &mut cycle.edges);
+    if !shown.contains(&cycle.unblock_candidate_uid) {
+        cycle.unblock_candidate_uid.clear();
+    }
+    Ok(())
+}
+
+/// An object that does not move, and is shown.
+pub(in crate::grpc) async fn stuck(sight: &Sight, stuck: &mut Stuck) -> Result<(), Status> {
+    if sight.sees_everything() {
+        return Ok(());
+    }
+    sight.learn(namespaces(&stuck.reasons).chain(stuck.root_blockers.iter().map(|object| &object.namespace))).await?;
+    stuck.redacted_count = reasons(sight, &mut stuck.reasons) + named(sight, &mut stuck.root_blockers);
+    Ok(())
+}
+
+/// The explanation of an object that is shown.
+pub(in crate::grpc) async fn explanation(sight: &Sight, answer: &mut ExplainObjectResponse) -> Result<(), Status> {
+    if sight.sees_everything() {
+        return Ok(());
+    }
+    let causes = answer.departure.iter().flat_map(|departure| namespaces(&departure.reasons));
+    sight.learn(namespaces(&answer.reasons).chain(causes)).await?;
+    edges(sight, &mut answer.owners);
+    answer.redacted_count = reasons(sight, &mut answer.reasons);
+    if let Some(departure) = &mut answer.departure {
+        answer.redacted_count += reasons(sight, &mut departure.reasons);
+    }
+    Ok(())
+}
+
+/// The plan of a deletion. How many objects were taken out; what is left is counted anew.
+pub(in crate::grpc) async fn plan(
+    sight: &Sight,
+    entries: &mut Vec<Entry>,
+    totals: &mut Vec<Total>,
+) -> Result<u32, Status> {
+    if sight.sees_everything() {
+        return Ok(0);
+    }
+    let places = entries.iter().filter_map(|entry| entry.r#ref.as_ref()).map(|object| &object.namespace);
+    sight.learn(places.collect::<BTreeSet<&String>>()).await?;
+    let all = entries.len();
+    entries.retain(|entry| shows(sight, entry.r#ref.as_ref()));
+    let mut counts: BTreeMap<(&str, &str, i32), u64> = BTreeMap::new();
+    for entry in entries.iter_mut() {
+        reasons(sight, &mut entry.reasons);
+    }
+    for entry in entries.iter() {
+        let (group, kind) =
+            entry.r#ref.as_ref().map_or(("", ""), |object| (object.group.as_str(), object.kind.as_str()));
+        *counts.entry((group, kind, entry.effect)).or_default() += 1;
+    }
+    let total = |((group, kind, effect), count): ((&str, &str, i32), u64)| Total {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        effect,
+        count,
+    };
+    *totals = counts.into_iter().map(total).collect();
+    Ok(u32::try_from(all - entries.len()).unwrap_or(u32::MAX))
+}
+
+/// The namespaces of what reasons name.
+fn namespaces(reasons: &[Reason]) -> impl Iterator<Item = &String> {
+    reasons.iter().flat_map(|reason| reason.related.iter().map(|object| &object.namespace))
+}

@@ -1,0 +1,150 @@
+//! Refusals are counted each, and logged once for each cause.
+
+use engine::object::clip;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use proto::error_reason;
+use proto::r#type::v1alpha1::ErrorReason;
+use runtime::metrics::{Book, Label};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+/// The same is not logged again within this.
+const LOGGED_EVERY: Duration = Duration::from_secs(600);
+/// Causes that are remembered, at most; of further ones, only the reason is.
+const CAUSES_MAX: usize = 256;
+/// The reasons that are about who calls.
+const NOTED: [ErrorReason; 6] = [
+    ErrorReason::CredentialsMissing,
+    ErrorReason::CredentialsInvalid,
+    ErrorReason::TokenForOtherAudience,
+    ErrorReason::AccessDenied,
+    ErrorReason::ExecutorMismatch,
+    ErrorReason::ReviewUnavailable,
+];
+/// Of a user's name in a line.
+const USER_MAX_BYTES: usize = 128;
+
+/// What the API server was asked about callers, and who was refused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AccessMetrics {
+    refused: Family<[(&'static str, &'static str); 1], Counter>,
+    reviews: Family<[(&'static str, &'static str); 2], Counter>,
+}
+
+impl AccessMetrics {
+    pub(crate) fn register(book: &mut Book<'_>) -> AccessMetrics {
+        let reviews =
+            [Label::of("review", ["token", "access"]), Label::of("outcome", ["allowed", "denied", "unanswered"])];
+        AccessMetrics {
+            refused: book.put(
+                "ownergraph_calls_refused",
+                [Label::of("reason", NOTED.map(error_reason::text))],
+                (
+                    "Calls refused for who makes them",
+                    "The log names each caller once in ten minutes. `REVIEW_UNAVAILABLE`: the API server does not answer, or this service may not ask it.",
+                ),
+                Family::default(),
+            ),
+            reviews: book.put(
+                "ownergraph_access_reviews",
+                reviews,
+                (
+                    "Questions to the API server about callers and their rights",
+                    "Answers are kept for some seconds; a high rate means many callers.",
+                ),
+                Family::default(),
+            ),
+        }
+    }
+
+    /// `allowed` is nothing where there was no answer.
+    pub(super) fn reviewed(&self, review: &'static str, allowed: Option<bool>) {
+        let outcome = match allowed {
+            Some(true) => "allowed",
+            Some(false) => "denied",
+            None => "unanswered",
+        };
+        self.reviews.get_or_create(&[("review", review), ("outcome", outcome)]).inc();
+    }
+
+    #[cfg(test)]
+    pub(super) fn refused(&self, reason: &'static str) -> u64 {
+        self.refused.get_or_create(&[("reason", reason)]).get()
+    }
+}
+
+/// Counts and logs.
+pub(super) struct Refusals {
+    metrics: AccessMetrics,
+    logged: Mutex<BTreeMap<(&'static str, String), Instant>>,
+}
+
+impl Refusals {
+    pub(super) fn new(metrics: AccessMetrics) -> Refusals {
+        Refusals { metrics, logged: Mutex::default() }
+    }
+
+    /// Takes notice of how a call ended, if that is for who made it. `user` is empty where that is not known.
+    pub(super) fn note(&self, rpc: &'static str, user: &str, status: &Status) {
+        let Some(reason) = reason(status) else { return };
+        self.metrics.refused.get_or_create(&[("reason", reason)]).inc();
+        if self.is_news(reason, user) {
+            let user = clip(user, USER_MAX_BYTES);
+            tracing::warn!(reason, user, rpc, why = status.message(), "a caller is refused");
+        }
+    }
+
+    fn is_news(&self, reason: &'static str, user: &str) -> bool {
+        let now = Instant::now();
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() >= CAUSES_MAX {
+            logged.retain(|_, at| now.duration_since(*at) < LOGGED_EVERY);
+        }
+        let user = if logged.len() < CAUSES_MAX { user } else { "" };
+        let cause = (reason, clip(user, USER_MAX_BYTES));
+        if logged.get(&cause).is_some_and(|at| now.duration_since(*at) < LOGGED_EVERY) {
+            return false;
+        }
+        logged.insert(cause, now);
+        true
+    }
+}
+
+/// The reason of a status that is about who calls.
+fn reason(status: &Status) -> Option<&'static str> {
+    if !matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied | Code::Unavailable) {
+        return None;
+    }
+    let details = status.get_error_details();
+    let reason = error_reason::parse(&details.error_info()?.reason)?;
+    NOTED.contains(&reason).then(|| error_reason::text(reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::status;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_is_counted_and_each_cause_is_news_once() {
+        let metrics = AccessMetrics::default();
+        let refusals = Refusals::new(metrics.clone());
+        let missing = status::credentials_missing("ownergraph");
+        refusals.note("a", "", &missing);
+        refusals.note("a", "", &missing);
+        refusals.note("a", "", &status::object_not_found("x"));
+        assert_eq!(metrics.refused("CREDENTIALS_MISSING"), 2);
+        assert!(!refusals.is_news("CREDENTIALS_MISSING", ""));
+        assert!(refusals.is_news("ACCESS_DENIED", "eve") && !refusals.is_news("ACCESS_DENIED", "eve"));
+        // Somebody who makes up names cannot write the log full.
+        let news = (0..2000).filter(|number| refusals.is_news("ACCESS_DENIED", &format!("u{number}"))).count();
+        assert_eq!((news, refusals.logged.lock().unwrap().len()), (CAUSES_MAX - 2 + 1, CAUSES_MAX + 1));
+        tokio::time::advance(LOGGED_EVERY).await;
+        assert!(refusals.is_news("ACCESS_DENIED", "eve"));
+    }
+}

@@ -1,0 +1,247 @@
+//! TokenReview and SubjectAccessReview: what the API server is asked, and what its answers mean.
+
+use super::caller::Caller;
+use crate::grpc::access::rights::GROUP;
+use engine::object::clip;
+use futures::future::BoxFuture;
+use http::{Method, Request, StatusCode};
+use runtime::kubernetes::{Answer, call, parse_status};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// A review with all groups of its user is far smaller.
+const ANSWER_MAX_BYTES: usize = 1024 * 1024;
+/// Of the API server's words in ours.
+const WORDS_MAX_BYTES: usize = 300;
+/// Above what whoever asks waits.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What may be allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Asked {
+    /// A verb on a resource of ours. No namespace stands for all of them.
+    Resource { verb: &'static str, resource: &'static str, namespace: String },
+    /// To get a path that is no resource.
+    Path(String),
+}
+
+/// Whether somebody has a right.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Question {
+    pub(super) caller: Arc<Caller>,
+    pub(super) asked: Asked,
+}
+
+/// What the API server says of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TokenAnswer {
+    Accepted(Caller),
+    /// Why not, in its words.
+    Refused(String),
+}
+
+/// There was no answer, or none that says anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unanswered {
+    pub(super) why: String,
+}
+
+impl Unanswered {
+    pub(super) fn of(why: &str) -> Unanswered {
+        Unanswered { why: clip(why, WORDS_MAX_BYTES) }
+    }
+}
+
+/// Whoever knows.
+pub(super) trait Reviews: Send + Sync {
+    fn token(&self, token: String, audience: String) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>>;
+    fn access(&self, question: Arc<Question>) -> BoxFuture<'static, Result<bool, Unanswered>>;
+}
+
+/// The API server, asked with the service's own credentials.
+pub(crate) struct ApiServer(pub(crate) kube::Client);
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ApiServer")
+    }
+}
+
+impl Reviews for ApiServer {
+    fn token(&self, token: String, audience: String) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>> {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [&audience]},
+        });
+        let client = self.0.clone();
+        Box::pin(async move { token_answer(&ask(&client, TOKEN_REVIEWS, &review).await?, &audience) })
+    }
+
+    fn access(&self, question: Arc<Question>) -> BoxFuture<'static, Result<bool, Unanswered>> {
+        let client = self.0.clone();
+        Box::pin(async move {
+            let answer = ask(&client, ACCESS_REVIEWS, &access_review(&question)).await?;
+            let review: Review<AccessStatus> = read(&answer)?;
+            Ok(review.status.allowed && !review.status.denied)
+        })
+    }
+}
+
+fn access_review(question: &Question) -> Value {
+    let Caller { user, uid, groups, extra } = &*question.caller;
+    let mut spec = json!({"user": user, "groups": groups, "extra": extra});
+    if !uid.is_empty() {
+        spec["uid"] = json!(uid);
+    }
+    match &question.asked {
+        Asked::Resource { verb, resource, namespace } => {
+            spec["resourceAttributes"] =
+                json!({"group": GROUP, "resource": resource, "verb": verb, "namespace": namespace});
+        }
+        Asked::Path(path) => spec["nonResourceAttributes"] = json!({"path": path, "verb": "get"}),
+    }
+    json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
+}
+
+/// A server that knows of no audiences says nothing of them: then the token may be meant for others.
+fn token_answer(answer: &Answer, audience: &str) -> Result<TokenAnswer, Unanswered> {
+    let TokenStatus { authenticated, user, audiences, error } = read::<Review<TokenStatus>>(answer)?.status;
+    if !authenticated {
+        let why = if error.is_empty() { "the API server does not accept the token" } else { &error };
+        return Ok(TokenAnswer::Refused(clip(why, WORDS_MAX_BYTES)));
+    }
+    if !audiences.iter().any(|one| one == audience) {
+        let why = "the API server does not say that it looked at the audience of the token";
+        return Ok(TokenAnswer::Refused(why.to_owned()));
+    }
+    if user.username.is_empty() {
+        return Ok(TokenAnswer::Refused("the token has no user".to_owned()));
+    }
+    let User { username, uid, groups, extra } = user;
+    Ok(TokenAnswer::Accepted(Caller { user: username, uid, groups, extra }))
+}
+
+async fn ask(client: &kube::Client, path: &str, review: &Value) -> Result<Answer, Unanswered> {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .header("content-type", "application/json")
+        .header("accept", "application/json")
+        .body(review.to_string().into_bytes())
+        .expect("the path and the headers are constants");
+    let answer = call(client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
+    answer.map_err(|error| Unanswered::of(&error.to_string()))
+}
+
+fn read<T: for<'a> Deserialize<'a>>(answer: &Answer) -> Result<T, Unanswered> {
+    if !matches!(answer.status, StatusCode::OK | StatusCode::CREATED) {
+        let code = answer.status.as_u16();
+        let words = parse_status(answer).map(|status| status.message).unwrap_or_default();
+        return Err(Unanswered::of(&format!("the API server answers {code} to a review: {words}")));
+    }
+    let unread = |error: serde_json::Error| Unanswered::of(&format!("the API server's review cannot be read: {error}"));
+    serde_json::from_slice(&answer.body).map_err(unread)
+}
+
+#[derive(Deserialize)]
+struct Review<T> {
+    status: T,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenStatus {
+    authenticated: bool,
+    user: User,
+    audiences: Vec<String>,
+    error: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct User {
+    username: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessStatus {
+    allowed: bool,
+    denied: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn answer(code: u16, body: &Value) -> Answer {
+        Answer {
+            status: StatusCode::from_u16(code).unwrap(),
+            content_type: "application/json".to_owned(),
+            body: Bytes::from(body.to_string()),
+            retry_after: None,
+            audit_id: None,
+            date: None,
+        }
+    }
+
+    #[test]
+    fn only_a_token_whose_audience_was_looked_at_is_accepted() {
+        let review = |status: Value| token_answer(&answer(201, &json!({"status": status})), "ownergraph");
+        let user = json!({"username": "eve", "uid": "u", "groups": ["a"], "extra": {"k": ["v"]}});
+        let accepted = review(json!({"authenticated": true, "user": &user, "audiences": ["ownergraph"]})).unwrap();
+        let TokenAnswer::Accepted(caller) = accepted else { panic!("{accepted:?}") };
+        assert_eq!((caller.user.as_str(), caller.groups.len(), caller.extra["k"].len()), ("eve", 1, 1));
+        for refused in [
+            json!({"authenticated": true, "user": &user}),
+            json!({"authenticated": true, "user": &user, "audiences": ["other"]}),
+            json!({"authenticated": true, "user": {}, "audiences": ["ownergraph"]}),
+            json!({"authenticated": false, "error": "expired"}),
+            json!({}),
+        ] {
+            assert!(matches!(review(refused.clone()), Ok(TokenAnswer::Refused(_))), "{refused}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_no_review_is_no_answer() {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "message": "tokenreviews is forbidden"});
+        let refused = token_answer(&answer(403, &status), "ownergraph").unwrap_err();
+        assert!(refused.why.contains("403") && refused.why.contains("tokenreviews is forbidden"), "{}", refused.why);
+        for (code, body) in [(500, json!({})), (404, json!({})), (200, json!([])), (200, json!({"status": 7}))] {
+            assert!(read::<Review<AccessStatus>>(&answer(code, &body)).is_err(), "{code} {body}");
+        }
+        let silent: Review<AccessStatus> = read(&answer(201, &json!({"status": {}}))).unwrap();
+        assert!(!silent.status.allowed);
+    }
+
+    #[test]
+    fn a_question_says_all_that_is_known_of_the_caller() {
+        let caller = Caller {
+            user: "eve".to_owned(),
+            uid: "u".to_owned(),
+            groups: vec!["a".to_owned()],
+            extra: BTreeMap::from([("k".to_owned(), vec!["v".to_owned()])]),
+        };
+        let asked = Asked::Resource { verb: "list", resource: "graphobjects", namespace: "shop".to_owned() };
+        let spec = &access_review(&Question { caller: Arc::new(caller), asked })["spec"];
+        let attributes =
+            json!({"group": "ownergraph.dev", "resource": "graphobjects", "verb": "list", "namespace": "shop"});
+        assert_eq!(
+            *spec,
+            json!({"user": "eve", "uid": "u", "groups": ["a"], "extra": {"k": ["v"]}, "resourceAttributes": attributes})
+        );
+        let path = Question { caller: Arc::default(), asked: Asked::Path("/metrics".to_owned()) };
+        assert_eq!(access_review(&path)["spec"]["nonResourceAttributes"], json!({"path": "/metrics", "verb": "get"}));
+    }
+}

@@ -1,0 +1,77 @@
+//! Which right each RPC takes: the one table that everything reads.
+//!
+//! Resources are virtual: nothing is stored under them. `docs/access.md` has this table in words, which a test compares.
+
+/// The group of all of them.
+pub(in crate::grpc) const GROUP: &str = "ownergraph.dev";
+
+/// What a caller needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::grpc) struct Right {
+    pub(in crate::grpc) verb: &'static str,
+    pub(in crate::grpc) resource: &'static str,
+}
+
+/// Where it needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::grpc) enum Needs {
+    /// Nothing: probes, and what the API looks like.
+    Nothing,
+    /// The right for all namespaces; asked before the call is handled.
+    Everywhere(Right),
+    /// The right for the namespaces that the call is about; asked by its handler.
+    ByNamespace(Right),
+}
+
+/// One RPC.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::grpc) struct Row {
+    /// Service and method, as in the path of a call without its first slash.
+    pub(in crate::grpc) rpc: &'static str,
+    pub(in crate::grpc) needs: Needs,
+}
+
+const fn row(rpc: &'static str, needs: Needs) -> Row {
+    Row { rpc, needs }
+}
+
+const fn everywhere(verb: &'static str, resource: &'static str) -> Needs {
+    Needs::Everywhere(Right { verb, resource })
+}
+
+const fn by_namespace(verb: &'static str, resource: &'static str) -> Needs {
+    Needs::ByNamespace(Right { verb, resource })
+}
+
+/// Every RPC that is served.
+pub(in crate::grpc) const TABLE: &[Row] = &[
+    row("ownergraph.work.v1alpha1.WorkService/StreamWork", everywhere("lease", "workitems")),
+    row("ownergraph.graph.v1alpha1.GraphService/GetObject", by_namespace("get", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/BatchGetObjects", by_namespace("get", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/ExplainObject", by_namespace("get", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/ListDependents", by_namespace("list", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/ListOwners", by_namespace("list", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/PreviewDeletion", by_namespace("list", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/FindStuckObjects", by_namespace("list", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/FindCycles", by_namespace("list", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/ExportGraph", by_namespace("list", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/WatchDependents", by_namespace("watch", "graphobjects")),
+    row("ownergraph.graph.v1alpha1.GraphService/WaitForFreshness", everywhere("list", "collections")),
+    row("ownergraph.graph.v1alpha1.GraphService/ListCoverage", everywhere("list", "collections")),
+    row("ownergraph.decision.v1alpha1.DecisionService/GetDecision", by_namespace("get", "decisions")),
+    row("ownergraph.decision.v1alpha1.DecisionService/ListDecisions", by_namespace("list", "decisions")),
+    row("ownergraph.decision.v1alpha1.DecisionService/WatchDecisions", by_namespace("watch", "decisions")),
+    row("ownergraph.admin.v1alpha1.AdminService/GetStatus", everywhere("get", "status")),
+    row("ownergraph.admin.v1alpha1.AdminService/ListExecutors", everywhere("list", "executors")),
+    row("ownergraph.admin.v1alpha1.AdminService/PauseCollection", everywhere("update", "pauses")),
+    row("ownergraph.admin.v1alpha1.AdminService/ResumeCollection", everywhere("update", "pauses")),
+    row("grpc.health.v1.Health/Check", Needs::Nothing),
+    row("grpc.health.v1.Health/Watch", Needs::Nothing),
+    row("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Needs::Nothing),
+];
+
+/// The row of a call, by its path.
+pub(in crate::grpc) fn of_path(path: &str) -> Option<&'static Row> {
+    let rpc = path.strip_prefix('/')?;
+    TABLE.iter().find(|row| row.rpc == rpc)
+}

@@ -1,0 +1,215 @@
+//! What the caller of one call may see, by namespace.
+
+use super::caller::Caller;
+use super::reviews::Asked;
+use super::rights::Right;
+use super::{Gate, status};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tonic::Status;
+
+/// Namespaces that one call asks about, at most. It names its own, and what leads out of these is rare.
+const NAMESPACES_MAX: usize = 1000;
+
+/// What the caller of a call may see. Everything, where callers are not told apart.
+#[derive(Clone, Debug, Default)]
+pub(in crate::grpc) struct Sight(Option<Arc<Limited>>);
+
+#[derive(Debug)]
+struct Limited {
+    gate: Arc<Gate>,
+    caller: Arc<Caller>,
+    right: Right,
+    known: Mutex<Known>,
+}
+
+/// What has been asked so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Known {
+    /// The right for all namespaces.
+    everywhere: Option<bool>,
+    namespaces: BTreeMap<String, bool>,
+    /// Without these the call makes no sense. The empty one is all namespaces.
+    required: BTreeSet<String>,
+    /// How often anything of this was found to be otherwise.
+    changes: u64,
+}
+
+impl Known {
+    fn sees(&self, namespace: &str) -> bool {
+        self.everywhere == Some(true) || self.namespaces.get(namespace) == Some(&true)
+    }
+}
+
+impl Sight {
+    pub(super) fn of(gate: Arc<Gate>, caller: Arc<Caller>, right: Right) -> Sight {
+        Sight(Some(Arc::new(Limited { gate, caller, right, known: Mutex::default() })))
+    }
+
+    /// Who it is, for what is kept for one caller and of no use to others. `None` where callers are not told apart.
+    pub(in crate::grpc) fn whose(&self) -> Option<Whose> {
+        let Limited { caller, .. } = self.0.as_deref()?;
+        Some(Whose { user: caller.user.clone(), uid: caller.uid.clone() })
+    }
+
+    /// Whether an object of this namespace may be shown; the empty one is that of cluster scope. What was not asked before may not.
+    pub(in crate::grpc) fn sees(&self, namespace: &str) -> bool {
+        self.0.as_ref().is_none_or(|limited| limited.known().sees(namespace))
+    }
+
+    /// Whether everything may be shown, as far as was asked.
+    pub(in crate::grpc) fn sees_everything(&self) -> bool {
+        self.0.as_ref().is_none_or(|limited| limited.known().everywhere == Some(true))
+    }
+
+    /// Asks about these namespaces, so that [`Sight::sees`] knows.
+    pub(in crate::grpc) async fn learn(
+        &self,
+        namespaces: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<(), Status> {
+        let Some(limited) = &self.0 else { return Ok(()) };
+        if limited.everywhere().await? {
+            return Ok(());
+        }
+        // Cluster scope needs the right for all namespaces.
+        let mut unknown: BTreeSet<String> = {
+            let known = limited.known();
+            let is_unknown = |name: &&str| !name.is_empty() && !known.namespaces.contains_key(*name);
+            let names: Vec<_> = namespaces.into_iter().collect();
+            names.iter().map(AsRef::as_ref).filter(is_unknown).map(str::to_owned).collect()
+        };
+        if limited.known().namespaces.len() + unknown.len() > NAMESPACES_MAX {
+            return Err(status::limit_exceeded("namespaces of one call", NAMESPACES_MAX));
+        }
+        while let Some(namespace) = unknown.pop_first() {
+            limited.ask(&namespace).await?;
+        }
+        Ok(())
+    }
+
+    /// An error unless this namespace may be seen; the empty one stands for all.
+    pub(in crate::grpc) async fn require(&self, namespace: &str) -> Result<(), Status> {
+        let Some(limited) = &self.0 else { return Ok(()) };
+        self.learn([namespace]).await?;
+        limited.known().required.insert(namespace.to_owned());
+        if self.sees(namespace) { Ok(()) } else { Err(limited.denied(namespace)) }
+    }
+
+    /// The same for a call that asks for no object: it needs the right for all namespaces, or names some in each of its filters.
+    pub(in crate::grpc) async fn require_named<'a>(
+        &self,
+        filters: impl IntoIterator<Item = &'a [String]>,
+    ) -> Result<(), Status> {
+        let Some(limited) = &self.0 else { return Ok(()) };
+        if limited.everywhere().await? {
+            limited.known().required.insert(String::new());
+            return Ok(());
+        }
+        let mut filters = filters.into_iter().peekable();
+        if filters.peek().is_none() {
+            return Err(limited.denied(""));
+        }
+        for namespaces in filters {
+            if namespaces.is_empty() {
+                return Err(limited.denied(""));
+            }
+            self.learn(namespaces).await?;
+            for namespace in namespaces {
+                self.require(namespace).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for what is not there, or not to be seen: nobody is told which of the two.
+    pub(in crate::grpc) fn hidden(&self, not_found: impl FnOnce() -> Status) -> Status {
+        match &self.0 {
+            Some(limited) if !self.sees_everything() => limited.denied(""),
+            Some(_) | None => not_found(),
+        }
+    }
+
+    /// How often this was found to be otherwise than before.
+    pub(in crate::grpc) fn changes(&self) -> u64 {
+        self.0.as_ref().map_or(0, |limited| limited.known().changes)
+    }
+
+    /// What may be seen, for comparison with another call's.
+    pub(in crate::grpc) fn seen(&self) -> Seen {
+        let Some(limited) = &self.0 else { return Seen::default() };
+        let known = limited.known();
+        Seen { everywhere: known.everywhere, namespaces: known.namespaces.clone() }
+    }
+
+    /// Asks everything once more. An error where the call makes no sense any more.
+    pub(super) async fn ask_again(&self) -> Result<(), Status> {
+        let Some(limited) = &self.0 else { return Ok(()) };
+        let before = limited.known().clone();
+        let mut now = Known { changes: before.changes, required: before.required.clone(), ..Known::default() };
+        if before.everywhere.is_some() {
+            now.everywhere = Some(limited.may("").await?);
+        }
+        if now.everywhere != Some(true) {
+            for namespace in before.namespaces.keys().chain(before.required.iter()).filter(|name| !name.is_empty()) {
+                now.namespaces.insert(namespace.clone(), limited.may(namespace).await?);
+            }
+        }
+        now.changes += u64::from(now != before);
+        let lost = now.required.iter().find(|namespace| !now.sees(namespace)).cloned();
+        *limited.known() = now;
+        lost.map_or(Ok(()), |namespace| Err(limited.denied(&namespace)))
+    }
+}
+
+/// Who asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::grpc) struct Whose {
+    user: String,
+    uid: String,
+}
+
+/// What could be seen at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::grpc) struct Seen {
+    everywhere: Option<bool>,
+    namespaces: BTreeMap<String, bool>,
+}
+
+impl Seen {
+    /// The namespaces that were asked about.
+    pub(in crate::grpc) fn namespaces(&self) -> impl Iterator<Item = &String> {
+        self.namespaces.keys()
+    }
+}
+
+impl Limited {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn may(&self, namespace: &str) -> Result<bool, Status> {
+        let Right { verb, resource } = self.right;
+        let asked = Asked::Resource { verb, resource, namespace: namespace.to_owned() };
+        self.gate.may(&self.caller, asked).await
+    }
+
+    async fn everywhere(&self) -> Result<bool, Status> {
+        let known = self.known().everywhere;
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let may = self.may("").await?;
+        self.known().everywhere = Some(may);
+        Ok(may)
+    }
+
+    async fn ask(&self, namespace: &str) -> Result<(), Status> {
+        let may = self.may(namespace).await?;
+        self.known().namespaces.insert(namespace.to_owned(), may);
+        Ok(())
+    }
+
+    fn denied(&self, namespace: &str) -> Status {
+        status::access_denied(&self.caller.user, self.right, namespace)
+    }
+}

@@ -1,0 +1,130 @@
+//! Searches of the whole graph: what does not move, and what owns itself.
+
+use super::{Graph, STEP, apart, named};
+use crate::grpc::access::{Sight, redact};
+use crate::grpc::filter::Filter;
+use crate::grpc::freshness::About;
+use crate::grpc::pages::{Page, Paging};
+use crate::grpc::{status, wire_clock};
+use engine::leader::{CycleSearch, Leader, Scan};
+use engine::view::{CycleView, Explanation};
+use proto::convert;
+use proto::graph::v1alpha1::find_cycles_response::Cycle;
+use proto::graph::v1alpha1::find_stuck_objects_response::Stuck;
+use proto::graph::v1alpha1::*;
+use std::time::{Duration, SystemTime};
+use tonic::Status;
+
+/// Most stuck objects and cycles that are kept of one search.
+const FOUND_MAX: usize = 10_000;
+/// What counts as stuck where nothing else is said.
+const STUCK_AGE: Duration = Duration::from_secs(300);
+/// Places that are looked at under one hold of the graph where little is done with each.
+const SCAN_STEP: usize = 10_000;
+
+impl Graph {
+    /// Runs a scan to its end.
+    async fn scan<T>(&self, mut step: impl FnMut(&Leader, usize) -> Option<T>, each: usize) -> Result<Vec<T>, Status> {
+        let _turn = self.shared.long_read().await?;
+        let mut all = Vec::new();
+        while let Some(found) = self.shared.reader.with(|leader| step(leader, each)) {
+            all.push(found);
+            tokio::task::yield_now().await;
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn stuck(
+        &self,
+        request: FindStuckObjectsRequest,
+        sight: Sight,
+    ) -> Result<FindStuckObjectsResponse, Status> {
+        sight.require_named(named(&request.include)).await?;
+        let include = Filter::of("include", &request.include)?;
+        let min_age = match request.min_age {
+            None => STUCK_AGE,
+            Some(age) => Duration::try_from(age).map_err(|_| status::bad_field("min_age", "is negative"))?,
+        };
+        let question =
+            FindStuckObjectsRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
+        let codes: Vec<reason::Code> = request.codes().collect();
+        let first = async || {
+            let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
+            let mut scan = Scan::default();
+            let found = self.scan(|leader, each| scan.stuck(leader, each), STEP).await?;
+            let clock = wire_clock(self.shared.clock);
+            let latest = clock.calendar.checked_sub(min_age).unwrap_or(SystemTime::UNIX_EPOCH).into();
+            let coded = |explanation: &Explanation| {
+                let has = |code| explanation.reasons.iter().any(|reason| convert::reason_code(reason.code) == code);
+                codes.is_empty() || codes.iter().any(|&code| has(code))
+            };
+            let admits = |explanation: &Explanation| {
+                sight.sees(&explanation.object.object.namespace)
+                    && coded(explanation)
+                    && include.as_ref().is_none_or(|filter| filter.admits(&explanation.object))
+            };
+            let admitted = self.sift(found.into_iter().flatten().collect(), admits).await?;
+            let moment = |stuck: &Stuck| stuck.since.map(|since| (since.seconds, since.nanos));
+            let old = |stuck: &Stuck| stuck.since.as_ref().is_none_or(|since| before(since, &latest));
+            let stuck = |explanation| self.as_stuck(explanation, clock);
+            let mut objects: Vec<Stuck> = admitted.into_iter().take(FOUND_MAX).map(stuck).filter(old).collect();
+            objects.sort_by_key(|stuck| (stuck.since.is_none(), moment(stuck)));
+            for stuck in &mut objects {
+                redact::stuck(&sight, stuck).await?;
+            }
+            Ok((objects, FindStuckObjectsResponse { meta: Some(meta), ..Default::default() }))
+        };
+        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
+        Ok(FindStuckObjectsResponse { objects: items, next_page_token, ..rest })
+    }
+
+    fn as_stuck(&self, explanation: Explanation, clock: convert::Clock) -> Stuck {
+        let decided = explanation.item.as_ref().map(|item| clock.timestamp(item.decided));
+        let since = convert::delete_time(&explanation.object.facts).or(decided);
+        let root_blockers = self.shared.reader.with(|leader| leader.root_blockers(&explanation.object.object.uid));
+        Stuck {
+            node: Some(explanation.object.into()),
+            verdict: Verdict::from(explanation.verdict).into(),
+            reasons: explanation.reasons.into_iter().map(|of| convert::reason(of, clock)).collect(),
+            root_blockers: root_blockers.into_iter().map(Into::into).collect(),
+            since,
+            redacted_count: 0,
+        }
+    }
+
+    pub(super) async fn cycles(&self, request: FindCyclesRequest, sight: Sight) -> Result<FindCyclesResponse, Status> {
+        sight.require_named(named(&request.include)).await?;
+        let include = Filter::of("include", &request.include)?;
+        let question =
+            FindCyclesRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
+        let first = async || {
+            let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
+            let mut search = CycleSearch::new(request.blocking_only);
+            self.scan(|leader, each| (!search.step(leader, each)).then_some(()), SCAN_STEP).await?;
+            let mut cycles = Vec::new();
+            for members in apart(move || search.components()).await?.into_iter().take(FOUND_MAX) {
+                cycles.extend(self.shared.reader.with(|leader| leader.cycle(&members)));
+                tokio::task::yield_now().await;
+            }
+            let admits = |cycle: &CycleView| {
+                let mut seen = cycle.members.iter().filter(|member| sight.sees(&member.object.namespace));
+                seen.any(|member| include.as_ref().is_none_or(|filter| filter.admits(member)))
+            };
+            let cycles = self.sift(cycles, admits).await?;
+            let mut cycles: Vec<Cycle> = cycles.into_iter().map(Into::into).collect();
+            for cycle in &mut cycles {
+                redact::cycle(&sight, cycle).await?;
+            }
+            cycles.sort_by_key(|cycle| !cycle.deadlocked);
+            Ok((cycles, FindCyclesResponse { meta: Some(meta), ..Default::default() }))
+        };
+        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
+        Ok(FindCyclesResponse { cycles: items, next_page_token, ..rest })
+    }
+}
+
+fn before(a: &prost_types::Timestamp, b: &prost_types::Timestamp) -> bool {
+    (a.seconds, a.nanos) <= (b.seconds, b.nanos)
+}
