@@ -2,10 +2,43 @@
 
 use anyhow::Context;
 use sandbox::Server;
+use sandbox::model::{On, Right};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+
+/// The group of everybody who has a certificate of [`crate::certificates`].
+const GROUP: &str = "ownergraph:tests";
+
+/// What a graph service asks about its callers, all of it.
+fn all_rights(subject: &str) -> Vec<Right> {
+    let resources = [
+        ("lease", "workitems"),
+        ("get", "status"),
+        ("list", "executors"),
+        ("list", "collections"),
+        ("update", "pauses"),
+        ("get", "graphobjects"),
+        ("list", "graphobjects"),
+        ("watch", "graphobjects"),
+        ("get", "decisions"),
+        ("list", "decisions"),
+        ("watch", "decisions"),
+    ];
+    let resource = |(verb, resource): (&str, &str)| {
+        let (group, resource) = ("ownergraph.dev".to_owned(), resource.to_owned());
+        Right {
+            subject: subject.to_owned(),
+            verb: verb.to_owned(),
+            on: On::Resource { group, resource, namespace: None },
+        }
+    };
+    let path =
+        |path: &str| Right { subject: subject.to_owned(), verb: "get".to_owned(), on: On::Path(path.to_owned()) };
+    let paths = ["/metrics", "/readyz", "/debug/graph"];
+    resources.into_iter().map(resource).chain(paths.into_iter().map(path)).collect()
+}
 
 /// A sandbox that is served on loopback while this value lives.
 #[allow(missing_debug_implementations, reason = "a client shows nothing")]
@@ -23,6 +56,7 @@ impl Api {
     /// Starts one and writes its kubeconfig into `directory`.
     pub async fn start(directory: &Path) -> anyhow::Result<Api> {
         let server = Server::new(1);
+        server.with_model(|model| model.callers_mut().rights.extend(all_rights(GROUP)));
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a free port on loopback")?;
         let address = listener.local_addr()?;
         let kubeconfig = directory.join("kubeconfig");
