@@ -233,6 +233,7 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
         grpc,
         admin: None,
         tls: None,
+        registry: prometheus_client::registry::Registry::default(),
         cluster,
         election: Election::Fixed(Term { election: "election".into(), number: 1 }),
         access: Access::Reviewed { audience: "ownergraph".to_owned() },

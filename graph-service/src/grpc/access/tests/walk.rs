@@ -229,9 +229,10 @@ async fn answer(request: http::Request<Body>) -> (u16, Value) {
 fn cluster() -> Cluster {
     let service = tower::service_fn(|request: http::Request<Body>| async move {
         let (code, body) = answer(request).await;
-        let (content_type, body) = match &body {
-            Value::Null => ("text/plain", "404 page not found\n".to_owned()),
-            body => ("application/json", body.to_string()),
+        let (content_type, body) = if body.is_null() {
+            ("text/plain", "404 page not found\n".to_owned())
+        } else {
+            ("application/json", body.to_string())
         };
         let response = http::Response::builder().status(code).header("content-type", content_type);
         Ok::<_, std::io::Error>(response.body(Body::from(body.into_bytes())).unwrap())
