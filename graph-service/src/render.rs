@@ -111,7 +111,7 @@ impl Render {
             } => {
                 self.metrics.attempted(*action, &grounds.causes, *outcome);
                 self.moved = true;
-                self.attempted(target, *action, *outcome, executor, message);
+                self.attempted(target, *action, told(*outcome, *http_status), executor, message);
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
                 tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, message, api_calls, age_ms, "attempt ended");
             }
@@ -245,6 +245,12 @@ impl Render {
             }
         }
     }
+}
+
+/// What an attempt is told as. A question that the API server refuses to answer is asked, so its attempt has gone well; but it takes the
+/// same rule as a refused write to mend it, and whatever rests on the answer waits.
+fn told(outcome: Outcome, http_status: u16) -> Outcome {
+    if outcome == Outcome::Verified && http_status == 403 { Outcome::Forbidden } else { outcome }
 }
 
 impl std::fmt::Debug for Render {

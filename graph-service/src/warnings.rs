@@ -6,6 +6,7 @@ use runtime::kubernetes::call;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ const POST_WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_MAX_BYTES: usize = 1 << 20;
 /// Between two posts: a tenant who writes a thousand bad references is not to flood the API server.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Between two lines about Events that could not be posted.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// The API server's own limits.
 const MESSAGE_MAX_BYTES: usize = 1024;
 const NAME_MAX_BYTES: usize = 200;
@@ -38,10 +41,17 @@ pub(crate) async fn post(
     mut waiting: mpsc::Receiver<Warning>,
     host: String,
 ) -> anyhow::Result<()> {
+    let mut told: Option<Instant> = None;
     while let Some(warning) = waiting.recv().await {
         let event = event(&warning, &host, SystemTime::now());
         if let Err(why) = post_one(&client, &event).await {
-            tracing::debug!(dependent = %warning.dependent, why, "event could not be posted");
+            // One refused Event is followed by many like it.
+            if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
+                tracing::warn!(dependent = %warning.dependent, why, "an Event could not be posted");
+                told = Some(Instant::now());
+            } else {
+                tracing::debug!(dependent = %warning.dependent, why, "an Event could not be posted");
+            }
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -51,22 +61,30 @@ pub(crate) async fn post(
 async fn post_one(client: &kube::Client, event: &Value) -> Result<(), String> {
     let text = |field: &str| event["metadata"][field].as_str().unwrap_or_default().to_owned();
     let collection = format!("/api/v1/namespaces/{}/events", text("namespace"));
-    let (status, _) = send(client, Method::POST, &collection, "application/json", event).await?;
+    let (status, answer) = send(client, Method::POST, &collection, "application/json", event).await?;
     if status == 201 {
         return Ok(());
     }
     if status != 409 {
-        return Err(format!("the API server answers {status}"));
+        return Err(format!("the API server answers {status}: {}", said(&answer)));
     }
     let path = format!("{collection}/{}", text("name"));
     let (status, before) = send(client, Method::GET, &path, "application/json", &Value::Null).await?;
     if status != 200 {
-        return Err(format!("the API server answers {status} to a read of the event that is there"));
+        return Err(format!("the API server answers {status} to a read of the Event that is there: {}", said(&before)));
     }
     let count = before["count"].as_i64().unwrap_or(1).saturating_add(1);
     let more = json!({ "count": count, "lastTimestamp": event["lastTimestamp"] });
-    let (status, _) = send(client, Method::PATCH, &path, "application/merge-patch+json", &more).await?;
-    if status == 200 { Ok(()) } else { Err(format!("the API server answers {status} to counting the event up")) }
+    let (status, answer) = send(client, Method::PATCH, &path, "application/merge-patch+json", &more).await?;
+    if status == 200 {
+        return Ok(());
+    }
+    Err(format!("the API server answers {status} to counting the Event up: {}", said(&answer)))
+}
+
+/// The API server's own words in a refusal; they name the right that is missing.
+fn said(answer: &Value) -> String {
+    clip(answer["message"].as_str().unwrap_or_default(), MESSAGE_MAX_BYTES)
 }
 
 async fn send(

@@ -5,10 +5,10 @@ use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, resource};
 use crate::clock::Clock;
 use crate::driver::Reader;
 use engine::leader::Leader;
-use engine::object::Uid;
+use engine::object::{Uid, clip};
 use engine::view::PauseView;
 use http::{Method, Request};
-use runtime::kubernetes::call;
+use runtime::kubernetes::{call, parse_status};
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// A pause stays for so long after its end, for people to see.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
+/// Of a text of the API server's in a line.
+const TEXT_MAX_BYTES: usize = 300;
 
 /// Keeps the statuses until the stop is asked for.
 pub(crate) async fn run(client: kube::Client, reader: Reader, clock: Clock, shutdown: Shutdown) -> anyhow::Result<()> {
@@ -105,6 +107,7 @@ impl Keeper {
         if answer.status.is_success() || matches!(answer.status.as_u16(), 404 | 409) {
             return Ok(());
         }
-        Err(format!("{what}: the API server answers {}", answer.status.as_u16()))
+        let said = parse_status(&answer).map(|status| status.message).unwrap_or_default();
+        Err(format!("{what}: the API server answers {}: {}", answer.status.as_u16(), clip(&said, TEXT_MAX_BYTES)))
     }
 }
