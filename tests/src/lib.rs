@@ -5,6 +5,7 @@ pub mod bench;
 pub mod cascade;
 pub mod certificates;
 pub mod chaos;
+pub mod chart;
 pub mod conformance;
 pub mod contender;
 pub mod controlplane;

@@ -41,7 +41,7 @@ async fn start(apiserver_flags: Vec<String>) -> anyhow::Result<Option<ControlPla
 
 fn manifests() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is below the root");
-    root.join("deploy/flowcontrol")
+    root.join("deploy/manifests/flow-control.yaml")
 }
 
 fn apply(plane: &ControlPlane, flags: &[&str]) -> anyhow::Result<()> {

@@ -1,0 +1,171 @@
+//! The chart as Helm renders it. Helm is built from `tests/charttools/go.mod`, beside the control plane.
+
+use crate::process;
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+mod rights;
+
+pub use rights::{Right, Table, reduced, rights, table};
+
+/// The namespace that everything is rendered for, unless a test asks for another one.
+pub const NAMESPACE: &str = "ownergraph";
+const PACKAGE: &str = "helm.sh/helm/v4/cmd/helm";
+/// Beside the program: what it was built from.
+const STAMP: &str = "helm.built-from";
+
+/// The top of the tree.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is a folder of the workspace")
+}
+
+/// The files that the chart is checked with; each is a set of values that somebody could have.
+pub fn value_files() -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(root().join("deploy/chart/ci"))?.collect::<Result<Vec<_>, _>>()?;
+    let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.sort();
+    ensure!(files.len() >= 4, "the chart's sets of values are gone: {files:?}");
+    Ok(files)
+}
+
+/// Helm's program.
+#[derive(Clone, Debug)]
+pub struct Helm {
+    program: PathBuf,
+}
+
+impl Helm {
+    /// Builds Helm where that is not done, or gives `None` after saying that there is no Go toolchain. With `CI=true` that is an error.
+    pub fn require() -> anyhow::Result<Option<Helm>> {
+        let directory = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+        let directory = root().join(directory).join("controlplane");
+        let module = root().join("tests/charttools");
+        let stamp = ["go.mod", "go.sum"].map(|name| fs::read_to_string(module.join(name)).context(name));
+        let stamp = stamp.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat();
+        fs::create_dir_all(&directory)?;
+        let lock = File::create(directory.join("helm.lock"))?;
+        lock.lock().context("waiting for another test to build Helm")?;
+        let program = directory.join("helm");
+        if program.is_file() && fs::read_to_string(directory.join(STAMP)).is_ok_and(|from| from == stamp) {
+            return Ok(Some(Helm { program }));
+        }
+        if Command::new("go").arg("version").current_dir(&module).output().is_err() {
+            ensure!(
+                env::var_os("CI").is_none_or(|ci| ci != "true"),
+                "with CI=true a skip is a failure: no `go` on PATH"
+            );
+            eprintln!("skipped: no `go` on PATH, with which Helm is built");
+            return Ok(None);
+        }
+        build(&module, &program)?;
+        fs::write(directory.join(STAMP), stamp)?;
+        Ok(Some(Helm { program }))
+    }
+
+    /// What an installation with these flags would create, in the order in which it would.
+    pub fn template(&self, flags: &[&str]) -> anyhow::Result<String> {
+        self.template_in(NAMESPACE, flags)
+    }
+
+    /// The same in another namespace.
+    pub fn template_in(&self, namespace: &str, flags: &[&str]) -> anyhow::Result<String> {
+        let output = self.run(&["template", "ownergraph", ".", "--namespace", namespace], flags)?;
+        ensure!(output.status.success(), "helm template {flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Runs it in the chart's directory.
+    pub fn run(&self, command: &[&str], flags: &[&str]) -> anyhow::Result<Output> {
+        let mut helm = Command::new(&self.program);
+        helm.args(command).args(flags).current_dir(root().join("deploy/chart")).env("HELM_DEBUG", "false");
+        helm.output().with_context(|| format!("running helm {command:?}"))
+    }
+}
+
+fn build(module: &Path, program: &Path) -> anyhow::Result<()> {
+    eprintln!("building Helm (a minute or two, the first time)");
+    let log = program.with_extension("log");
+    let output = File::create(&log)?;
+    let part = program.with_extension("part");
+    let status = Command::new("go")
+        .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
+        .arg(&part)
+        .arg(PACKAGE)
+        .current_dir(module)
+        .env("CGO_ENABLED", "0")
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .status()
+        .context("running go build")?;
+    if !status.success() {
+        bail!("go build {PACKAGE}: {status}; end of {}:\n{}", log.display(), process::tail(&log));
+    }
+    fs::rename(&part, program).with_context(|| format!("renaming {}", part.display()))
+}
+
+/// The objects of a stream of YAML documents.
+pub fn objects(yaml: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("reading what Helm rendered")?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// The one object of that kind and name.
+pub fn object<'a>(objects: &'a [Value], kind: &str, name: &str) -> anyhow::Result<&'a Value> {
+    let found = objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+    found.with_context(|| format!("no {kind} {name} is rendered"))
+}
+
+/// The flags of a Deployment's container, with its variables as a pod of that name would have them.
+pub fn arguments(objects: &[Value], deployment: &str, pod: &str) -> anyhow::Result<Vec<String>> {
+    let deployment = object(objects, "Deployment", deployment)?;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let arguments = container["args"].as_array().context("a container without args")?;
+    let text = |argument: &Value| {
+        let text = argument.as_str().unwrap_or_default();
+        text.replace("$(POD_NAME)", pod).replace("$(POD_IP)", "127.0.0.1")
+    };
+    let arguments: Vec<String> = arguments.iter().map(text).collect();
+    ensure!(!arguments.iter().any(|argument| argument.contains("$(")), "a variable that no test knows: {arguments:?}");
+    Ok(arguments)
+}
+
+/// A pod as the Deployment would have it made.
+pub fn pod(deployment: &Value, name: &str) -> Value {
+    let template = &deployment["spec"]["template"];
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
+        "metadata": { "name": name, "namespace": deployment["metadata"]["namespace"], "labels": template["metadata"]["labels"] },
+    })
+}
+
+/// Definitions of the kinds that the objects are of and that are not the API server's own, with room for anything.
+pub fn foreign_definitions(objects: &[Value]) -> Vec<Value> {
+    let mut known = BTreeSet::new();
+    let foreign = objects.iter().filter_map(|object| {
+        let (group, version) = object["apiVersion"].as_str()?.split_once('/')?;
+        let kind = object["kind"].as_str()?;
+        let foreign = ["monitoring.coreos.com", "cert-manager.io"].contains(&group);
+        (foreign && known.insert((group, kind))).then(|| definition(group, version, kind))
+    });
+    foreign.collect()
+}
+
+fn definition(group: &str, version: &str, kind: &str) -> Value {
+    let singular = kind.to_lowercase();
+    let plural = format!("{singular}s");
+    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{group}") },
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": { "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular },
+            "versions": [{ "name": version, "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }],
+        },
+    })
+}

@@ -1,0 +1,206 @@
+//! The rights that rendered roles give, with one of them taken away, and the table of them.
+
+use super::root;
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+
+/// One verb on one resource, as a rule gives it to a service account.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    pub account: String,
+    pub verb: String,
+    pub resource: String,
+    pub group: String,
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Right { account, verb, resource, group } = self;
+        let dot = if group.is_empty() { "" } else { "." };
+        write!(f, "{account}: {verb} {resource}{dot}{group}")
+    }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+fn is_role(object: &Value) -> bool {
+    ["Role", "ClusterRole"].iter().any(|kind| object["kind"] == *kind)
+}
+
+fn account(object: &Value) -> Option<&str> {
+    let component = object["metadata"]["labels"]["app.kubernetes.io/component"].as_str()?;
+    ["graph-service", "executor-service"].into_iter().find(|name| *name == component)
+}
+
+/// Every right of both services, as they are rendered.
+pub fn rights(objects: &[Value]) -> anyhow::Result<Vec<Right>> {
+    let mut found = Vec::new();
+    for role in objects.iter().filter(|object| is_role(object)) {
+        let Some(account) = account(role) else { continue };
+        for rule in role["rules"].as_array().context("a role without rules")? {
+            ensure!(rule.get("nonResourceURLs").is_none(), "a right on a path has no row here: {rule}");
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    for verb in texts(&rule["verbs"]) {
+                        let (group, resource) = (group.clone(), resource.clone());
+                        found.push(Right { account: account.to_owned(), verb, resource, group });
+                    }
+                }
+            }
+        }
+    }
+    let known = found.len();
+    found.sort();
+    found.dedup();
+    ensure!(
+        found.len() == known,
+        "a right is given twice, so taking one of the two away would change nothing: {found:?}"
+    );
+    Ok(found)
+}
+
+/// The roles and bindings of one service under other names, for another account and another Lease, without one right.
+pub fn reduced(objects: &[Value], of: &str, suffix: &str, without: Option<&Right>) -> Vec<Value> {
+    let renamed = |name: &Value| json!(format!("{}-{suffix}", name.as_str().unwrap_or_default()));
+    let ours = objects.iter().filter(|object| account(object) == Some(of));
+    let mut made = Vec::new();
+    for object in ours {
+        let mut object = object.clone();
+        if is_role(&object) {
+            object["rules"] = rules(&object["rules"], suffix, without);
+        } else if object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")) {
+            object["roleRef"]["name"] = renamed(&object["roleRef"]["name"]);
+            object["subjects"][0]["name"] = renamed(&object["subjects"][0]["name"]);
+        } else if object["kind"] != "ServiceAccount" {
+            continue;
+        }
+        object["metadata"]["name"] = renamed(&object["metadata"]["name"]);
+        made.push(object);
+    }
+    made
+}
+
+fn rules(rules: &Value, lease: &str, without: Option<&Right>) -> Value {
+    let mut left = Vec::new();
+    for rule in rules.as_array().map(Vec::as_slice).unwrap_or_default() {
+        for verb in texts(&rule["verbs"]) {
+            for resource in texts(&rule["resources"]) {
+                for group in texts(&rule["apiGroups"]) {
+                    let taken =
+                        |right: &Right| right.verb == verb && right.resource == resource && right.group == group;
+                    if without.is_some_and(taken) {
+                        continue;
+                    }
+                    let mut one = json!({ "apiGroups": [group], "resources": [resource], "verbs": [verb] });
+                    // The only name that a rule is limited to is the Lease's.
+                    if rule.get("resourceNames").is_some() {
+                        one["resourceNames"] = json!([lease]);
+                    }
+                    left.push(one);
+                }
+            }
+        }
+    }
+    json!(left)
+}
+
+/// The chart's own list of rights, with their reasons.
+#[derive(Debug, Deserialize)]
+pub struct Table {
+    pub roles: Vec<Role>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Role {
+    pub account: String,
+    pub scope: String,
+    pub name: String,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Rule {
+    pub api_groups: Vec<String>,
+    pub resources: Vec<String>,
+    #[serde(default)]
+    pub resource_names: Vec<String>,
+    pub verbs: Vec<String>,
+    #[serde(default)]
+    pub when: Option<String>,
+    pub why: String,
+    pub without: String,
+}
+
+/// Reads it from the chart.
+pub fn table() -> anyhow::Result<Table> {
+    let text = fs::read_to_string(root().join("deploy/chart/files/rbac.yaml"))?;
+    serde_saphyr::from_str(&text).context("deploy/chart/files/rbac.yaml")
+}
+
+impl Table {
+    /// As a page of the documentation.
+    pub fn page(&self) -> anyhow::Result<String> {
+        let mut page = INTRODUCTION.to_owned();
+        let mut by_account: BTreeMap<&str, Vec<(&Role, &Rule)>> = BTreeMap::new();
+        for role in &self.roles {
+            by_account.entry(&role.account).or_default().extend(role.rules.iter().map(|rule| (role, rule)));
+        }
+        // The graph service first, as in every other page.
+        for (account, rules) in by_account.iter().rev() {
+            page.push_str(&format!(
+                "\n## {account}\n\n| Verb | What | Why | Where it is missing |\n|---|---|---|---|\n"
+            ));
+            for (role, rule) in rules {
+                let what = rule.what(role)?;
+                let verbs = rule.verbs.join(", ");
+                page.push_str(&format!("| {verbs} | {what} | {} | {} |\n", rule.why.trim(), rule.without.trim()));
+            }
+        }
+        Ok(page)
+    }
+}
+
+const INTRODUCTION: &str = "# Rights
+
+<!-- Written from deploy/chart/files/rbac.yaml by `BLESS=1 cargo test -p tests --test chart table`. -->
+
+What the chart lets both services do at the API server, why, and what is seen where a right is missing. A test takes each of them away and looks for
+whoever names it. The graph service reads everything, because what is not seen may own something, or be owned; what its answers show to a caller is
+limited by the caller's own rights.
+";
+
+impl Rule {
+    fn what(&self, role: &Role) -> anyhow::Result<String> {
+        let everything = self.resources == ["*"] && self.api_groups == ["*"];
+        let group = self.api_groups.first().context("a rule without a group")?;
+        let dot = if group.is_empty() { "" } else { "." };
+        let mut what = match everything {
+            true => "everything".to_owned(),
+            false => self.resources.iter().map(|name| format!("`{name}{dot}{group}`")).collect::<Vec<_>>().join(", "),
+        };
+        if !self.resource_names.is_empty() {
+            what.push_str(" of the election's name");
+        }
+        match role.scope.as_str() {
+            "cluster" => {}
+            "election" => what.push_str(", in the Lease's namespace"),
+            other => anyhow::bail!("a scope that the page does not know: {other}"),
+        }
+        match self.when.as_deref() {
+            None => {}
+            Some("enforce") => what.push_str("; not in mode `observe`"),
+            Some("tls") => what.push_str("; not without TLS"),
+            Some(other) => anyhow::bail!("a condition that the page does not know: {other}"),
+        }
+        Ok(what)
+    }
+}

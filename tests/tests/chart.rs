@@ -1,0 +1,208 @@
+//! The Helm chart: well formed, the same as the plain manifests and the documentation, taken by a real API server, and with no right more and none
+//! less than both services need.
+
+use anyhow::{Context, ensure};
+use clap::Parser as _;
+use serde_json::Value;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use tests::chart::{self, Helm, NAMESPACE, root};
+use tests::controlplane::{ControlPlane, require};
+use tests::load;
+
+#[path = "chart/least.rs"]
+mod least;
+
+fn file_flag(file: &Path) -> String {
+    format!("--values={}", file.display())
+}
+
+#[test]
+fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    for file in chart::value_files()? {
+        let flags = [file_flag(&file)];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let linted = helm.run(&["lint", "--strict", ".", "--namespace", NAMESPACE], &flags)?;
+        ensure!(linted.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&linted.stdout));
+        let rendered = helm.template(&flags)?;
+        chart::object(&chart::objects(&rendered)?, "Deployment", "graph-service")?;
+    }
+    for (wrong, named) in [
+        ("mode=sometimes", "/mode"),
+        ("graphService.replica=3", "replica"),
+        ("executorService.replicas=0", "/executorService/replicas"),
+        ("tls.source=magic", "/tls/source"),
+        ("networkPolicy.apiServerPorts[0]=70000", "/networkPolicy/apiServerPorts/0"),
+        ("tls.clientCertificates=false,metrics.serviceMonitor.enabled=true", "tls.clientCertificates"),
+    ] {
+        let refused = helm.run(&["template", "ownergraph", "."], &["--set", wrong])?;
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        ensure!(!refused.status.success() && said.contains(named), "--set {wrong}: {said}");
+    }
+    Ok(())
+}
+
+/// Compares a file of the tree with what it is made from, or writes it where `BLESS=1`.
+fn same(file: &str, made: &str) -> anyhow::Result<()> {
+    let path = root().join(file);
+    if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
+        return fs::write(&path, made).with_context(|| format!("writing {file}"));
+    }
+    let there = fs::read_to_string(&path).with_context(|| format!("reading {file}"))?;
+    let differs = there.lines().zip(made.lines()).position(|(one, other)| one != other);
+    ensure!(there == made, "{file} is not what it is made from (line {differs:?}); BLESS=1 writes it anew");
+    Ok(())
+}
+
+#[test]
+fn the_plain_manifests_are_the_charts() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    let values = file_flag(&root().join("deploy/chart/ci/manifests-values.yaml"));
+    let rendered = helm.template(&[&values])?;
+    let (mut everything, mut flows) = (String::new(), String::new());
+    for document in rendered.split("---\n").map(str::trim).filter(|document| !document.is_empty()) {
+        let (source, body) = document.split_once('\n').context("a document without its source")?;
+        let into = if source.ends_with("/flow-control.yaml") { &mut flows } else { &mut everything };
+        into.push_str(&format!("---\n{}\n", body.trim()));
+    }
+    let head = "# Rendered from deploy/chart with the values of deploy/chart/ci/manifests-values.yaml; `BLESS=1 cargo test -p tests --test chart manifests`.\n";
+    same("deploy/manifests/ownergraph.yaml", &format!("{head}{SECRETS}{everything}"))?;
+    same("deploy/manifests/flow-control.yaml", &format!("{head}{flows}"))
+}
+
+const SECRETS: &str = "#
+# Before it runs it needs two secrets in its namespace, graph-service-tls and executor-service-tls, each with tls.crt, tls.key and ca.crt. The
+# first certificate has to be for graph-service.ownergraph.svc. The CA should sign for nobody else: who shows a certificate of it is who the
+# certificate says.
+";
+
+#[test]
+fn the_table_of_rights_is_the_charts() -> anyhow::Result<()> {
+    same("docs/rbac.md", &chart::table()?.page()?)
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_programs() -> anyhow::Result<()> {
+    let text = fs::read_to_string(root().join("deploy/chart/Chart.yaml"))?;
+    let chart: Value = serde_saphyr::from_str(&text)?;
+    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+    Ok(())
+}
+
+/// What a container would be started with, as its program reads it.
+fn check_flags(objects: &[Value]) -> anyhow::Result<()> {
+    let mut flags = chart::arguments(objects, "graph-service", "graph-service-0")?;
+    let graph = &chart::object(objects, "Deployment", "graph-service")?["spec"]["template"]["spec"]["containers"][0];
+    let environment = graph["env"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if environment.iter().any(|variable| variable["name"] == "OWNERGRAPH_DECISION_LOG") {
+        flags.push("--decision-log=tls://nats.example:4222".to_owned());
+    }
+    let flags = std::iter::once("graph-service".to_owned()).chain(flags);
+    graph_service::options::Options::try_parse_from(flags)?.check()?;
+    let flags = chart::arguments(objects, "executor-service", "executor-service-0")?;
+    let flags = std::iter::once("executor-service".to_owned()).chain(flags);
+    executor_service::Options::try_parse_from(flags)?.check()?;
+    Ok(())
+}
+
+#[test]
+fn programs_take_the_flags_that_containers_give_them() -> anyhow::Result<()> {
+    let Some(helm) = Helm::require()? else { return Ok(()) };
+    for file in chart::value_files()? {
+        let objects = chart::objects(
+            &helm.template(&[&file_flag(&file), "--set=tls.enabled=false,metrics.serviceMonitor.enabled=false"])?,
+        )?;
+        check_flags(&objects).with_context(|| file.display().to_string())?;
+    }
+    let objects =
+        chart::objects(&helm.template(&["--set=tls.enabled=false", "--set=executorService.extraArgs={--graf=x}"])?)?;
+    let refused = check_flags(&objects).err().context("a flag that nobody knows was taken")?;
+    ensure!(refused.to_string().contains("--graf"), "{refused}");
+    Ok(())
+}
+
+/// Applies objects as `kubectl apply --server-side --validate=strict` does; gives what the API server warns of.
+fn apply(plane: &ControlPlane, objects: &[Value], flags: &[&str]) -> anyhow::Result<String> {
+    kubectl(plane, &[&["apply", "--server-side", "--force-conflicts", "--validate=strict"], flags].concat(), objects)
+}
+
+fn kubectl(plane: &ControlPlane, command: &[&str], objects: &[Value]) -> anyhow::Result<String> {
+    let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+    let mut kubectl = plane.kubectl();
+    kubectl.args(command).args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut kubectl = kubectl.spawn().context("running kubectl")?;
+    let mut stdin = kubectl.stdin.take().context("kubectl has no standard input")?;
+    stdin.write_all(list.to_string().as_bytes())?;
+    drop(stdin);
+    let output = kubectl.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "kubectl {command:?}: {said}");
+    Ok(said)
+}
+
+/// A namespace in which the API server refuses pods that are not `restricted`, and warns of workloads that would have them.
+fn restricted(name: &str) -> Value {
+    let level = "restricted";
+    serde_json::json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": name, "labels": {
+            "pod-security.kubernetes.io/enforce": level, "pod-security.kubernetes.io/warn": level,
+        } },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_takes_every_object_and_every_pod() -> anyhow::Result<()> {
+    let (Some(helm), Some(binaries)) = (Helm::require()?, require()) else { return Ok(()) };
+    let plane = &ControlPlane::start(&binaries).await?;
+    let mut sets: Vec<Vec<String>> = chart::value_files()?.iter().map(|file| vec![file_flag(file)]).collect();
+    // And as it comes, with certificates that Helm makes.
+    sets.push(Vec::new());
+    for (number, flags) in sets.iter().enumerate() {
+        let namespace = format!("taken-{number}");
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let objects = chart::objects(&helm.template_in(&namespace, &flags)?)?;
+        let definitions = chart::foreign_definitions(&objects);
+        if !definitions.is_empty() {
+            apply(plane, &definitions, &[])?;
+            plane_serves(plane, &definitions).await?;
+        }
+        apply(plane, &[restricted(&namespace)], &[])?;
+        let warned = apply(plane, &objects, &[])?;
+        ensure!(!warned.contains("Warning"), "{flags:?}: {warned}");
+        for name in ["graph-service", "executor-service"] {
+            let deployment = chart::object(&objects, "Deployment", name)?;
+            let pod = chart::pod(deployment, name);
+            let warned =
+                kubectl(plane, &["create", "--dry-run=server", "--validate=strict"], std::slice::from_ref(&pod))?;
+            ensure!(!warned.contains("Warning"), "{name}: {warned}");
+            // The API server does look: without its security context the same pod is refused.
+            let mut open = pod;
+            open["spec"]["containers"][0]["securityContext"] = Value::Null;
+            let refused = kubectl(plane, &["create", "--dry-run=server"], &[open]);
+            let said = format!("{:#}", refused.err().context("an unrestricted pod was taken")?);
+            ensure!(said.contains("violates PodSecurity"), "{said}");
+        }
+    }
+    Ok(())
+}
+
+async fn plane_serves(plane: &ControlPlane, definitions: &[Value]) -> anyhow::Result<()> {
+    let client = plane.client().await?;
+    for definition in definitions {
+        let text = |field: &str| definition["spec"][field].as_str().unwrap_or_default().to_owned();
+        let version = definition["spec"]["versions"][0]["name"].as_str().unwrap_or_default();
+        let path = format!("/apis/{}/{version}", text("group"));
+        let plural = definition["spec"]["names"]["plural"].clone();
+        let served = |found: &Option<Value>| {
+            let resources = found.as_ref().and_then(|found| found["resources"].as_array().cloned()).unwrap_or_default();
+            resources.iter().any(|resource| resource["name"] == plural)
+        };
+        load::until("a definition is served", least::SOON, || load::get(&client, path.clone()), served).await?;
+    }
+    Ok(())
+}
