@@ -14,6 +14,8 @@ use tests::load;
 
 #[path = "chart/least.rs"]
 mod least;
+#[path = "chart/site.rs"]
+mod site;
 
 fn file_flag(file: &Path) -> String {
     format!("--values={}", file.display())
@@ -113,13 +115,10 @@ fn check_flags(objects: &[Value]) -> anyhow::Result<()> {
 fn programs_take_the_flags_that_containers_give_them() -> anyhow::Result<()> {
     let Some(helm) = Helm::require()? else { return Ok(()) };
     for file in chart::value_files()? {
-        let objects = chart::objects(
-            &helm.template(&[&file_flag(&file), "--set=tls.enabled=false,metrics.serviceMonitor.enabled=false"])?,
-        )?;
+        let objects = chart::objects(&helm.template(&[&file_flag(&file)])?)?;
         check_flags(&objects).with_context(|| file.display().to_string())?;
     }
-    let objects =
-        chart::objects(&helm.template(&["--set=tls.enabled=false", "--set=executorService.extraArgs={--graf=x}"])?)?;
+    let objects = chart::objects(&helm.template(&["--set=executorService.extraArgs={--graf=x}"])?)?;
     let refused = check_flags(&objects).err().context("a flag that nobody knows was taken")?;
     ensure!(refused.to_string().contains("--graf"), "{refused}");
     Ok(())
@@ -202,7 +201,7 @@ async fn plane_serves(plane: &ControlPlane, definitions: &[Value]) -> anyhow::Re
             let resources = found.as_ref().and_then(|found| found["resources"].as_array().cloned()).unwrap_or_default();
             resources.iter().any(|resource| resource["name"] == plural)
         };
-        load::until("a definition is served", least::SOON, || load::get(&client, path.clone()), served).await?;
+        load::until("a definition is served", site::SOON, || load::get(&client, path.clone()), served).await?;
     }
     Ok(())
 }

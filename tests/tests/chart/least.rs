@@ -1,25 +1,18 @@
 //! Both services with exactly the rights that the chart gives them, and with each of these taken away.
 
-use super::{apply, restricted};
+use super::site::{PAUSES, SOON, Site, Wire};
 use anyhow::{Context, bail, ensure};
 use futures::StreamExt as _;
-use kube::Client;
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use serde_json::json;
 use std::time::Duration;
-use tests::chart::{self, Helm, NAMESPACE, Right, reduced, rights};
-use tests::controlplane::{ControlPlane, require};
+use tests::chart::{Right, rights};
 use tests::load::{self, configmap, configmaps, create, delete, get, reference_to, until};
-use tests::process::{Directory, free_port};
-use tests::service::{Programs, Service};
+use tests::service::Service;
 
-pub(super) const SOON: Duration = Duration::from_secs(60);
 const CASCADE_WITHIN: Duration = Duration::from_secs(120);
 /// Processes at once: each lists the whole cluster first.
 const ROWS_AT_ONCE: usize = 4;
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-const PAUSES: &str = "/apis/ownergraph.dev/v1alpha1/pauses";
 /// A pause that holds nothing, because nothing is in its namespace.
 const BRAKE: &str = "brake";
 
@@ -34,6 +27,8 @@ enum Use {
     Press,
     /// Somebody lifts a pause.
     Lift,
+    /// An executor calls over TLS, with a token.
+    Call,
     /// An object names an owner that nobody has ever seen.
     Question,
     /// An owner goes that orphans its dependents.
@@ -44,7 +39,7 @@ enum Use {
 
 /// Who lacks what, what makes that show, and the words by which it is named: in the log of either service, in `/readyz?verbose`, or to whoever
 /// asked.
-const ROWS: [(&str, Use, &str); 14] = [
+const ROWS: [(&str, Use, &str); 17] = [
     ("graph-service: get *.*", Use::Start, "cannot get resource \\\"namespaces\\\""),
     ("graph-service: list *.*", Use::Start, "cannot list resource \\\"pauses\\\""),
     ("graph-service: watch *.*", Use::Start, "cannot watch resource \\\"configmaps\\\""),
@@ -55,109 +50,22 @@ const ROWS: [(&str, Use, &str); 14] = [
     ("graph-service: patch pauses/status.ownergraph.dev", Use::Start, "cannot patch resource \\\"pauses/status\\\""),
     ("graph-service: create leases.coordination.k8s.io", Use::Start, "cannot create resource \\\"leases\\\""),
     ("graph-service: update leases.coordination.k8s.io", Use::Start, "cannot update resource \\\"leases\\\""),
+    (
+        "graph-service: create tokenreviews.authentication.k8s.io",
+        Use::Call,
+        "cannot create resource \\\"tokenreviews\\\"",
+    ),
+    (
+        "graph-service: create subjectaccessreviews.authorization.k8s.io",
+        Use::Call,
+        "cannot create resource \\\"subjectaccessreviews\\\"",
+    ),
     ("executor-service: get *.*", Use::Start, "cannot get resource \\\"namespaces\\\""),
     ("executor-service: list *.*", Use::Question, "cannot list resource \\\"configmaps\\\""),
     ("executor-service: patch *.*", Use::Orphan, "cannot patch resource \\\"configmaps\\\""),
     ("executor-service: delete *.*", Use::Background, "cannot delete resource \\\"configmaps\\\""),
+    ("executor-service: lease workitems.ownergraph.dev", Use::Call, "may not lease workitems.ownergraph.dev"),
 ];
-
-/// A cluster with the chart's accounts in it, and the chart's flags for processes of this machine.
-struct Site {
-    plane: ControlPlane,
-    client: Client,
-    programs: Programs,
-    installed: Vec<Value>,
-    directory: Directory,
-}
-
-impl Site {
-    async fn new() -> anyhow::Result<Option<Site>> {
-        let (Some(helm), Some(binaries)) = (Helm::require()?, require()) else { return Ok(None) };
-        let plane = ControlPlane::start(&binaries).await?;
-        let installed = chart::objects(&helm.template(&["--set=tls.enabled=false"])?)?;
-        apply(&plane, &[restricted(NAMESPACE)], &[])?;
-        apply(&plane, &installed, &[])?;
-        let client = plane.client().await?;
-        // The definition of pauses takes a moment to be served.
-        let served = || async { Ok(load::list(&client, PAUSES).await.is_ok()) };
-        until("pauses are served", SOON, served, |served| *served).await?;
-        let directory = Directory::create()?;
-        Ok(Some(Site { programs: Programs::build()?, client, plane, installed, directory }))
-    }
-
-    /// A kubeconfig with a token of this service account.
-    async fn kubeconfig(&self, account: &str) -> anyhow::Result<PathBuf> {
-        let token = self.token(account, json!({})).await?;
-        let cluster =
-            json!({ "server": self.plane.url(), "certificate-authority": self.plane.directory().join("ca.crt") });
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{ "name": "c", "cluster": cluster }], "users": [{ "name": "u", "user": { "token": token } }],
-            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
-        });
-        let file = self.directory.path().join(format!("{account}.kubeconfig"));
-        std::fs::write(&file, kubeconfig.to_string())?;
-        Ok(file)
-    }
-
-    async fn token(&self, account: &str, spec: Value) -> anyhow::Result<String> {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
-        let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec });
-        let answer = create(&self.client, &path, &request).await?;
-        Ok(answer["status"]["token"].as_str().context("a TokenRequest without a token")?.to_owned())
-    }
-
-    /// An account like the chart's own, without one right.
-    async fn account(&self, of: &str, suffix: &str, without: Option<&Right>) -> anyhow::Result<PathBuf> {
-        apply(&self.plane, &reduced(&self.installed, of, suffix, without), &[])?;
-        self.kubeconfig(&format!("{of}-{suffix}")).await
-    }
-
-    /// The graph service as the chart starts it, under another Lease.
-    fn graph(&self, kubeconfig: &Path, lease: &str) -> anyhow::Result<(Service, String)> {
-        let listen = format!("127.0.0.1:{}", free_port()?);
-        let mut flags = chart::arguments(&self.installed, "graph-service", lease)?;
-        replace(&mut flags, "--listen", &listen)?;
-        replace(&mut flags, "--advertise", &listen)?;
-        replace(&mut flags, "--lease-name", lease)?;
-        Ok((self.start("graph-service", &format!("graph-{lease}"), kubeconfig, flags)?, listen))
-    }
-
-    fn executor(&self, kubeconfig: &Path, name: &str, graph: &str) -> anyhow::Result<Service> {
-        let mut flags = chart::arguments(&self.installed, "executor-service", name)?;
-        replace(&mut flags, "--graph", graph)?;
-        self.start("executor-service", name, kubeconfig, flags)
-    }
-
-    fn start(&self, program: &str, log: &str, kubeconfig: &Path, mut flags: Vec<String>) -> anyhow::Result<Service> {
-        // The test gives it an admin address of its own.
-        flags.retain(|flag| !flag.starts_with("--admin-listen="));
-        flags.push(format!("--kubeconfig={}", kubeconfig.display()));
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        Service::start(&self.programs, program, log, self.directory.path(), &flags)
-    }
-
-    /// An owner and dependents in a namespace of their own.
-    async fn family(&self, namespace: &str) -> anyhow::Result<String> {
-        load::namespace(&self.client, namespace).await?;
-        let owners = load::families(&self.client, namespace, "owner", 1, 5).await?;
-        Ok(format!("{}/{}", configmaps(namespace), owners[0]))
-    }
-
-    fn ask(&self, server: &str, words: &[&str]) -> anyhow::Result<String> {
-        let mut ownergraph = Command::new(self.programs.path("ownergraph"));
-        let output = ownergraph.args(words).args(["--server", server]).output().context("running ownergraph")?;
-        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-}
-
-/// Gives a flag of the chart another value. One that the chart does not have is an error.
-fn replace(flags: &mut [String], flag: &str, value: &str) -> anyhow::Result<()> {
-    let prefix = format!("{flag}=");
-    let found = flags.iter_mut().find(|text| text.starts_with(&prefix));
-    *found.with_context(|| format!("the chart gives no {flag}"))? = format!("{prefix}{value}");
-    Ok(())
-}
 
 /// Everything that a service says by itself, with quotes as JSON has them.
 async fn said(service: &Service) -> String {
@@ -176,7 +84,7 @@ async fn the_rights_of_the_chart_suffice_and_each_of_them_is_missed() -> anyhow:
 
     // Two that lack nothing: the graph service that executors without a right are measured against, and the first to post the Event.
     let kubeconfig = site.account("graph-service", "whole", None).await?;
-    let (mut graph, listen) = site.graph(&kubeconfig, "whole")?;
+    let (mut graph, listen) = site.graph(Wire::Plaintext, &kubeconfig, "whole")?;
     graph.ready().await?;
     let brake = json!({
         "apiVersion": "ownergraph.dev/v1alpha1", "kind": "Pause", "metadata": { "name": BRAKE },
@@ -211,11 +119,8 @@ fn rows(rights: &[Right]) -> anyhow::Result<Vec<(Right, Use, &'static str)>> {
 
 async fn everything_is_collected(site: &Site) -> anyhow::Result<()> {
     let (kubeconfig, lease) = (site.kubeconfig("graph-service").await?, "ownergraph");
-    let (mut graph, listen) = site.graph(&kubeconfig, lease)?;
-    let kubeconfig = site.kubeconfig("executor-service").await?;
-    let mut executor = site.executor(&kubeconfig, "executor-0", &listen)?;
-    graph.ready().await?;
-    executor.ready().await?;
+    let (graph, listen) = site.graph(Wire::Tls, &kubeconfig, lease)?;
+    let executor = site.executor_by_token("executor-service", "executor-0", &listen).await?;
     for (policy, left) in [("Background", 0), ("Foreground", 0), ("Orphan", 5)] {
         let namespace = format!("all-{}", policy.to_lowercase());
         let owner = site.family(&namespace).await?;
@@ -231,8 +136,8 @@ async fn everything_is_collected(site: &Site) -> anyhow::Result<()> {
     let lease = get(&site.client, format!("{LEASES}/{lease}")).await?.context("nobody made the Lease")?;
     ensure!(lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()), "nobody led: {lease}");
     for (name, service) in [("graph-service", &graph), ("executor-service", &executor)] {
-        let said = said(service).await;
-        ensure!(!said.contains("forbidden"), "{name} lacks a right: {said}");
+        let said = service.process.output();
+        ensure!(!said.contains("forbidden") && !said.contains("may not"), "{name} lacks a right: {said}");
     }
     Ok(())
 }
@@ -254,9 +159,15 @@ async fn misplaced(site: &Site) -> anyhow::Result<()> {
 async fn lacks(site: &Site, number: usize, (right, uses, words): (Right, Use, &str)) -> anyhow::Result<()> {
     let suffix = format!("row-{number}");
     let kubeconfig = site.account("graph-service", &suffix, Some(&right)).await?;
-    let (mut graph, listen) = site.graph(&kubeconfig, &suffix)?;
+    let wire = if uses == Use::Call { Wire::Tls } else { Wire::Plaintext };
+    let (mut graph, listen) = site.graph(wire, &kubeconfig, &suffix)?;
+    let mut caller = None;
     let answer = match uses {
         Use::Start | Use::Misplaced => String::new(),
+        Use::Call => {
+            caller = Some(site.executor_by_token("executor-service", &suffix, &listen).await?);
+            String::new()
+        }
         Use::Press => {
             graph.ready().await?;
             site.ask(&listen, &["pause", "--namespace", "nowhere", "--for", "1m", "--reason", "the brake is tried"])?
@@ -268,7 +179,9 @@ async fn lacks(site: &Site, number: usize, (right, uses, words): (Right, Use, &s
         Use::Question | Use::Orphan | Use::Background => bail!("{right}: a graph service does not do that itself"),
     };
     let answer = answer.replace('"', "\\\"");
-    let all = || async { Ok(format!("{answer}\n{}", said(&graph).await)) };
+    let caller = caller.as_ref().map(|caller| &caller.process);
+    let called = || caller.map(|process| process.output()).unwrap_or_default();
+    let all = || async { Ok(format!("{answer}\n{}\n{}", called(), said(&graph).await)) };
     until(&format!("{right}: somebody says {words}"), SOON, all, |all| all.contains(words)).await?;
     Ok(())
 }
@@ -282,9 +195,18 @@ async fn executor_lacks(
 ) -> anyhow::Result<()> {
     let suffix = format!("row-{number}");
     let kubeconfig = site.account("executor-service", &suffix, Some(&right)).await?;
-    let mut executor = site.executor(&kubeconfig, &suffix, listen)?;
+    let mut guarded = None;
+    let mut executor = if uses == Use::Call {
+        let kubeconfig = site.kubeconfig("graph-service-whole").await?;
+        let (graph, listen) = site.graph(Wire::Tls, &kubeconfig, &suffix)?;
+        guarded = Some(graph);
+        site.executor_by_token(&format!("executor-service-{suffix}"), &suffix, &listen).await?
+    } else {
+        site.executor(&kubeconfig, &suffix, listen)?
+    };
+    let graph = guarded.as_ref().unwrap_or(graph);
     match uses {
-        Use::Start => {}
+        Use::Start | Use::Call => {}
         Use::Question => {
             executor.ready().await?;
             load::namespace(&site.client, &suffix).await?;

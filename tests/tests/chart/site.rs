@@ -1,0 +1,174 @@
+//! A cluster that the chart is installed in, and its services as processes of this machine.
+
+use super::{apply, restricted};
+use anyhow::Context;
+use k8s_openapi::ByteString;
+use kube::Client;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tests::chart::{self, Helm, NAMESPACE, Right, reduced};
+use tests::controlplane::{ControlPlane, require};
+use tests::load::{self, configmaps, create, until};
+use tests::process::{Directory, free_port};
+use tests::service::{Programs, Service};
+
+pub(super) const SOON: Duration = Duration::from_secs(60);
+pub(super) const PAUSES: &str = "/apis/ownergraph.dev/v1alpha1/pauses";
+/// Where the chart mounts certificates.
+const MOUNTED: &str = "/etc/ownergraph/tls";
+
+/// How services speak with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    Plaintext,
+    Tls,
+}
+
+/// A cluster with the chart's accounts in it, and the chart's flags for processes of this machine.
+pub(super) struct Site {
+    plane: ControlPlane,
+    pub(super) client: Client,
+    programs: Programs,
+    /// Rendered as the chart comes.
+    pub(super) installed: Vec<Value>,
+    /// Rendered without TLS, for processes whose admin port a test looks at.
+    plain: Vec<Value>,
+    directory: Directory,
+}
+
+impl Site {
+    pub(super) async fn new() -> anyhow::Result<Option<Site>> {
+        let (Some(helm), Some(binaries)) = (Helm::require()?, require()) else { return Ok(None) };
+        let plane = ControlPlane::start(&binaries).await?;
+        let installed = chart::objects(&helm.template(&[])?)?;
+        let plain = chart::objects(&helm.template(&["--set=tls.enabled=false"])?)?;
+        apply(&plane, &[restricted(NAMESPACE)], &[])?;
+        apply(&plane, &installed, &[])?;
+        let client = plane.client().await?;
+        // The definition of pauses takes a moment to be served.
+        let served = || async { Ok(load::list(&client, PAUSES).await.is_ok()) };
+        until("pauses are served", SOON, served, |served| *served).await?;
+        let directory = Directory::create()?;
+        for deployment in ["graph-service", "executor-service"] {
+            write_secret(&installed, deployment, &directory.path().join(deployment))?;
+        }
+        Ok(Some(Site { programs: Programs::build()?, client, plane, installed, plain, directory }))
+    }
+
+    /// A kubeconfig with a token of this service account.
+    pub(super) async fn kubeconfig(&self, account: &str) -> anyhow::Result<PathBuf> {
+        let token = self.token(account, json!({})).await?;
+        let cluster =
+            json!({ "server": self.plane.url(), "certificate-authority": self.plane.directory().join("ca.crt") });
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster": cluster }], "users": [{ "name": "u", "user": { "token": token } }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        });
+        let file = self.directory.path().join(format!("{account}.kubeconfig"));
+        fs::write(&file, kubeconfig.to_string())?;
+        Ok(file)
+    }
+
+    async fn token(&self, account: &str, spec: Value) -> anyhow::Result<String> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
+        let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec });
+        let answer = create(&self.client, &path, &request).await?;
+        Ok(answer["status"]["token"].as_str().context("a TokenRequest without a token")?.to_owned())
+    }
+
+    /// An account like the chart's own, without one right.
+    pub(super) async fn account(&self, of: &str, suffix: &str, without: Option<&Right>) -> anyhow::Result<PathBuf> {
+        apply(&self.plane, &reduced(&self.installed, of, suffix, without), &[])?;
+        self.kubeconfig(&format!("{of}-{suffix}")).await
+    }
+
+    /// The graph service as the chart starts it, under another Lease; also where it listens.
+    pub(super) fn graph(&self, wire: Wire, kubeconfig: &Path, lease: &str) -> anyhow::Result<(Service, String)> {
+        let listen = format!("127.0.0.1:{}", free_port()?);
+        let mut flags = self.flags(wire, "graph-service", lease)?;
+        replace(&mut flags, "--listen", &listen)?;
+        replace(&mut flags, "--advertise", &listen)?;
+        replace(&mut flags, "--lease-name", lease)?;
+        Ok((self.start("graph-service", &format!("graph-{lease}"), kubeconfig, flags)?, listen))
+    }
+
+    /// An executor as the chart starts it, in plaintext.
+    pub(super) fn executor(&self, kubeconfig: &Path, name: &str, graph: &str) -> anyhow::Result<Service> {
+        let mut flags = self.flags(Wire::Plaintext, "executor-service", name)?;
+        replace(&mut flags, "--graph", graph)?;
+        self.start("executor-service", name, kubeconfig, flags)
+    }
+
+    /// An executor of this account as the chart starts it: it shows a token that is bound to its pod, and checks the name of whom it calls.
+    pub(super) async fn executor_by_token(&self, account: &str, name: &str, graph: &str) -> anyhow::Result<Service> {
+        let mut pod = chart::pod(chart::object(&self.installed, "Deployment", "executor-service")?, name);
+        pod["spec"]["serviceAccountName"] = json!(account);
+        let pod = create(&self.client, &format!("/api/v1/namespaces/{NAMESPACE}/pods"), &pod).await?;
+        let bound = json!({ "kind": "Pod", "apiVersion": "v1", "name": name, "uid": pod["metadata"]["uid"] });
+        let token = self.token(account, json!({ "audiences": ["ownergraph"], "boundObjectRef": bound })).await?;
+        let file = self.directory.path().join(format!("{name}.token"));
+        fs::write(&file, token)?;
+        let mut flags = self.flags(Wire::Tls, "executor-service", name)?;
+        replace(&mut flags, "--graph", graph)?;
+        replace(&mut flags, "--token-file", &file.display().to_string())?;
+        let kubeconfig = self.kubeconfig(account).await?;
+        self.start("executor-service", name, &kubeconfig, flags)
+    }
+
+    /// The flags of a Deployment, with the files of its secret where this machine has them.
+    fn flags(&self, wire: Wire, deployment: &str, pod: &str) -> anyhow::Result<Vec<String>> {
+        let objects = match wire {
+            Wire::Plaintext => &self.plain,
+            Wire::Tls => &self.installed,
+        };
+        let files = self.directory.path().join(deployment).display().to_string();
+        let flags = chart::arguments(objects, deployment, pod)?;
+        Ok(flags.into_iter().map(|flag| flag.replace(MOUNTED, &files)).collect())
+    }
+
+    fn start(&self, program: &str, log: &str, kubeconfig: &Path, mut flags: Vec<String>) -> anyhow::Result<Service> {
+        // The test gives it an admin address of its own.
+        flags.retain(|flag| !flag.starts_with("--admin-listen="));
+        flags.push(format!("--kubeconfig={}", kubeconfig.display()));
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        Service::start(&self.programs, program, log, self.directory.path(), &flags)
+    }
+
+    /// An owner and dependents in a namespace of their own.
+    pub(super) async fn family(&self, namespace: &str) -> anyhow::Result<String> {
+        load::namespace(&self.client, namespace).await?;
+        let owners = load::families(&self.client, namespace, "owner", 1, 5).await?;
+        Ok(format!("{}/{}", configmaps(namespace), owners[0]))
+    }
+
+    pub(super) fn ask(&self, server: &str, words: &[&str]) -> anyhow::Result<String> {
+        let mut ownergraph = Command::new(self.programs.path("ownergraph"));
+        let output = ownergraph.args(words).args(["--server", server]).output().context("running ownergraph")?;
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// Gives a flag of the chart another value. One that the chart does not have is an error.
+fn replace(flags: &mut [String], flag: &str, value: &str) -> anyhow::Result<()> {
+    let prefix = format!("{flag}=");
+    let found = flags.iter_mut().find(|text| text.starts_with(&prefix));
+    *found.with_context(|| format!("the chart gives no {flag}"))? = format!("{prefix}{value}");
+    Ok(())
+}
+
+/// The files of the secret that a Deployment mounts.
+fn write_secret(objects: &[Value], deployment: &str, directory: &Path) -> anyhow::Result<()> {
+    let deployment = chart::object(objects, "Deployment", deployment)?;
+    let name = deployment["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"].as_str();
+    let secret = chart::object(objects, "Secret", name.context("the first volume is the secret's")?)?;
+    fs::create_dir_all(directory)?;
+    for (file, text) in secret["data"].as_object().context("a secret without data")? {
+        let ByteString(bytes) = serde_json::from_value(text.clone())?;
+        fs::write(directory.join(file), bytes)?;
+    }
+    Ok(())
+}
