@@ -5,16 +5,17 @@ use http::header::AUTHORIZATION;
 use http::{Request, Response, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
-use runtime::tls::Caller;
+use runtime::tls::{Caller, Complaint};
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::ConnectError;
 use tonic::body::Body;
 use tonic::transport::{self, Endpoint};
-use tower::Service;
+use tower::{BoxError, Service};
 
 /// Name resolution, TCP and TLS.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -31,36 +32,43 @@ pub struct Channel {
     channel: transport::Channel,
     /// Whose token goes along.
     caller: Caller,
+    /// What the connection broke of.
+    complaint: Complaint,
 }
 
 impl From<transport::Channel> for Channel {
     /// Without a token.
     fn from(channel: transport::Channel) -> Channel {
-        Channel { channel, caller: Caller::plaintext() }
+        Channel { channel, caller: Caller::plaintext(), complaint: Complaint::default() }
     }
 }
 
 impl Service<Request<Body>> for Channel {
     type Response = Response<Body>;
-    type Error = transport::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, transport::Error>> + Send>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), transport::Error>> {
-        self.channel.poll_ready(context)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.channel.poll_ready(context).map_err(|error| why(&self.complaint, error))
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         // The one that has said that it is ready is the one that is called.
         let another = self.channel.clone();
         let mut channel = std::mem::replace(&mut self.channel, another);
-        let caller = self.caller.clone();
+        let (caller, complaint) = (self.caller.clone(), self.complaint.clone());
         Box::pin(async move {
             if let Some(token) = caller.authorization().await {
                 request.headers_mut().insert(AUTHORIZATION, token);
             }
-            channel.call(request).await
+            channel.call(request).await.map_err(|error| why(&complaint, error))
         })
     }
+}
+
+/// A call that TLS has spoiled is one that found no connection: its status is `UNAVAILABLE`, with the sentence.
+fn why(complaint: &Complaint, error: transport::Error) -> BoxError {
+    complaint.take().map_or_else(|| error.into(), |sentence| ConnectError(sentence.into()).into())
 }
 
 /// A plaintext endpoint with the settings that the protocol asks for; the error says what is wrong with the address.
@@ -84,12 +92,15 @@ pub async fn dial(caller: &Caller, address: &str, name: Option<&str>) -> Result<
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    let (calling, shown) = (caller.clone(), address.to_owned());
+    let (calling, shown, complaint) = (caller.clone(), address.to_owned(), Complaint::default());
+    let complaining = complaint.clone();
     let connect = move |uri: Uri| {
         let (connecting, caller, address, host) = (tcp.call(uri), calling.clone(), shown.clone(), host.clone());
+        let complaint = complaining.clone();
         async move {
             let stream = connecting.await.map_err(|error| std::io::Error::other(innermost(&error)))?;
-            caller.secure(stream.into_inner(), &address, &host).await.map(TokioIo::new)
+            let secured = caller.secure(stream.into_inner(), &address, &host).await?;
+            Ok::<_, std::io::Error>(TokioIo::new(secured.complaining(complaint)))
         }
     };
     let connect = tower::service_fn(connect);
@@ -97,7 +108,7 @@ pub async fn dial(caller: &Caller, address: &str, name: Option<&str>) -> Result<
     let channel = connected.map_err(|error| format!("{address} cannot be reached: {}", innermost(&error)))?;
     // Whoever can read what goes by would be the caller with it.
     let is_private = caller.is_tls() || is_loopback(address);
-    Ok(Channel { channel, caller: if is_private { caller.clone() } else { Caller::plaintext() } })
+    Ok(Channel { channel, caller: if is_private { caller.clone() } else { Caller::plaintext() }, complaint })
 }
 
 /// A channel over a byte pipe that is open already, such as one within this process, in plaintext and without a token. `address` is what
@@ -118,9 +129,10 @@ pub async fn connect_through(
     pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> Result<Channel, String> {
     let secured = caller.secure(pipe, shown, host).await;
-    let pipe = secured.map_err(|error| format!("{shown} cannot be reached: {error}"))?;
+    let complaint = Complaint::default();
+    let pipe = secured.map_err(|error| format!("{shown} cannot be reached: {error}"))?.complaining(complaint.clone());
     let channel = over(endpoint_of(caller, address)?, shown, pipe).await?;
-    Ok(Channel { channel, caller: if caller.is_tls() { caller.clone() } else { Caller::plaintext() } })
+    Ok(Channel { channel, caller: if caller.is_tls() { caller.clone() } else { Caller::plaintext() }, complaint })
 }
 
 async fn over(

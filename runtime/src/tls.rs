@@ -26,7 +26,7 @@ mod server;
 mod tests;
 mod token;
 
-pub use caller::{Caller, Secured};
+pub use caller::{Caller, Complaint, Secured};
 pub use files::BadTls;
 pub use flags::{CallerFlags, ServerFlags};
 pub use identity::{Peer, PeerCertificate};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -132,7 +132,8 @@ impl Caller {
     {
         let Some(tls) = &self.0.tls else {
             let words = Words { address: address.to_owned(), ca: None, certificate: None, name_flag: "" };
-            return Ok(Secured { stream: Stream::Plaintext { io, is_known: false }, words });
+            let stream = Stream::Plaintext { io, is_known: false };
+            return Ok(Secured { stream, words, complaint: Complaint::default() });
         };
         let words = tls.words(address);
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
@@ -151,7 +152,7 @@ impl Caller {
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         });
         match connected {
-            Ok(stream) => Ok(Secured { stream: Stream::Tls(Box::new(stream)), words }),
+            Ok(stream) => Ok(Secured { stream: Stream::Tls(Box::new(stream)), words, complaint: Complaint::default() }),
             Err(error) => Err(words.of(error)),
         }
     }
@@ -251,10 +252,33 @@ fn machine_authorities() -> Result<RootCertStore, BadTls> {
     Ok(roots)
 }
 
+/// What a connection broke of, where that was TLS: whoever waits for an answer over it is told only that it was closed. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Complaint(Arc<Mutex<Option<String>>>);
+
+impl Complaint {
+    /// The sentence, once.
+    pub fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, sentence: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence);
+    }
+}
+
 /// A connection to a service. Its errors are sentences for a person.
 pub struct Secured<IO> {
     stream: Stream<IO>,
     words: Words,
+    complaint: Complaint,
+}
+
+impl<IO> Secured<IO> {
+    /// The same, which leaves there what it breaks of.
+    pub fn complaining(self, complaint: Complaint) -> Secured<IO> {
+        Secured { complaint, ..self }
+    }
 }
 
 enum Stream<IO> {
@@ -274,15 +298,24 @@ impl<IO> fmt::Debug for Secured<IO> {
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<IO> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Secured { stream, words } = &mut *self;
+        let Secured { stream, words, complaint } = &mut *self;
         match stream {
-            Stream::Tls(tls) => Pin::new(tls).poll_read(context, into).map_err(|error| words.of(error)),
+            Stream::Tls(tls) => Pin::new(tls).poll_read(context, into).map_err(|error| {
+                let is_tls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+                let error = words.of(error);
+                if is_tls {
+                    complaint.put(error.to_string());
+                }
+                error
+            }),
             Stream::Plaintext { io, is_known } => {
                 let before = into.filled().len();
                 ready!(Pin::new(io).poll_read(context, into))?;
                 if let (false, Some(first)) = (*is_known, into.filled().get(before)) {
                     if *first == ALERT {
-                        return Poll::Ready(Err(words.speaks_tls()));
+                        let error = words.speaks_tls();
+                        complaint.put(error.to_string());
+                        return Poll::Ready(Err(error));
                     }
                     *is_known = true;
                 }
@@ -294,7 +327,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<IO> {
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<IO> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let Secured { stream, words } = &mut *self;
+        let Secured { stream, words, .. } = &mut *self;
         match stream {
             Stream::Tls(tls) => Pin::new(tls).poll_write(context, data).map_err(|error| words.of(error)),
             Stream::Plaintext { io, .. } => Pin::new(io).poll_write(context, data),
@@ -306,7 +339,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<IO> {
         context: &mut Context<'_>,
         data: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Secured { stream, words } = &mut *self;
+        let Secured { stream, words, .. } = &mut *self;
         match stream {
             Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(context, data).map_err(|error| words.of(error)),
             Stream::Plaintext { io, .. } => Pin::new(io).poll_write_vectored(context, data),
@@ -321,7 +354,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<IO> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Secured { stream, words } = &mut *self;
+        let Secured { stream, words, .. } = &mut *self;
         match stream {
             Stream::Tls(tls) => Pin::new(tls).poll_flush(context).map_err(|error| words.of(error)),
             Stream::Plaintext { io, .. } => Pin::new(io).poll_flush(context),
@@ -329,7 +362,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<IO> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Secured { stream, words } = &mut *self;
+        let Secured { stream, words, .. } = &mut *self;
         match stream {
             Stream::Tls(tls) => Pin::new(tls).poll_shutdown(context).map_err(|error| words.of(error)),
             Stream::Plaintext { io, .. } => Pin::new(io).poll_shutdown(context),
