@@ -309,7 +309,7 @@ async fn sigterm_in_mid_cascade_hands_back_at_once_and_exits_0() -> anyhow::Resu
         code == 200 && dot.starts_with("strict digraph full {") && dot.matches(" -> ").count() == dependents(),
         "{dot}"
     );
-    for (path, says) in [("/livez", ""), ("/readyz", ""), ("/metrics", "# EOF")] {
+    for (path, says) in [("/livez", ""), ("/readyz", ""), ("/metrics", "\nownergraph_graph_nodes ")] {
         let (code, body) = fleet.graph.get(path).await?;
         ensure!(code == 200 && body.contains(says), "{path}: {code} {body}");
     }
