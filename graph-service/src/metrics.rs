@@ -279,7 +279,7 @@ fn reasons() -> Label {
 }
 
 /// Counters that show from the start, so that a rate sees their first step.
-fn zeroed<const N: usize, const M: usize>(labels: [Labels<N>; M]) -> Family<Labels<N>, Counter> {
+pub(crate) fn zeroed<const N: usize>(labels: impl IntoIterator<Item = Labels<N>>) -> Family<Labels<N>, Counter> {
     let family: Family<Labels<N>, Counter> = Family::default();
     for labels in labels {
         drop(family.get_or_create(&labels));

@@ -1,5 +1,6 @@
 //! Refusals are counted each, and logged once for each cause.
 
+use crate::metrics::zeroed;
 use engine::object::clip;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -26,6 +27,10 @@ const NOTED: [ErrorReason; 6] = [
     ErrorReason::ExecutorMismatch,
     ErrorReason::ReviewUnavailable,
 ];
+/// What the API server is asked for,
+const REVIEWS: [&str; 2] = ["token", "access"];
+/// and what it says.
+const OUTCOMES: [&str; 3] = ["allowed", "denied", "unanswered"];
 /// Of a user's name in a line.
 const USER_MAX_BYTES: usize = 128;
 
@@ -48,16 +53,16 @@ impl AccessMetrics {
                     "Calls refused for who makes them",
                     "The log names each caller once in ten minutes. `REVIEW_UNAVAILABLE`: the API server does not answer, or this service may not ask it.",
                 ),
-                Family::default(),
+                zeroed(NOTED.map(|reason| [("reason", error_reason::text(reason))])),
             ),
             reviews: book.put(
                 "ownergraph_access_reviews",
-                reviews,
+                [Label::of("review", REVIEWS), Label::of("outcome", OUTCOMES)],
                 (
                     "Questions to the API server about callers and their rights",
                     "Answers are kept for some seconds; a high rate means many callers.",
                 ),
-                Family::default(),
+                zeroed(reviews),
             ),
         }
     }
