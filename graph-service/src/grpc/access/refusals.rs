@@ -44,7 +44,7 @@ pub(crate) struct AccessMetrics {
 impl AccessMetrics {
     pub(crate) fn register(book: &mut Book<'_>) -> AccessMetrics {
         let reviews =
-            [Label::of("review", ["token", "access"]), Label::of("outcome", ["allowed", "denied", "unanswered"])];
+            REVIEWS.into_iter().flat_map(|review| OUTCOMES.map(|outcome| [("review", review), ("outcome", outcome)]));
         AccessMetrics {
             refused: book.put(
                 "ownergraph_calls_refused",
