@@ -6,6 +6,7 @@ use crate::time::Time;
 use crate::view::{Waiting, Waits};
 use crate::work::{Action, ActionKind, LeaseId, Preconditions};
 use ages::Ages;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use blocked::Blockers;
@@ -114,7 +115,8 @@ pub(crate) enum Put {
 /// The queue.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    items: BTreeMap<Uid, Item>,
+    /// Boxed: entries move when a tree of this size grows, and an item is large.
+    items: BTreeMap<Uid, Box<Item>>,
     by_id: BTreeMap<u64, Uid>,
     /// Ready uids; may name items that are not ready any more.
     lanes: Lanes,
@@ -130,11 +132,11 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn get(&self, uid: &Uid) -> Option<&Item> {
-        self.items.get(uid)
+        self.items.get(uid).map(Box::as_ref)
     }
 
     pub(crate) fn get_mut(&mut self, uid: &Uid) -> Option<&mut Item> {
-        self.items.get_mut(uid)
+        self.items.get_mut(uid).map(Box::as_mut)
     }
 
     pub(crate) fn uid_of(&self, id: u64) -> Option<&Uid> {
@@ -198,7 +200,7 @@ impl Queue {
             self.waiting += usize::from(!observe);
             self.by_id.insert(id, uid.clone());
             self.ages.enter(now, &item.place);
-            self.items.insert(uid.clone(), item);
+            self.items.insert(uid.clone(), Box::new(item));
             if !observe {
                 self.make_ready(&uid);
             }
@@ -252,7 +254,7 @@ impl Queue {
         let item = self.items.remove(uid)?;
         self.by_id.remove(&item.id);
         self.ages.leave(item.decided, &item.place);
-        Some(item)
+        Some(*item)
     }
 
     /// Moves an item to where it waits, or makes it ready.
@@ -292,7 +294,8 @@ impl Queue {
         let holds = |item: &&Item| {
             matches!(item.place, Place::Ready | Place::Behind(_)) && hold_on(&self.holds, item).is_some()
         };
-        let uids: Vec<Uid> = self.items.values().filter(holds).map(|item| item.draft.target.uid.clone()).collect();
+        let uids: Vec<Uid> =
+            self.items.values().map(Box::as_ref).filter(holds).map(|item| item.draft.target.uid.clone()).collect();
         for uid in uids {
             self.make_ready(&uid);
         }

@@ -1,6 +1,7 @@
 //! What must hold between any two calls.
 
 use super::{LANES_SPARE, Place, Queue};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
@@ -15,7 +16,7 @@ impl Queue {
         if self.by_id.len() != self.items.len() {
             return Some(format!("{} items, but {} numbers", self.items.len(), self.by_id.len()));
         }
-        if !self.ages.fit(self.items.values()) {
+        if !self.ages.fit(self.items.values().map(Box::as_ref)) {
             return Some(String::from("the ages of items are not those that are counted"));
         }
         if (leased, waiting) != (self.leased, self.waiting) {
