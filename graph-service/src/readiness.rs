@@ -116,7 +116,7 @@ impl Health {
     pub(crate) fn is_ready(&self) -> bool {
         let Some(running) = self.running.get() else { return false };
         let collections = running.reader.with(Leader::collections);
-        running.ingest.status().discovered && collections.iter().all(|collection| is_settled(collection, self.clock))
+        running.ingest.status().discovered && are_settled(&collections, self.clock)
     }
 }
 
@@ -160,8 +160,7 @@ impl Probe for Health {
         }
         lines.extend(look.executors.iter().map(executor_line));
         lines.extend(look.collections.iter().map(collection_line));
-        let settled = look.collections.iter().all(|collection| is_settled(collection, self.clock));
-        Readiness { ready: discovery.discovered && settled, lines }
+        Readiness { ready: discovery.discovered && are_settled(&look.collections, self.clock), lines }
     }
 
     fn metrics(&self) -> String {
@@ -206,6 +205,13 @@ impl std::fmt::Debug for Health {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Health").field("running", &self.running).finish_non_exhaustive()
     }
+}
+
+/// That discovery has succeeded says what has been sent to the engine, not what it has taken in. It takes in all kinds before the first list,
+/// so that where one list has come to an end or failed, no collection is missing here.
+fn are_settled(collections: &[CollectionStatus], clock: Clock) -> bool {
+    let mut states = collections.iter().map(|collection| collection.state);
+    states.any(|state| state != State::Ignored) && collections.iter().all(|collection| is_settled(collection, clock))
 }
 
 /// Synced, or given up: after its first error, or after a while of listing.

@@ -77,7 +77,7 @@ impl Known {
         self.kinds.values().any(|entry| entry.missing_since.is_some())
     }
 
-    /// Takes a view in.
+    /// Takes a view in. Of what is new, everything is served before anything is collected.
     pub(crate) fn absorb(&mut self, view: &View, declared: &Declared, now: Instant) -> Vec<Change> {
         let mut changes = Vec::new();
         let known: Vec<GroupResource> = self.kinds.keys().cloned().collect();
@@ -105,6 +105,8 @@ impl Known {
                 self.kinds.insert(key.clone(), Entry { served: new.clone(), definition, missing_since: None });
             }
         }
+        // A stable sort: who asks what all kinds have to say must know all of them before the first of them has said anything.
+        changes.sort_by_key(|change| matches!(change, Change::Start(_)));
         changes
     }
 }

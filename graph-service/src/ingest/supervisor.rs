@@ -175,9 +175,15 @@ impl Supervisor {
     /// Something says that another kind is served now.
     fn hurry(&mut self) {
         self.lag = (LAG_MIN, 0);
-        let soon = Instant::now() + DEBOUNCE;
+        let soon = Instant::now() + self.debounce();
         self.hurried = self.due.is_none();
         self.due = self.due.map(|due| due.min(soon));
+    }
+
+    /// What changes usually does so together. Before the first view everything waits for the definitions, and so for nothing beyond them.
+    fn debounce(&self) -> Duration {
+        let awaited = !self.shared.state().status.discovered && self.definitions.are_settled();
+        if awaited { Duration::ZERO } else { DEBOUNCE }
     }
 
     async fn relist(&mut self) -> anyhow::Result<Turn> {
@@ -214,7 +220,7 @@ impl Supervisor {
         let by = *self.definitions_by.get_or_insert(now + DEFINITIONS_WITHIN);
         if !self.shared.state().status.discovered && !self.definitions.are_settled() && now < by {
             // Their first list asks for the next discovery at once.
-            self.due = Some(if std::mem::take(&mut self.hurried) { now + DEBOUNCE } else { by });
+            self.due = Some(if std::mem::take(&mut self.hurried) { now + self.debounce() } else { by });
             return Ok(Turn::Next);
         }
         let changes = self.known.absorb(&view, &self.definitions.declared(), now);

@@ -1,4 +1,4 @@
-use super::{blocker_line, collection_line, executor_line, is_settled, leadership_line, unresolved_line};
+use super::{are_settled, blocker_line, collection_line, executor_line, is_settled, leadership_line, unresolved_line};
 use crate::clock::Clock;
 use crate::election::Leadership;
 use engine::coverage::State;
@@ -37,6 +37,26 @@ async fn a_collection_is_waited_for_until_its_first_error_or_for_a_while() {
     assert!(is_settled(&collection(State::Listing, "403"), clock));
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(is_settled(&collection(State::Listing, ""), clock));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_engine_has_not_taken_in_yet_is_waited_for() {
+    let clock = Clock::start();
+    let [ignored, listing, synced, failed] =
+        [State::Ignored, State::Listing, State::Synced, State::Failed].map(|state| collection(state, ""));
+    let table: [(&[&CollectionStatus], bool); 6] = [
+        (&[], false),
+        (&[&ignored], false),
+        (&[&ignored, &listing], false),
+        (&[&listing, &synced], false),
+        (&[&ignored, &synced], true),
+        (&[&failed, &synced], true),
+    ];
+    for (collections, settled) in table {
+        let collections: Vec<CollectionStatus> = collections.iter().copied().cloned().collect();
+        let states: Vec<State> = collections.iter().map(|collection| collection.state).collect();
+        assert_eq!(are_settled(&collections, clock), settled, "{states:?}");
+    }
 }
 
 #[test]

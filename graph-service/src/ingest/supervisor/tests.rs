@@ -166,6 +166,23 @@ async fn what_is_served_is_collected_and_one_that_fails_stops_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_view_waits_for_the_definitions_and_for_nothing_beyond_them() {
+    let world = World::serving(&[
+        "/pods",
+        "apiextensions.k8s.io/customresourcedefinitions",
+        "apiregistration.k8s.io/apiservices",
+    ]);
+    let begun = Instant::now();
+    let mut running = Running::start(&world);
+    while !running.handle.status().discovered {
+        let _nothing_yet = timeout(Duration::from_millis(1), running.inputs.recv()).await;
+    }
+    // What answers at once takes hardly any time here.
+    assert!(begun.elapsed() < DEBOUNCE, "{:?}", begun.elapsed());
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn discovery_that_fails_changes_nothing_and_shows() {
     let world = World::serving(&["/pods", "batch/jobs"]);
     world.change(|served| served.discovery_fails = true);

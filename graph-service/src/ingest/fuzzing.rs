@@ -1,0 +1,31 @@
+//! What reads documents about kinds, and pauses.
+
+use super::definitions::{Crd, Definition, Service};
+use super::discovery;
+use crate::pauses::resource::{self, Sight};
+use serde_json::value::RawValue;
+use std::time::Duration;
+
+/// Foreign text in a reason is cut, or is one word of a document.
+const REASON_MAX_BYTES: usize = 2_000;
+
+fn ensure_said<T>(read: Result<T, String>) {
+    if let Err(why) = read {
+        assert!(!why.is_empty() && why.len() <= REASON_MAX_BYTES, "a reason of {} bytes: {:.500}", why.len(), why);
+    }
+}
+
+pub(crate) fn discovery(bytes: &[u8]) {
+    ensure_said(discovery::answer(bytes));
+    ensure_said(discovery::resources(bytes));
+}
+
+pub(crate) fn definitions(bytes: &[u8]) {
+    let Ok(document) = serde_json::from_slice::<&RawValue>(bytes) else { return };
+    ensure_said(Crd::read(document));
+    ensure_said(Service::read(document));
+    for now in [None, Some(Duration::ZERO), Some(Duration::MAX)] {
+        ensure_said(resource::read(document.get(), Sight::Found { now }));
+    }
+    ensure_said(resource::read(document.get(), Sight::Fresh));
+}
