@@ -21,8 +21,8 @@ use crate::jitter::Jitter;
 use crate::object::{GroupResource, Name};
 use crate::time::Time;
 use crate::work::{
-    ActionKind, GoAwayCause, LeaseId, Refusal, SessionNumber, Term, ToExecutor, ToLeader, WorkLease, WorkReport,
-    WorkReturn,
+    ActionKind, GoAwayCause, LeaseId, Protocols, Refusal, SessionNumber, Term, ToExecutor, ToLeader, WorkLease,
+    WorkReport, WorkReturn,
 };
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -64,6 +64,8 @@ pub struct Config {
     /// Attempts under way at once. The window is twice that.
     pub concurrency: Concurrency,
     pub kinds: Vec<ActionKind>,
+    /// What the stream to the leader may speak.
+    pub protocols: Protocols,
     /// Bounds of the jittered wait between two connection attempts.
     pub reconnect_min: Duration,
     pub reconnect_max: Duration,
@@ -149,7 +151,7 @@ pub enum Exit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A session is open.
-    Welcomed { term: Term, adopted: usize, dropped: usize },
+    Welcomed { term: Term, protocol: u32, adopted: usize, dropped: usize },
     /// The stream is gone; another attempt comes after `retry_in`.
     Lost { why: String, retry_in: Duration },
     /// The leader asked this executor to go elsewhere.

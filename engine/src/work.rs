@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-/// The protocol that both halves of this build speak.
+/// The newest protocol of the work stream that this build speaks.
 pub const PROTOCOL: u32 = 1;
 /// Most leases, reports or starts in one message.
 pub const BATCH_MAX_ENTRIES: usize = 100;
@@ -15,6 +15,43 @@ pub const BATCH_MAX_ENTRIES: usize = 100;
 pub const CHECKS_MAX: usize = 50;
 /// Longest free text in a report.
 pub const MESSAGE_MAX_BYTES: usize = 1024;
+
+/// The protocols of the work stream that a process speaks, both ends included.
+///
+/// Each process speaks the newest of its release and the one before, so that two releases that follow each other work together in
+/// every mixture while one takes the place of the other. A stream speaks the newest that both of its ends do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protocols {
+    pub oldest: u32,
+    pub newest: u32,
+}
+
+impl Protocols {
+    /// What this build speaks.
+    pub const OURS: Protocols = Protocols::of_release(PROTOCOL);
+
+    /// What a release speaks whose newest is this one. Before the first there is none.
+    pub const fn of_release(newest: u32) -> Protocols {
+        Protocols { oldest: if newest > 1 { newest - 1 } else { newest }, newest }
+    }
+
+    /// The newest that both speak.
+    pub fn common(self, other: Protocols) -> Option<u32> {
+        let (oldest, newest) = (self.oldest.max(other.oldest), self.newest.min(other.newest));
+        (oldest <= newest).then_some(newest)
+    }
+
+    /// Whether this is one of them.
+    pub fn includes(self, protocol: u32) -> bool {
+        (self.oldest..=self.newest).contains(&protocol)
+    }
+}
+
+impl fmt::Display for Protocols {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.oldest, self.newest)
+    }
+}
 
 /// Leadership fence. Numbers are comparable only under one election uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,6 +213,8 @@ pub struct WorkLease {
     pub execution_limit: Duration,
     /// An earlier attempt may have landed: read before writing.
     pub previous_attempt_ambiguous: bool,
+    /// Whom to tell what becomes of it, where somebody records that: carried, never looked at.
+    pub traceparent: Option<String>,
 }
 
 /// How an attempt ended. What each means to the leader stands with the leader.
@@ -238,6 +277,25 @@ impl Outcome {
         Outcome::Abandoned,
         Outcome::Unauthenticated,
     ];
+
+    /// Whether things are as the action wanted them, by this attempt or without it.
+    pub fn is_success(self) -> bool {
+        match self {
+            Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced | Outcome::Verified => true,
+            Outcome::Conflict
+            | Outcome::OwnerExists
+            | Outcome::Forbidden
+            | Outcome::AdmissionDenied
+            | Outcome::AdmissionFailed
+            | Outcome::Throttled
+            | Outcome::Unsupported
+            | Outcome::Invalid
+            | Outcome::Transient
+            | Outcome::Ambiguous
+            | Outcome::Abandoned
+            | Outcome::Unauthenticated => false,
+        }
+    }
 
     /// The word for logs and labels.
     pub fn as_str(self) -> &'static str {

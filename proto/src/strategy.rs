@@ -129,14 +129,15 @@ pub(crate) fn lease() -> impl Strategy<Value = WorkLease> {
             generation,
         },
     );
-    (lease_id(), term(), item, any::<(u32, bool)>(), ttl()).prop_map(
-        |(id, term, item, (attempt, previous_attempt_ambiguous), execution_limit)| WorkLease {
+    (lease_id(), term(), item, any::<(u32, bool)>(), ttl(), option::of("[0-9a-f-]{0,55}")).prop_map(
+        |(id, term, item, (attempt, previous_attempt_ambiguous), execution_limit, traceparent)| WorkLease {
             id,
             term,
             item,
             attempt,
             execution_limit,
             previous_attempt_ambiguous,
+            traceparent,
         },
     )
 }

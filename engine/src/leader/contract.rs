@@ -7,7 +7,9 @@ use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, Reso
 use crate::pace::Rate;
 use crate::time::Time;
 use crate::view::EdgeView;
-use crate::work::{ActionKind, Outcome, Preconditions, PropagationPolicy, Refusal, Term, ToExecutor, ToLeader};
+use crate::work::{
+    ActionKind, Outcome, Preconditions, PropagationPolicy, Protocols, Refusal, Term, ToExecutor, ToLeader,
+};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,6 +30,8 @@ pub struct Config {
     /// A watch lost for this long without resuming makes its collection stale.
     pub stale_after: Duration,
     pub policy: Policy,
+    /// What streams of executors may speak.
+    pub protocols: Protocols,
 }
 
 /// What the administrator decides: about cases that can be seen in more than one way, and how fast things go.
@@ -285,6 +289,10 @@ pub enum Event {
     },
     SessionOpened {
         executor: Name,
+        /// What its process says it is.
+        version: String,
+        /// What its stream speaks.
+        protocol: u32,
     },
     SessionEnded {
         executor: Name,

@@ -5,7 +5,7 @@ use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX,
 use crate::object::Uid;
 use crate::queue::Place;
 use crate::work::{
-    ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, PROTOCOL, Refusal, ReturnCause, RevokeMode, Term,
+    ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, Protocols, Refusal, ReturnCause, RevokeMode, Term,
     ToExecutor, ToLeader, Welcome, WorkItem, WorkLease, WorkReturn,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -147,7 +147,7 @@ impl Leader {
         if let Some(item) = self.queue.get_mut(uid) {
             item.overtaken = false;
         }
-        self.timers.set(self.now + RECALL_AFTER, Timer::Recall(id));
+        self.timers.set_after(self.now, RECALL_AFTER, Timer::Recall(id));
         self.balance_later();
         Some(WorkLease {
             id,
@@ -156,6 +156,7 @@ impl Leader {
             attempt,
             execution_limit: self.config.execution_limit,
             previous_attempt_ambiguous: ambiguous,
+            traceparent: None,
         })
     }
 
@@ -215,9 +216,10 @@ impl Leader {
     }
 
     fn hello(&mut self, stream: StreamId, hello: &Hello) {
-        if let Err(refusal) = self.admit(hello) {
-            return self.outputs.push_back(Output::Refuse { stream, refusal });
-        }
+        let protocol = match self.admit(hello) {
+            Ok(protocol) => protocol,
+            Err(refusal) => return self.outputs.push_back(Output::Refuse { stream, refusal }),
+        };
         let Some(term) = self.term.clone() else { return };
         let known = self.leases.of_executor(&hello.executor);
         let same =
@@ -246,7 +248,7 @@ impl Leader {
         let welcome = Welcome {
             session: session.0,
             term,
-            protocol: PROTOCOL,
+            protocol,
             session_ttl: self.config.session_ttl,
             heartbeat_interval: self.config.heartbeat_interval,
             adopted,
@@ -255,20 +257,23 @@ impl Leader {
         };
         self.send(stream, ToExecutor::Welcome(welcome));
         self.stop_held_of(session);
-        self.event(Event::SessionOpened { executor: hello.executor.clone() });
+        self.event(Event::SessionOpened { executor: hello.executor.clone(), version: hello.version.clone(), protocol });
         self.welcome_share(session, stream);
         self.balance();
     }
 
-    fn admit(&self, hello: &Hello) -> Result<(), Refusal> {
+    /// Whether this executor is let in, and what its stream speaks then.
+    fn admit(&self, hello: &Hello) -> Result<u32, Refusal> {
         let Some(term) = self.term.as_ref().filter(|_| !self.stopping) else { return Err(Refusal::NotLeader) };
         if hello.cluster_uid != self.config.cluster_uid {
             let (ours, theirs) = (self.config.cluster_uid.clone(), hello.cluster_uid.clone());
             return Err(Refusal::OtherCluster { ours, theirs });
         }
-        if !(hello.min_protocol..=hello.max_protocol).contains(&PROTOCOL) {
-            return Err(Refusal::ProtocolUnsupported { min: PROTOCOL, max: PROTOCOL });
-        }
+        let (ours, theirs) =
+            (self.config.protocols, Protocols { oldest: hello.min_protocol, newest: hello.max_protocol });
+        let Some(protocol) = ours.common(theirs) else {
+            return Err(Refusal::ProtocolUnsupported { min: ours.oldest, max: ours.newest });
+        };
         if let Some(known) = hello.known_term.as_ref()
             && known.election == term.election
             && known.number > term.number
@@ -286,7 +291,7 @@ impl Leader {
         if self.leases.session_count() >= SESSIONS_MAX && self.leases.of_executor(&hello.executor).is_none() {
             return Err(Refusal::TooManySessions { max: SESSIONS_MAX });
         }
-        Ok(())
+        Ok(protocol)
     }
 
     /// Whether an earlier leader let the present holder of this name in after the one who says hello.
@@ -407,7 +412,7 @@ impl Leader {
             if let Some(item) = self.queue.get_mut(&target) {
                 item.attempts += 1;
             }
-            self.timers.set(now + self.config.execution_limit + LIMIT_GRACE, Timer::Limit(id));
+            self.timers.set_after(now, self.config.execution_limit + LIMIT_GRACE, Timer::Limit(id));
         }
     }
 
@@ -464,7 +469,7 @@ impl Leader {
     pub(super) fn recall_due(&mut self, id: LeaseId) {
         if self.leases.get(id).is_some_and(|lease| lease.started.is_none()) {
             self.revoke(&[id], RevokeMode::IfNotStarted, "not started in time");
-            self.timers.set(self.now + REGRANT_AFTER, Timer::Regrant(id));
+            self.timers.set_after(self.now, REGRANT_AFTER, Timer::Regrant(id));
         }
     }
 

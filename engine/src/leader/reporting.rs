@@ -152,7 +152,7 @@ impl Leader {
                 self.queue.remove(uid);
                 if self.graph.primary(uid).is_some() {
                     self.writes.insert(uid.clone(), self.now);
-                    self.timers.set(self.now + WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
+                    self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
                 }
             }
             Next::Backoff(wait) => self.backoff(uid, wait),
@@ -258,7 +258,7 @@ impl Leader {
                     self.verify(id, CheckBy::List);
                 }
                 // The question may give way to one about another node of this uid, or its kind may not be served.
-                self.timers.set(self.now + WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
+                self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
             }
             None => {
                 self.writes.remove(uid);
@@ -401,7 +401,7 @@ impl Leader {
             // Its watch owes us a DELETED, or has lost it.
             self.relist(kind, "a consistent list lacks an object that the watch has not shown as deleted");
             self.writes.insert(uid.clone(), self.now);
-            self.timers.set(self.now + WRITE_SHOWS_WITHIN, Timer::Write(uid));
+            self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid));
         } else {
             self.take_out(id, None);
         }

@@ -4,8 +4,8 @@ use super::*;
 use crate::object::{Access, Backend, Facts, Object, OwnerReference, ServedKind};
 use crate::view::Undecided;
 use crate::work::{
-    Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, Hello, Outcome, Refusal, ReturnCause,
-    RevokeMode, Sighting, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
+    Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, Hello, Outcome, Protocols, Refusal,
+    ReturnCause, RevokeMode, Sighting, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
 };
 use alloc::string::ToString;
 use alloc::vec;
@@ -51,6 +51,7 @@ fn config() -> Config {
         execution_limit: Duration::from_secs(30),
         stale_after: Duration::from_secs(30),
         policy: Policy::default(),
+        protocols: Protocols::OURS,
     }
 }
 
@@ -180,8 +181,12 @@ impl Bench {
     }
 
     fn of_process(seed: u64) -> Bench {
+        Bench::configured(config(), seed)
+    }
+
+    fn configured(config: Config, seed: u64) -> Bench {
         let mut bench = Bench {
-            leader: Leader::new(config(), seed),
+            leader: Leader::new(config, seed),
             now: Time::ZERO,
             events: Vec::new(),
             sent: Vec::new(),

@@ -4,9 +4,7 @@ use super::{
     CONNECT_LIMIT, Drain, Event, Exit, Leaving, Link, Output, Session, Stream, TERM_FORGOTTEN_AFTER, WELCOME_LIMIT,
 };
 use crate::time::Time;
-use crate::work::{
-    GoAwayCause, HeldLease, Hello, PROTOCOL, Refusal, SessionNumber, Term, ToExecutor, ToLeader, Welcome,
-};
+use crate::work::{GoAwayCause, HeldLease, Hello, Refusal, SessionNumber, Term, ToExecutor, ToLeader, Welcome};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -71,8 +69,8 @@ impl Session {
         let hello = Hello {
             executor: self.config.executor.clone(),
             incarnation: self.config.incarnation.clone(),
-            min_protocol: PROTOCOL,
-            max_protocol: PROTOCOL,
+            min_protocol: self.config.protocols.oldest,
+            max_protocol: self.config.protocols.newest,
             kinds: self.config.kinds.clone(),
             window: self.offered_window(),
             held: self.held(),
@@ -242,7 +240,8 @@ impl Session {
             self.hang_up(now, why);
             return;
         }
-        let Welcome { session, term, session_ttl, heartbeat_interval, adopted, dropped, max_window, .. } = welcome;
+        let Welcome { session, term, protocol, session_ttl, heartbeat_interval, adopted, dropped, max_window } =
+            welcome;
         let session_ttl = session_ttl.min(SESSION_TTL_MAX);
         let heartbeat_interval = heartbeat_interval.min(session_ttl / 2).max(HEARTBEAT_INTERVAL_MIN);
         let window =
@@ -256,7 +255,7 @@ impl Session {
             window,
             leaving: None,
         });
-        self.emit(Event::Welcomed { term: term.clone(), adopted: adopted.len(), dropped: dropped.len() });
+        self.emit(Event::Welcomed { term: term.clone(), protocol, adopted: adopted.len(), dropped: dropped.len() });
         self.carry_share();
         self.reclaim(&term, adopted);
         self.first.get_or_insert_with(|| SessionNumber { term: term.clone(), number: session });
@@ -268,7 +267,7 @@ impl Session {
     }
 
     fn unacceptable(&self, welcome: &Welcome) -> Option<String> {
-        if welcome.protocol != PROTOCOL {
+        if !self.config.protocols.includes(welcome.protocol) {
             return Some(format!("the leader chose protocol {}, which was not offered", welcome.protocol));
         }
         if welcome.session_ttl.is_zero() || welcome.heartbeat_interval.is_zero() {

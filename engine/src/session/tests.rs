@@ -1,4 +1,5 @@
 use super::*;
+use crate::work::{PROTOCOL, Welcome};
 use alloc::format;
 use alloc::string::ToString;
 use script::{check, config, delete, input, lease, report, term};
@@ -471,4 +472,38 @@ fn batches_are_bounded_and_reports_too() {
     }
     assert_eq!(dropped, 400);
     assert_eq!(session.status().unacknowledged, REPORTS_MAX);
+}
+
+#[test]
+fn an_executor_a_release_ahead_speaks_what_the_leader_chooses_and_nothing_it_did_not_offer() {
+    let welcome = || {
+        let ToExecutor::Welcome(welcome) = script::welcome("L/1") else { panic!("the script's leader welcomes") };
+        welcome
+    };
+    let after_welcome = |protocol: u32| {
+        let mut session = Session::new(Config { protocols: Protocols::of_release(PROTOCOL + 1), ..config() }, 1);
+        let mut outputs = Vec::new();
+        let inputs = [Input::Connected, Input::Message(ToExecutor::Welcome(Welcome { protocol, ..welcome() }))];
+        for input in inputs {
+            session.handle(Time::ZERO, input);
+            outputs.extend(core::iter::from_fn(|| session.poll()));
+        }
+        outputs
+    };
+    let offered = |outputs: &[Output]| {
+        outputs.iter().find_map(|output| {
+            let Output::Send(ToLeader::Hello(hello)) = output else { return None };
+            Some((hello.min_protocol, hello.max_protocol))
+        })
+    };
+    for protocol in [PROTOCOL, PROTOCOL + 1] {
+        let outputs = after_welcome(protocol);
+        assert_eq!(offered(&outputs), Some((PROTOCOL, PROTOCOL + 1)));
+        let open = |output: &Output| matches!(output, Output::Event(Event::Welcomed { protocol: told, .. }) if *told == protocol);
+        assert!(outputs.iter().any(open), "{outputs:?}");
+    }
+    for protocol in [PROTOCOL - 1, PROTOCOL + 2] {
+        let outputs = after_welcome(protocol);
+        assert!(outputs.contains(&Output::Disconnect), "{outputs:?}");
+    }
 }

@@ -7,6 +7,9 @@ use crate::work::v1alpha1::owner_check::Want;
 use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::work::{Action, ActionKind, CHECKS_MAX, CheckBy, ExistenceCheck, Preconditions, WorkItem, WorkLease};
 
+/// What a traceparent may have beyond the 55 bytes of today's version.
+const TRACEPARENT_MAX_BYTES: usize = 128;
+
 impl From<WorkLease> for wire::WorkLease {
     fn from(lease: WorkLease) -> Self {
         wire::WorkLease {
@@ -16,6 +19,7 @@ impl From<WorkLease> for wire::WorkLease {
             attempt: lease.attempt,
             execution_limit: Some(field::encode_duration(lease.execution_limit)),
             previous_attempt_ambiguous: lease.previous_attempt_ambiguous,
+            traceparent: lease.traceparent,
         }
     }
 }
@@ -37,6 +41,8 @@ impl TryFrom<wire::WorkLease> for WorkLease {
             attempt: lease.attempt,
             execution_limit: field::positive_duration(lease.execution_limit, "execution_limit")?,
             previous_attempt_ambiguous: lease.previous_attempt_ambiguous,
+            // What is no traceparent by its length is of no use, and no reason to refuse work.
+            traceparent: lease.traceparent.filter(|text| text.len() <= TRACEPARENT_MAX_BYTES),
         })
     }
 }

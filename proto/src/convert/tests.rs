@@ -142,6 +142,13 @@ fn sample_lease() -> wire::WorkLease {
     lease
 }
 
+#[test]
+fn a_traceparent_that_is_none_costs_no_lease() {
+    let mut lease = sample_lease();
+    lease.traceparent = Some("0".repeat(4096));
+    assert_eq!(WorkLease::try_from(lease).unwrap().traceparent, None);
+}
+
 fn with_action(action: Option<wire::work_item::Action>) -> wire::WorkLease {
     let mut lease = sample_lease();
     lease.item.as_mut().unwrap().action = action;

@@ -79,6 +79,7 @@ impl Fleet {
             cluster_uid: "cluster".into(),
             concurrency: session::Concurrency::Fixed(concurrency),
             kinds: ActionKind::ALL.to_vec(),
+            protocols: Protocols::OURS,
             reconnect_min: Duration::from_millis(100),
             reconnect_max: Duration::from_secs(5),
         };

@@ -307,6 +307,7 @@ fn lease_of(held: &HeldLease) -> WorkLease {
         attempt: 1,
         execution_limit: Duration::from_secs(30),
         previous_attempt_ambiguous: false,
+        traceparent: None,
     }
 }
 

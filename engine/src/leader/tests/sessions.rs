@@ -1,7 +1,7 @@
 //! Who is let in, and what becomes of leases.
 
 use super::*;
-use crate::work::SessionNumber;
+use crate::work::{PROTOCOL, SessionNumber};
 
 fn with_work() -> Bench {
     let mut bench = Bench::synced();
@@ -29,6 +29,29 @@ fn only_a_leader_lets_in_and_only_executors_of_its_cluster_and_protocol() {
     bench.input(Input::TermLost { leader_endpoint: String::new() });
     bench.hello(STREAM, hello("e", "i"));
     assert_eq!(bench.refused, [Refusal::NotLeader]);
+}
+
+/// What leader and executor agree on, whichever of them is a release ahead.
+#[test]
+fn a_stream_speaks_the_newest_protocol_that_both_of_its_ends_do() {
+    let said = |leader: u32, executor: u32| {
+        let mut bench = Bench::configured(Config { protocols: Protocols::of_release(leader), ..config() }, 7);
+        let Protocols { oldest, newest } = Protocols::of_release(executor);
+        bench.hello(STREAM, Hello { min_protocol: oldest, max_protocol: newest, ..hello("e", "i") });
+        let welcomes = bench.sent.iter().find_map(|(_, message)| {
+            let ToExecutor::Welcome(welcome) = message else { return None };
+            Some(welcome.protocol)
+        });
+        welcomes.ok_or_else(|| bench.refused.remove(0))
+    };
+    let (new, old) = (PROTOCOL + 1, PROTOCOL);
+    assert_eq!(said(old, old), Ok(old));
+    assert_eq!(said(new, old), Ok(old), "graph services come first");
+    assert_eq!(said(old, new), Ok(old), "a leader of the old release, while not all are replaced, or on the way back");
+    assert_eq!(said(new, new), Ok(new));
+    // Two releases apart.
+    let refused = Refusal::ProtocolUnsupported { min: old + 1, max: old + 2 };
+    assert_eq!(said(old + 2, old), Err(refused));
 }
 
 #[test]

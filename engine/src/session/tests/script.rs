@@ -4,7 +4,7 @@ use super::super::*;
 use crate::object::{ObjectRef, Uid};
 use crate::pace::Rate;
 use crate::work::{
-    Action, Outcome, PROTOCOL, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, Welcome, WorkItem,
+    Action, Outcome, PROTOCOL, PropagationPolicy, Protocols, ReportResult, ReturnCause, RevokeMode, Welcome, WorkItem,
 };
 use alloc::format;
 use alloc::string::ToString;
@@ -17,6 +17,7 @@ pub(super) fn config() -> Config {
         cluster_uid: Name::from("here"),
         concurrency: Concurrency::Fixed(2),
         kinds: Vec::from([ActionKind::Delete, ActionKind::Verify]),
+        protocols: Protocols::OURS,
         reconnect_min: Duration::from_millis(100),
         reconnect_max: Duration::from_secs(5),
     }
@@ -53,6 +54,7 @@ pub(super) fn lease(id: LeaseId, term: Term, action: Action) -> WorkLease {
         attempt: 1,
         execution_limit: Duration::from_secs(30),
         previous_attempt_ambiguous: false,
+        traceparent: None,
     }
 }
 
@@ -99,7 +101,7 @@ fn granted(word: &str) -> WorkLease {
 }
 
 /// `welcome L/1 1-1 1-2`: term and adopted leases.
-fn welcome(text: &str) -> ToExecutor {
+pub(super) fn welcome(text: &str) -> ToExecutor {
     let (term, adopted) = text.split_once(' ').unwrap_or((text, ""));
     let (election, number) = term.split_once('/').expect("a term");
     ToExecutor::Welcome(Welcome {
