@@ -1,0 +1,202 @@
+//! Traces of the executor: what became of a lease that the leader records.
+//!
+//! A lease that carries a `traceparent` is followed, and no other. Spans are children of the leader's `lease`: `wait`, from the grant to the start;
+//! `execute`, from there to the result, with one for each request to the API server below it, which gets a `traceparent` of its own; `report`,
+//! from the result to the leader's acknowledgement.
+
+use engine::work::{LeaseId, ToExecutor, ToLeader, WorkLease, WorkReport};
+use http::{HeaderValue, Request};
+use runtime::kubernetes::{Answer, CallError};
+use runtime::traces::{Context, Incoming, Kind, Open, Recorder, Span, SpanId, Value};
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+#[cfg(test)]
+mod tests;
+
+/// Leases followed at once in each stage; of more, the oldest is forgotten.
+const FOLLOWED_MAX: usize = 4096;
+const TRACEPARENT: &str = "traceparent";
+
+/// The leases that are followed, by how far they are.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    recorder: Recorder,
+    _open: Open,
+    /// Granted, not begun.
+    waiting: BTreeMap<LeaseId, Stage>,
+    started: BTreeMap<LeaseId, Stage>,
+    /// Ended, and the leader has not said that it knows.
+    reported: BTreeMap<LeaseId, Stage>,
+}
+
+/// A span that is open.
+#[derive(Clone, Copy, Debug)]
+struct Stage {
+    context: Context,
+    /// The leader's span of the lease.
+    parent: SpanId,
+    start: Instant,
+}
+
+impl Stage {
+    fn ended(self, name: &'static str, attributes: Vec<(&'static str, Value)>) -> Span {
+        Span {
+            context: self.context,
+            parent: Some(self.parent),
+            name: name.into(),
+            kind: Kind::Internal,
+            start: self.start,
+            end: Instant::now(),
+            attributes,
+            failure: None,
+        }
+    }
+}
+
+impl Traces {
+    pub(crate) fn new(recorder: Recorder, open: Open) -> Traces {
+        Traces { recorder, _open: open, waiting: BTreeMap::new(), started: BTreeMap::new(), reported: BTreeMap::new() }
+    }
+
+    /// What the leader says, before the session takes it in.
+    pub(crate) fn heard(&mut self, message: &ToExecutor) {
+        match message {
+            ToExecutor::Grant { leases } => leases.iter().for_each(|lease| self.granted(lease)),
+            ToExecutor::ReportAck { results } if !self.reported.is_empty() => {
+                for (lease, _) in results {
+                    if let Some(stage) = self.reported.remove(lease) {
+                        self.recorder.record(stage.ended("report", Vec::new()));
+                    }
+                }
+            }
+            ToExecutor::ReportAck { .. }
+            | ToExecutor::Welcome(_)
+            | ToExecutor::HeartbeatAck { .. }
+            | ToExecutor::Revoke { .. }
+            | ToExecutor::Throttle { .. }
+            | ToExecutor::DrainAck { .. }
+            | ToExecutor::GoAway { .. } => {}
+        }
+    }
+
+    /// What goes to the leader: what comes back unbegun is not waited for any more.
+    pub(crate) fn said(&mut self, message: &ToLeader) {
+        if let ToLeader::Reports { returns, .. } = message
+            && !self.waiting.is_empty()
+        {
+            for returned in returns {
+                if let Some(stage) = self.waiting.remove(&returned.lease) {
+                    self.recorder.record(stage.ended("wait", vec![("ownergraph.returned", true.into())]));
+                }
+            }
+        }
+    }
+
+    /// An attempt begins. Gives the span that its requests belong to, where it is followed.
+    pub(crate) fn started(&mut self, lease: &WorkLease) -> Option<Follow> {
+        let waiting = self.waiting.remove(&lease.id)?;
+        self.recorder.record(waiting.ended("wait", Vec::new()));
+        let stage = self.stage(waiting);
+        keep(&mut self.started, lease.id, stage);
+        Some(Follow { recorder: self.recorder.clone(), context: stage.context })
+    }
+
+    /// An attempt has ended.
+    pub(crate) fn ended(&mut self, lease: &WorkLease, report: &WorkReport) {
+        let Some(stage) = self.started.remove(&lease.id) else { return };
+        let mut attributes = vec![
+            ("ownergraph.action", lease.item.action.kind().as_str().into()),
+            ("ownergraph.outcome", report.outcome.as_str().into()),
+            ("ownergraph.api_calls", report.api_calls.into()),
+        ];
+        if report.http_status != 0 {
+            attributes.push(("http.response.status_code", report.http_status.into()));
+        }
+        let failure = (!report.outcome.is_success()).then(|| report.message.clone());
+        self.recorder.record(Span { kind: Kind::Consumer, failure, ..stage.ended("execute", attributes) });
+        let reported = self.stage(stage);
+        keep(&mut self.reported, lease.id, reported);
+    }
+
+    fn granted(&mut self, lease: &WorkLease) {
+        let Some(incoming) = lease.traceparent.as_deref().and_then(Incoming::parse) else { return };
+        if incoming.sampled {
+            let Context { trace, span } = incoming.context;
+            let context = Context { trace, span: self.recorder.span_id() };
+            keep(&mut self.waiting, lease.id, Stage { context, parent: span, start: Instant::now() });
+        }
+    }
+
+    /// What comes after a stage.
+    fn stage(&self, before: Stage) -> Stage {
+        let context = Context { span: self.recorder.span_id(), ..before.context };
+        Stage { context, start: Instant::now(), ..before }
+    }
+}
+
+/// Ids of leases grow with time.
+fn keep(stages: &mut BTreeMap<LeaseId, Stage>, lease: LeaseId, stage: Stage) {
+    if stages.len() >= FOLLOWED_MAX {
+        stages.pop_first();
+    }
+    stages.insert(lease, stage);
+}
+
+/// An attempt whose requests are recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Follow {
+    recorder: Recorder,
+    context: Context,
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Sent<'a> {
+    follow: &'a Follow,
+    context: Context,
+    method: String,
+    path: String,
+    start: Instant,
+}
+
+impl Follow {
+    /// Before a request is sent: it carries the span that its server may go on from.
+    pub(crate) fn send<T>(&self, request: &mut Request<T>) -> Sent<'_> {
+        let context = Context { span: self.recorder.span_id(), ..self.context };
+        if let Ok(value) = HeaderValue::try_from(context.traceparent()) {
+            request.headers_mut().insert(TRACEPARENT, value);
+        }
+        let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+        Sent { follow: self, context, method, path, start: Instant::now() }
+    }
+}
+
+impl Sent<'_> {
+    /// After its answer, or without one.
+    pub(crate) fn answered(self, answer: Result<&Answer, &CallError>) {
+        let mut attributes: Vec<(&'static str, Value)> =
+            vec![("http.request.method", self.method.clone().into()), ("url.path", self.path.into())];
+        let failure = match answer {
+            Ok(answer) => {
+                attributes.push(("http.response.status_code", answer.status.as_u16().into()));
+                if let Some(audit_id) = &answer.audit_id {
+                    attributes.push(("k8s.audit_id", audit_id.clone().into()));
+                }
+                let refused = answer.status.is_client_error() || answer.status.is_server_error();
+                refused.then(|| format!("HTTP {}", answer.status.as_u16()))
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        self.follow.recorder.record(Span {
+            context: self.context,
+            parent: Some(self.follow.context.span),
+            name: self.method.into(),
+            kind: Kind::Client,
+            start: self.start,
+            end: Instant::now(),
+            attributes,
+            failure,
+        });
+    }
+}

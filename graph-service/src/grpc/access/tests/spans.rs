@@ -1,0 +1,45 @@
+//! Who has spans: those whose calls are let through, and nobody else.
+
+use super::*;
+use crate::grpc::before_services;
+use http::{Request, Response};
+use runtime::traces::{Ratio, Recorder};
+use std::convert::Infallible;
+use tonic::body::Body;
+use tower::{Layer as _, ServiceExt as _};
+
+const STATUS: &str = "/ownergraph.admin.v1alpha1.AdminService/GetStatus";
+const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// The names of the spans that a call leaves behind, where its caller records and where everything is recorded.
+async fn spans(gate: &Arc<Gate>, path: &str, token: Option<&str>) -> Vec<String> {
+    let mut names = Vec::new();
+    for (ratio, traceparent) in [("0", Some(SAMPLED)), ("1", None)] {
+        let (recorder, open, mut spans) = Recorder::to_memory(ratio.parse::<Ratio>().unwrap());
+        let answer = |_request: Request<Body>| std::future::ready(Ok::<_, Infallible>(Response::new(Body::empty())));
+        let service = before_services(Some(Arc::clone(gate)), Some(recorder)).layer(tower::service_fn(answer));
+        let mut request = Request::post(path).body(Body::empty()).unwrap();
+        let token = token.map(|token| format!("Bearer {token}"));
+        for (name, value) in [("traceparent", traceparent), ("authorization", token.as_deref())] {
+            if let Some(value) = value {
+                request.headers_mut().insert(name, value.parse().unwrap());
+            }
+        }
+        drop(service.oneshot(request).await.unwrap());
+        drop(open);
+        names.extend(std::iter::from_fn(|| spans.try_recv().ok()).map(|span| span.name.into_owned()));
+    }
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_refused_leave_no_spans_whatever_they_bring() {
+    let gate = Oracle::default().knows("eve").knows("admin").allows("admin", "get", "status", "").gate();
+    assert_eq!(spans(&gate, STATUS, Some("admin")).await, [&STATUS[1..]; 2]);
+    for token in [None, Some("stranger"), Some("eve")] {
+        assert!(spans(&gate, STATUS, token).await.is_empty(), "{token:?}");
+    }
+    for token in [None, Some("admin")] {
+        assert!(spans(&gate, "/whatever/somebody-wants-to-be-read", token).await.is_empty(), "{token:?}");
+    }
+}

@@ -1,0 +1,492 @@
+//! Traces of the leader: what it did for one cascade, from what its watches showed to the object that is gone.
+//!
+//! One trace is one cascade, named after the uid of its root: every replica under every term gives it the same id, and whether it is recorded
+//! follows from that id. So nothing is kept for what is not recorded, the engine knows nothing of all this, and a cascade that is recorded is
+//! whole. Spans are made from the engine's own events:
+//!
+//! * `cascade`: from the moment when the root went, or was seen to be going, to the last object that went with it;
+//! * `collect`, for each object: from its first decision until it is gone, or nothing is wanted of it any more. Its parent is that of the
+//!   owner that led here, where that one is followed too;
+//! * `decide`: the round of inputs that brought the verdict; `queue`: from there to the grant; `lease`: to its report, or its return; the
+//!   executor's own spans are its children; `confirm`: from the report of a deletion to its DELETED.
+//!
+//! What is large is thinned: the first hundred objects of a cascade, and of the others one in a hundred. Everything that is open is bounded, and
+//! what does not end is ended.
+
+use engine::leader::{Cause, Event, Grounds, Input};
+use engine::object::{ObjectRef, Uid};
+use engine::work::{ActionKind, Outcome, ToExecutor};
+use moments::{Moments, Why};
+use proto::convert::decision_id;
+use runtime::traces::{Context, Kind, Open, Recorder, Span, SpanId, TraceId, Value};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+use tokio::time::Instant;
+
+mod moments;
+#[cfg(test)]
+mod tests;
+
+/// Cascades followed at once. Of further ones nothing is recorded.
+const CASCADES_MAX: usize = 256;
+/// Objects followed at once, of all cascades. Of further ones nothing is recorded.
+const OBJECTS_MAX: usize = 4096;
+/// So many objects of a cascade are followed each,
+const WHOLE_MAX: usize = 100;
+/// and of what comes after them one in so many.
+const THINNED_TO: u64 = 100;
+/// A cascade without open objects is over after this: what is next in it is decided on within milliseconds.
+const OVER_AFTER: Duration = Duration::from_secs(2);
+/// An object of which nothing was heard for so long is not followed any longer.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
+/// How often such are looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// Outcome of a lease that came back unbegun, or whose executor was lost.
+const UNREPORTED: &str = "unreported";
+/// Outcome of an object whose DELETED came.
+const GONE: &str = "gone";
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    recorder: Recorder,
+    _open: Open,
+    moments: Moments,
+    cascades: HashMap<TraceId, Cascade>,
+    objects: HashMap<Uid, Followed>,
+    /// Cascades without open objects, with since when, in that order.
+    resting: VecDeque<(Instant, TraceId)>,
+    /// When this round began.
+    round: Instant,
+    look_at: Instant,
+    thinning: RandomState,
+}
+
+#[derive(Debug)]
+struct Cascade {
+    context: Context,
+    root: ObjectRef,
+    start: Instant,
+    why: Why,
+    /// Decisions about objects that were not followed yet.
+    objects: usize,
+    open: usize,
+    /// When the last of its objects ended.
+    last: Instant,
+    /// Since when none is open.
+    rests: Instant,
+    /// Of the first objects, so that what depends on them stands below them.
+    spans: HashMap<Uid, SpanId>,
+}
+
+#[derive(Debug)]
+struct Followed {
+    context: Context,
+    parent: SpanId,
+    target: ObjectRef,
+    start: Instant,
+    /// Since when it waits for a grant.
+    ready: Instant,
+    lease: Option<Lease>,
+    /// Since when it should be on its way out.
+    written: Option<Instant>,
+    /// Its DELETED came before the report of what deleted it, which is waited for.
+    gone: bool,
+    heard: Instant,
+    attempts: u32,
+}
+
+#[derive(Debug)]
+struct Lease {
+    span: SpanId,
+    start: Instant,
+    action: ActionKind,
+    executor: String,
+    attempt: u32,
+}
+
+type Attributes = Vec<(&'static str, Value)>;
+
+impl Traces {
+    pub(crate) fn new(recorder: Recorder, open: Open) -> Traces {
+        let now = Instant::now();
+        Traces {
+            recorder,
+            _open: open,
+            moments: Moments::default(),
+            cascades: HashMap::new(),
+            objects: HashMap::new(),
+            resting: VecDeque::new(),
+            round: now,
+            look_at: now + LOOK_EVERY,
+            thinning: RandomState::new(),
+        }
+    }
+
+    /// A round of inputs begins. Ends what is over.
+    pub(crate) fn round(&mut self) {
+        self.round = Instant::now();
+        while let Some((since, trace)) = self.resting.pop_front_if(|(since, _)| *since + OVER_AFTER <= self.round) {
+            let is_over = |cascade: &Cascade| cascade.open == 0 && cascade.rests == since;
+            if self.cascades.get(&trace).is_some_and(is_over)
+                && let Some(cascade) = self.cascades.remove(&trace)
+            {
+                self.recorder.record(cascade.span());
+            }
+        }
+        if self.look_at <= self.round {
+            self.look_at = self.round + LOOK_EVERY;
+            let given_up = |(uid, followed): (&Uid, &Followed)| {
+                (followed.heard + GIVEN_UP_AFTER <= self.round).then(|| (uid.clone(), followed.heard))
+            };
+            for (uid, heard) in self.objects.iter().filter_map(given_up).collect::<Vec<_>>() {
+                // What was waited for in vain is no part of it.
+                self.end_at(&uid, heard, "given_up");
+            }
+        }
+    }
+
+    /// What the API server shows, before the engine takes it in.
+    pub(crate) fn fact(&mut self, input: &Input) {
+        if let Input::Seen { object, .. } = input
+            && object.facts.terminating
+        {
+            self.moments.note(&object.uid, self.round, Why::Terminating);
+        }
+    }
+
+    /// What the engine says. Called in order.
+    pub(crate) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Decided { generation, target, action, causes, grounds: Some(grounds), .. } => {
+                self.decided(target, *action, *generation, causes, grounds);
+            }
+            Event::Granted { target, action, executor, attempt, .. } => {
+                self.granted(target, *action, executor, *attempt);
+            }
+            Event::Attempted { target, action, outcome, http_status, message, api_calls, .. } => {
+                self.attempted(target, *action, *outcome, (*http_status, *api_calls), message);
+            }
+            Event::Withdrawn { target, .. } => self.end(&target.uid, "withdrawn"),
+            Event::Removed { object, caused_by_us, owner_gone: _ } => {
+                self.moments.note(&object.uid, Instant::now(), Why::Gone);
+                self.removed(object, *caused_by_us);
+            }
+            Event::Proven { owner, .. } => self.moments.note(&owner.uid, Instant::now(), Why::Absent),
+            Event::TermLost => self.finish("term_lost"),
+            // Of a replica that does not lead.
+            Event::Decided { grounds: None, .. }
+            | Event::Prevented { .. }
+            | Event::Collection { .. }
+            | Event::SessionOpened { .. }
+            | Event::SessionEnded { .. }
+            | Event::TermGained(_)
+            | Event::GrantsStopped { .. }
+            | Event::GrantsResumed
+            | Event::Rewound { .. }
+            | Event::OwnerInOtherNamespace { .. }
+            | Event::Unusable { .. }
+            | Event::PauseTaken { .. }
+            | Event::PauseEffective { .. }
+            | Event::PauseEnded { .. }
+            | Event::PausesUnknown { .. }
+            | Event::PausesKnown
+            | Event::Rejected { .. } => {}
+        }
+    }
+
+    /// Writes on grants whom to tell of them.
+    pub(crate) fn label(&self, message: &mut ToExecutor) {
+        let ToExecutor::Grant { leases } = message else { return };
+        if self.objects.is_empty() {
+            return;
+        }
+        for lease in leases {
+            let followed = self.objects.get(&lease.item.target.uid);
+            lease.traceparent = followed.and_then(|followed| {
+                let span = followed.lease.as_ref()?.span;
+                Some(Context { trace: followed.context.trace, span }.traceparent())
+            });
+        }
+    }
+
+    /// Ends everything that is open, for this reason.
+    pub(crate) fn finish(&mut self, why: &'static str) {
+        for uid in self.objects.keys().cloned().collect::<Vec<_>>() {
+            self.end(&uid, why);
+        }
+        for (_, cascade) in self.cascades.drain() {
+            self.recorder.record(cascade.span());
+        }
+        self.resting.clear();
+    }
+
+    fn decided(
+        &mut self,
+        target: &ObjectRef,
+        action: ActionKind,
+        generation: u64,
+        causes: &[Cause],
+        grounds: &Grounds,
+    ) {
+        let now = Instant::now();
+        if !self.objects.contains_key(&target.uid) && !self.follow(target, &grounds.chain) {
+            return;
+        }
+        let Some(followed) = self.objects.get_mut(&target.uid) else { return };
+        (followed.ready, followed.heard) = (now, now);
+        let attributes = vec![
+            ("ownergraph.action", action.as_str().into()),
+            ("ownergraph.decision", decision_id(grounds.decision).into()),
+            ("ownergraph.generation", generation.into()),
+            ("ownergraph.cause", causes.first().map_or("none", word).into()),
+        ];
+        let span = followed.child(self.recorder.span_id(), "decide", (self.round, now), attributes);
+        self.recorder.record(span);
+    }
+
+    /// Whether this object is followed from now on.
+    fn follow(&mut self, target: &ObjectRef, chain: &[ObjectRef]) -> bool {
+        let root = chain.last().unwrap_or(target);
+        let trace = TraceId::of(&root.uid);
+        if !self.recorder.covers(&trace) || self.objects.len() >= OBJECTS_MAX {
+            return false;
+        }
+        if !self.cascades.contains_key(&trace) {
+            if self.cascades.len() >= CASCADES_MAX {
+                return false;
+            }
+            let (start, why) = self.moments.of(&root.uid, self.round).unwrap_or((self.round, Why::Seen));
+            let context = Context { trace, span: self.recorder.span_id() };
+            let cascade = Cascade {
+                context,
+                root: root.clone(),
+                start,
+                why,
+                objects: 0,
+                open: 0,
+                last: self.round,
+                rests: self.round,
+                spans: HashMap::new(),
+            };
+            self.cascades.insert(trace, cascade);
+        }
+        let Some(cascade) = self.cascades.get_mut(&trace) else { return false };
+        cascade.objects += 1;
+        let is_one_of_many = || self.thinning.hash_one(&target.uid).is_multiple_of(THINNED_TO);
+        if cascade.objects > WHOLE_MAX && !is_one_of_many() {
+            return false;
+        }
+        let span = self.recorder.span_id();
+        let above = chain.first().and_then(|owner| cascade.spans.get(&owner.uid));
+        let parent = above.copied().unwrap_or(cascade.context.span);
+        if cascade.spans.len() < WHOLE_MAX {
+            cascade.spans.insert(target.uid.clone(), span);
+        }
+        cascade.open += 1;
+        let followed = Followed {
+            context: Context { trace, span },
+            parent,
+            target: target.clone(),
+            start: self.round,
+            ready: self.round,
+            lease: None,
+            written: None,
+            gone: false,
+            heard: self.round,
+            attempts: 0,
+        };
+        self.objects.insert(target.uid.clone(), followed);
+        true
+    }
+
+    fn granted(&mut self, target: &ObjectRef, action: ActionKind, executor: &str, attempt: u32) {
+        let Some(followed) = self.objects.get_mut(&target.uid) else { return };
+        let now = Instant::now();
+        // The one before came back without having been begun, or its executor is gone.
+        if let Some(lease) = followed.lease.take() {
+            self.recorder.record(followed.leased(lease, now, UNREPORTED, Vec::new()));
+        }
+        let attributes = vec![("ownergraph.action", action.as_str().into())];
+        self.recorder.record(followed.child(self.recorder.span_id(), "queue", (followed.ready, now), attributes));
+        let span = self.recorder.span_id();
+        followed.lease = Some(Lease { span, start: now, action, executor: executor.to_owned(), attempt });
+        followed.heard = now;
+    }
+
+    fn attempted(
+        &mut self,
+        target: &ObjectRef,
+        action: ActionKind,
+        outcome: Outcome,
+        (http_status, api_calls): (u16, u32),
+        message: &str,
+    ) {
+        let Some(followed) = self.objects.get_mut(&target.uid) else { return };
+        let now = Instant::now();
+        if let Some(lease) = followed.lease.take() {
+            let mut attributes: Attributes = vec![("ownergraph.api_calls", api_calls.into())];
+            if http_status != 0 {
+                attributes.push(("http.response.status_code", http_status.into()));
+            }
+            let mut span = followed.leased(lease, now, outcome.as_str(), attributes);
+            let is_failure = !is_settled(outcome) && outcome != Outcome::Conflict;
+            span.failure = is_failure.then(|| message.to_owned());
+            self.recorder.record(span);
+        }
+        (followed.ready, followed.heard) = (now, now);
+        followed.attempts += 1;
+        let goes = matches!(action, ActionKind::Delete | ActionKind::RemoveFinalizer);
+        if followed.gone {
+            self.end(&target.uid, GONE);
+        } else if outcome == Outcome::Done && goes {
+            followed.written = Some(now);
+        } else if is_settled(outcome) {
+            self.end(&target.uid, outcome.as_str());
+        }
+    }
+
+    fn removed(&mut self, object: &ObjectRef, by_us: bool) {
+        let Some(followed) = self.objects.get_mut(&object.uid) else { return };
+        let now = Instant::now();
+        let is_reported = followed.lease.is_none();
+        // A watch is often faster than a report: then there was nothing to wait for.
+        let since = if is_reported { followed.written } else { Some(now) };
+        if let Some(since) = since {
+            let attributes = vec![("ownergraph.by_us", by_us.into())];
+            self.recorder.record(followed.child(self.recorder.span_id(), "confirm", (since, now), attributes));
+        }
+        if is_reported {
+            self.end(&object.uid, GONE);
+        } else {
+            (followed.gone, followed.heard) = (true, now);
+        }
+    }
+
+    fn end(&mut self, uid: &Uid, outcome: &'static str) {
+        self.end_at(uid, Instant::now(), outcome);
+    }
+
+    fn end_at(&mut self, uid: &Uid, end: Instant, outcome: &'static str) {
+        let Some(mut followed) = self.objects.remove(uid) else { return };
+        if let Some(lease) = followed.lease.take() {
+            self.recorder.record(followed.leased(lease, end, UNREPORTED, Vec::new()));
+        }
+        let trace = followed.context.trace;
+        let outcome = if followed.gone { GONE } else { outcome };
+        self.recorder.record(followed.span(end, outcome));
+        if let Some(cascade) = self.cascades.get_mut(&trace) {
+            cascade.open -= 1;
+            cascade.last = cascade.last.max(end);
+            if cascade.open == 0 {
+                cascade.rests = Instant::now();
+                // A cascade that goes on object by object rests many times.
+                self.resting.pop_back_if(|(_, last)| *last == trace);
+                self.resting.push_back((cascade.rests, trace));
+            }
+        }
+    }
+}
+
+impl Drop for Traces {
+    /// The process stops, or the collector has failed: what is open is told of as far as it went.
+    fn drop(&mut self) {
+        self.finish("stopped");
+    }
+}
+
+impl Cascade {
+    fn span(self) -> Span {
+        let mut attributes = describe(&self.root);
+        attributes.push(("ownergraph.cause", self.why.word().into()));
+        attributes.push(("ownergraph.objects", self.objects.into()));
+        Span {
+            context: self.context,
+            parent: None,
+            name: "cascade".into(),
+            kind: Kind::Internal,
+            start: self.start,
+            end: self.last,
+            attributes,
+            failure: None,
+        }
+    }
+}
+
+impl Followed {
+    fn child(
+        &self,
+        span: SpanId,
+        name: &'static str,
+        (start, end): (Instant, Instant),
+        attributes: Attributes,
+    ) -> Span {
+        Span {
+            context: Context { trace: self.context.trace, span },
+            parent: Some(self.context.span),
+            name: name.into(),
+            kind: Kind::Internal,
+            start,
+            end,
+            attributes,
+            failure: None,
+        }
+    }
+
+    fn leased(&self, lease: Lease, end: Instant, outcome: &'static str, more: Attributes) -> Span {
+        let mut attributes = vec![
+            ("ownergraph.action", lease.action.as_str().into()),
+            ("ownergraph.executor", lease.executor.into()),
+            ("ownergraph.attempt", lease.attempt.into()),
+            ("ownergraph.outcome", outcome.into()),
+        ];
+        attributes.extend(more);
+        Span { kind: Kind::Producer, ..self.child(lease.span, "lease", (lease.start, end), attributes) }
+    }
+
+    fn span(self, end: Instant, outcome: &'static str) -> Span {
+        let mut attributes = describe(&self.target);
+        attributes.push(("ownergraph.outcome", outcome.into()));
+        attributes.push(("ownergraph.attempts", self.attempts.into()));
+        Span {
+            context: self.context,
+            parent: Some(self.parent),
+            name: "collect".into(),
+            kind: Kind::Internal,
+            start: self.start,
+            end,
+            attributes,
+            failure: None,
+        }
+    }
+}
+
+fn describe(object: &ObjectRef) -> Attributes {
+    vec![
+        ("ownergraph.object.group", object.group.to_string().into()),
+        ("ownergraph.object.kind", object.kind.to_string().into()),
+        ("ownergraph.object.namespace", object.namespace.to_string().into()),
+        ("ownergraph.object.name", object.name.to_string().into()),
+        ("ownergraph.object.uid", object.uid.to_string().into()),
+    ]
+}
+
+/// Whether nothing more is wanted of an object whose attempt ended so: all is well, or its owner is alive.
+fn is_settled(outcome: Outcome) -> bool {
+    outcome.is_success() || outcome == Outcome::OwnerExists
+}
+
+fn word(cause: &Cause) -> &'static str {
+    match cause {
+        Cause::OwnerAbsent { .. } => "owner_absent",
+        Cause::OwnerWaiting { .. } => "owner_waiting",
+        Cause::OwnerOrphans { .. } => "owner_orphans",
+        Cause::KeptBy { .. } => "kept_by_another_owner",
+        Cause::NoBlockingDependents => "no_blocking_dependents",
+        Cause::NoDependents => "no_dependents",
+        Cause::Cycle => "cycle",
+        Cause::NeverSeen => "never_seen",
+    }
+}

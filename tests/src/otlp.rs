@@ -1,0 +1,122 @@
+//! A collector of traces: takes spans by OTLP over gRPC, as long as it lives.
+
+use anyhow::Context as _;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+/// What is kept; of more, only the number is known.
+const KEPT_MAX: usize = 10_000;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Collector {
+    port: u16,
+    taken: watch::Receiver<Vec<Taken>>,
+    _serving: JoinSet<()>,
+}
+
+/// A span, and whose it is.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// `service.name`.
+    pub service: String,
+    pub span: Span,
+}
+
+impl Taken {
+    /// The text or number of an attribute; empty where it has none of that name.
+    pub fn attribute(&self, name: &str) -> String {
+        text(&self.span.attributes, name)
+    }
+}
+
+fn text(attributes: &[KeyValue], name: &str) -> String {
+    let found = attributes.iter().find(|attribute| attribute.key == name);
+    match found.and_then(|attribute| attribute.value.as_ref()?.value.as_ref()) {
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::IntValue(number)) => number.to_string(),
+        Some(other) => format!("{other:?}"),
+        None => String::new(),
+    }
+}
+
+struct Sink(watch::Sender<Vec<Taken>>);
+
+#[tonic::async_trait]
+impl TraceService for Sink {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        self.0.send_modify(|taken| {
+            for of in request.into_inner().resource_spans {
+                let service = of.resource.map(|resource| text(&resource.attributes, "service.name"));
+                let service = service.unwrap_or_default();
+                let spans = of.scope_spans.into_iter().flat_map(|scope| scope.spans);
+                let room = KEPT_MAX.saturating_sub(taken.len());
+                taken.extend(spans.take(room).map(|span| Taken { service: service.clone(), span }));
+            }
+        });
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    /// Starts one on loopback.
+    pub async fn start() -> anyhow::Result<Collector> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the collector of traces")?;
+        let port = listener.local_addr()?.port();
+        let (sender, taken) = watch::channel(Vec::new());
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let server = Server::builder().add_service(TraceServiceServer::new(Sink(sender)));
+            if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {
+                tracing::error!(%error, "the collector of traces has failed");
+            }
+        });
+        Ok(Collector { port, taken, _serving: serving })
+    }
+
+    /// `HOST:PORT`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// For `--otlp-endpoint`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    /// What has come so far.
+    pub fn spans(&self) -> Vec<Taken> {
+        self.taken.borrow().clone()
+    }
+
+    /// Waits until what has come satisfies `enough`.
+    ///
+    /// # Errors
+    /// It does not in time; the text names every span there is.
+    pub async fn until(&self, within: Duration, enough: impl Fn(&[Taken]) -> bool) -> anyhow::Result<Vec<Taken>> {
+        let mut taken = self.taken.clone();
+        let found =
+            timeout(within, taken.wait_for(|taken| enough(taken))).await.map(|found| found.map(|all| Vec::clone(&all)));
+        found
+            .with_context(|| {
+                let lines: Vec<String> =
+                    self.spans().iter().map(|taken| format!("{} {}", taken.service, taken.span.name)).collect();
+                format!("not all spans came in {within:?}:\n{}", lines.join("\n"))
+            })?
+            .context("the collector has ended")
+    }
+}
