@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 mod rights;
 
-pub use rights::{Right, Table, reduced, rights, table};
+pub use rights::{Right, Table, reduced, rights, spelt_out, table};
 
 /// The namespace that everything is rendered for, unless a test asks for another one.
 pub const NAMESPACE: &str = "ownergraph";

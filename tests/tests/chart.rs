@@ -1,13 +1,14 @@
 //! The Helm chart: well formed, the same as the plain manifests and the documentation, taken by a real API server, and with no right more and none
 //! less than both services need.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Parser as _;
 use serde_json::Value;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
+use tests::certificates::Authority;
 use tests::chart::{self, Helm, NAMESPACE, root};
 use tests::controlplane::{ControlPlane, require};
 use tests::load;
@@ -37,6 +38,7 @@ fn every_set_of_values_is_rendered_and_a_wrong_one_is_refused() -> anyhow::Resul
         ("graphService.replica=3", "replica"),
         ("executorService.replicas=0", "/executorService/replicas"),
         ("tls.source=magic", "/tls/source"),
+        ("traces.endpoint=collector:4317", "/traces/endpoint"),
         ("networkPolicy.apiServerPorts[0]=70000", "/networkPolicy/apiServerPorts/0"),
         ("tls.clientCertificates=false,metrics.serviceMonitor.enabled=true", "tls.clientCertificates"),
     ] {
@@ -87,6 +89,45 @@ fn the_table_of_rights_is_the_charts() -> anyhow::Result<()> {
 }
 
 #[test]
+fn docker_compose_gives_the_rights_of_the_table() -> anyhow::Result<()> {
+    let read = |file: &str| fs::read_to_string(root().join(file)).with_context(|| format!("reading {file}"));
+    let table = read("deploy/chart/files/rbac.yaml")?.replace("{{ .Values.election.leaseName }}", "ownergraph");
+    let table: Value = serde_saphyr::from_str(&table)?;
+    let mut due = Vec::new();
+    for role in table["roles"].as_array().context("the table has no roles")? {
+        let account = role["account"].as_str().context("a role of nobody")?;
+        let place = match role["scope"].as_str() {
+            Some("cluster") => "all namespaces",
+            Some("election") => "kube-system",
+            other => bail!("a scope that this test does not know: {other:?}"),
+        };
+        due.extend(chart::spelt_out(account, place, &role["rules"]));
+    }
+    due.sort();
+
+    let objects = chart::objects(&read("deploy/compose/manifests/access.yaml")?)?;
+    let mut given = Vec::new();
+    for binding in objects.iter().filter(|object| object.get("roleRef").is_some()) {
+        let subjects = binding["subjects"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let [subject] = subjects else { bail!("not one subject: {binding}") };
+        // What is given to anybody else is in no line of the table, unless it is about paths alone.
+        let account = match subject["name"].as_str().context("a subject without a name")? {
+            "ownergraph:graph-services" => "graph-service",
+            "ownergraph:executors" => "executor-service",
+            other => other,
+        };
+        let named = |field: &str| binding["roleRef"][field].as_str().context("a binding to no role");
+        let role = chart::object(&objects, named("kind")?, named("name")?)?;
+        let namespace = &binding["metadata"]["namespace"];
+        ensure!(role["metadata"]["namespace"] == *namespace, "the role is somewhere else: {binding}");
+        given.extend(chart::spelt_out(account, namespace.as_str().unwrap_or("all namespaces"), &role["rules"]));
+    }
+    given.sort();
+    assert_eq!(given, due);
+    Ok(())
+}
+
+#[test]
 fn the_chart_has_the_version_of_the_programs() -> anyhow::Result<()> {
     let text = fs::read_to_string(root().join("deploy/chart/Chart.yaml"))?;
     let chart: Value = serde_saphyr::from_str(&text)?;
@@ -97,7 +138,16 @@ fn the_chart_has_the_version_of_the_programs() -> anyhow::Result<()> {
 
 /// What a container would be started with, as its program reads it.
 fn check_flags(objects: &[Value]) -> anyhow::Result<()> {
-    let mut flags = chart::arguments(objects, "graph-service", "graph-service-0")?;
+    // Of the files that the flags name, this one is looked into when they are checked.
+    let mounted = tempfile::tempdir()?;
+    let ca = mounted.path().join("ca.crt");
+    fs::write(&ca, Authority::new("traces")?.pem())?;
+    let arguments = |deployment: &str, pod: &str| -> anyhow::Result<Vec<String>> {
+        let arguments = chart::arguments(objects, deployment, pod)?;
+        let there = |argument: String| argument.replace("/etc/ownergraph/traces/ca.crt", &ca.to_string_lossy());
+        Ok(arguments.into_iter().map(there).collect())
+    };
+    let mut flags = arguments("graph-service", "graph-service-0")?;
     let graph = &chart::object(objects, "Deployment", "graph-service")?["spec"]["template"]["spec"]["containers"][0];
     let environment = graph["env"].as_array().map(Vec::as_slice).unwrap_or_default();
     if environment.iter().any(|variable| variable["name"] == "OWNERGRAPH_DECISION_LOG") {
@@ -105,7 +155,7 @@ fn check_flags(objects: &[Value]) -> anyhow::Result<()> {
     }
     let flags = std::iter::once("graph-service".to_owned()).chain(flags);
     graph_service::options::Options::try_parse_from(flags)?.check()?;
-    let flags = chart::arguments(objects, "executor-service", "executor-service-0")?;
+    let flags = arguments("executor-service", "executor-service-0")?;
     let flags = std::iter::once("executor-service".to_owned()).chain(flags);
     executor_service::Options::try_parse_from(flags)?.check()?;
     Ok(())
@@ -117,6 +167,16 @@ fn programs_take_the_flags_that_containers_give_them() -> anyhow::Result<()> {
     for file in chart::value_files()? {
         let objects = chart::objects(&helm.template(&[&file_flag(&file)])?)?;
         check_flags(&objects).with_context(|| file.display().to_string())?;
+    }
+    for tls in ["true", "false"] {
+        let tls = format!("--set=tls.enabled={tls}");
+        let objects =
+            chart::objects(&helm.template(&[&tls, "--set=traces.endpoint=http://collector.monitoring:4317"])?)?;
+        check_flags(&objects).with_context(|| format!("plaintext to a collector, {tls}"))?;
+        let traces = chart::arguments(&objects, "graph-service", "graph-service-0")?;
+        ensure!(traces.iter().any(|flag| flag == "--otlp-insecure"), "{tls}: {traces:?}");
+        let is_open = traces.iter().any(|flag| flag == "--insecure");
+        ensure!(is_open != tls.ends_with("true"), "{tls}: {traces:?}");
     }
     let objects = chart::objects(&helm.template(&["--set=executorService.extraArgs={--graf=x}"])?)?;
     let refused = check_flags(&objects).err().context("a flag that nobody knows was taken")?;

@@ -60,6 +60,38 @@ securityContext:
     drop: [ALL]
 {{- end }}
 
+{{- /* Flags of both components for traces. */ -}}
+{{- define "ownergraph.traces" -}}
+{{- with .Values.traces }}
+{{- if .endpoint }}
+- --otlp-endpoint={{ .endpoint }}
+- --trace-sample={{ .sample }}
+{{- if .caConfigMap }}
+- --otlp-ca=/etc/ownergraph/traces/ca.crt
+{{- end }}
+{{- if hasPrefix "http://" .endpoint }}
+- --otlp-insecure
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Where traces need a file. */ -}}
+{{- define "ownergraph.tracesMount" -}}
+{{- if and .Values.traces.endpoint .Values.traces.caConfigMap }}
+- name: traces
+  mountPath: /etc/ownergraph/traces
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- define "ownergraph.tracesVolume" -}}
+{{- if and .Values.traces.endpoint .Values.traces.caConfigMap }}
+- name: traces
+  configMap:
+    name: {{ .Values.traces.caConfigMap }}
+{{- end }}
+{{- end }}
+
 {{- /* What the pods of both components have alike. */ -}}
 {{- define "ownergraph.pod" -}}
 {{- $of := .of -}}

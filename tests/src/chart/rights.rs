@@ -66,6 +66,24 @@ pub fn rights(objects: &[Value]) -> anyhow::Result<Vec<Right>> {
     Ok(found)
 }
 
+/// Every right that rules give, a line for each: whose, which, where, and on which names alone.
+pub fn spelt_out(account: &str, place: &str, rules: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for rule in rules.as_array().map(Vec::as_slice).unwrap_or_default() {
+        let names = texts(&rule["resourceNames"]);
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for verb in texts(&rule["verbs"]) {
+                    let (account, group, resource) = (account.to_owned(), group.clone(), resource.clone());
+                    let right = Right { account, verb, resource, group };
+                    lines.push(format!("{right} in {place}, names {names:?}"));
+                }
+            }
+        }
+    }
+    lines
+}
+
 /// The roles and bindings of one service under other names, for another account and another Lease, without one right.
 pub fn reduced(objects: &[Value], of: &str, suffix: &str, without: Option<&Right>) -> Vec<Value> {
     let renamed = |name: &Value| json!(format!("{}-{suffix}", name.as_str().unwrap_or_default()));

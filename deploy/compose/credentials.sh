@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# credentials.sh DIRECTORY: who is who in docker-compose.yaml. An authority of its own, and for each service a folder with what it shows
+# (tls.crt, tls.key), whom it trusts (ca.crt), and where it needs one a kubeconfig. They last for a month and are made anew when they are
+# about to end.
+#
+# The folders are mounted into containers that run as another user, so everybody may read what is in them; DIRECTORY itself is closed.
+set -euo pipefail
+folders=(etcd kube-apiserver nats prometheus admin graph-service-1 graph-service-2 executor-service-1 executor-service-2)
+script=$(cat "$0" | sha256sum)
+
+fail() { echo "deploy/compose/credentials.sh: $*" >&2; exit 1; }
+
+# Running containers that one of the folders is mounted into. Where no Docker answers, no container runs.
+users() {
+    local folder filters=()
+    for folder in "${folders[@]}"; do filters+=(--filter "volume=$PWD/$folder"); done
+    if docker info >/dev/null 2>&1; then docker ps --quiet "${filters[@]}"; fi
+}
+
+mkdir -p "$1"
+cd -P "$1"
+if [ "$(cat made-by 2>/dev/null)" = "$script" ] && openssl x509 -in ca.crt -noout -checkend 86400 >/dev/null 2>&1; then exit 0; fi
+if [ -e made-by ]; then
+    # Containers would see their folders empty from then on.
+    using=$(users) || fail "docker ps does not say who uses what is in $PWD, which has to be made anew"
+    [ -z "$using" ] || fail "containers that run use what is in $PWD, and it has to be made anew: docker-compose down comes first"
+elif [ -n "$(ls -A)" ]; then
+    fail "$PWD has something in it that this did not make; name another directory, or remove what is there"
+fi
+# First, so that what is begun and not finished is known for what it is.
+: >made-by
+chmod 700 .
+rm -rf -- "${folders[@]}" ca.crt ca.key ca.srl
+
+key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
+
+# identity NAME GROUP OTHER-NAME…: a certificate for serving under these names, and for showing to others as user NAME of GROUP.
+identity() {
+    local name=$1 group=$2 names="DNS:$1,DNS:localhost,IP:127.0.0.1" other said
+    shift 2
+    for other in "$@"; do names+=",DNS:$other"; done
+    mkdir "$name"
+    key "$name/tls.key"
+    # It says on stderr also that all is well.
+    said=$(openssl req -new -key "$name/tls.key" -subj "/O=$group/CN=$name" |
+        openssl x509 -req -CA ca.crt -CAkey ca.key -CAcreateserial -days 31 -sha256 -out "$name/tls.crt" 2>&1 -extfile <(
+            printf 'basicConstraints=CA:FALSE\nkeyUsage=digitalSignature\nextendedKeyUsage=serverAuth,clientAuth\nsubjectAltName=%s\n' "$names"
+        )) || fail "the certificate of $name: $said"
+    cp ca.crt "$name/"
+}
+
+# kubeconfig NAME: as NAME at the API server, with the certificate beside it.
+kubeconfig() {
+    cat >"$1/kubeconfig" <<END
+apiVersion: v1
+kind: Config
+current-context: compose
+clusters:
+- {name: compose, cluster: {server: "https://kube-apiserver:6443", certificate-authority: ca.crt}}
+users:
+- {name: $1, user: {client-certificate: tls.crt, client-key: tls.key}}
+contexts:
+- {name: compose, context: {cluster: compose, user: $1}}
+END
+}
+
+key ca.key
+openssl req -x509 -new -key ca.key -subj /CN=ownergraph-compose -days 31 -sha256 -out ca.crt -addext keyUsage=keyCertSign,cRLSign
+identity etcd none
+identity kube-apiserver none
+key kube-apiserver/service-account.key
+openssl pkey -in kube-apiserver/service-account.key -pubout -out kube-apiserver/service-account.pub
+identity nats none
+identity prometheus ownergraph:readers
+identity admin system:masters
+for number in 1 2; do
+    identity "graph-service-$number" ownergraph:graph-services graph-service
+    identity "executor-service-$number" ownergraph:executors
+    kubeconfig "graph-service-$number"
+    kubeconfig "executor-service-$number"
+done
+kubeconfig admin
+# Nobody is to join later.
+rm ca.key ca.srl
+chmod -R a+rX -- "${folders[@]}"
+echo "$script" >made-by

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# roots.sh DIRECTORY NAME…: builds what is in these images, and lays it out: DIRECTORY/base is in every image, DIRECTORY/NAME in that one.
+#
+# Ours, linked statically, with a list of what they were built from (CycloneDX) at /sbom.cdx.json: graph-service, executor-service,
+# ownergraph. For docker-compose.yaml only: etcd, kube-apiserver and kubectl, which are built from their Go modules; nats-server and
+# prometheus, which are Debian's.
+set -euo pipefail
+mkdir -p "$1"
+roots=$(cd "$1" && pwd)
+shift
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
+user=65532
+
+fail() { echo "deploy/roots.sh: $*" >&2; exit 1; }
+
+need() { command -v "$1" >/dev/null || fail "$1 is missing; $2"; }
+
+# Finds a program of a Debian package, without installing the package where it is not.
+debian() {
+    local package=$1 path=$2 into=$target/debian
+    if [ -x "$path" ]; then echo "$path"; return; fi
+    need apt-get "$package is taken from Debian's package: run this on Debian, or one of its children"
+    mkdir -p "$into"
+    (
+        cd "$into"
+        rm -rf "$package" "$package"_*.deb
+        { apt-get download -q "$package" || { apt-get update -q && apt-get download -q "$package"; }; } >&2
+        dpkg-deb -x "$package"_*.deb "$package"
+    ) || fail "Debian's package $package cannot be had: apt-get update, then apt-get download $package"
+    echo "$into/$package$path"
+}
+
+# What every image has: who its user is, how names are looked up, whom to trust, and who asks whether it is well.
+base() {
+    local root=$roots/base
+    rm -rf "$root"
+    mkdir -p "$root/etc/ssl/certs"
+    echo "ownergraph:x:$user:$user::/:/nonexistent" >"$root/etc/passwd"
+    echo "ownergraph:x:$user:" >"$root/etc/group"
+    echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
+    cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+    cp "$programs/healthcheck" "$lists/healthcheck.cdx.json" "$root/"
+}
+
+# A program alone. Those that are built here are linked to nothing that an image would lack.
+place() {
+    local root=$roots/$1 program=$2 interpreter
+    interpreter=$(readelf --program-headers --wide "$program" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
+    [ -z "$interpreter" ] || fail "$program is not linked statically: it asks for $interpreter"
+    rm -rf "$root"
+    mkdir -p "$root"
+    cp -L "$program" "$root/$1"
+}
+
+# A program of Debian's, with the libraries that it is linked to.
+place_linked() {
+    local root=$roots/$1 program=$2 libraries library
+    libraries=$(ldd "$program" | grep -o '/[^ ]*') || fail "ldd $program names no libraries"
+    rm -rf "$root"
+    mkdir -p "$root"
+    cp -L "$program" "$root/$1"
+    for library in $libraries; do
+        mkdir -p "$root$(dirname "$library")"
+        cp -L "$library" "$root$library"
+    done
+}
+
+need cargo "see https://rustup.rs"
+need readelf "apt-get install binutils"
+[ -r /etc/ssl/certs/ca-certificates.crt ] || fail "/etc/ssl/certs/ca-certificates.crt is missing; apt-get install ca-certificates"
+control_plane=()
+for name in "$@"; do
+    case $name in
+    graph-service | executor-service | ownergraph | nats-server | prometheus) ;;
+    etcd | kube-apiserver | kubectl) control_plane+=("$name") ;;
+    *) fail "no image is called $name" ;;
+    esac
+done
+
+# All of them at once, whichever are wanted: built alone, one would have its dependencies built anew with fewer features.
+deploy/static-cargo.sh build --release --locked -p cli -p executor-service -p graph-service -p healthcheck \
+    --bin ownergraph --bin executor-service --bin graph-service --bin healthcheck
+programs=$target/$(rustc -vV | sed -n 's/^host: //p')/release
+lists=$target/sbom
+deploy/sbom.sh "$lists"
+base
+if [ ${#control_plane[@]} -gt 0 ]; then
+    need go "see https://go.dev/dl"
+    tests/controlplane/build.sh "$target/controlplane" "${control_plane[@]}"
+fi
+for name in "$@"; do
+    case $name in
+    graph-service | executor-service | ownergraph)
+        place "$name" "$programs/$name"
+        cp "$lists/$name.cdx.json" "$roots/$name/sbom.cdx.json"
+        ;;
+    etcd | kube-apiserver | kubectl) place "$name" "$target/controlplane/$name" ;;
+    nats-server) place_linked "$name" "$(debian nats-server /usr/sbin/nats-server)" ;;
+    prometheus) place_linked "$name" "$(debian prometheus /usr/bin/prometheus)" ;;
+    esac
+done

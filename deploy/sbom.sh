@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# sbom.sh DIRECTORY: what our programs are built from, as CycloneDX: DIRECTORY/PROGRAM.cdx.json, without paths and times of this machine.
+set -euo pipefail
+mkdir -p "$1"
+into=$(cd "$1" && pwd)
+cd "$(dirname "$0")/.."
+version=0.5.9
+tools=${CARGO_TARGET_DIR:-target}/tools
+# Nobody else has files of this name; the tool writes one beside each manifest.
+name=ownergraph-sbom
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-0}
+
+if [ ! -x "$tools/$version/bin/cargo-cyclonedx" ]; then
+    # Unoptimized it is built in half the time, and it runs for a second.
+    cargo install --quiet --locked --debug --version "=$version" --root "$tools/$version" --target-dir "$tools/build" cargo-cyclonedx >&2
+    rm -rf "$tools/build"
+fi
+trap 'find . -path ./target -prune -o -name "$name.json" -exec rm {} +' EXIT
+"$tools/$version/bin/cargo-cyclonedx" cyclonedx --quiet --format json --spec-version 1.5 --no-build-deps --override-filename "$name" \
+    --target "$(rustc -vV | sed -n 's/^host: //p')"
+for crate in graph-service executor-service cli healthcheck; do
+    program=${crate/#cli/ownergraph}
+    sed "s#$PWD#/ownergraph#g" "$crate/$name.json" >"$into/$program.cdx.json"
+done

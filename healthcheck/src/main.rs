@@ -1,0 +1,101 @@
+//! `healthcheck`: asks a server how it is, for containers that have nothing else in them that could ask.
+//!
+//! It sends one GET. An answer of 200 ends it with 0, everything else with 1 and a sentence on stderr, which `docker inspect` shows.
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use bytes::Bytes;
+use clap::Parser;
+use http::uri::Scheme;
+use http::{StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// Of what an unhealthy server says, so much is looked at for a reason.
+const REASON_MAX_BYTES: usize = 64 << 10;
+const REASON_MAX_CHARACTERS: usize = 200;
+const WITHIN: Duration = Duration::from_secs(3);
+
+/// Asks a server how it is: ends with 0 where it answers 200 within three seconds, else with 1 and the reason.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "healthcheck", version, max_term_width = 110)]
+struct Options {
+    /// What to ask, such as https://localhost:7451/readyz.
+    #[arg(value_name = "URL")]
+    url: Uri,
+
+    /// Who must have signed the server's certificate, as PEM; needed for https.
+    #[arg(long, env = "OWNERGRAPH_TLS_CA", value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let asked = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the thread")
+        .and_then(|thread| thread.block_on(ask(&options)));
+    let Err(error) = asked else { return ExitCode::SUCCESS };
+    // Where not even stderr can be written there is nobody to tell.
+    let _closed = writeln!(std::io::stderr(), "healthcheck: {error:#}");
+    ExitCode::FAILURE
+}
+
+async fn ask(options: &Options) -> anyhow::Result<()> {
+    let roots = match (&options.tls_ca, options.url.scheme() == Some(&Scheme::HTTPS)) {
+        (Some(file), true) => authorities(file)?,
+        (None, true) => bail!("{} needs --tls-ca: who must have signed the server's certificate", options.url),
+        (Some(_) | None, false) => RootCertStore::empty(),
+    };
+    let provider = rustls::crypto::ring::default_provider();
+    let tls = ClientConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .context("TLS cannot be used")?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
+    let answered = async {
+        let answer = client.get(options.url.clone()).await?;
+        let status = answer.status();
+        // A body that is cut off or too long changes nothing about the status.
+        let body = Limited::new(answer.into_body(), REASON_MAX_BYTES).collect().await;
+        anyhow::Ok((status, body.map(|body| body.to_bytes()).unwrap_or_default()))
+    };
+    let (status, body) = tokio::time::timeout(WITHIN, answered)
+        .await
+        .map_err(|_| anyhow!("{}: no answer within {} s", options.url, WITHIN.as_secs()))?
+        .with_context(|| options.url.to_string())?;
+    ensure!(status == StatusCode::OK, "{} answers {}: {}", options.url, status.as_u16(), reason(&body));
+    Ok(())
+}
+
+fn authorities(file: &Path) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(file).with_context(|| format!("reading {}", file.display()))?;
+    for certificate in certificates {
+        let certificate = certificate.with_context(|| format!("reading {}", file.display()))?;
+        roots.add(certificate).with_context(|| format!("{} holds no authority", file.display()))?;
+    }
+    ensure!(!roots.is_empty(), "{} holds no certificate", file.display());
+    Ok(roots)
+}
+
+/// The first line of what the server says, without what could move a cursor.
+fn reason(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
+    line.chars().filter(|character| !character.is_control()).take(REASON_MAX_CHARACTERS).collect()
+}

@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# compose.sh: what the README says of Docker, from the images to a clean machine. Builds the images, twice, starts docker-compose.yaml under a
+# name and ports of its own, waits until it has collected, and looks at what it is and at what it leaves. Needs root where no dockerd runs:
+# then it starts one for as long as it takes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# Debian has dockerd where not everybody looks.
+export PATH=$PATH:/usr/sbin:/sbin
+
+# For all services together to be healthy, and for a thousand objects to be collected. A machine that does other things beside is slower.
+HEALTHY_WITHIN=${HEALTHY_WITHIN:-180}
+COLLECTED_WITHIN=${COLLECTED_WITHIN:-360}
+
+project=ownergraph-test-$$
+export COMPOSE_PROJECT_NAME=$project OWNERGRAPH_TAG=test-$$
+# Any port that is free.
+export OWNERGRAPH_APISERVER_PORT=0 OWNERGRAPH_GRAPH_PORT=0 OWNERGRAPH_PROMETHEUS_PORT=0
+work=$(mktemp -d)
+dockerd=
+
+fail() { echo "tests/compose.sh: $*" >&2; exit 1; }
+
+finish() {
+    local code=$?
+    set +e
+    if docker info >/dev/null 2>&1; then
+        if [ $code -ne 0 ]; then docker-compose ps; docker-compose logs --tail 40 --no-color; fi
+        docker-compose down --volumes --remove-orphans --timeout 5 >/dev/null 2>&1
+        docker images --filter "reference=localhost/ownergraph/*:$OWNERGRAPH_TAG" --format '{{.Repository}}:{{.Tag}}' | xargs -r docker rmi >/dev/null
+    fi
+    if [ -n "$dockerd" ]; then kill "$dockerd"; wait "$dockerd"; fi
+    rm -rf "$work"
+    exit $code
+} 2>/dev/null
+trap finish EXIT
+
+# Ours for as long as this takes, where there is none.
+start_dockerd() {
+    docker info >/dev/null 2>&1 && return
+    command -v dockerd >/dev/null || fail "no dockerd runs and none is installed; apt-get install docker.io docker-compose iptables"
+    [ "$(id -u)" = 0 ] || fail "no dockerd answers $(id -un), who may not start one either: run this as root, or start it"
+    dockerd >"$work/dockerd.log" 2>&1 &
+    dockerd=$!
+    for _ in $(seq 120); do
+        docker info >/dev/null 2>&1 && return
+        kill -0 "$dockerd" 2>/dev/null || break
+        sleep 0.5
+    done
+    fail "dockerd cannot run here: $(grep -E 'level=(error|fatal)|failed' "$work/dockerd.log" | tail -n 3)"
+}
+
+step() { printf -- '-- %s (%ss)\n' "$*" "$SECONDS"; }
+
+# within SECONDS WHAT COMMAND…: waits until the command succeeds.
+within() {
+    local limit=$1 what=$2 end=$((SECONDS + $1))
+    shift 2
+    until "$@"; do
+        [ $SECONDS -lt $end ] || fail "not in $limit s: $what"
+        sleep 0.2
+    done
+}
+
+containers() { docker ps --all --quiet --filter "label=com.docker.compose.project=$project"; }
+
+of() { docker-compose ps --all --quiet "$1"; }
+
+for tool in docker docker-compose openssl curl; do
+    command -v "$tool" >/dev/null || fail "$tool is missing; apt-get install docker.io docker-compose iptables openssl curl"
+done
+start_dockerd
+
+step 'the images, and the same again'
+deploy/images.sh | tee "$work/first"
+# Another umask and other times of the files: nothing of them may be in an image.
+(umask 077 && deploy/images.sh) >"$work/second"
+diff "$work/first" "$work/second" || fail 'the same input gave other images'
+programs=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release
+for program in graph-service executor-service ownergraph healthcheck; do
+    ! grep -qaF -e "$PWD" -e "${CARGO_HOME:-$HOME/.cargo}/" "$programs/$program" || fail "$program has a path of this machine in it"
+done
+for name in graph-service executor-service ownergraph; do
+    ! grep -qF -e "$PWD" -e "$HOME" "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "the list of $name has a path of this machine in it"
+    grep -q '"bomFormat": *"CycloneDX"' "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "$name has no list of what is in it"
+    grep -q '"pkg:cargo/tokio@' "${CARGO_TARGET_DIR:-target}/images/$name.cdx.json" || fail "what $name is built from is not in its list"
+done
+
+step 'the files, as other programs read them'
+(cd tests/deploy && go run . compose ../../docker-compose.yaml >"$work/services" && go run . dockerfile ../../deploy/Dockerfile >"$work/targets")
+docker-compose config --services | sort | diff - <(sort "$work/services") || fail 'Compose v1 and v2 see different services'
+for name in graph-service executor-service ownergraph; do
+    grep -qx "$name" "$work/targets" || fail "deploy/Dockerfile has no target $name"
+done
+
+step 'up'
+began=$SECONDS
+docker-compose up --detach >"$work/up.log" 2>&1 || { cat "$work/up.log"; fail 'docker-compose up'; }
+all_healthy() {
+    local service state
+    for service in $(grep -vxE 'setup|load' "$work/services"); do
+        state=$(docker inspect --format '{{.State.Health.Status}}' "$(of "$service")") || return 1
+        [ "$state" = healthy ] || return 1
+    done
+}
+within "$HEALTHY_WITHIN" 'everything is healthy' all_healthy
+echo "everything healthy after $((SECONDS - began)) s"
+
+step 'collected'
+load=$(of load)
+ended() { [ "$(docker inspect --format '{{.State.Status}}' "$load")" = exited ]; }
+within "$COLLECTED_WITHIN" 'a thousand objects are collected' ended
+docker logs "$load"
+[ "$(docker inspect --format '{{.State.ExitCode}}' "$load")" = 0 ] || fail 'the load ended with an error'
+docker logs "$load" 2>&1 | grep -q '^1000 objects collected' || fail 'the load does not say that a thousand objects were collected'
+
+step 'names, in the image'
+inside() { docker-compose exec -T executor-service-1 /healthcheck "$@" --tls-ca /run/ownergraph/ca.crt; }
+for name in graph-service graph-service-1 graph-service-2; do
+    inside "https://$name:7451/readyz" || fail "executor-service-1 does not find $name"
+done
+# A way of asking that finds everything would find this as well.
+! inside https://nobody-is-called-so:7451/readyz 2>"$work/unknown" || fail 'a name that nobody has was found'
+grep -q 'failed to lookup address' "$work/unknown" || fail "an unknown name is not said to be unknown: $(cat "$work/unknown")"
+
+step 'what it says of itself, over TLS alone'
+docker-compose run --rm --no-deps -T load status 2>/dev/null
+! docker-compose exec -T executor-service-1 /healthcheck http://graph-service-1:7451/readyz 2>/dev/null || fail 'the graph service answers in plaintext'
+ask() { "$programs/ownergraph" "$@" --server "$(docker-compose port graph-service-1 7450)" --tls-ca target/compose/admin/ca.crt; }
+ask status --tls-cert target/compose/admin/tls.crt --tls-key target/compose/admin/tls.key >/dev/null || fail 'the administrator is not answered'
+! ask status 2>"$work/nobody" || fail 'the graph service answers somebody who does not say who that is'
+grep -q "a bearer token for the audience" "$work/nobody" || fail "nobody is refused for another reason: $(cat "$work/nobody")"
+! ask status --tls-cert target/compose/nats/tls.crt --tls-key target/compose/nats/tls.key 2>"$work/stranger" || fail 'whoever has a certificate may ask'
+grep -qE "nats.* status" "$work/stranger" || fail "one without rights is refused for another reason: $(cat "$work/stranger")"
+! inside https://graph-service-1:7451/metrics 2>"$work/metrics" || fail 'metrics are for everybody'
+grep -qE 'answers 40[13]' "$work/metrics" || fail "metrics are not refused as they should be: $(cat "$work/metrics")"
+
+step 'what Prometheus sees'
+prometheus=$(docker-compose port prometheus 9090)
+four_up() { curl -sf --get "http://$prometheus/api/v1/query" --data-urlencode 'query=count(up == 1)' | grep -q '"4"\]'; }
+within 60 'both graph services and both executors are scraped' four_up
+
+step 'what the containers may do'
+for container in $(containers); do
+    docker inspect --format '{{.Name}} {{.Config.User}} {{.HostConfig.ReadonlyRootfs}} {{.HostConfig.Privileged}} {{.HostConfig.CapDrop}}' "$container" |
+        grep -q ' 65532:65532 true false \[ALL\]$' || fail "$(docker inspect --format '{{.Name}}' "$container") may do more than it has to"
+    [ -z "$(docker inspect --format '{{range .Mounts}}{{if eq .Type "volume"}}{{.Name}}{{end}}{{end}}' "$container")" ] || fail 'something is kept in a volume'
+    docker inspect --format '{{range $port, $at := .NetworkSettings.Ports}}{{range $at}}{{.HostIp}}{{"\n"}}{{end}}{{end}}' "$container"
+done | sort -u >"$work/addresses"
+diff "$work/addresses" <(printf '%s\n' '' 127.0.0.1) || fail 'something is published beyond loopback'
+
+step 'certificates that nobody may take away'
+mkdir "$work/mine"
+touch "$work/mine/precious"
+! deploy/compose/credentials.sh "$work/mine" 2>"$work/refused" || fail 'certificates were made where somebody keeps something'
+[ -e "$work/mine/precious" ] || fail 'what somebody kept was removed'
+grep -q 'did not make' "$work/refused" || fail "another reason: $(cat "$work/refused")"
+cp target/compose/made-by "$work/made-by"
+echo 'another script' >target/compose/made-by
+! deploy/compose/credentials.sh target/compose 2>"$work/refused" || fail 'certificates were made anew under containers that use them'
+grep -q 'docker-compose down comes first' "$work/refused" || fail "another reason: $(cat "$work/refused")"
+cp "$work/made-by" target/compose/made-by
+
+step 'down'
+docker-compose down >"$work/down.log" 2>&1 || { cat "$work/down.log"; fail 'docker-compose down'; }
+for left in "container ls --all" "network ls" "volume ls"; do
+    [ -z "$(docker $left --quiet --filter "label=com.docker.compose.project=$project")" ] || fail "docker $left: something is left"
+done
+step 'nothing is left'
