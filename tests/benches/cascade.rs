@@ -1,6 +1,7 @@
 //! `cargo bench -p tests --bench cascade`: the floor, upstream's collector and ours on the same cascades, in turns. `OBJECTS=n` takes others
 //! than 10 000, `ROUNDS=n` others than three, `POLICIES=Background,Orphan` some policies only, `JSON=FILE` writes every run there.
 //! `IN_FLIGHT=64` takes those with so many requests under way only.
+//! `OBSERVED=1` compares ours with ours while its metrics are scraped and its traces are recorded.
 //! `SLOW=50` lets every request take 50 ms longer, with 16 in flight on all sides.
 
 use std::io::Write as _;
@@ -23,10 +24,14 @@ async fn main() -> anyhow::Result<()> {
     let (objects, rounds) = (number("OBJECTS", OBJECTS)?, number("ROUNDS", ROUNDS)?);
     let slow = if std::env::var_os("SLOW").is_some() { number("SLOW", 0)? } else { 0 };
     let in_flight = words("IN_FLIGHT", if slow > 0 { &SLOWED } else { &IN_FLIGHT })?;
+    let observed = std::env::var_os("OBSERVED").is_some() && number("OBSERVED", 0)? > 0;
     let mut contenders = Vec::new();
     for number in in_flight {
         let number = number.parse()?;
-        contenders.extend([Contender::Floor(number), Contender::Upstream(number), Contender::Ours(number)]);
+        contenders.extend(match observed {
+            true => vec![Contender::Ours(number), Contender::Observed(number)],
+            false => vec![Contender::Floor(number), Contender::Upstream(number), Contender::Ours(number)],
+        });
     }
     let programs = Programs::build_with("tests")?;
     let mut table = Rounds::default();
@@ -39,6 +44,7 @@ async fn main() -> anyhow::Result<()> {
             table.add(one);
         }
     }
-    let settings = vec![("OBJECTS", objects), ("ROUNDS", rounds), ("SLOW", slow)];
+    let mut settings = vec![("OBJECTS", objects), ("ROUNDS", rounds), ("SLOW", slow)];
+    settings.extend(observed.then_some(("OBSERVED", 1)));
     table.report("cascade", settings)
 }

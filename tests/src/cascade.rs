@@ -37,6 +37,8 @@ pub struct Run {
     /// The most memory held by the contender's largest process and by the API server, in MiB.
     pub memory: f64,
     pub server_memory: f64,
+    /// That have come by the end, where somebody traces.
+    pub spans: usize,
 }
 
 impl Run {
@@ -105,8 +107,8 @@ pub async fn run(binaries: &Binaries, programs: &Programs, contender: Contender,
     });
     let server_memory = most_memory_mib(server)?;
     let requests = made - owners.len() as u64 - asked;
-    let (policy, slow) = (task.policy, !task.slow.is_zero());
-    Ok(Run { contender, policy, objects, slow, seconds, requests, cpu, server_cpu, memory, server_memory })
+    let (policy, slow, spans) = (task.policy, !task.slow.is_zero(), collector.spans());
+    Ok(Run { contender, policy, objects, slow, seconds, requests, cpu, server_cpu, memory, server_memory, spans })
 }
 
 /// The best median rate among those that `counts`, and whose it is.
@@ -142,6 +144,16 @@ fn figures_of(rounds: &Rounds<Run>, policy: &'static str, requests: &'static str
     figures
 }
 
+/// What being watched costs, of as many in flight.
+fn observed(rounds: &Rounds<Run>) -> Option<Figure> {
+    let watched = |who: &Who| matches!(who, ("Background", Contender::Observed(_)));
+    let (policy, contender) = rounds.everybody().into_iter().find(watched)?;
+    let Contender::Observed(in_flight) = contender else { return None };
+    let alone = rounds.samples((policy, Contender::Ours(in_flight)), Run::rate);
+    let ratio = rounds.samples((policy, contender), Run::rate).over(&alone);
+    (!ratio.is_empty()).then(|| Figure::new("rate-observed", ratio))
+}
+
 impl bench::Run for Run {
     type Who = Who;
 
@@ -154,7 +166,7 @@ impl bench::Run for Run {
             "contender": self.contender.to_string(), "policy": self.policy, "objects": self.objects, "seconds": self.seconds,
             "objectsPerSecond": self.rate(), "requestsPerObject": self.requests_per_object(),
             "cpuMillisPerObject": self.cpu_per_object(), "serverCpuMillisPerObject": self.server_cpu_per_object(),
-            "memoryMiB": self.memory, "serverMemoryMiB": self.server_memory,
+            "memoryMiB": self.memory, "serverMemoryMiB": self.server_memory, "spans": self.spans,
         })
     }
 
@@ -166,6 +178,7 @@ impl bench::Run for Run {
         ];
         let mut figures: Vec<Figure> =
             names.into_iter().flat_map(|(policy, requests, rate)| figures_of(rounds, policy, requests, rate)).collect();
+        figures.extend(observed(rounds));
         let memory = |policy| {
             let (ours, _) = best(rounds, policy, Contender::is_ours)?;
             Some(rounds.samples(ours, |run| run.server_memory))

@@ -2,8 +2,9 @@
 
 use crate::controlplane::{CollectorOptions, ControlPlane, UpstreamCollector};
 use crate::load::{configmaps, count, get, until};
+use crate::otlp;
 use crate::process::Process;
-use crate::service::{Fleet, Programs};
+use crate::service::{Fleet, Programs, Scraping};
 use crate::usage::{cpu_seconds, most_memory_mib};
 use anyhow::{Context, ensure};
 use kube::Client;
@@ -16,6 +17,10 @@ const SOON: Duration = Duration::from_secs(120);
 const WITHIN: Duration = Duration::from_secs(1200);
 /// Client limits of upstream: lifted.
 const UNLIMITED: u32 = 100_000;
+
+/// Part of the cascades that are traced where anybody looks. Ten times what is traced by default: a benchmark has few cascades, and some should
+/// be among them.
+const SAMPLED: &str = "0.1";
 
 /// Who deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,8 @@ pub enum Contender {
     Adaptive,
     /// The same, where the graph service allows so many writes a second.
     Held(u32),
+    /// As `Ours`, watched as in production: every process is scraped each second, and [`SAMPLED`] of all cascades are traced.
+    Observed(u32),
 }
 
 impl Contender {
@@ -57,6 +64,7 @@ impl fmt::Display for Contender {
             Contender::Ours(in_flight) => write!(f, "ours, {in_flight} in flight"),
             Contender::Adaptive => write!(f, "ours"),
             Contender::Held(rate) => write!(f, "ours, {rate} writes/s"),
+            Contender::Observed(in_flight) => write!(f, "ours observed, {in_flight} in flight"),
         }
     }
 }
@@ -78,6 +86,8 @@ pub enum Collector {
     Floor(Process, String),
     Upstream(UpstreamCollector),
     Ours(Box<Fleet>),
+    /// With those who look.
+    Observed(Box<Fleet>, otlp::Collector, Scraping),
 }
 
 impl Collector {
@@ -89,9 +99,13 @@ impl Collector {
         contender: Contender,
         cascade: &Cascade<'_>,
     ) -> anyhow::Result<Collector> {
-        let held = match contender {
+        let graph = match contender {
             Contender::Held(rate) => vec![format!("--max-writes-per-second={rate}")],
-            Contender::Floor(_) | Contender::Upstream(_) | Contender::Ours(_) | Contender::Adaptive => Vec::new(),
+            Contender::Floor(_)
+            | Contender::Upstream(_)
+            | Contender::Ours(_)
+            | Contender::Adaptive
+            | Contender::Observed(_) => Vec::new(),
         };
         let in_flight = match contender {
             Contender::Floor(in_flight) => return floor(programs, plane, kubeconfig, in_flight, cascade).await,
@@ -99,21 +113,50 @@ impl Collector {
                 let options = Contender::upstream(workers, Some(kubeconfig));
                 return Ok(Collector::Upstream(plane.start_upstream_collector(&options).await?));
             }
-            Contender::Ours(in_flight) => vec!["--concurrency".to_owned(), in_flight.to_string()],
+            Contender::Ours(in_flight) | Contender::Observed(in_flight) => {
+                vec!["--concurrency".to_owned(), in_flight.to_string()]
+            }
             Contender::Adaptive | Contender::Held(_) => Vec::new(),
         };
-        let mut fleet = Fleet::start_with(programs, kubeconfig, &texts(&held)).await?;
-        fleet.add_executor_with("executor", &texts(&in_flight))?;
+        let traces = match contender {
+            Contender::Observed(_) => Some(otlp::Collector::start().await?),
+            Contender::Floor(_)
+            | Contender::Upstream(_)
+            | Contender::Ours(_)
+            | Contender::Adaptive
+            | Contender::Held(_) => None,
+        };
+        let traced = |traces: &otlp::Collector| {
+            ["--otlp-endpoint", &traces.endpoint(), "--trace-sample", SAMPLED].map(str::to_owned)
+        };
+        let traced: Vec<String> = traces.iter().flat_map(traced).collect();
+        let mut fleet = Fleet::start_with(programs, kubeconfig, &texts(&[graph, traced.clone()].concat())).await?;
+        fleet.add_executor_with("executor", &texts(&[in_flight, traced].concat()))?;
         fleet.executors[0].ready().await?;
         fleet.until_known(cascade.objects).await?;
-        Ok(Collector::Ours(Box::new(fleet)))
+        let fleet = Box::new(fleet);
+        Ok(match traces {
+            None => Collector::Ours(fleet),
+            Some(traces) => {
+                let scraping = Scraping::start([&fleet.graph, &fleet.executors[0]])?;
+                Collector::Observed(fleet, traces, scraping)
+            }
+        })
     }
 
     fn pids(&self) -> Vec<u32> {
         match self {
             Collector::Floor(..) => Vec::new(),
             Collector::Upstream(upstream) => vec![upstream.process().pid()],
-            Collector::Ours(fleet) => fleet.pids(),
+            Collector::Ours(fleet) | Collector::Observed(fleet, ..) => fleet.pids(),
+        }
+    }
+
+    /// Spans that have come so far.
+    pub fn spans(&self) -> usize {
+        match self {
+            Collector::Observed(_, traces, _) => traces.spans().len(),
+            Collector::Floor(..) | Collector::Upstream(_) | Collector::Ours(_) => 0,
         }
     }
 

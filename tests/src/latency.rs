@@ -54,7 +54,7 @@ pub async fn run(
     let in_flight = match contender {
         Contender::Upstream(workers) => workers,
         Contender::Ours(in_flight) => in_flight,
-        Contender::Floor(_) | Contender::Adaptive | Contender::Held(_) => {
+        Contender::Floor(_) | Contender::Adaptive | Contender::Held(_) | Contender::Observed(_) => {
             bail!("{contender}: it has no fixed number of requests under way")
         }
     };

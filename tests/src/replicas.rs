@@ -51,6 +51,11 @@ impl Member {
         Ok(())
     }
 
+    /// From its next start on it runs another program, which takes the same flags.
+    pub fn replace_by(&mut self, program: &'static str) {
+        self.program = program;
+    }
+
     /// The process, unless it was never started.
     pub fn service(&self) -> anyhow::Result<&Service> {
         self.service.as_ref().with_context(|| format!("{} was not started", self.name))

@@ -7,6 +7,7 @@ use runtime::kubernetes::{Cluster, call};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 
 /// Largest answer of an admin server that a test reads.
@@ -136,6 +137,33 @@ impl Service {
         let (_, body) = self.get("/metrics").await?;
         let line = body.lines().find(|line| line.starts_with(prefix));
         line.map(|line| line.rsplit(' ').next().unwrap_or_default().parse().context("a metric's value")).transpose()
+    }
+}
+
+/// Asks services for their metrics every second, as long as it lives.
+#[derive(Debug)]
+pub struct Scraping {
+    _tasks: JoinSet<()>,
+}
+
+impl Scraping {
+    /// Begins at once.
+    pub fn start<const N: usize>(services: [&Service; N]) -> anyhow::Result<Scraping> {
+        let mut scraping = JoinSet::new();
+        for service in services {
+            let url = format!("http://{}", service.admin).parse().context("the admin address as a URL")?;
+            let client = Cluster::without_credentials(url)?.client;
+            scraping.spawn(async move {
+                let mut seconds = interval(Duration::from_secs(1));
+                loop {
+                    seconds.tick().await;
+                    let request = http::Request::get("/metrics").body(Vec::new()).expect("it is a path");
+                    // A service that has ended answers no more.
+                    let _unanswered = call(&client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
+                }
+            });
+        }
+        Ok(Scraping { _tasks: scraping })
     }
 }
 

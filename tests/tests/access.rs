@@ -3,7 +3,7 @@
 
 use anyhow::{Context, ensure};
 use engine::leader::{Mode, Policy};
-use engine::work::{ActionKind, Hello, PROTOCOL, Term, ToLeader};
+use engine::work::{Hello, Protocols, Term, ToLeader};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use graph_service::{Access, Config, Connection, Edges, Election};
@@ -27,6 +27,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tests::controlplane::{self, ControlPlane};
+use tests::wire::puppet::hello;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
 use tonic::transport::{Channel, Endpoint};
@@ -181,22 +182,6 @@ fn by<M>(token: &str, message: M) -> anyhow::Result<Request<M>> {
     Ok(request)
 }
 
-fn hello(executor: &str, cluster_uid: &str) -> Hello {
-    Hello {
-        executor: executor.into(),
-        incarnation: "first".into(),
-        min_protocol: PROTOCOL,
-        max_protocol: PROTOCOL,
-        kinds: ActionKind::ALL.to_vec(),
-        window: 4,
-        held: Vec::new(),
-        known_term: None,
-        first_session: None,
-        version: "test".to_owned(),
-        cluster_uid: cluster_uid.into(),
-    }
-}
-
 /// Code and reason of a refusal.
 fn why(answer: Result<(), Status>) -> (Code, String) {
     let Err(status) = answer else { return (Code::Ok, String::new()) };
@@ -228,6 +213,8 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
         ignore: Vec::new(),
         policy: Policy::default(),
         decision_log: None,
+        protocols: Protocols::OURS,
+        traces: None,
     };
     let edges = Edges {
         grpc,
@@ -294,12 +281,12 @@ async fn the_api_server_says_who_calls_and_what_they_may() -> anyhow::Result<()>
         ensure!(why(dial.status(&operator).await?) == ok());
         ensure!(why(dial.get(&operator, "access-shop", "till").await?) == denied());
 
-        ensure!(why(dial.work(&executor, hello("executor-0", &uid)).await?) == ok());
+        ensure!(why(dial.work(&executor, hello("executor-0", "first", &uid, 4)).await?) == ok());
         let mismatch = (Code::PermissionDenied, "EXECUTOR_MISMATCH".to_owned());
-        ensure!(why(dial.work(&executor, hello("executor-1", &uid)).await?) == mismatch);
+        ensure!(why(dial.work(&executor, hello("executor-1", "first", &uid, 4)).await?) == mismatch);
         let unbound = token(plane, "executor", OURS)?;
-        ensure!(why(dial.work(&unbound, hello("executor-0", &uid)).await?) == mismatch);
-        ensure!(why(dial.work(&viewer, hello("viewer", &uid)).await?) == denied());
+        ensure!(why(dial.work(&unbound, hello("executor-0", "first", &uid, 4)).await?) == mismatch);
+        ensure!(why(dial.work(&viewer, hello("viewer", "first", &uid, 4)).await?) == denied());
 
         let unauthenticated = |reason: &str| (Code::Unauthenticated, reason.to_owned());
         let elsewhere = token(plane, "viewer", &["--audience=elsewhere"])?;

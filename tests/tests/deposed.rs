@@ -5,11 +5,11 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::controlplane::{ControlPlane, RequestCount, require};
+use tests::controlplane::{ControlPlane, RequestCount};
 use tests::link::{Link, Wire};
 use tests::load::{configmap, configmaps, create, create_all, delete, list, reference_to, send, until};
 use tests::replicas::{Held, Replicas, executor_name, held, wire_to};
-use tests::service::Programs;
+use tests::stage::Stage;
 
 const SOON: Duration = Duration::from_secs(30);
 /// Well below the session of an executor, which is to be alive when the next leader is there.
@@ -28,10 +28,7 @@ struct World {
 impl World {
     /// Two graph services, of which the first leads, and an executor that does one thing at a time.
     async fn start() -> anyhow::Result<Option<World>> {
-        let Some(binaries) = require() else { return Ok(None) };
-        let programs = Programs::build()?;
-        let plane = ControlPlane::start(&binaries).await?;
-        let client = plane.client().await?;
+        let Some(Stage { programs, plane, client, .. }) = Stage::start().await? else { return Ok(None) };
         let mut replicas = Replicas::new(&programs, 2).await?;
         let (leader_to_api, kubeconfig) = wire_to(&plane, replicas.directory(), "leader").await?;
         replicas.add_graph(&kubeconfig, &LEASES)?;

@@ -4,12 +4,12 @@ use anyhow::{Context, ensure};
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
-use std::path::Path;
 use std::time::Duration;
-use tests::controlplane::{ControlPlane, RequestCount, require};
+use tests::controlplane::RequestCount;
 use tests::load::{self, configmap, configmaps, count, create, delete, families, get, list, reference_to, until};
 use tests::process::Directory;
-use tests::service::{Fleet, Programs, Service};
+use tests::service::Fleet;
+use tests::stage::Stage;
 use tokio::sync::Mutex;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -22,33 +22,9 @@ fn dependents() -> usize {
     std::env::var("DEPENDENTS").ok().and_then(|number| number.parse().ok()).unwrap_or(100)
 }
 
-struct World {
-    plane: ControlPlane,
-    client: Client,
-    programs: Programs,
-}
-
-impl World {
-    async fn start() -> anyhow::Result<Option<World>> {
-        let Some(binaries) = require() else { return Ok(None) };
-        let programs = Programs::build()?;
-        let plane = ControlPlane::start(&binaries).await?;
-        let client = plane.client().await?;
-        Ok(Some(World { plane, client, programs }))
-    }
-
-    async fn collect(&self, directory: &Path, more: &[&str]) -> anyhow::Result<Service> {
-        let kubeconfig = self.plane.kubeconfig().display().to_string();
-        let arguments = [&["collect", "--kubeconfig", &kubeconfig], more].concat();
-        let mut service = Service::start(&self.programs, "ownergraph", "collect", directory, &arguments)?;
-        service.ready().await?;
-        Ok(service)
-    }
-
-    async fn empty(&self, collection: &str) -> anyhow::Result<()> {
-        until("everything is gone", CASCADE_WITHIN, || count(&self.client, collection), |left| *left == 0).await?;
-        Ok(())
-    }
+async fn empty(client: &Client, collection: &str) -> anyhow::Result<()> {
+    until("everything is gone", CASCADE_WITHIN, || count(client, collection), |left| *left == 0).await?;
+    Ok(())
 }
 
 /// Writes and reads of objects that a collector makes: no discovery, no watch, no election, no health.
@@ -59,10 +35,10 @@ fn is_about_objects(request: &RequestCount) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn collect_carries_out_each_policy_with_about_one_request_per_object() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let Some(world) = World::start().await? else { return Ok(()) };
+    let Some(stage) = Stage::start().await? else { return Ok(()) };
     let directory = Directory::create()?;
-    let mut collector = world.collect(directory.path(), &[]).await?;
-    let client = &world.client;
+    let mut collector = stage.collect(directory.path(), &[]).await?;
+    let client = &stage.client;
     for (policy, most) in [("Background", 1.1), ("Foreground", 1.2), ("Orphan", 1.1)] {
         let space = policy.to_lowercase();
         load::namespace(client, &space).await?;
@@ -75,7 +51,7 @@ async fn collect_carries_out_each_policy_with_about_one_request_per_object() -> 
             |nodes| nodes.is_some_and(|nodes| nodes >= objects as f64),
         )
         .await?;
-        let before = world.plane.server_metrics().await?;
+        let before = stage.plane.server_metrics().await?;
         let begun = tokio::time::Instant::now();
         for owner in &owners {
             delete(client, &format!("{}/{owner}", configmaps(&space)), policy).await?;
@@ -92,7 +68,7 @@ async fn collect_carries_out_each_policy_with_about_one_request_per_object() -> 
         };
         until("the cascade has ended", CASCADE_WITHIN, ask, settled).await?;
         let took = begun.elapsed();
-        let made = world.plane.server_metrics().await?.since(&before).total(is_about_objects);
+        let made = stage.plane.server_metrics().await?.since(&before).total(is_about_objects);
         let ours = made - lists - owners.len() as u64;
         let each = ours as f64 / objects as f64;
         eprintln!(
@@ -136,11 +112,11 @@ const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 #[tokio::test(flavor = "multi_thread")]
 async fn a_two_level_tree_goes_leaves_first_and_a_second_owner_keeps() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let Some(world) = World::start().await? else { return Ok(()) };
-    let client = &world.client;
+    let Some(stage) = Stage::start().await? else { return Ok(()) };
+    let client = &stage.client;
     crd(client, "things", "Thing").await?;
     let directory = Directory::create()?;
-    let _collector = world.collect(directory.path(), &[]).await?;
+    let _collector = stage.collect(directory.path(), &[]).await?;
     let maps = configmaps("default");
     let root = create(client, THINGS, &custom("Thing", "root", &[])).await?;
     let other = create(client, THINGS, &custom("Thing", "other", &[])).await?;
@@ -189,10 +165,10 @@ async fn bystanders(client: &Client) -> anyhow::Result<Vec<Value>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_either_service_half_way_loses_nothing_and_touches_nobody_else() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let Some(world) = World::start().await? else { return Ok(()) };
-    let client = &world.client;
+    let Some(stage) = Stage::start().await? else { return Ok(()) };
+    let client = &stage.client;
     let before = bystanders(client).await?;
-    let mut fleet = Fleet::start(&world.programs, world.plane.kubeconfig(), 2).await?;
+    let mut fleet = Fleet::start(&stage.programs, stage.plane.kubeconfig(), 2).await?;
     for victim in ["executor", "graph"] {
         load::namespace(client, victim).await?;
         let maps = configmaps(victim);
@@ -207,7 +183,7 @@ async fn killing_either_service_half_way_loses_nothing_and_touches_nobody_else()
         } else {
             fleet.replace_graph().await?;
         }
-        world.empty(&maps).await?;
+        empty(client, &maps).await?;
     }
     ensure!(list(client, configmaps("bystanders")).await? == before, "the bystanders are as they were, to the byte");
     Ok(())
@@ -216,10 +192,10 @@ async fn killing_either_service_half_way_loses_nothing_and_touches_nobody_else()
 #[tokio::test(flavor = "multi_thread")]
 async fn kinds_come_and_go_without_a_restart() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let Some(world) = World::start().await? else { return Ok(()) };
-    let client = &world.client;
+    let Some(stage) = Stage::start().await? else { return Ok(()) };
+    let client = &stage.client;
     let directory = Directory::create()?;
-    let collector = world.collect(directory.path(), &[]).await?;
+    let collector = stage.collect(directory.path(), &[]).await?;
     let maps = configmaps("default");
     for round in 0..2 {
         crd(client, "things", "Thing").await?;
@@ -252,8 +228,8 @@ async fn kinds_come_and_go_without_a_restart() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn owners_of_kinds_that_cannot_be_asked_keep_their_dependents() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let Some(world) = World::start().await? else { return Ok(()) };
-    let client = &world.client;
+    let Some(stage) = Stage::start().await? else { return Ok(()) };
+    let client = &stage.client;
     crd(client, "things", "Thing").await?;
     // A group whose server is down answers 503.
     let service = json!({
@@ -263,7 +239,7 @@ async fn owners_of_kinds_that_cannot_be_asked_keep_their_dependents() -> anyhow:
     });
     create(client, "/apis/apiregistration.k8s.io/v1/apiservices", &service).await?;
     let directory = Directory::create()?;
-    let collector = world.collect(directory.path(), &[]).await?;
+    let collector = stage.collect(directory.path(), &[]).await?;
     let maps = configmaps("default");
     let reference = |api_version: &str, kind: &str| json!({ "apiVersion": api_version, "kind": kind, "name": "x", "uid": format!("uid-of-{kind}") });
     for (name, reference) in [
@@ -293,9 +269,9 @@ async fn owners_of_kinds_that_cannot_be_asked_keep_their_dependents() -> anyhow:
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_in_mid_cascade_hands_back_at_once_and_exits_0() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let Some(world) = World::start().await? else { return Ok(()) };
-    let client = &world.client;
-    let mut fleet = Fleet::start(&world.programs, world.plane.kubeconfig(), 2).await?;
+    let Some(stage) = Stage::start().await? else { return Ok(()) };
+    let client = &stage.client;
+    let mut fleet = Fleet::start(&stage.programs, stage.plane.kubeconfig(), 2).await?;
     let maps = configmaps("default");
     let owners = families(client, "default", "o", 10, dependents()).await?;
     let uid =
@@ -323,7 +299,7 @@ async fn sigterm_in_mid_cascade_hands_back_at_once_and_exits_0() -> anyhow::Resu
     ensure!(leaving.process.ended(SOON).await? == 0, "a drained executor exits 0: {}", leaving.process.output());
     // Had anything not been handed back, it would wait for the session's end: twenty seconds.
     let begun = tokio::time::Instant::now();
-    world.empty(&maps).await?;
+    empty(client, &maps).await?;
     ensure!(begun.elapsed() < Duration::from_secs(15), "nothing waited for an expiry: {:?}", begun.elapsed());
     for service in [&mut fleet.executors[0], &mut fleet.graph] {
         service.process.terminate()?;

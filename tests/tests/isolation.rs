@@ -5,10 +5,9 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::controlplane::{ControlPlane, require};
 use tests::load::{self, configmaps, count, create, delete, families, get, until};
 use tests::process::Directory;
-use tests::service::{Programs, Service};
+use tests::stage::Stage;
 use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -66,11 +65,9 @@ fn base64(text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_conversion_webhook_holds_only_what_might_be_behind_it() -> anyhow::Result<()> {
-    let Some(binaries) = require() else { return Ok(()) };
-    let programs = Programs::build()?;
-    let plane = ControlPlane::start(&binaries).await?;
-    let client = plane.client().await?;
-    break_conversion(&client, plane.ca()).await?;
+    let Some(stage) = Stage::start().await? else { return Ok(()) };
+    let client = stage.client.clone();
+    break_conversion(&client, stage.plane.ca()).await?;
     load::namespace(&client, "busy").await?;
     let maps = configmaps("busy");
     let owners = families(&client, "busy", "o", 10, OBJECTS / 10).await?;
@@ -83,10 +80,7 @@ async fn a_broken_conversion_webhook_holds_only_what_might_be_behind_it() -> any
     delete(&client, &format!("{held}/held-0"), "Foreground").await?;
 
     let directory = Directory::create()?;
-    let kubeconfig = plane.kubeconfig().display().to_string();
-    let flags = ["collect", "--kubeconfig", &kubeconfig];
-    let mut collector = Service::start(&programs, "ownergraph", "collect", directory.path(), &flags)?;
-    collector.ready().await?;
+    let collector = stage.collect(directory.path(), &[]).await?;
     let ready = Instant::now();
     until("what has nothing to do with it is gone", SOON, || count(&client, &maps), |left| *left == 0).await?;
     let took = ready.elapsed();

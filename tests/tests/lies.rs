@@ -5,11 +5,11 @@ use http::request::Parts;
 use kube::Client;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tests::controlplane::{ControlPlane, require};
 use tests::load::{configmap, configmaps, count, create, create_all, delete, get, list, reference_to, until};
 use tests::process::Directory;
 use tests::proxy::{Lie, Proxy};
-use tests::service::{Programs, Service};
+use tests::service::Service;
+use tests::stage::Stage;
 use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -93,10 +93,7 @@ fn owner_asked(parts: &Parts) -> Option<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_answer_about_an_owner_but_a_list_without_it_costs_a_life() -> anyhow::Result<()> {
-    let Some(binaries) = require() else { return Ok(()) };
-    let programs = Programs::build()?;
-    let plane = ControlPlane::start(&binaries).await?;
-    let client = plane.client().await?;
+    let Some(Stage { programs, plane, client, .. }) = Stage::start().await? else { return Ok(()) };
     for (plural, kind) in [("things", "Thing"), ("others", "Other")] {
         define(&client, plural, kind).await?;
     }

@@ -7,17 +7,21 @@ use serde_json::Value;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tests::controlplane::{Binaries, ControlPlane, require};
+use tests::controlplane::{Binaries, ControlPlane};
 use tests::load::{self, configmaps, count, create, delete, families, until};
 use tests::process::{Directory, free_port};
 use tests::proxy::Proxy;
 use tests::service::{Programs, Service, start_graph};
+use tests::stage::Stage;
 use tokio::time::Instant;
 
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-const OBJECTS: usize = 2_000;
+const OBJECTS: usize = 1_000;
 const SOON: Duration = Duration::from_secs(20);
+/// How much longer a write takes: a hundred a second by the four of the executors, however fast the machine is, so that
+/// a cascade is still under way when the brake is pressed.
+const SLOWER: Duration = Duration::from_millis(40);
 /// The longest a write may still leave after the answer.
 const PROMISED: Duration = Duration::from_secs(1);
 const CASCADE_WITHIN: Duration = Duration::from_secs(180);
@@ -38,10 +42,7 @@ struct World {
 
 impl World {
     async fn start() -> anyhow::Result<Option<World>> {
-        let Some(binaries) = require() else { return Ok(None) };
-        let programs = Programs::build()?;
-        let plane = ControlPlane::start(&binaries).await?;
-        let client = plane.client().await?;
+        let Some(Stage { binaries, programs, plane, client }) = Stage::start().await? else { return Ok(None) };
         let directory = Directory::create()?;
         let proxy = Proxy::start(plane.client().await?, directory.path()).await?;
         let deletes: Arc<Mutex<Vec<(Instant, String)>>> = Arc::default();
@@ -55,6 +56,7 @@ impl World {
             }
             None
         });
+        proxy.slow_writes(SLOWER);
         let grpc = [0; 2].map(|_| free_port().map(|port| format!("127.0.0.1:{port}")));
         let [first, second] = grpc;
         let grpc = [first?, second?];

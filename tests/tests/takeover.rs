@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tests::controlplane::{ControlPlane, require};
+use tests::controlplane::ControlPlane;
 use tests::load::{self, configmaps, count, delete, families, until};
 use tests::proxy::Proxy;
 use tests::replicas::{Replicas, held};
-use tests::service::Programs;
+use tests::stage::Stage;
 use tokio::sync::Mutex as Turns;
 use tokio::time::{Instant, interval};
 
@@ -72,10 +72,7 @@ struct World {
 impl World {
     /// Three graph services, each behind a proxy that notes its lists, and two executors. Graph service 0 leads.
     async fn start() -> anyhow::Result<Option<World>> {
-        let Some(binaries) = require() else { return Ok(None) };
-        let programs = Programs::build()?;
-        let plane = ControlPlane::start(&binaries).await?;
-        let client = plane.client().await?;
+        let Some(Stage { programs, plane, client, .. }) = Stage::start().await? else { return Ok(None) };
         let mut replicas = Replicas::new(&programs, 3).await?;
         let mut proxies = Vec::new();
         for graph in 0..3 {

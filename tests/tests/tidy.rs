@@ -14,15 +14,17 @@ fn root() -> PathBuf {
 }
 
 /// Which of our crates each of our crates may know. Arrows point to what knows less.
-const MAY_KNOW: [(&str, &[&str]); 9] = [
+const MAY_KNOW: [(&str, &[&str]); 11] = [
     ("engine", &[]),
     ("runtime", &[]),
     ("sandbox", &[]),
+    ("healthcheck", &[]),
     ("proto", &["engine"]),
     ("graph-service", &["engine", "proto", "runtime"]),
     ("executor-service", &["engine", "proto", "runtime"]),
     ("policy-subscriber", &["proto"]),
     ("cli", &["engine", "executor-service", "graph-service", "proto", "runtime", "sandbox"]),
+    ("fuzz", &["tests"]),
     ("tests", &["engine", "executor-service", "graph-service", "proto", "runtime", "sandbox"]),
 ];
 
@@ -109,11 +111,13 @@ fn every_scenario_is_shown_by_a_test() -> anyhow::Result<()> {
 }
 
 /// Clocks jump. Deadlines and decisions rest on a clock that only goes forward; what is written down for people may have the date.
-const TIME_OF_DAY: [&str; 3] = [
+const TIME_OF_DAY: [&str; 4] = [
     // When the Lease was renewed, for whoever reads it.
     "graph-service/src/election/lease.rs",
     // Dates of Events.
     "graph-service/src/warnings.rs",
+    // Dates of spans.
+    "runtime/src/traces/wire.rs",
     // Ages as dates, in answers.
     "graph-service/src/grpc",
 ];

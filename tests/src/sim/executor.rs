@@ -70,7 +70,7 @@ const REQUEST_LIMIT: u64 = 30 * S;
 impl World {
     pub(super) fn executor_start(&mut self, at: usize) {
         let seed = self.chaos.next();
-        let concurrency = self.options.concurrency;
+        let (concurrency, protocols) = (self.options.concurrency, self.options.protocols_of(seed));
         let executor = &mut self.executors[at];
         executor.incarnation += 1;
         let config = Config {
@@ -80,6 +80,7 @@ impl World {
             cluster_uid: Name::from(if executor.stranger { "another cluster" } else { "cluster" }),
             concurrency: engine::session::Concurrency::Fixed(concurrency),
             kinds: ActionKind::ALL.to_vec(),
+            protocols,
             reconnect_min: Duration::from_millis(100),
             reconnect_max: Duration::from_secs(5),
         };

@@ -1,6 +1,7 @@
 //! What a seed draws before anything happens: the size of the world, what its users do, and which faults are on.
 
 use super::random::Random;
+use engine::work::{PROTOCOL, Protocols};
 
 /// The chances of the faults, as drawn by one seed; zero where a fault is off.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Options {
     pub bumped: bool,
     /// Most writes a second of all executors together; 0 for no limit.
     pub cap: u32,
+    /// Half of all processes are of the next release, whichever are started when.
+    pub upgrade: bool,
     pub faults: Faults,
     pub users: Users,
 }
@@ -155,7 +158,13 @@ impl Options {
             cap: [0, 0, 0, 20, 200][random.index(5)],
             faults,
             users,
+            upgrade: random.percent(30),
         }
+    }
+
+    /// What a process speaks that is started with this seed.
+    pub(super) fn protocols_of(&self, seed: u64) -> Protocols {
+        if self.upgrade && seed & 1 == 1 { Protocols::of_release(PROTOCOL + 1) } else { Protocols::OURS }
     }
 
     /// Simpler options to try when these have failed, the boldest first.
@@ -186,6 +195,7 @@ impl Options {
         with(&|options| options.clock_skew = 0);
         with(&|options| options.stranger = false);
         with(&|options| options.busy_store = false);
+        with(&|options| options.upgrade = false);
         for at in 0..Faults::default().chances().len() {
             with(&|options| *options.faults.chances()[at] = 0);
         }

@@ -115,6 +115,7 @@ impl World {
                 max_writes_per_second: Some(self.options.cap).filter(|&cap| cap > 0).map(Rate::per_second),
                 ..Policy::default()
             },
+            protocols: self.options.protocols_of(seed),
         };
         replica.leader = Some(Leader::new(config, seed));
         replica.candidate = Some(Candidate::new(format!("{at}-{epoch}"), seed));

@@ -6,6 +6,7 @@ use super::relay::Relay;
 use anyhow::{Context, bail};
 use engine::leader::Policy;
 use engine::pace::Rate;
+use engine::work::Protocols;
 use executor_service::{Exit, Resolver};
 use futures::StreamExt;
 use graph_service::{Connection, Election, LeaseOptions};
@@ -126,6 +127,8 @@ impl World {
             ignore: Vec::new(),
             policy,
             decision_log: None,
+            protocols: Protocols::OURS,
+            traces: None,
         };
         let edges = graph_service::Edges {
             grpc: connections.map(|accepted| Ok(Connection::new(accepted.pipe))).boxed(),
@@ -183,6 +186,8 @@ impl World {
             concurrency: executor_service::Concurrency::Fixed(concurrency),
             // Names of hosts are no loopback addresses.
             far: true,
+            protocols: Protocols::OURS,
+            traces: None,
         };
         let edges = executor_service::Edges {
             cluster: Cluster::of_client(self.network.api_client(host), API),
