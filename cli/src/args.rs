@@ -4,7 +4,8 @@ use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use engine::object::GroupResource;
 use executor_service::ConcurrencyOptions;
-use graph_service::options::{DecisionLog, Mode, duration, group_resource};
+use graph_service::options::{DecisionLog, Mode, dns_name, duration, group_resource};
+use runtime::kubernetes::AccessFlags;
 use runtime::telemetry::LogFormat;
 use runtime::tls::{CallerFlags, ServerFlags};
 use std::net::SocketAddr;
@@ -13,15 +14,15 @@ use std::time::Duration;
 
 /// Most executors that make sense in one process.
 const EXECUTORS_MAX: i64 = 16;
-/// Most attempts under way at once in one executor.
-/// The demo's API server keeps everything in memory.
-const OBJECTS_MAX: i64 = 200_000;
+/// Most objects that are made to be collected: the demo's API server keeps them in memory, and `try` counts them by listing.
+pub(crate) const OBJECTS_MAX: i64 = 200_000;
 
 const EXAMPLES: &str = "\
 Examples:
   ownergraph demo                                      see it work, in this process alone
   ownergraph collect --kubeconfig k8s.yaml             collect garbage on a cluster
   ownergraph collect --mode observe                    decide and report, delete nothing
+  ownergraph try --kubeconfig k8s.yaml                 see it collect there what this command makes for it
   ownergraph sandbox --write-kubeconfig sandbox.yaml   an API server in memory, for kubectl and tests
   ownergraph pause --all --for 1h --reason restoring   hold what would be deleted, on a collector that runs
   ownergraph why pod/web-1 -n shop                     ask about an object; also as kubectl ownergraph why
@@ -98,6 +99,17 @@ Exit codes:
   1  an error, such as a port in use
   2  a flag or a file cannot be used";
 
+const TRY_EXAMPLES: &str = "\
+Examples:
+  ownergraph try                                   1000 ConfigMaps in namespace default
+  ownergraph try --context kind-kind -n scratch --objects 20000 --within 5m
+
+Exit codes:
+  0  every object was collected
+  1  an error, such as no right to create ConfigMaps
+  2  a flag or a file cannot be used
+  124  something is still there after --within; it is named";
+
 const COLLECT_EXAMPLES: &str = "\
 Examples:
   ownergraph collect                                       the current context of KUBECONFIG or ~/.kube/config
@@ -129,7 +141,10 @@ pub(crate) enum Command {
     Sandbox(Sandbox),
     /// Collects garbage on a cluster: graph service and executors in one process.
     #[command(after_help = COLLECT_EXAMPLES)]
-    Collect(Collect),
+    Collect(Box<Collect>),
+    /// Tries a collector out: makes objects on a cluster, deletes their owners, and waits until they are collected.
+    #[command(after_help = TRY_EXAMPLES)]
+    Try(Try),
     /// Holds back deletions of a collector that runs, in a scope and for a time.
     #[command(after_help = PAUSE_EXAMPLES)]
     Pause(Pause),
@@ -314,13 +329,8 @@ pub(crate) struct Sandbox {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Collect {
-    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
-    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-
-    /// Context of the kubeconfig; without it the current one.
-    #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME")]
-    pub(crate) context: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: AccessFlags,
 
     /// Where other executors and clients reach the gRPC API; without it nobody outside this process does.
     #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR")]
@@ -392,6 +402,9 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) decision_log: DecisionLog,
 
+    #[command(flatten)]
+    pub(crate) traces: runtime::traces::Flags,
+
     /// How log lines look.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,
@@ -400,6 +413,30 @@ pub(crate) struct Collect {
     /// it RUST_LOG, then info.
     #[arg(long, env = "OWNERGRAPH_LOG_LEVEL", value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Try {
+    #[command(flatten)]
+    pub(crate) access: AccessFlags,
+
+    /// Namespace to make the objects in; it has to be there.
+    #[arg(short, long, env = "OWNERGRAPH_NAMESPACE", value_name = "NAMESPACE", default_value = "default", value_parser = dns_name)]
+    pub(crate) namespace: String,
+
+    /// ConfigMaps to be collected. Each hundred of them has an owner; every second owner is deleted in foreground.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_OBJECTS",
+        value_name = "N",
+        default_value_t = 1_000,
+        value_parser = clap::value_parser!(u32).range(1..=OBJECTS_MAX)
+    )]
+    pub(crate) objects: u32,
+
+    /// How long the collector may take once the owners are deleted.
+    #[arg(long, env = "OWNERGRAPH_WITHIN", value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub(crate) within: Duration,
 }
 
 #[cfg(test)]

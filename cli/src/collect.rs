@@ -4,10 +4,10 @@ use crate::args::Collect;
 use crate::collector::{self, Executors, Setup};
 use crate::failure::Failure;
 use anyhow::Context as _;
-use engine::work::Term;
+use engine::work::{Protocols, Term};
 use graph_service::options::advertised;
 use graph_service::{Access as Callers, Config, Election, LeaseOptions};
-use runtime::kubernetes::{Access, Cluster, connect};
+use runtime::kubernetes::{Cluster, connect};
 use runtime::shutdown::Shutdown;
 use runtime::tls::{Caller, CallerFlags, ServerFlags, ServerTls};
 use runtime::{listen, telemetry};
@@ -22,8 +22,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
     telemetry::init(flags.log_format, flags.log_level.as_deref()).map_err(Failure::usage)?;
     let tls = ServerTls::open(&flags.tls).await.map_err(Failure::usage)?;
     let caller = caller(&flags).await?;
-    let access = Access { kubeconfig: flags.kubeconfig.clone(), context: flags.context.clone(), ..Access::default() };
-    let cluster = connect(&access).await.map_err(Failure::usage)?;
+    let cluster = connect(&flags.access.access()).await.map_err(Failure::usage)?;
     let (listener, listening) = match flags.listen {
         Some(address) => bind("--listen", address).await.map(|(listener, at)| (Some(listener), Some(at)))?,
         None => (None, None),
@@ -40,6 +39,8 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
             ignore: flags.ignore_resources,
             policy: flags.policy.into(),
             decision_log: flags.decision_log.into(),
+            protocols: Protocols::OURS,
+            traces: flags.traces.settings(),
         },
         election: election(flags.elect),
         admin: Some(admin),
@@ -77,6 +78,7 @@ fn check(flags: &Collect) -> Result<(), Failure> {
     }
     flags.tls.check().map_err(Failure::usage)?;
     flags.decision_log.check(flags.insecure).map_err(Failure::Usage)?;
+    flags.traces.check().map_err(Failure::usage)?;
     match flags.listen {
         Some(address) if address == flags.admin_listen && address.port() != 0 => {
             Err(Failure::Usage(format!("--listen and --admin-listen are both {address}: they need two addresses")))

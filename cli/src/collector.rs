@@ -2,6 +2,7 @@
 
 use crate::pipe;
 use anyhow::{Context as _, bail};
+use engine::work::Protocols;
 use executor_service::{Concurrency, Exit};
 use futures::StreamExt as _;
 use graph_service::{Election, Observer};
@@ -76,6 +77,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         observer,
     };
     let graph_stop = Shutdown::new();
+    let traces = setup.graph.traces.clone();
     let graph = async {
         let ended = Box::pin(graph_service::serve(setup.graph, edges, graph_stop.clone())).await;
         shutdown.request();
@@ -87,6 +89,8 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
             graph: vec![home.clone()],
             concurrency: setup.executors.concurrency,
             far: setup.executors.far,
+            protocols: Protocols::OURS,
+            traces: traces.clone(),
         };
         let edges = executor_service::Edges {
             cluster: setup.cluster.clone(),
@@ -125,7 +129,7 @@ async fn executor(
             bail!("the leader that {name} was sent to belongs to cluster {theirs}, these credentials to cluster {ours}")
         }
         Exit::ProtocolUnsupported { min, max } => {
-            let ours = engine::work::PROTOCOL;
+            let ours = Protocols::OURS;
             bail!(
                 "the leader that {name} was sent to speaks protocol {min} to {max}, this one {ours}; upgrade the older"
             )

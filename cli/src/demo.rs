@@ -21,6 +21,7 @@ use anyhow::{Context as _, anyhow, bail};
 use api::Api;
 use engine::leader::{Mode, Policy};
 use engine::object::GroupResource;
+use engine::work::Protocols;
 use narrate::Narrator;
 use runtime::kubernetes::Cluster;
 use runtime::shutdown::Shutdown;
@@ -121,6 +122,8 @@ fn setup(flags: &args::Demo, cluster: Cluster, ignored: &[GroupResource]) -> Set
             ignore: ignored.to_vec(),
             policy: Policy::default(),
             decision_log: None,
+            protocols: Protocols::OURS,
+            traces: None,
         },
         election: election(false),
         admin: None,

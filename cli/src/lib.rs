@@ -8,6 +8,7 @@
 //! * `line`: flags before the command
 //! * `sandbox_command`: the in-memory API server alone
 //! * `collect`: graph service and executors against any API server
+//! * `trial`: objects for a collector that runs somewhere
 //! * `pausing`, `status`: the brake and the state of a collector that runs somewhere
 //! * `demo`: all of it together, telling what happens and why
 //! * `collector`, `pipe`: the two services in one process
@@ -29,6 +30,7 @@ mod remote;
 mod sandbox_command;
 mod status;
 mod table;
+mod trial;
 
 use args::{Args, Command};
 use clap::{CommandFactory as _, Parser as _};
@@ -52,7 +54,8 @@ pub async fn ownergraph() -> ExitCode {
     let ended = match command {
         Command::Demo(flags) => demo::run(flags).await,
         Command::Sandbox(flags) => sandbox_command::run(flags).await,
-        Command::Collect(flags) => collect::run(flags).await,
+        Command::Collect(flags) => collect::run(*flags).await,
+        Command::Try(flags) => trial::run(flags).await,
         Command::Pause(flags) => pausing::pause(&flags.remote, flags.flags).await,
         Command::Resume(flags) => pausing::resume(&flags.remote, flags.flags).await,
         Command::Status(flags) => status::run(&flags.remote, flags.output).await,

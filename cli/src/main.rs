@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Decisions are many small things that live for very different times, which breaks the C library's heap into pieces.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     cli::ownergraph().await

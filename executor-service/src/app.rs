@@ -9,10 +9,11 @@ use crate::options::{BadOptions, Options};
 use crate::peers::{Peers, Resolver};
 use crate::server::Server;
 use crate::stream::Connector;
+use crate::traces::Traces;
 use anyhow::Context;
 use engine::object::Name;
 use engine::session::{self, Concurrency, Session};
-use engine::work::ActionKind;
+use engine::work::{ActionKind, Protocols};
 use prometheus_client::registry::Registry;
 use runtime::admin::{self, Guard};
 use runtime::backoff::Backoff;
@@ -23,6 +24,7 @@ use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use runtime::telemetry::TelemetryError;
 use runtime::tls::{BadTls, ServerTls, TlsMetrics};
+use runtime::traces;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -51,6 +53,10 @@ pub struct Config {
     pub concurrency: Concurrency,
     /// Connections may go beyond this machine: they are TLS, or plaintext is allowed.
     pub far: bool,
+    /// What the stream to the graph service may speak.
+    pub protocols: Protocols,
+    /// Where traces are sent; `None` for none.
+    pub traces: Option<traces::Settings>,
 }
 
 /// What connects an executor with the world.
@@ -90,7 +96,7 @@ impl Edges {
     pub async fn open(options: &Options) -> Result<Edges, StartError> {
         let caller = options.caller().await?;
         let tls = ServerTls::open(&options.serving()).await?;
-        let cluster = connect(&options.access()).await?;
+        let cluster = connect(&options.access.access()).await?;
         let admin = bind("--admin-listen", &options.admin_listen.to_string()).await?;
         let graph = Connector::network(caller);
         Ok(Edges { cluster, graph, resolver: Resolver::system(), admin: Some(admin), tls, metrics: None })
@@ -116,6 +122,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     };
     let health = Health::new(clock, metrics.clone(), registry);
     let mut tasks = Tasks::new();
+    let traces = traces(&config, &metrics, &shutdown, &mut tasks)?;
     if let Some(listener) = edges.admin {
         serve_admin(listener, edges.tls, &health, &mut tasks);
     }
@@ -132,6 +139,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         url: edges.cluster.url,
         metrics,
         health,
+        traces,
     };
     tasks.spawn("session", async move {
         // Nobody listens any more only where the process is already being torn down.
@@ -164,6 +172,21 @@ fn serve_admin(listener: TcpListener, tls: Option<Arc<ServerTls>>, health: &Arc<
     tasks.spawn_until_end("admin", admin::serve_tls(listener, probe, tls, guard));
 }
 
+/// What makes traces, where they are wanted.
+fn traces(
+    config: &Config,
+    metrics: &Metrics,
+    shutdown: &Shutdown,
+    tasks: &mut Tasks,
+) -> anyhow::Result<Option<Traces>> {
+    let Some(settings) = &config.traces else { return Ok(None) };
+    let service =
+        traces::Service { name: "executor-service", instance: config.name.clone(), version: env!("CARGO_PKG_VERSION") };
+    let (recorder, open, sending) = traces::start(settings, service, metrics.traces.clone(), shutdown.clone())?;
+    tasks.spawn("traces", sending);
+    Ok(Some(Traces::new(recorder, open)))
+}
+
 struct Core {
     config: Config,
     clock: Clock,
@@ -174,6 +197,7 @@ struct Core {
     url: String,
     metrics: Metrics,
     health: Arc<Health>,
+    traces: Option<Traces>,
 }
 
 impl Core {
@@ -200,6 +224,7 @@ impl Core {
             cluster_uid: Name::from(cluster_uid),
             concurrency: self.config.concurrency,
             kinds: ActionKind::ALL.to_vec(),
+            protocols: self.config.protocols,
             reconnect_min: RETRY_MIN,
             reconnect_max: RETRY_MAX,
         };
@@ -208,7 +233,8 @@ impl Core {
         let bench = Arc::new(Bench::new(server, self.clock));
         let concurrency = self.config.concurrency.most();
         let peers = Peers::new(self.graph, self.resolver, self.config.graph, self.config.far);
-        Driver::new(self.clock, session, concurrency, bench, peers, self.health, self.metrics).run(shutdown).await
+        let driver = Driver::new(self.clock, session, concurrency, bench, peers, self.health, self.metrics);
+        driver.traced(self.traces).run(shutdown).await
     }
 
     /// Asks until the API server says which cluster it is: an executor that does not know where it writes must not lease anything.

@@ -3,6 +3,7 @@
 use crate::classify::{Question, Reading, classify, excerpt};
 use crate::clock::Clock;
 use crate::server::{Server, Verb};
+use crate::traces::Follow;
 use engine::object::{GroupResource, ObjectRef, ResourceVersion, clip};
 use engine::time::Time;
 use engine::work::{Action, Finding, MESSAGE_MAX_BYTES, Outcome, Preconditions, Sighting, WorkLease, WorkReport};
@@ -16,7 +17,7 @@ use std::time::Duration;
 mod address;
 mod delete;
 mod finalizer;
-mod metadata;
+pub(crate) mod metadata;
 mod owners;
 mod references;
 #[cfg(test)]
@@ -51,6 +52,8 @@ pub(crate) struct Cancel(Arc<AtomicBool>);
 /// One lease under way.
 pub(crate) struct Attempt<'a> {
     bench: &'a Bench,
+    /// The bench's, for requests of this attempt.
+    server: Server,
     lease: &'a WorkLease,
     cancel: &'a Cancel,
     ends: Time,
@@ -153,10 +156,11 @@ pub(crate) struct Carried {
 }
 
 /// Carries out one lease. The report is complete; it says `Abandoned` where session, lease or leader stopped the write.
-pub(crate) async fn run(bench: Arc<Bench>, lease: Arc<WorkLease>, cancel: Cancel) -> Carried {
+pub(crate) async fn run(bench: Arc<Bench>, lease: Arc<WorkLease>, cancel: Cancel, follow: Option<Follow>) -> Carried {
     let started = bench.clock.now();
     let attempt = Attempt {
         bench: &bench,
+        server: bench.server.followed(follow),
         lease: &lease,
         cancel: &cancel,
         ends: started + lease.execution_limit,
@@ -251,7 +255,7 @@ impl Attempt<'_> {
     async fn read(&self, object: &ObjectRef) -> Step<Seen> {
         self.may_go_on()?;
         self.api_calls.fetch_add(1, Ordering::Relaxed);
-        read(&self.bench.server, object).await.map_err(|reading| Box::new(Ending::from(reading)))
+        read(&self.server, object).await.map_err(|reading| Box::new(Ending::from(reading)))
     }
 
     /// Reads the target. Ends the attempt where the target is gone or replaced.
@@ -270,7 +274,7 @@ impl Attempt<'_> {
         self.may_write()?;
         self.api_calls.fetch_add(1, Ordering::Relaxed);
         self.writes.fetch_add(1, Ordering::Relaxed);
-        let answer = self.bench.server.call(verb, request).await;
+        let answer = self.server.call(verb, request).await;
         let reading = classify(Question::Write, self.target(), answer.as_ref());
         if reading.outcome == Outcome::Done {
             let shown = answer.ok().and_then(|answer| metadata::parse_object(&answer.body));

@@ -6,6 +6,7 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::peers::{Peers, Target};
 use crate::stream::{self, End, Ends, Inbound};
+use crate::traces::Traces;
 use engine::session::{Event, Exit, Input, Output, Session};
 use engine::time::Time;
 use engine::work::{LeaseId, ReturnCause, ToLeader, WorkLease, WorkReturn};
@@ -45,6 +46,8 @@ pub(crate) struct Driver {
     checks: Jobs<(), Result<(), String>>,
     health: Arc<Health>,
     metrics: Metrics,
+    /// `None` where nobody wants them.
+    traces: Option<Traces>,
     /// What was warned of since the last session, and when last.
     warned: BTreeMap<String, Time>,
 }
@@ -72,8 +75,14 @@ impl Driver {
             checks: Jobs::new(1),
             health,
             metrics,
+            traces: None,
             warned: BTreeMap::new(),
         }
+    }
+
+    /// The same, with traces of what it does.
+    pub(crate) fn traced(self, traces: Option<Traces>) -> Driver {
+        Driver { traces, ..self }
     }
 
     /// Runs the session to its end.
@@ -163,6 +172,9 @@ impl Driver {
     }
 
     fn send(&mut self, message: ToLeader) {
+        if let Some(traces) = &mut self.traces {
+            traces.said(&message);
+        }
         let Some(ends) = &self.stream else { return };
         for request in proto::batch::requests(message) {
             if ends.outbound.try_send(request).is_err() {
@@ -178,7 +190,8 @@ impl Driver {
         let cancel = Cancel::default();
         self.cancels.insert(lease.id, cancel.clone());
         let lease = Arc::new(lease);
-        self.attempts.spawn(Arc::clone(&lease), attempt::run(Arc::clone(&self.bench), lease, cancel));
+        let follow = self.traces.as_mut().and_then(|traces| traces.started(&lease));
+        self.attempts.spawn(Arc::clone(&lease), attempt::run(Arc::clone(&self.bench), lease, cancel, follow));
     }
 
     /// Answers rarely come alone. All that are there are taken before anything follows from one of them.
@@ -205,6 +218,9 @@ impl Driver {
             }
         };
         self.metrics.ended(lease.item.action.kind(), &report);
+        if let Some(traces) = &mut self.traces {
+            traces.ended(lease, &report);
+        }
         tracing::debug!(
             lease = %lease.id,
             target = %lease.item.target,
@@ -234,6 +250,9 @@ impl Driver {
         match inbound {
             Inbound::Connected => self.session.handle(now, Input::Connected),
             Inbound::Message(Received { message, unknown_actions }) => {
+                if let Some(traces) = &mut self.traces {
+                    traces.heard(&message);
+                }
                 self.session.handle(now, Input::Message(message));
                 self.hand_back(unknown_actions);
             }
@@ -295,9 +314,9 @@ impl Driver {
     fn render(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
-            Event::Welcomed { term, adopted, dropped } => {
+            Event::Welcomed { term, protocol, adopted, dropped } => {
                 self.warned.clear();
-                tracing::info!(term = term.number, adopted, dropped, "session open");
+                tracing::info!(term = term.number, protocol, adopted, dropped, "session open");
             }
             Event::Lost { why, retry_in } => {
                 self.health.failed(now, &why);

@@ -10,6 +10,7 @@
 //! * `stream`: one gRPC stream to a graph service
 //! * `attempt`: one lease, as calls at the API server
 //! * `classify`: what an answer of the API server means
+//! * `fuzzing`: what reads bytes from outside, for those who try what it makes of any
 //! * `server`, `health`, `metrics`, `clock`: what these stand on
 
 mod app;
@@ -18,6 +19,8 @@ mod classify;
 mod clock;
 mod dial;
 mod driver;
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 mod metrics;
 mod options;
@@ -26,6 +29,7 @@ mod peers;
 mod scripted;
 mod server;
 mod stream;
+mod traces;
 
 pub use app::{Config, Edges, Exit, StartError, serve};
 pub use dial::{Channel, connect_over, connect_through, dial, endpoint, innermost};

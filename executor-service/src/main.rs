@@ -8,6 +8,10 @@ use runtime::telemetry;
 use std::io::Write;
 use std::process::ExitCode;
 
+/// Decisions are many small things that live for very different times, which breaks the C library's heap into pieces.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let options = Options::parse();
     let name = options.config().name;
@@ -22,7 +26,7 @@ fn main() -> ExitCode {
             fail(1, &sentence)
         }
         Ok(Exit::ProtocolUnsupported { min, max }) => {
-            let ours = engine::work::PROTOCOL;
+            let ours = engine::work::Protocols::OURS;
             fail(
                 1,
                 &format!(

@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use runtime::metrics::{Book, Description, Kind, Label, split_unit};
+use runtime::traces::{Counts, Recording};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub struct Metrics {
     pub(crate) credentials_refused: Counter,
     pub(crate) stale_terms: Counter,
     pub(crate) rejected_messages: Counter,
+    pub(crate) traces: Counts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -117,6 +119,7 @@ impl Metrics {
                 "Messages of the leader that made no sense or that this version does not know",
                 "The graph service is newer, or a fault.",
             ),
+            traces: Counts::register(book, Recording::Executor),
             attempts: book.put(
                 "ownergraph_executor_attempts",
                 [

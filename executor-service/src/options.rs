@@ -4,12 +4,14 @@ use crate::Config;
 use crate::peers::Peer;
 use clap::Parser;
 use clap::builder::BoolishValueParser;
+use engine::work::Protocols;
 use http::Uri;
 use proto::convert::{ENDPOINT_MAX_BYTES, NAME_MAX_BYTES};
-use runtime::kubernetes::Access;
+use runtime::kubernetes::AccessFlags;
 use runtime::telemetry::LogFormat;
 use runtime::tls::{BadTls, Caller, CallerFlags, ServerFlags};
-use std::net::{IpAddr, SocketAddr};
+use runtime::traces;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 mod concurrency;
@@ -22,13 +24,8 @@ pub use concurrency::ConcurrencyOptions;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "executor-service", version, max_term_width = 110)]
 pub struct Options {
-    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
-    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// Context of the kubeconfig; without it the current one.
-    #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME")]
-    pub context: Option<String>,
+    #[command(flatten)]
+    pub access: AccessFlags,
 
     /// Addresses of the graph service's replicas, tried in turn until one of them leads; or dns:///NAME:PORT, a name with an address
     /// for each of them, resolved anew at each attempt.
@@ -68,6 +65,9 @@ pub struct Options {
     #[command(flatten)]
     pub concurrency: ConcurrencyOptions,
 
+    #[command(flatten)]
+    pub traces: traces::Flags,
+
     /// How log lines look.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub log_format: LogFormat,
@@ -89,6 +89,7 @@ impl Options {
         let bad = |error: BadTls| BadOptions(error.to_string());
         self.tls.check("--graph", &self.graph, self.server_name()).map_err(bad)?;
         self.serving().check().map_err(bad)?;
+        self.traces.check().map_err(|error| BadOptions(error.to_string()))?;
         let beyond = |address: &&String| match Peer::parse(address) {
             Ok(Peer::Name { host, .. }) => host != "localhost",
             Ok(Peer::Address(_)) | Err(_) => !is_loopback(address),
@@ -140,12 +141,9 @@ impl Options {
             graph: self.graph.clone(),
             concurrency: self.concurrency.concurrency(),
             far: self.is_tls() || (self.insecure && self.tls.token_file.is_none()),
+            protocols: Protocols::OURS,
+            traces: self.traces.settings(),
         }
-    }
-
-    /// How to reach the API server.
-    pub fn access(&self) -> Access {
-        Access { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), ..Access::default() }
     }
 }
 
@@ -157,8 +155,7 @@ pub(crate) fn default_name() -> String {
 /// Whether an address of `HOST:PORT` can only be this machine.
 pub fn is_loopback(address: &str) -> bool {
     let Ok(uri) = uri(address) else { return false };
-    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    runtime::host::is_loopback(uri.host().unwrap_or_default())
 }
 
 /// Reads `HOST:PORT`, with or without `http://` or `https://` before it, as the URI to connect to.

@@ -1,6 +1,7 @@
 //! The API server as the attempts see it: one call at a time, bounded, timed and counted.
 
 use crate::metrics::Metrics;
+use crate::traces::Follow;
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use runtime::kubernetes::{Answer, CallError, call, parse_status};
@@ -47,6 +48,8 @@ pub(crate) struct Server {
     clients: Arc<[kube::Client]>,
     turn: Arc<AtomicUsize>,
     metrics: Metrics,
+    /// What requests belong to, where that is recorded.
+    follow: Option<Follow>,
 }
 
 impl std::fmt::Debug for Server {
@@ -59,14 +62,23 @@ impl Server {
     /// Requests take turns on the clients, of which there is at least one.
     pub(crate) fn new(clients: Vec<kube::Client>, metrics: Metrics) -> Server {
         assert!(!clients.is_empty(), "without a client nothing can be called");
-        Server { clients: clients.into(), turn: Arc::default(), metrics }
+        Server { clients: clients.into(), turn: Arc::default(), metrics, follow: None }
+    }
+
+    /// The same, for requests that belong to this.
+    pub(crate) fn followed(&self, follow: Option<Follow>) -> Server {
+        Server { follow, ..self.clone() }
     }
 
     /// Sends one request, never a second time.
-    pub(crate) async fn call(&self, verb: Verb, request: Request<Vec<u8>>) -> Result<Answer, CallError> {
+    pub(crate) async fn call(&self, verb: Verb, mut request: Request<Vec<u8>>) -> Result<Answer, CallError> {
         let sent = Instant::now();
+        let recorded = self.follow.as_ref().map(|follow| follow.send(&mut request));
         let client = &self.clients[self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len()];
         let answer = call(client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
+        if let Some(recorded) = recorded {
+            recorded.answered(answer.as_ref());
+        }
         self.metrics.called(verb, answer.as_ref().map(|answer| answer.status.as_u16()), sent.elapsed());
         answer
     }

@@ -14,10 +14,11 @@ use crate::pauses::press::Press;
 use crate::progress;
 use crate::readiness::{Health, Running};
 use crate::render::{Observer, Render};
+use crate::traces::Traces;
 use anyhow::Context as _;
 use engine::leader::{self, Input, Leader};
 use engine::object::GroupResource;
-use engine::work::Term;
+use engine::work::{Protocols, Term};
 use prometheus_client::registry::Registry;
 use runtime::admin::{self, Guard};
 use runtime::backoff::Backoff;
@@ -26,6 +27,7 @@ use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{TaskError, Tasks};
 use runtime::tls::{ServerTls, TlsMetrics};
+use runtime::traces;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +64,10 @@ pub struct Config {
     pub policy: leader::Policy,
     /// Where the log of decisions is kept; `None` for the leader's memory.
     pub decision_log: Option<JetStream>,
+    /// What the streams of executors may speak.
+    pub protocols: Protocols,
+    /// Where traces are sent; `None` for none.
+    pub traces: Option<traces::Settings>,
 }
 
 /// How the service comes to its term.
@@ -122,6 +128,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     // Nobody waits for an answer about a caller behind a watch.
     let gate = Gate::of(&edges.access, another(&edges.cluster)?, &metrics);
     let mut tasks = Tasks::new();
+    let (recorder, traces) = recorder(&config, &metrics, &shutdown, &mut tasks)?;
     serve_admin(edges.admin, edges.tls, gate.as_ref(), &health, &mut tasks);
     if edges.progress && std::io::stderr().is_terminal() {
         tasks.spawn_until_end("progress", progress::show(health.clone(), shutdown.clone()));
@@ -168,7 +175,8 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         clock,
         heartbeat,
         validity.clone(),
-    );
+    )
+    .traced(traces);
     let reader = driver.reader();
     let (leadership, known_leadership) = watch::channel(Leadership::default());
     health.running(Running {
@@ -203,7 +211,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         long_reads: grpc::long_reads(),
         gate,
     };
-    grpc::start(edges.grpc, Arc::new(shared), press, shutdown.clone(), &mut tasks);
+    grpc::start(edges.grpc, Arc::new(shared), press, recorder, shutdown.clone(), &mut tasks);
     tasks.spawn("stop", stop(shutdown.clone(), control, log.queue().cloned(), released));
 
     over(tasks.run(&shutdown, STOP_WITHIN).await)
@@ -229,6 +237,21 @@ fn serve_admin(
         (Some(listener), None) => tasks.spawn_until_end("admin", admin::serve(listener, probe)),
         (None, Some(_) | None) => {}
     }
+}
+
+/// What takes spans of calls, and what makes those of cascades; none where none are wanted.
+fn recorder(
+    config: &Config,
+    metrics: &Metrics,
+    shutdown: &Shutdown,
+    tasks: &mut Tasks,
+) -> anyhow::Result<(Option<traces::Recorder>, Option<Traces>)> {
+    let Some(settings) = &config.traces else { return Ok((None, None)) };
+    let service =
+        traces::Service { name: "graph-service", instance: config.replica.clone(), version: env!("CARGO_PKG_VERSION") };
+    let (recorder, open, sending) = traces::start(settings, service, metrics.traces.clone(), shutdown.clone())?;
+    tasks.spawn("traces", sending);
+    Ok((Some(recorder.clone()), Some(Traces::new(recorder, open))))
 }
 
 /// Whoever asked for the stop gets it, in time.
@@ -371,6 +394,7 @@ fn engine_config(config: &Config, cluster_uid: &str) -> leader::Config {
         execution_limit: EXECUTION_LIMIT,
         stale_after: STALE_AFTER,
         policy: config.policy.clone(),
+        protocols: config.protocols,
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) use writer::Writer;
 mod archive;
 mod connection;
 mod entry;
+pub(crate) mod fuzzing;
 mod kept;
 mod mirror;
 mod publisher;

@@ -7,6 +7,7 @@
 use crate::clock::Clock;
 use crate::election::Validity;
 use crate::render::Render;
+use crate::traces::Traces;
 use engine::leader::{Input, Leader, Output, PauseRead, Probe, StreamId};
 use engine::object::GroupResource;
 use engine::work::{Refusal, ToExecutor, ToLeader};
@@ -178,6 +179,8 @@ pub(crate) struct Driver {
     ask: Box<dyn FnMut(Ask) + Send>,
     render: Render,
     unlogged: Unlogged,
+    /// `None` where nobody wants them.
+    traces: Option<Traces>,
     clock: Clock,
     heartbeat: Heartbeat,
     validity: Validity,
@@ -204,10 +207,16 @@ impl Driver {
             ask,
             render,
             unlogged,
+            traces: None,
             clock,
             heartbeat,
             validity,
         }
+    }
+
+    /// The same, with traces of what it does.
+    pub(crate) fn traced(self, traces: Option<Traces>) -> Driver {
+        Driver { traces, ..self }
     }
 
     pub(crate) fn reader(&self) -> Reader {
@@ -222,6 +231,9 @@ impl Driver {
             self.wait(&mut round).await;
             let started = std::time::Instant::now();
             round.fill(&mut self.queues);
+            if let Some(traces) = &mut self.traces {
+                traces.round();
+            }
             let (inputs, facts) = (round.len(), round.facts.len());
             let (outputs, done) = self.change(&mut round);
             if inputs > 0 {
@@ -323,6 +335,9 @@ impl Driver {
             }
         }
         for fact in round.facts.drain(..) {
+            if let Some(traces) = &mut self.traces {
+                traces.fact(&fact);
+            }
             apply(&mut leader, fact);
         }
         if leader.next_deadline().is_some_and(|deadline| deadline <= now) {
@@ -340,7 +355,10 @@ impl Driver {
     fn carry_out(&mut self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
-                Output::Send { stream, message } => {
+                Output::Send { stream, mut message } => {
+                    if let Some(traces) = &self.traces {
+                        traces.label(&mut message);
+                    }
                     if let Some(message) = self.unlogged.admit(stream, message) {
                         self.send(stream, message);
                     }
@@ -350,7 +368,12 @@ impl Driver {
                 Output::Probe(probe) => (self.ask)(Ask::Probe(probe)),
                 Output::ReadPauses(read) => (self.ask)(Ask::ReadPauses(read)),
                 Output::Relist { collection, why } => (self.ask)(Ask::Relist { collection, why }),
-                Output::Event(event) => self.render.event(&event),
+                Output::Event(event) => {
+                    if let Some(traces) = &mut self.traces {
+                        traces.event(&event);
+                    }
+                    self.render.event(&event);
+                }
             }
         }
     }

@@ -13,6 +13,7 @@ use connection::Incoming;
 use engine::leader::Leader;
 use engine::view::CollectionStatus;
 use freshness::{About, Freshness};
+use http::Response;
 use proto::admin::v1alpha1::admin_service_server::AdminServiceServer;
 use proto::decision::v1alpha1::decision_service_server::DecisionServiceServer;
 use proto::graph::v1alpha1::graph_service_server::GraphServiceServer;
@@ -20,11 +21,14 @@ use proto::r#type::v1alpha1::{ConsistencyToken, ReplicaRole, ResponseMeta};
 use proto::work::v1alpha1::work_service_server::WorkServiceServer;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
+use runtime::traces::Recorder;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+use tonic::body::Body;
 use tonic::transport::Server;
 use tonic::{Extensions, Status};
+use tower::layer::util::Stack;
 use tower::util::MapResponseLayer;
 
 pub(crate) mod access;
@@ -35,12 +39,14 @@ mod expression;
 mod filter;
 mod followers;
 pub(crate) mod freshness;
+pub(crate) mod fuzzing;
 mod graph;
 mod health;
 mod pages;
 mod reasons;
 #[cfg(test)]
 pub(crate) mod small_world;
+mod spans;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -155,8 +161,28 @@ impl Shared {
     }
 }
 
+/// Where answers get their reasons.
+type Reasons = MapResponseLayer<fn(Response<Body>) -> Response<Body>>;
+
+/// What calls pass on their way to the services. Only those that the guard has let through have spans: strangers must not be able to fill
+/// the queue of spans, nor to say what is written into it.
+fn before_services(
+    gate: Option<Arc<Gate>>,
+    recorder: Option<Recorder>,
+) -> Stack<spans::Calls, Stack<GuardLayer, Reasons>> {
+    let reasons: Reasons = MapResponseLayer::new(reasons::complete);
+    Stack::new(spans::Calls::new(recorder), Stack::new(GuardLayer(gate), reasons))
+}
+
 /// Spawns the server and what belongs to it. It ends when `shutdown` was requested and every stream has ended, or soon after.
-pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutdown: Shutdown, tasks: &mut Tasks) {
+pub(crate) fn start(
+    incoming: Incoming,
+    shared: Arc<Shared>,
+    press: Press,
+    recorder: Option<Recorder>,
+    shutdown: Shutdown,
+    tasks: &mut Tasks,
+) {
     let (readers, work) = work::Work::new(Arc::clone(&shared));
     tasks.spawn_until_end("stream readers", readers.run());
     let (writers, followers) = followers::Followers::new();
@@ -168,7 +194,7 @@ pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutd
             .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
-        let gate = shared.gate.clone();
+        let before = before_services(shared.gate.clone(), recorder);
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
         let decisions = DecisionServiceServer::new(decisions::Decisions::new(Arc::clone(&shared), followers));
         let admin = AdminServiceServer::new(admin::Admin::new(shared, press));
@@ -180,8 +206,7 @@ pub(crate) fn start(incoming: Incoming, shared: Arc<Shared>, press: Press, shutd
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_connection_age(2 * work::STREAM_AGE)
-            .layer(MapResponseLayer::new(reasons::complete))
-            .layer(GuardLayer(gate))
+            .layer(before)
             .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(graph.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(decisions.max_decoding_message_size(MESSAGE_MAX_BYTES))

@@ -24,6 +24,7 @@ mod definitions;
 mod discovery;
 mod fetch;
 mod follow;
+pub(crate) mod fuzzing;
 mod known;
 mod pauses;
 mod probe;

@@ -13,9 +13,11 @@
 //! * `pauses`: the brake, as resources of the cluster
 //! * `decisions`: the log of what was decided
 //! * `render`, `metrics`: what the engine says, as lines and numbers
+//! * `traces`: what the engine says, as spans of what belongs together
 //! * `warnings`: Kubernetes events about references that cannot be right
 //! * `readiness`, `dot`: what the admin server answers
 //! * `progress`: how far the start has come, on a terminal
+//! * `fuzzing`: what reads bytes from outside, for those who try what it makes of any
 
 mod app;
 mod clock;
@@ -23,6 +25,8 @@ mod decisions;
 mod dot;
 mod driver;
 mod election;
+#[doc(hidden)]
+pub mod fuzzing;
 mod grpc;
 mod ingest;
 pub mod metadata;
@@ -32,6 +36,7 @@ mod pauses;
 mod progress;
 mod readiness;
 mod render;
+mod traces;
 mod warnings;
 
 pub use app::{Config, Edges, Election, serve};

@@ -4,13 +4,17 @@ use clap::Parser as _;
 use graph_service::options::Options;
 use graph_service::{Access as Callers, Edges, Election, accept, accept_tls, serve};
 use prometheus_client::registry::Registry;
-use runtime::kubernetes::{Access, connect};
+use runtime::kubernetes::connect;
 use runtime::shutdown::Shutdown;
 use runtime::tls::ServerTls;
 use runtime::{listen, telemetry};
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// Decisions are many small things that live for very different times, which breaks the C library's heap into pieces.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A flag, a file or a certificate is wrong: trying again will not help.
 const BAD_START: u8 = 2;
@@ -46,9 +50,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
     options.check().map_err(|error| bad(error.into()))?;
     telemetry::init(options.log_format, options.log_level.as_deref()).map_err(|error| bad(error.into()))?;
     let tls = ServerTls::open(&options.tls).await.map_err(|error| bad(error.into()))?;
-    let access =
-        Access { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), ..Access::default() };
-    let cluster = connect(&access).await.map_err(|error| bad(error.into()))?;
+    let cluster = connect(&options.access.access()).await.map_err(|error| bad(error.into()))?;
     let other = |error: anyhow::Error| Failure::Other(error);
     let grpc = listen::bind("--listen", &options.listen.to_string()).await.map_err(|error| other(error.into()))?;
     let admin =

@@ -11,6 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use runtime::metrics::{Book, Description, Label};
+use runtime::traces::{Counts, Recording};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -72,6 +73,7 @@ pub(crate) struct Metrics {
     pub(crate) requests: Requests,
     pub(crate) log: LogMetrics,
     pub(crate) access: AccessMetrics,
+    pub(crate) traces: Counts,
 }
 
 /// Every metric of the graph service, as its `/metrics` shows them; those of every process not among them.
@@ -200,6 +202,7 @@ impl Metrics {
             requests: Requests::register(book),
             log: LogMetrics::register(book),
             access: AccessMetrics::register(book),
+            traces: Counts::register(book, Recording::GraphService),
         };
         let build: Family<Labels<1>, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);

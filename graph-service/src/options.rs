@@ -9,11 +9,13 @@ use clap::{Arg, Command, ValueEnum};
 use engine::leader;
 use engine::object::GroupResource;
 use engine::pace::Rate;
+use engine::work::Protocols;
+use runtime::kubernetes::AccessFlags;
 use runtime::telemetry::LogFormat;
 use runtime::tls::ServerFlags;
+use runtime::traces;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -29,13 +31,8 @@ const WRITES_PER_SECOND_MAX: i64 = 1_000_000;
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "graph-service", version, max_term_width = 110)]
 pub struct Options {
-    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
-    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// Context of the kubeconfig; without it the current one.
-    #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME")]
-    pub context: Option<String>,
+    #[command(flatten)]
+    pub access: AccessFlags,
 
     /// Where executors and clients reach the gRPC API.
     #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7450")]
@@ -85,6 +82,9 @@ pub struct Options {
 
     #[command(flatten)]
     pub decision_log: DecisionLog,
+
+    #[command(flatten)]
+    pub traces: traces::Flags,
 
     /// Namespace of the election Lease.
     #[arg(long, env = "OWNERGRAPH_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "kube-system", value_parser = dns_name)]
@@ -272,6 +272,7 @@ impl Options {
             return refuse(format!("--listen and --admin-listen are both {}: they need two addresses", self.listen));
         }
         self.decision_log.check(self.insecure).map_err(BadOptions)?;
+        self.traces.check().map_err(|error| BadOptions(error.to_string()))?;
         if self.lease_duration > LEASE_DURATION_MAX {
             return refuse(format!("--lease-duration {:?} is longer than an hour", self.lease_duration));
         }
@@ -304,6 +305,8 @@ impl Options {
             ignore: self.ignore_resources.clone(),
             policy: self.policy.clone().into(),
             decision_log: self.decision_log.clone().into(),
+            protocols: Protocols::OURS,
+            traces: self.traces.settings(),
         }
     }
 
@@ -364,8 +367,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     span.filter(|span| !span.is_zero()).ok_or_else(|| WANTED.to_owned())
 }
 
-/// A name that may stand in a request path as it is.
-fn dns_name(text: &str) -> Result<String, String> {
+/// Reads a name that may stand in a request path as it is.
+pub fn dns_name(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     if text.is_empty() || text.len() > 253 || !text.bytes().all(plain) {
         return Err("expected a Kubernetes name: lower case letters, digits, '-' and '.'".to_owned());

@@ -128,7 +128,9 @@ impl Render {
                 tracing::info!(%target, uid = %target.uid, %owner, owner_uid = %owner.uid, "deletion prevented: the owner is alive");
             }
             Event::Collection { collection, state, error } => self.collection(collection, *state, error),
-            Event::SessionOpened { executor } => tracing::info!(%executor, "executor connected"),
+            Event::SessionOpened { executor, version, protocol } => {
+                tracing::info!(%executor, version, protocol, "executor connected");
+            }
             Event::SessionEnded { executor, why, leases } => {
                 tracing::info!(%executor, why, leases, "executor's session ended");
             }

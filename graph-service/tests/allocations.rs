@@ -60,6 +60,7 @@ fn leader() -> Leader {
         heartbeat_interval: Duration::from_secs(5),
         execution_limit: Duration::from_secs(30),
         stale_after: Duration::from_secs(30),
+        protocols: engine::work::Protocols::OURS,
         policy: Policy::default(),
     };
     let mut leader = Leader::new(config, 1);

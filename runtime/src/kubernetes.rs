@@ -11,7 +11,7 @@ mod lines;
 mod overrides;
 mod status;
 
-pub use access::{Access, AccessError};
+pub use access::{Access, AccessError, AccessFlags};
 pub use call::{Answer, BodyStream, CallError, Opened, call, open_stream};
 pub use client::{Cluster, ClusterUidError, REQUESTS_PER_CONNECTION, cluster_uid, connect};
 pub use frames::Frames;

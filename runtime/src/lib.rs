@@ -3,6 +3,7 @@
 //! Knows nothing of garbage collection and of no other crate of ours. In reading order:
 //!
 //! * [`telemetry`]: the log on stderr
+//! * [`traces`]: spans, and the task that sends them to a collector
 //! * [`terminal`]: a line below it, that is rewritten
 //! * [`shutdown`]: one value, passed down, that says "stop"
 //! * [`tasks`]: the one place that spawns; no task dies unseen
@@ -26,3 +27,4 @@ pub mod tasks;
 pub mod telemetry;
 pub mod terminal;
 pub mod tls;
+pub mod traces;

@@ -16,14 +16,14 @@
 //! In reading order: `flags`, `files`, `identity`, `server`, `caller`, `token`, `reasons`, `metrics`.
 
 mod caller;
-mod files;
+pub(crate) mod files;
 mod flags;
 mod identity;
 mod metrics;
 mod reasons;
 mod server;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod token;
 
 pub use caller::{Caller, Complaint, Secured};

@@ -65,6 +65,8 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         ignore: IGNORED.iter().map(|&(group, resource)| resource_of(group, resource)).collect(),
         policy: engine::leader::Policy::default(),
         decision_log: None,
+        protocols: engine::work::Protocols::OURS,
+        traces: None,
     };
     let edges = Edges {
         grpc: futures::stream::iter([Ok(Connection::new(far))]).chain(futures::stream::pending()).boxed(),

@@ -27,8 +27,8 @@ const SELECTOR: &str = "app.kubernetes.io/name=ownergraph,app.kubernetes.io/comp
 /// The name of the container port, and its number where none has that name.
 const PORT_NAME: &str = "grpc";
 const PORT: u16 = 7450;
-/// The Service that reads go to: the host that certificates of its pods name.
-const SERVICE: &str = "ownergraph-read";
+/// The Service that reads go to, as deploy/chart names it: the host that certificates of its pods have.
+const SERVICE: &str = "graph-service";
 /// How these programs call the flag for the name in the certificate; kubectl's --tls-server-name is about the API server.
 const NAME_FLAG: &str = "--server-name";
 /// For a forwarded port to carry something.

@@ -8,5 +8,6 @@ mod decisions;
 mod demo;
 mod process;
 mod questions;
+mod trial;
 mod usage;
 mod why;

@@ -14,6 +14,7 @@ pub(crate) fn leader() -> Leader {
         execution_limit: Duration::from_secs(30),
         stale_after: Duration::from_secs(30),
         policy: Policy::default(),
+        protocols: engine::work::Protocols::OURS,
     };
     Leader::new(config, 7)
 }

@@ -123,6 +123,14 @@ impl World {
     }
 
     fn start_with(replies: impl IntoIterator<Item = Reply>, graph: Vec<String>) -> World {
+        World::start_traced(replies, graph, None)
+    }
+
+    fn start_traced(
+        replies: impl IntoIterator<Item = Reply>,
+        graph: Vec<String>,
+        traces: Option<traces::Settings>,
+    ) -> World {
         let kube_system = reply(200, json!({"metadata": {"uid": "cluster"}}));
         let api = Api::new(std::iter::once(kube_system).chain(replies));
         let (sender, calls) = mpsc::channel(16);
@@ -138,7 +146,14 @@ impl World {
             async move { crate::connect_over(&address, near).await }.boxed()
         });
         let shutdown = Shutdown::new();
-        let config = Config { name: "e".to_owned(), graph, concurrency: Concurrency::Fixed(2), far: false };
+        let config = Config {
+            name: "e".to_owned(),
+            graph,
+            concurrency: Concurrency::Fixed(2),
+            far: false,
+            protocols: Protocols::OURS,
+            traces,
+        };
         let edges = Edges {
             cluster: Cluster::of_client(api.client(), "scripted"),
             graph: connector,
@@ -202,6 +217,7 @@ fn lease(number: u64) -> WorkLease {
         attempt: 1,
         execution_limit: Duration::from_secs(60),
         previous_attempt_ambiguous: false,
+        traceparent: None,
     }
 }
 
@@ -320,6 +336,25 @@ async fn some_refusals_are_final() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_that_ends_by_itself_does_not_wait_for_a_trace_collector_that_is_away() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let away = traces::Settings::to_loopback(listener.local_addr().unwrap().port(), traces::Ratio::ALL);
+    drop(listener);
+    let mut world = World::start_traced([deleted()], vec!["127.0.0.1:1".to_owned()], Some(away));
+    let mut call = world.call().await;
+    call.hello().await;
+    call.welcome().await;
+    let traceparent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned());
+    call.say(ToExecutor::Grant { leases: vec![WorkLease { traceparent, ..lease(1) }] }).await;
+    let (reports, _) = call.reports().await;
+    assert_eq!(reports[0].outcome, Outcome::Done);
+    call.refuse("SESSION_SUPERSEDED", &[]).await;
+    let exit = tokio::time::timeout(Duration::from_secs(600), world.exit()).await.expect("the executor ends");
+    assert_eq!(exit, Exit::Superseded);
+    assert!(!world.shutdown.is_requested(), "nobody asked for it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_without_acknowledgements_stops_writing() {
     let conflict = json!({"kind": "Status", "apiVersion": "v1", "reason": "Conflict", "message": "moved", "code": 409});
     let fresh =
@@ -388,12 +423,23 @@ async fn the_cluster_is_asked_until_it_answers() {
         graph: vec!["127.0.0.1:1".to_owned()],
         concurrency: Concurrency::Fixed(1),
         far: false,
+        protocols: Protocols::OURS,
+        traces: None,
     };
     let url = "scripted".to_owned();
     let graph = Connector::network(runtime::tls::Caller::plaintext());
     let (client, resolver) = (api.client(), Resolver::system());
-    let core =
-        Core { config, clock, clients: vec![client], graph, resolver, url, metrics, health: Arc::clone(&health) };
+    let core = Core {
+        config,
+        clock,
+        clients: vec![client],
+        graph,
+        resolver,
+        url,
+        metrics,
+        health: Arc::clone(&health),
+        traces: None,
+    };
     let patience = tokio::time::timeout(Duration::from_millis(250), core.know_the_cluster(1));
     assert!(patience.await.is_err());
     let readiness = admin::Probe::readyz(&*health);

@@ -73,7 +73,7 @@ impl Attempt<'_> {
             return read.clone();
         }
         self.api_calls.fetch_add(1, Ordering::Relaxed);
-        let read = OwnerRead { sent: now, answer: ask(self.bench.server.clone(), owner.clone()).boxed().shared() };
+        let read = OwnerRead { sent: now, answer: ask(self.server.clone(), owner.clone()).boxed().shared() };
         if reads.len() >= OWNERS_MAX {
             reads.retain(|_, read| now < read.sent + FRESH_FOR);
         }

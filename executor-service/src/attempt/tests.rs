@@ -29,7 +29,7 @@ impl Script {
     }
 
     async fn run(&self, lease: WorkLease) -> WorkReport {
-        run(Arc::clone(&self.bench), Arc::new(lease), Cancel::default()).await.report
+        run(Arc::clone(&self.bench), Arc::new(lease), Cancel::default(), None).await.report
     }
 
     /// What was asked since the last look.
@@ -162,6 +162,7 @@ fn lease_on(action: Action, facts: &Facts) -> WorkLease {
         attempt: 1,
         execution_limit: Duration::from_secs(60),
         previous_attempt_ambiguous: false,
+        traceparent: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Existence checks: what the API server says of one uid under one name, without any conclusion.
 
-use super::{ACCEPT_LIST, Attempt, Bench, Ending, Seen, Step, address, get, metadata, read};
+use super::{ACCEPT_LIST, Attempt, Ending, Seen, Step, address, get, metadata, read};
 use crate::classify::{Question, Reading, classify, excerpt};
 use crate::server::Verb;
 use engine::object::{ObjectRef, ResourceVersion, clip};
@@ -39,7 +39,7 @@ impl Attempt<'_> {
     async fn ask(&self, check: ExistenceCheck) -> Step<(Finding, Option<Reading>)> {
         self.may_go_on()?;
         self.api_calls.fetch_add(1, Ordering::Relaxed);
-        let (result, unsettled) = self.bench.check(&check).await;
+        let (result, unsettled) = self.check(&check).await;
         // Says nothing of the object, and would say the same of all others.
         if let Some(reading) = unsettled.as_ref().filter(|reading| reading.outcome == Outcome::Unauthenticated) {
             return Err(Box::new(Ending::from(reading.clone())));
@@ -48,7 +48,7 @@ impl Attempt<'_> {
     }
 }
 
-impl Bench {
+impl Attempt<'_> {
     async fn check(&self, check: &ExistenceCheck) -> Found {
         match check.by {
             CheckBy::List => self.check_by_list(&check.object).await,

@@ -59,9 +59,7 @@ fn parse(text: &str) -> Option<Server> {
 impl Server {
     /// Whether what is said to it can be read on the way by others than this machine.
     pub fn is_open_to_others(&self) -> bool {
-        let host = self.address.host();
-        let is_loopback = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-        !self.address.tls_required() && !is_loopback
+        !self.address.tls_required() && !runtime::host::is_loopback(self.address.host())
     }
 
     /// Whether it is told something else about who this service is. Whoever names none is told what the others are.

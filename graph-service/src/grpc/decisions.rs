@@ -17,9 +17,9 @@ use std::time::Duration;
 use tonic::{Request, Response, Status};
 
 mod encode;
-mod filter;
+pub(super) mod filter;
 mod follow;
-mod place;
+pub(super) mod place;
 #[cfg(test)]
 mod tests;
 

@@ -27,7 +27,7 @@ use tonic::Status;
 
 #[cfg(test)]
 mod tests;
-mod token;
+pub(super) mod token;
 
 /// How long a call waits where it does not say, and at most.
 const WAIT_DEFAULT: Duration = Duration::from_secs(2);

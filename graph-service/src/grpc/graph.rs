@@ -31,7 +31,7 @@ mod searches;
 mod targets;
 #[cfg(test)]
 mod tests;
-mod watch;
+pub(super) mod watch;
 
 /// Objects that are looked at under one hold of the graph: about a millisecond.
 const STEP: usize = 500;

@@ -172,7 +172,7 @@ pub(super) fn fitting(items: &[impl Message], size: usize) -> usize {
     count.max(usize::from(!items.is_empty()))
 }
 
-fn parse(token: &str) -> Option<(u128, usize)> {
+pub(super) fn parse(token: &str) -> Option<(u128, usize)> {
     let hex = token.is_ascii() && token.len() == 2 + 32 + 8;
     let token = Some(token).filter(|_| hex)?;
     if u8::from_str_radix(&token[..2], 16).ok()? != FORMAT {

@@ -30,6 +30,7 @@ pub(crate) fn config(mode: Mode) -> Config {
         execution_limit: Duration::from_secs(30),
         stale_after: Duration::from_secs(30),
         policy: Policy::default(),
+        protocols: engine::work::Protocols::OURS,
     }
 }
 

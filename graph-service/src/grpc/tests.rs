@@ -97,6 +97,8 @@ pub(super) async fn with_service_at<T>(cluster: Cluster, access: Access, story: 
         ignore: Vec::new(),
         policy: engine::leader::Policy::default(),
         decision_log: None,
+        protocols: engine::work::Protocols::OURS,
+        traces: None,
     };
     let term = Term { election: "election".into(), number: 1 };
     let edges = Edges {

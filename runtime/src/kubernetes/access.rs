@@ -37,6 +37,25 @@ impl Default for Access {
     }
 }
 
+/// The flags of that, the same for every program that works on a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+pub struct AccessFlags {
+    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig; without it the current one.
+    #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+impl AccessFlags {
+    /// What they say.
+    pub fn access(&self) -> Access {
+        Access { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), ..Access::default() }
+    }
+}
+
 /// Why there is no way to the API server. Each is one sentence that says what to do; none has touched the network.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {

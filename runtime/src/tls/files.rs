@@ -1,6 +1,6 @@
 //! The files: read whole, and checked before anything is made of them.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct BadTls(pub(super) String);
 
 /// A file, and the flag that named it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct File {
+pub(crate) struct File {
     pub(super) flag: &'static str,
     pub(super) path: PathBuf,
 }
@@ -53,7 +53,7 @@ impl Pair {
 }
 
 /// The one provider of cryptography.
-pub(super) fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
@@ -64,7 +64,7 @@ pub(super) fn date(seconds_since_1970: i64) -> String {
 }
 
 impl File {
-    pub(super) fn new(flag: &'static str, path: impl Into<PathBuf>) -> File {
+    pub(crate) fn new(flag: &'static str, path: impl Into<PathBuf>) -> File {
         File { flag, path: path.into() }
     }
 
@@ -75,7 +75,20 @@ impl File {
             let file = tokio::fs::File::open(&self.path).await?;
             file.take(FILE_MAX_BYTES + 1).read_to_end(&mut text).await
         };
-        read.await.map_err(|error| {
+        let read = read.await;
+        self.whole(text, read)
+    }
+
+    /// The same, while nothing else goes on yet.
+    pub(crate) fn read_now(&self) -> Result<Vec<u8>, BadTls> {
+        let mut text = Vec::new();
+        let read = std::fs::File::open(&self.path);
+        let read = read.and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut text));
+        self.whole(text, read)
+    }
+
+    fn whole(&self, text: Vec<u8>, read: io::Result<usize>) -> Result<Vec<u8>, BadTls> {
+        read.map_err(|error| {
             let kind = error.kind();
             if kind == ErrorKind::NotFound {
                 self.bad("there is no such file")
@@ -122,7 +135,7 @@ pub(super) fn pair(certificate: (&File, &[u8]), key: (&File, &[u8])) -> Result<P
 }
 
 /// The authorities in a file's text: at least one.
-pub(super) fn authorities(file: &File, text: &[u8]) -> Result<RootCertStore, BadTls> {
+pub(crate) fn authorities(file: &File, text: &[u8]) -> Result<RootCertStore, BadTls> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file, text)? {
         roots

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 
-mod certificates;
+pub(crate) mod certificates;
 mod files;
 mod handshakes;
 mod rotation;

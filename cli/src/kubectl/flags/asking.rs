@@ -20,7 +20,7 @@ pub(crate) struct Connection {
     #[command(flatten)]
     pub(crate) tls: CallerFlags,
     /// Name that the certificate of the graph service is checked against, instead of the host in its address; where a port is forwarded,
-    /// instead of ownergraph-read.NAMESPACE.svc.
+    /// instead of graph-service.NAMESPACE.svc.
     #[arg(long, env = "OWNERGRAPH_TLS_SERVER_NAME", value_name = "NAME")]
     pub(crate) server_name: Option<String>,
     /// Allow plaintext to a --server that is not loopback.

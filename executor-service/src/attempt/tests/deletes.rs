@@ -191,7 +191,7 @@ async fn before_the_first_session_and_after_a_cancel_nothing_is_written() {
     let script = Script::new([]);
     let cancel = Cancel::default();
     cancel.cancel();
-    let report = run(Arc::clone(&script.bench), Arc::new(delete(vec![])), cancel).await.report;
+    let report = run(Arc::clone(&script.bench), Arc::new(delete(vec![])), cancel, None).await.report;
     assert_eq!((report.outcome, script.asked().len()), (Outcome::Abandoned, 0));
 }
 
@@ -199,7 +199,7 @@ async fn before_the_first_session_and_after_a_cancel_nothing_is_written() {
 async fn a_cancel_between_two_calls_stops_the_retry() {
     let script = Script::new([conflict().after(100)]);
     let cancel = Cancel::default();
-    let running = run(Arc::clone(&script.bench), Arc::new(delete(vec![])), cancel.clone());
+    let running = run(Arc::clone(&script.bench), Arc::new(delete(vec![])), cancel.clone(), None);
     let (carried, ()) = futures::future::join(running, async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         cancel.cancel();

@@ -43,6 +43,7 @@ fn grant(ids: &[u64]) -> ToExecutor {
         attempt: 1,
         execution_limit: Duration::from_secs(30),
         previous_attempt_ambiguous: false,
+        traceparent: None,
     };
     ToExecutor::Grant { leases: ids.iter().map(lease).collect() }
 }

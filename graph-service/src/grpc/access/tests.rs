@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 mod gate;
 mod sights;
+mod spans;
 mod streams;
 mod walk;
 

@@ -31,7 +31,7 @@ static EVENT: Subject = Subject {
 
 /// Admits what one of its filters admits.
 #[derive(Clone, Debug)]
-pub(super) struct Filter(Vec<One>);
+pub(in crate::grpc) struct Filter(Vec<One>);
 
 #[derive(Clone, Debug)]
 struct One {
@@ -42,7 +42,7 @@ struct One {
 
 impl Filter {
     /// `None` where there is no filter.
-    pub(super) fn of(field: &str, filters: &[DecisionFilter]) -> Result<Option<Filter>, Status> {
+    pub(in crate::grpc) fn of(field: &str, filters: &[DecisionFilter]) -> Result<Option<Filter>, Status> {
         let conditions = |filter: &DecisionFilter| filter.phases.len() + filter.kinds.len() + filter.causes.len();
         let count: usize = filters.iter().map(|filter| conditions(filter).max(1)).sum();
         filter::ensure_bounded(field, count, filters.iter().map(|filter| &*filter.cel))?;
@@ -55,7 +55,7 @@ impl Filter {
         Ok((!filters.is_empty()).then_some(Filter(filters)))
     }
 
-    pub(super) fn admits(&self, event: &DecisionEvent) -> bool {
+    pub(in crate::grpc) fn admits(&self, event: &DecisionEvent) -> bool {
         self.0.iter().any(|one| one.admits(event))
     }
 }

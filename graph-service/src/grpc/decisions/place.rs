@@ -8,7 +8,7 @@ use tonic::Status;
 
 /// A page token is these three numbers, in hex.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(in crate::grpc) struct Place {
     question: u64,
     log: u64,
     /// The page has what comes before this.
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-fn parse(token: &str) -> Option<Place> {
+pub(in crate::grpc) fn parse(token: &str) -> Option<Place> {
     let token = Some(token).filter(|token| token.is_ascii() && token.len() == 3 * 16)?;
     let number = |at: usize| u64::from_str_radix(&token[at..at + 16], 16).ok();
     Some(Place { question: number(0)?, log: number(16)?, before: number(32)? })

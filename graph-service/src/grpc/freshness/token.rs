@@ -12,7 +12,7 @@ const BYTES_MAX: usize = 256 * 1024;
 
 /// The contents of a token.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Token {
+pub(in crate::grpc) struct Token {
     #[prost(string, tag = "1")]
     pub(super) cluster_uid: String,
     /// The process that made it,
@@ -43,7 +43,7 @@ impl Token {
     }
 
     /// The digests of the collections, with their positions.
-    pub(super) fn bounds(&self) -> impl Iterator<Item = (u64, ResourceVersion)> + '_ {
+    pub(in crate::grpc) fn bounds(&self) -> impl Iterator<Item = (u64, ResourceVersion)> + '_ {
         (0_u32..).zip(self.collections.iter().zip(&self.positions)).map(|(at, (&collection, number))| {
             let position = match self.texts.get(&at) {
                 Some(text) => ResourceVersion::parse(text),
@@ -53,14 +53,14 @@ impl Token {
         })
     }
 
-    pub(super) fn write(&self) -> Vec<u8> {
+    pub(in crate::grpc) fn write(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT];
         self.encode(&mut bytes).expect("a vector has room");
         bytes
     }
 
     /// `None` for what no version of this service wrote.
-    pub(super) fn read(bytes: &[u8]) -> Option<Token> {
+    pub(in crate::grpc) fn read(bytes: &[u8]) -> Option<Token> {
         let (&format, rest) = bytes.split_first()?;
         let token = Token::decode(rest).ok().filter(|_| format == FORMAT && bytes.len() <= BYTES_MAX)?;
         (token.collections.len() == token.positions.len()).then_some(token)

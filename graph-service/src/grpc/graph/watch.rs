@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::Status;
 
-pub(super) mod kept;
+pub(in crate::grpc) mod kept;
 mod members;
 #[cfg(test)]
 mod tests;

@@ -7,40 +7,40 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// Somebody who signs.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// What is to be signed.
-pub(super) struct Leaf(CertificateParams);
+pub(crate) struct Leaf(CertificateParams);
 
 /// A certificate and its key, as PEM.
-pub(super) struct Signed {
-    pub(super) certificate: String,
-    pub(super) key: String,
+pub(crate) struct Signed {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
-    pub(super) fn new() -> Authority {
+    pub(crate) fn new() -> Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    pub(super) fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
-    pub(super) fn leaf(&self, leaf: Leaf) -> Signed {
+    pub(crate) fn leaf(&self, leaf: Leaf) -> Signed {
         let key = KeyPair::generate().unwrap();
         Signed { certificate: leaf.0.signed_by(&key, &self.0).unwrap().pem(), key: key.serialize_pem() }
     }
 }
 
 impl Leaf {
-    pub(super) fn server(host: &str) -> Leaf {
+    pub(crate) fn server(host: &str) -> Leaf {
         Leaf(CertificateParams::new([host.to_owned()]).unwrap())
     }
 
-    pub(super) fn client(user: &str, group: &str) -> Leaf {
+    pub(crate) fn client(user: &str, group: &str) -> Leaf {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, group);
@@ -49,7 +49,7 @@ impl Leaf {
     }
 
     /// Valid from and until the first day of these years.
-    pub(super) fn between(mut self, from: i32, until: i32) -> Leaf {
+    pub(crate) fn between(mut self, from: i32, until: i32) -> Leaf {
         self.0.not_before = rcgen::date_time_ymd(from, 1, 1);
         self.0.not_after = rcgen::date_time_ymd(until, 1, 1);
         self
@@ -57,24 +57,24 @@ impl Leaf {
 }
 
 /// A directory.
-pub(super) struct Files(TempDir);
+pub(crate) struct Files(TempDir);
 
 impl Files {
-    pub(super) fn new() -> Files {
+    pub(crate) fn new() -> Files {
         Files(TempDir::new().unwrap())
     }
 
-    pub(super) fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    pub(super) fn server_flags(&self, authority: &Authority, signed: &Signed) -> ServerFlags {
+    pub(crate) fn server_flags(&self, authority: &Authority, signed: &Signed) -> ServerFlags {
         ServerFlags {
             tls_cert: Some(self.write("server.crt", &signed.certificate)),
             tls_key: Some(self.write("server.key", &signed.key)),
@@ -82,12 +82,12 @@ impl Files {
         }
     }
 
-    pub(super) async fn serve(&self, authority: &Authority, signed: &Signed) -> Result<Arc<ServerTls>, BadTls> {
+    pub(crate) async fn serve(&self, authority: &Authority, signed: &Signed) -> Result<Arc<ServerTls>, BadTls> {
         let opened = ServerTls::open(&self.server_flags(authority, signed)).await?;
         Ok(opened.expect("the flags ask for TLS"))
     }
 
-    pub(super) fn caller_flags(&self, authority: &Authority, signed: Option<&Signed>) -> CallerFlags {
+    pub(crate) fn caller_flags(&self, authority: &Authority, signed: Option<&Signed>) -> CallerFlags {
         CallerFlags {
             tls_ca: Some(self.write("server-ca.crt", &authority.pem())),
             tls_cert: signed.map(|signed| self.write("client.crt", &signed.certificate)),
@@ -96,7 +96,7 @@ impl Files {
         }
     }
 
-    pub(super) async fn call(&self, authority: &Authority, signed: Option<&Signed>) -> Result<Caller, BadTls> {
+    pub(crate) async fn call(&self, authority: &Authority, signed: Option<&Signed>) -> Result<Caller, BadTls> {
         Caller::open(&self.caller_flags(authority, signed), true, ("--tls-server-name", None)).await
     }
 }

@@ -28,14 +28,14 @@ const TOKEN_BYTES: usize = 1 + 16 + 8;
 
 /// Where a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::grpc::graph) struct Token {
+pub(in crate::grpc) struct Token {
     /// Random, so that nobody else's stream can be named.
     stream: u128,
     pub(super) sequence: u64,
 }
 
 impl Token {
-    pub(super) fn write(self) -> Vec<u8> {
+    pub(in crate::grpc) fn write(self) -> Vec<u8> {
         let mut bytes = vec![FORMAT];
         bytes.extend(self.stream.to_be_bytes());
         bytes.extend(self.sequence.to_be_bytes());
@@ -43,7 +43,7 @@ impl Token {
     }
 
     /// `None` for what no version of this service wrote.
-    pub(in crate::grpc::graph) fn read(bytes: &[u8]) -> Option<Token> {
+    pub(in crate::grpc) fn read(bytes: &[u8]) -> Option<Token> {
         let bytes: &[u8; TOKEN_BYTES] = bytes.try_into().ok()?;
         let (stream, sequence) = (bytes[1..17].try_into().ok()?, bytes[17..].try_into().ok()?);
         let token = Token { stream: u128::from_be_bytes(stream), sequence: u64::from_be_bytes(sequence) };

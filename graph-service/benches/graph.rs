@@ -1,4 +1,4 @@
-//! `cargo bench -p engine --bench graph`: what a million objects cost the graph, in bytes and in time. `OBJECTS=n` takes others; ten million
+//! `cargo bench -p graph-service --bench graph`: what a million objects cost the graph, in bytes and in time. `OBJECTS=n` takes others; ten million
 //! want 3 GiB. `JSON=FILE` writes there what an object takes, and the longest batch.
 //!
 //! The shape is that of a cluster of Deployments: of fourteen objects nine have an owner, and they come in a random order, so that half the
@@ -13,8 +13,12 @@ use replica::{handle, timed};
 use std::io::{self, Write};
 use std::time::Duration;
 
-#[path = "shared/replica.rs"]
+#[path = "../../engine/benches/shared/replica.rs"]
 mod replica;
+
+/// That of the services.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const OBJECTS: usize = 1_000_000;
 const BATCH: usize = 1_000;

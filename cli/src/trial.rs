@@ -1,0 +1,239 @@
+//! `ownergraph try`: makes objects on a cluster, deletes their owners, and waits until a collector that runs there has collected them.
+//!
+//! All of them carry one label with a value of this run, by which they are counted, and by which somebody can remove what is left. Only
+//! the owners are deleted here.
+
+use crate::args::Try;
+use crate::failure::Failure;
+use anyhow::{Context as _, bail, ensure};
+use http::{Method, Request, header};
+use kube::Client;
+use runtime::kubernetes::{call, connect, parse_status};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use uuid::Uuid;
+
+const LABEL: &str = "ownergraph.dev/try";
+const DEPENDENTS_PER_OWNER: u32 = 100;
+/// Requests under way at once.
+const IN_FLIGHT: usize = 16;
+/// A page of a list has a thousand objects' metadata.
+const ANSWER_MAX_BYTES: usize = 16 << 20;
+const PAGE: u32 = 1_000;
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+const COUNT_EVERY: Duration = Duration::from_millis(200);
+/// What is left is named, so many of it.
+const NAMED_MAX: usize = 3;
+
+pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
+    let cluster = connect(&flags.access.access()).await.map_err(Failure::usage)?;
+    let run = Uuid::new_v4().simple().to_string();
+    let trial =
+        Trial { client: cluster.client, namespace: flags.namespace, run: run.get(..8).unwrap_or(&run).to_owned() };
+    // Whoever interrupts it has to know this.
+    let said = writeln!(anstream::stderr(), "note: {} removes whatever is left of this run", trial.removal());
+    said.context("stderr cannot be written")?;
+    let tried = trial.run(flags.objects, flags.within).await;
+    let left = tried.with_context(|| format!("what was made is left: {} removes it", trial.removal()))?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    let named = left.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    Err(Failure::TimedOut(format!(
+        "{} of {} ConfigMaps are still in namespace {} after {:?}, among them {named}; ownergraph why configmap/NAME says why, and {} removes them",
+        left.len(),
+        flags.objects + owners_of(flags.objects),
+        trial.namespace,
+        flags.within,
+        trial.removal(),
+    )))
+}
+
+fn owners_of(objects: u32) -> u32 {
+    objects.div_ceil(DEPENDENTS_PER_OWNER)
+}
+
+fn seconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64()
+}
+
+#[derive(Clone)]
+struct Trial {
+    client: Client,
+    namespace: String,
+    /// The label's value, and part of every name.
+    run: String,
+}
+
+impl Trial {
+    /// What takes away everything that a run has made.
+    fn removal(&self) -> String {
+        format!("kubectl delete configmaps -n {} -l {LABEL}={}", self.namespace, self.run)
+    }
+
+    /// Makes objects, deletes their owners and waits; the names of what is left then.
+    async fn run(&self, objects: u32, within: Duration) -> anyhow::Result<Vec<String>> {
+        let mut out = anstream::stdout();
+        let began = Instant::now();
+        let owners = self.make(objects).await?;
+        writeln!(out, "{objects} objects of {} owners made in {:.1} s", owners.len(), seconds(began))?;
+        let began = Instant::now();
+        self.delete(&owners).await?;
+        let left = self.left(began + within).await?;
+        if left.is_empty() {
+            let took = seconds(began);
+            writeln!(out, "{objects} objects collected {took:.1} s after the first owner was deleted")?;
+        }
+        Ok(left)
+    }
+
+    /// Makes so many objects, spread over their owners; gives the owners' names.
+    async fn make(&self, objects: u32) -> anyhow::Result<Vec<String>> {
+        let owners = (0..owners_of(objects)).map(|owner| self.object(&format!("{owner}"), &[]));
+        let owners = self.create_all(owners.collect()).await?;
+        let references: Vec<Value> = owners
+            .iter()
+            .map(|owner| {
+                let (name, uid) = (&owner.metadata.name, &owner.metadata.uid);
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "blockOwnerDeletion": true })
+            })
+            .collect();
+        let dependents = (0..objects)
+            .zip(references.iter().cycle())
+            .map(|(object, reference)| self.object(&format!("of-{object}"), std::slice::from_ref(reference)));
+        self.create_all(dependents.collect()).await?;
+        Ok(owners.into_iter().map(|owner| owner.metadata.name).collect())
+    }
+
+    fn object(&self, name: &str, owners: &[Value]) -> Value {
+        let name = format!("ownergraph-try-{}-{name}", self.run);
+        let metadata = json!({ "name": name, "labels": { LABEL: self.run }, "ownerReferences": owners });
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata })
+    }
+
+    async fn create_all(&self, objects: Vec<Value>) -> anyhow::Result<Vec<Object>> {
+        let mut created = Vec::with_capacity(objects.len());
+        let mut under_way = JoinSet::new();
+        for object in objects {
+            if under_way.len() == IN_FLIGHT {
+                created.push(under_way.join_next().await.context("something is under way")???);
+            }
+            let trial = self.clone();
+            under_way.spawn(async move { trial.send::<Object>(Method::POST, &trial.collection(), &object).await });
+        }
+        while let Some(done) = under_way.join_next().await {
+            created.push(done??);
+        }
+        Ok(created)
+    }
+
+    async fn delete(&self, owners: &[String]) -> anyhow::Result<()> {
+        for (number, owner) in owners.iter().enumerate() {
+            let policy = if number % 2 == 0 { "Background" } else { "Foreground" };
+            let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy });
+            self.send::<Value>(Method::DELETE, &format!("{}/{owner}", self.collection()), &options).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing of this run is left, at most until `deadline`; the names of what is.
+    async fn left(&self, deadline: Instant) -> anyhow::Result<Vec<String>> {
+        let mut ticks = interval(COUNT_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // A list that fails is no reason to give up: there is time for another.
+            match self.names().await {
+                Ok(left) if left.is_empty() => return Ok(left),
+                listed if Instant::now() >= deadline => return listed,
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    async fn names(&self) -> anyhow::Result<Vec<String>> {
+        let mut names = Vec::new();
+        let mut next = String::new();
+        loop {
+            let path = format!("{}?labelSelector={LABEL}%3D{}&limit={PAGE}{next}", self.collection(), self.run);
+            let page: List = self.send(Method::GET, &path, &Value::Null).await?;
+            names.extend(page.items.into_iter().flatten().map(|object| object.metadata.name));
+            let Some(token) = page.metadata.continuation.filter(|token| !token.is_empty()) else { return Ok(names) };
+            // More than were made cannot be there.
+            ensure!(names.len() <= MADE_MAX, "the list of {} has no end", self.collection());
+            next = format!(
+                "&continue={}",
+                percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC)
+            );
+        }
+    }
+
+    fn collection(&self) -> String {
+        format!("/api/v1/namespaces/{}/configmaps", self.namespace)
+    }
+
+    async fn send<T: for<'de> Deserialize<'de>>(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<T> {
+        const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let accept = if method == Method::GET { METADATA } else { "application/json" };
+        let request = Request::builder()
+            .method(&method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, accept)
+            .body(body)?;
+        let answer = call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await?;
+        if !answer.status.is_success() {
+            let message = parse_status(&answer).map(|status| status.message).unwrap_or_default();
+            bail!("{method} {path}: the API server answers {}: {message}", answer.status.as_u16());
+        }
+        serde_json::from_slice(&answer.body).with_context(|| format!("{method} {path}: reading the answer"))
+    }
+}
+
+/// Objects and their owners.
+const MADE_MAX: usize = 2 * crate::args::OBJECTS_MAX as usize;
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: ListMetadata,
+    /// An API server writes `null` where there is none.
+    items: Option<Vec<Object>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMetadata {
+    #[serde(rename = "continue")]
+    continuation: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    uid: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_may_be_empty_in_three_ways() {
+        for text in [r#"{"items":null}"#, r#"{"items":[]}"#, r#"{"metadata":{"resourceVersion":"7"}}"#] {
+            let list: List = serde_json::from_str(text).unwrap();
+            assert_eq!(list.items.into_iter().flatten().count(), 0, "{text}");
+            assert!(list.metadata.continuation.is_none());
+        }
+    }
+}
