@@ -4,27 +4,26 @@
 //! lead to two nodes, so that what is learned of one never leaks to the other. A node exists while its object is observed or while
 //! anything refers to it.
 //!
-//! * `cell`, `texts`, `interner`, `index`: how little of it is kept, and how it is found.
+//! * `cell`, `texts`, `interner`: how little of it is kept.
 //! * `node`: what others see of a node.
 //! * `edges`: references, at both ends; `knowledge`: what an object says of itself; `orphaned`: who orphans.
 
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
+use crate::index::Index;
 use crate::object::{Facts, Name, Object, ObjectRef, ResourceVersion, Uid};
-use alloc::boxed::Box;
+use crate::pieces::Pieces;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cell::{Cell, DependentEdge, Dependents, Flags, Owners, Told};
 use core::num::NonZeroU32;
-use index::Index;
 use interner::Interner;
 use orphaned::Orphaned;
 use texts::Texts;
 
 mod cell;
 mod edges;
-mod index;
 mod interner;
 mod invariants;
 mod knowledge;
@@ -36,8 +35,6 @@ mod texts;
 
 pub(crate) use node::{Known, Node, Reference};
 
-/// Cells are kept in pieces of so many, so that none is moved when there are more.
-const PIECE: usize = 4096;
 /// Each of ten million entries is then one of ten thousand in its shard.
 const SHARDS: usize = 1024;
 
@@ -45,9 +42,14 @@ const SHARDS: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeId(u32);
 
-#[cfg(test)]
 impl NodeId {
+    /// Where the node is, for notes about all of them: see [`Graph::places`].
+    pub(crate) fn place(self) -> usize {
+        self.0 as usize
+    }
+
     /// For tests of notes about nodes.
+    #[cfg(test)]
     pub(crate) fn of_number(number: u32) -> NodeId {
         NodeId(number)
     }
@@ -98,10 +100,9 @@ pub(crate) struct Change {
 /// The graph.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    cells: Vec<Box<[Cell]>>,
-    /// Cells that are or were in use.
-    used: usize,
-    free: Vec<NodeId>,
+    /// Those that are or were in use.
+    cells: Pieces<Cell>,
+    free: Pieces<NodeId>,
     by_uid: Index,
     by_address: Index,
     texts: Texts,
@@ -116,8 +117,8 @@ pub(crate) struct Graph {
     versions: BTreeMap<NodeId, ResourceVersion>,
     /// When deletions were asked for.
     deletion_times: BTreeMap<NodeId, NonZeroU32>,
-    dependents: Vec<Dependents>,
-    free_dependents: Vec<u32>,
+    dependents: Pieces<Dependents>,
+    free_dependents: Pieces<u32>,
     told: BTreeMap<NodeId, Told>,
     /// Nodes of each kind that are not observed.
     unobserved: BTreeMap<KindId, BTreeSet<NodeId>>,
@@ -136,9 +137,8 @@ impl Graph {
     /// users from choosing uids and names that are found slowly.
     pub(crate) fn new(holds_invalid: bool, secret: u64) -> Graph {
         Graph {
-            cells: Vec::new(),
-            used: 0,
-            free: Vec::new(),
+            cells: Pieces::new(),
+            free: Pieces::new(),
             by_uid: Index::new(SHARDS, secret),
             by_address: Index::new(SHARDS, secret),
             texts: Texts::new(),
@@ -148,8 +148,8 @@ impl Graph {
             uids: Interner::new(secret),
             versions: BTreeMap::new(),
             deletion_times: BTreeMap::new(),
-            dependents: Vec::new(),
-            free_dependents: Vec::new(),
+            dependents: Pieces::new(),
+            free_dependents: Pieces::new(),
             told: BTreeMap::new(),
             unobserved: BTreeMap::new(),
             edges: 0,
@@ -176,16 +176,16 @@ impl Graph {
 
     /// The node, if the id still names one.
     pub(crate) fn get(&self, id: NodeId) -> Option<Node<'_>> {
-        let cell = self.cells.get(id.0 as usize / PIECE)?.get(id.0 as usize % PIECE)?;
+        let cell = self.cells.get(id.place())?;
         cell.flags.has(Flags::LIVE).then_some(Node { graph: self, id, cell })
     }
 
     fn cell(&self, id: NodeId) -> &Cell {
-        &self.cells[id.0 as usize / PIECE][id.0 as usize % PIECE]
+        &self.cells[id.place()]
     }
 
     fn cell_mut(&mut self, id: NodeId) -> &mut Cell {
-        &mut self.cells[id.0 as usize / PIECE][id.0 as usize % PIECE]
+        &mut self.cells[id.place()]
     }
 
     /// Says whether the node waits to be judged.
@@ -200,12 +200,12 @@ impl Graph {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.used - self.free.len() - self.dropped.len()
+        self.cells.len() - self.free.len() - self.dropped.len()
     }
 
     /// The nodes that went since the last call, for whoever keeps notes about them.
     pub(crate) fn take_dropped(&mut self) -> Vec<NodeId> {
-        self.free.extend(&self.dropped);
+        self.free.extend(self.dropped.iter().copied());
         core::mem::take(&mut self.dropped)
     }
 
@@ -219,14 +219,14 @@ impl Graph {
 
     /// Bytes of the cells, the indexes, the names and the references. What few objects have beside these is left out.
     pub(crate) fn footprint(&self) -> usize {
-        let cells = self.cells.len() * PIECE * size_of::<Cell>();
+        let cells = self.cells.capacity() * size_of::<Cell>();
         let references = self.dependents.capacity() * size_of::<Dependents>() + self.edges * size_of::<DependentEdge>();
         cells + references + self.by_uid.footprint() + self.by_address.footprint() + self.texts.footprint()
     }
 
     /// Every node, in no order that means anything, but always the same one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, Node<'_>)> {
-        (0..self.used).filter_map(|place| {
+        (0..self.cells.len()).filter_map(|place| {
             let id = self.at_place(place)?;
             Some((id, self.node(id)))
         })
@@ -234,7 +234,7 @@ impl Graph {
 
     /// How many places there are for nodes; some are empty. A node stays in its place.
     pub(crate) fn places(&self) -> usize {
-        self.used
+        self.cells.len()
     }
 
     /// The node at a place, if there is one.
@@ -309,10 +309,11 @@ impl Graph {
         let Object { uid, namespace, name, resource_version, facts } = object;
         let at = Coordinates { kind, namespace, name };
         self.note_orphaning(&uid, &at, &facts);
-        let id = match self.find(&uid, &at) {
-            Some(id) => id,
-            None => self.insert(&uid, &at),
-        };
+        let known = self.find(&uid, &at);
+        if let Some(id) = known.filter(|&id| !self.node(id).is_observed()) {
+            self.strike_unobserved(kind, id);
+        }
+        let id = known.unwrap_or_else(|| self.insert(&uid, &at));
         let node = self.node(id);
         let mut change = Change { appeared: !node.is_observed(), ..Change::default() };
         change.standing = change.appeared
@@ -349,12 +350,16 @@ impl Graph {
         if let Some(proof) = proof {
             self.tell(id, Told::Absent(proof));
         }
+        let kind = self.node(id).kind();
         let stays = self.drop_if_unused(id);
+        if stays {
+            self.list_unobserved(kind, id);
+        }
         owners.retain(|&owner| self.get(owner).is_some());
         (owners, stays)
     }
 
-    /// A node of which nothing is known but what refers to it.
+    /// A node of which nothing is known, not even whether anything refers to it.
     fn insert(&mut self, uid: &Uid, at: &Coordinates) -> NodeId {
         let id = self.free.pop().unwrap_or_else(|| self.fresh());
         let place = self.places.put((at.kind, at.namespace.clone()));
@@ -370,16 +375,29 @@ impl Graph {
         *self.cell_mut(id) = Cell { uid: bytes, name, place, flags, ..Cell::default() };
         self.by_uid.put(self.by_uid.hash(uid), id.0);
         self.by_address.put(self.by_address.hash(&(place, &*at.name)), id.0);
-        self.unobserved.entry(at.kind).or_default().insert(id);
         id
     }
 
-    fn fresh(&mut self) -> NodeId {
-        if self.used == self.cells.len() * PIECE {
-            self.cells.push((0..PIECE).map(|_| Cell::default()).collect());
+    /// A node that something refers to, and that nobody has observed.
+    fn insert_unobserved(&mut self, uid: &Uid, at: &Coordinates) -> NodeId {
+        let id = self.insert(uid, at);
+        self.list_unobserved(at.kind, id);
+        id
+    }
+
+    fn list_unobserved(&mut self, kind: KindId, id: NodeId) {
+        self.unobserved.entry(kind).or_default().insert(id);
+    }
+
+    fn strike_unobserved(&mut self, kind: KindId, id: NodeId) {
+        if let Some(unobserved) = self.unobserved.get_mut(&kind) {
+            unobserved.remove(&id);
         }
-        let id = u32::try_from(self.used).ok().filter(|&id| id < u32::MAX).expect("fewer than 2^32 nodes");
-        self.used += 1;
+    }
+
+    fn fresh(&mut self) -> NodeId {
+        let id = u32::try_from(self.cells.len()).ok().filter(|&id| id < u32::MAX).expect("fewer than 2^32 nodes");
+        self.cells.push(Cell::default());
         NodeId(id)
     }
 
@@ -390,9 +408,7 @@ impl Graph {
             return true;
         }
         let (uid, kind) = (node.uid(), node.kind());
-        if let Some(unobserved) = self.unobserved.get_mut(&kind) {
-            unobserved.remove(&id);
-        }
+        self.strike_unobserved(kind, id);
         self.forget_told(id);
         let Cell { name, place, .. } = *self.cell(id);
         self.by_uid.take(self.by_uid.hash(&uid), id.0);

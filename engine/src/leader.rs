@@ -9,6 +9,7 @@ use crate::jitter::Jitter;
 use crate::lease::{Leases, SessionId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::queue::{Queue, Row};
+use crate::recent::Recent;
 use crate::stray::Strays;
 use crate::time::Time;
 use crate::timers::Timers;
@@ -166,8 +167,7 @@ pub struct Leader {
     /// Why whoever runs the leader wants nothing granted.
     withheld: Option<String>,
     /// uids whose DELETED was seen last, by collection: one that is seen again there is of another history.
-    gone: BTreeMap<Uid, KindId>,
-    gone_order: VecDeque<Uid>,
+    gone: Recent<KindId>,
     /// References to owners in other namespaces that were told of, as dependent and owner.
     told: BTreeSet<(Uid, Uid)>,
     tombstones: Tombstones,
@@ -186,13 +186,14 @@ impl Leader {
     /// process from those of another.
     pub fn new(config: Config, seed: u64) -> Leader {
         let holds_invalid = config.policy.invalid_references == InvalidReferences::Hold;
+        let mut secrets = Jitter::new(!seed);
         Leader {
             config,
             jitter: Jitter::new(seed),
             now: Time::ZERO,
             outputs: VecDeque::new(),
             timers: Timers::default(),
-            graph: Graph::new(holds_invalid, Jitter::new(!seed).next()),
+            graph: Graph::new(holds_invalid, secrets.next()),
             coverage: Coverage::default(),
             queue: Queue::default(),
             leases: Leases::new(seed),
@@ -215,10 +216,9 @@ impl Leader {
             rewound: BTreeSet::new(),
             settling: None,
             withheld: None,
-            gone: BTreeMap::new(),
-            gone_order: VecDeque::new(),
+            gone: Recent::new(history::GONE_MAX, secrets.next()),
             told: BTreeSet::new(),
-            tombstones: Tombstones::default(),
+            tombstones: Tombstones::new(secrets.next()),
             changes: Changes::default(),
             term: None,
             leader_endpoint: String::new(),
@@ -383,7 +383,7 @@ impl Leader {
     /// Notes about nodes that went go with them.
     fn forget_dropped(&mut self) {
         for id in self.graph.take_dropped() {
-            self.undecided.remove(&id);
+            self.undecided.remove(id);
             self.absent_since.remove(&id);
             self.inquiries.remove(&id);
             self.deletions.remove(&id);

@@ -38,7 +38,7 @@ impl Graph {
     pub(super) fn link(&mut self, dependent: NodeId, reference: &OwnerReference, at: &Coordinates) -> NodeId {
         let owner = match self.find(&reference.uid, at) {
             Some(owner) => owner,
-            None => self.insert(&reference.uid, at),
+            None => self.insert_unobserved(&reference.uid, at),
         };
         let kind = self.kinds.put((reference.api_version.clone(), reference.kind.clone()));
         let how = How::new(kind, reference.controller, reference.block_owner_deletion);

@@ -1,6 +1,6 @@
 //! Values that many nodes have in common, each kept once and for as long as somebody has it.
 
-use super::index::Index;
+use crate::index::Index;
 use alloc::vec::Vec;
 use core::hash::Hash;
 

@@ -12,10 +12,6 @@ impl Graph {
         if !self.node(id).is_observed() {
             self.observed += 1;
             self.forget_told(id);
-            let kind = self.node(id).kind();
-            if let Some(unobserved) = self.unobserved.get_mut(&kind) {
-                unobserved.remove(&id);
-            }
         }
         self.set_finalizers(id, &facts.finalizers);
         self.set_version(id, Some(resource_version));
@@ -34,15 +30,13 @@ impl Graph {
         }
     }
 
-    /// What was observed of a node, whose references have been taken out, is forgotten.
+    /// What was observed of a node, whose references have been taken out, is forgotten. If it stays, it is to be listed as unobserved.
     pub(super) fn unobserve(&mut self, id: NodeId) {
         debug_assert!(self.node(id).owners().len() == 0);
         if !self.node(id).is_observed() {
             return;
         }
         self.observed -= 1;
-        let kind = self.node(id).kind();
-        self.unobserved.entry(kind).or_default().insert(id);
         self.set_finalizers(id, &[]);
         self.set_version(id, None);
         self.set_deletion_time(id, None);

@@ -1,5 +1,6 @@
 //! Names of objects, each once, in a few large pages: most are two dozen bytes, and a heap allocation of its own would double that.
 
+use crate::pieces::Pieces;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -24,7 +25,7 @@ pub(super) struct Texts {
     /// Grains used of the last page.
     used: usize,
     /// Room that was given back, by its grains.
-    free: [Vec<u32>; SIZES],
+    free: [Pieces<u32>; SIZES],
     long: Vec<Box<str>>,
     free_long: Vec<u32>,
 }
@@ -34,7 +35,7 @@ impl Texts {
         Texts {
             pages: Vec::new(),
             used: 0,
-            free: [const { Vec::new() }; SIZES],
+            free: [const { Pieces::new() }; SIZES],
             long: Vec::new(),
             free_long: Vec::new(),
         }

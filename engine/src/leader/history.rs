@@ -20,7 +20,7 @@ const SETTLE_EVERY: Duration = Duration::from_secs(5);
 /// of which so many in a row have to fit together: a minute.
 const SETTLED_AFTER: u32 = 12;
 /// uids that are remembered as deleted.
-const GONE_MAX: usize = 65_536;
+pub(super) const GONE_MAX: usize = 65_536;
 /// Between two comparisons of a collection's count.
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// Before a difference is believed.
@@ -210,7 +210,6 @@ impl Leader {
         self.writes.clear();
         self.condemned.clear();
         self.gone.clear();
-        self.gone_order.clear();
         self.graph.lose_orphaned();
         for (id, told) in self.graph.iter().map(|(id, node)| (id, node.is_told())).collect::<Vec<_>>() {
             let of = self.graph.node(id).kind();
@@ -314,14 +313,7 @@ impl Leader {
 
     /// Remembers a uid whose DELETED was seen: seen again, it is of another history.
     pub(super) fn remember_gone(&mut self, uid: Uid, kind: KindId) {
-        if self.gone_order.len() == GONE_MAX
-            && let Some(oldest) = self.gone_order.pop_front()
-        {
-            self.gone.remove(&oldest);
-        }
-        if self.gone.insert(uid.clone(), kind).is_none() {
-            self.gone_order.push_back(uid);
-        }
+        self.gone.put(uid, kind);
     }
 
     /// Whether this uid was deleted in this collection before.

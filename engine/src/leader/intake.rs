@@ -341,7 +341,7 @@ impl Leader {
         entry.observed -= 1;
         entry.fresh -= usize::from(fresh);
         self.deletions.remove(&id);
-        self.undecided.remove(&id);
+        self.undecided.remove(id);
         self.withdraw(id);
         if self.graph.was_orphaning(self.graph.node(id)) {
             let round = self.barrier.request(&namespace);

@@ -49,10 +49,9 @@ impl Leader {
     }
 
     fn stray_notes(&self) -> Option<String> {
-        let notes = self.undecided.keys().chain(self.inquiries.keys()).chain(self.deletions.keys());
-        let notes = notes.chain(self.absent_since.keys());
-        let mut notes = notes;
-        let stray = notes.any(|&id| self.graph.get(id).is_none());
+        let mut notes = self.inquiries.keys().chain(self.deletions.keys()).chain(self.absent_since.keys());
+        let stray = notes.any(|&id| self.graph.get(id).is_none())
+            || self.undecided.places().any(|place| self.graph.at_place(place).is_none());
         stray.then(|| String::from("a note about a node that is gone"))
     }
 }

@@ -66,7 +66,7 @@ impl Leader {
         };
         match undecided {
             Some(why) => self.undecided.insert(id, why),
-            None => self.undecided.remove(&id),
+            None => self.undecided.remove(id),
         }
         match decision {
             Some((action, causes)) => self.decide(id, action, causes),

@@ -14,7 +14,6 @@ use alloc::vec::Vec;
 
 mod changes;
 mod explain;
-mod pieces;
 mod planning;
 mod scan;
 mod walk;
@@ -236,7 +235,7 @@ impl Leader {
             facts: node.facts().unwrap_or_default(),
             dependents: node.dependent_count(),
             blocking_dependents: node.blocking_count(),
-            undecided: self.undecided.get(&id).copied(),
+            undecided: self.undecided.get(id),
             evidence: self.evidence(id),
         }
     }

@@ -1,40 +1,47 @@
 //! Dependents without a verdict. There may be millions while a collection is listed, so they are counted as they come and go.
 
 use crate::graph::NodeId;
+use crate::pieces::Pieces;
 use crate::view::Undecided;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    by_node: BTreeMap<NodeId, Undecided>,
+    /// By the place of the node: one more than the number of the cause, or 0.
+    by_place: Pieces<u8>,
     counts: [usize; Undecided::ALL.len()],
 }
 
 impl Nodes {
     pub(super) fn insert(&mut self, id: NodeId, why: Undecided) {
+        while self.by_place.len() <= id.place() {
+            self.by_place.push(0);
+        }
+        self.set(id, why as u8 + 1);
         self.counts[why as usize] += 1;
-        if let Some(before) = self.by_node.insert(id, why) {
+    }
+
+    pub(super) fn remove(&mut self, id: NodeId) {
+        self.set(id, 0);
+    }
+
+    pub(super) fn get(&self, id: NodeId) -> Option<Undecided> {
+        let number = self.by_place.get(id.place())?.checked_sub(1)?;
+        Some(Undecided::ALL[usize::from(number)])
+    }
+
+    fn set(&mut self, id: NodeId, to: u8) {
+        if let Some(before) = self.get(id) {
             self.counts[before as usize] -= 1;
+        }
+        if let Some(note) = self.by_place.get_mut(id.place()) {
+            *note = to;
         }
     }
 
-    pub(super) fn remove(&mut self, id: &NodeId) {
-        if let Some(before) = self.by_node.remove(id) {
-            self.counts[before as usize] -= 1;
-        }
-    }
-
-    pub(super) fn get(&self, id: &NodeId) -> Option<&Undecided> {
-        self.by_node.get(id)
-    }
-
-    pub(super) fn contains_key(&self, id: &NodeId) -> bool {
-        self.by_node.contains_key(id)
-    }
-
-    pub(super) fn keys(&self) -> impl Iterator<Item = &NodeId> {
-        self.by_node.keys()
+    /// The places of those that there are.
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        self.by_place.iter().enumerate().filter(|(_, note)| **note > 0).map(|(place, _)| place)
     }
 
     /// How many there are of each cause that there is.
@@ -57,8 +64,14 @@ mod tests {
         nodes.insert(b, Undecided::OwnerUnreadable);
         nodes.insert(b, Undecided::OwnerUnreadable);
         assert_eq!(nodes.counts(), [(Undecided::OwnerUnverified, 1), (Undecided::OwnerUnreadable, 1)]);
-        nodes.remove(&a);
-        nodes.remove(&a);
+        nodes.remove(a);
+        nodes.remove(a);
         assert_eq!(nodes.counts(), [(Undecided::OwnerUnreadable, 1)]);
+        assert_eq!((nodes.get(a), nodes.get(b)), (None, Some(Undecided::OwnerUnreadable)));
+        assert_eq!((nodes.get(NodeId::of_number(7)), nodes.places().collect::<Vec<_>>()), (None, alloc::vec![2]));
+        for why in Undecided::ALL {
+            nodes.insert(b, why);
+            assert_eq!((nodes.get(b), nodes.counts()), (Some(why), alloc::vec![(why, 1)]));
+        }
     }
 }

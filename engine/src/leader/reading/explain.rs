@@ -179,7 +179,7 @@ impl Leader {
                 self.graph.node(id).dependents().filter(blocks).map(|dependent| self.object_ref(dependent));
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
             reasons.extend(self.unreachable(id));
-        } else if self.undecided.get(&id) == Some(&Undecided::DependentsUnseen) {
+        } else if self.undecided.get(id) == Some(Undecided::DependentsUnseen) {
             reasons.extend(self.unseen());
         }
         reasons.extend(self.finalizers(id));
@@ -210,7 +210,7 @@ impl Leader {
 
     /// The kind of the dependents that are waited for and that nobody serves.
     fn unreachable(&self, id: NodeId) -> Option<Reason> {
-        self.undecided.get(&id).filter(|why| **why == Undecided::DependentsUnseen)?;
+        self.undecided.get(id).filter(|&why| why == Undecided::DependentsUnseen)?;
         let kind = self.coverage.kind(self.graph.node(self.graph.node(id).dependents().next()?).kind());
         let dot = if kind.group.is_empty() { "" } else { "." };
         let detail = format!("nobody serves {}{dot}{} any more", kind.kind, kind.group);

@@ -1,11 +1,11 @@
 //! Gathers what a plan rests on, in steps.
 
 use super::Leader;
-use super::pieces::Pieces;
 use super::walk::{BELOW_COST, BELOW_STEP};
 use crate::coverage::Coverage;
 use crate::graph::NodeId;
 use crate::object::Uid;
+use crate::pieces::Pieces;
 use crate::plan::{Copied, Copy, PlanOptions, plan};
 use crate::view::Plan;
 use alloc::collections::{BTreeSet, VecDeque};

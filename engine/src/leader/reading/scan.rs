@@ -43,7 +43,7 @@ impl Scan {
                 return None;
             }
             let moves =
-                node.is_terminating() || leader.undecided.contains_key(&id) || leader.queue.get(&node.uid()).is_some();
+                node.is_terminating() || leader.undecided.get(id).is_some() || leader.queue.get(&node.uid()).is_some();
             let explanation = moves.then(|| leader.explain(&node.uid())).flatten()?;
             match explanation.verdict {
                 VerdictView::Blocked | VerdictView::Parked | VerdictView::Undecided | VerdictView::Held => {

@@ -1,9 +1,9 @@
 //! Walks along references, in steps: between two of them the graph may change, so a walk goes by uid.
 
 use super::Leader;
-use super::pieces::Pieces;
 use crate::graph::{Node, NodeId, Reference};
 use crate::object::Uid;
+use crate::pieces::Pieces;
 use crate::view::{EdgeView, NodeView};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -15,7 +15,7 @@ const EMPTY: u64 = 0;
 
 /// Numbers by hash.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(crate) struct Index {
     shards: Vec<Shard>,
     secret: u64,
 }
@@ -29,23 +29,23 @@ struct Shard {
 
 impl Index {
     /// An empty one of so many shards, a power of two.
-    pub(super) fn new(shards: usize, secret: u64) -> Index {
+    pub(crate) fn new(shards: usize, secret: u64) -> Index {
         debug_assert!(shards.is_power_of_two());
         Index { shards: alloc::vec![Shard::default(); shards], secret: secret | 1 }
     }
 
-    pub(super) fn secret(&self) -> u64 {
+    pub(crate) fn secret(&self) -> u64 {
         self.secret
     }
 
-    pub(super) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
+    pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         let mut mixer = Mixer { state: self.secret.rotate_left(32), secret: self.secret };
         key.hash(&mut mixer);
         mixer.finish()
     }
 
     /// Every number that was put in with this hash, and perhaps some of another that looks like it. In the order in which they came.
-    pub(super) fn get(&self, hash: u64) -> impl Iterator<Item = u32> + Clone + use<'_> {
+    pub(crate) fn get(&self, hash: u64) -> impl Iterator<Item = u32> + Clone + use<'_> {
         let shard = &self.shards[self.shard(hash)];
         let start = if shard.slots.is_empty() { 0 } else { shard.home(hash as u32) };
         let (before, after) = shard.slots.split_at(start);
@@ -53,23 +53,23 @@ impl Index {
         run.filter(move |&&slot| tag(slot) == hash as u32).map(|&slot| number(slot))
     }
 
-    pub(super) fn put(&mut self, hash: u64, number: u32) {
+    pub(crate) fn put(&mut self, hash: u64, number: u32) {
         let shard = self.shard(hash);
         self.shards[shard].put(entry(hash, number));
     }
 
     /// Takes out what was put in.
-    pub(super) fn take(&mut self, hash: u64, number: u32) {
+    pub(crate) fn take(&mut self, hash: u64, number: u32) {
         let shard = self.shard(hash);
         self.shards[shard].take(entry(hash, number));
     }
 
     /// Bytes of the tables.
-    pub(super) fn footprint(&self) -> usize {
+    pub(crate) fn footprint(&self) -> usize {
         self.shards.iter().map(|shard| shard.slots.capacity() * size_of::<u64>()).sum()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.len).sum()
     }
 
