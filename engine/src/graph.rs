@@ -5,6 +5,7 @@
 //! anything refers to it.
 //!
 //! * `cell`, `texts`, `interner`: how little of it is kept.
+//! * `foresight`: how many facts at once are found sooner.
 //! * `node`: what others see of a node.
 //! * `edges`: references, at both ends; `knowledge`: what an object says of itself; `orphaned`: who orphans.
 
@@ -24,6 +25,7 @@ use texts::Texts;
 
 mod cell;
 mod edges;
+mod foresight;
 mod interner;
 mod invariants;
 mod knowledge;

@@ -53,6 +53,12 @@ impl Index {
         run.filter(move |&&slot| tag(slot) == hash as u32).map(|&slot| number(slot))
     }
 
+    /// What is where an entry of this hash would be if it were alone.
+    pub(crate) fn glance(&self, hash: u64) -> u64 {
+        let shard = &self.shards[self.shard(hash)];
+        shard.slots.get(shard.home(hash as u32)).copied().unwrap_or(EMPTY)
+    }
+
     pub(crate) fn put(&mut self, hash: u64, number: u32) {
         let shard = self.shard(hash);
         self.shards[shard].put(entry(hash, number));

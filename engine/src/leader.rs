@@ -227,6 +227,20 @@ impl Leader {
         }
     }
 
+    /// These facts come next. Worth a call where there are many: it makes taking them in faster, and changes nothing.
+    pub fn foresee(&self, inputs: &[Input]) {
+        let objects = inputs.iter().filter_map(|input| {
+            let (Input::Listed { collection, object }
+            | Input::Seen { collection, object }
+            | Input::Deleted { collection, object }) = input
+            else {
+                return None;
+            };
+            Some((self.coverage.find(collection)?, object))
+        });
+        self.graph.foresee(objects);
+    }
+
     /// Takes a fact. Poll afterwards.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);

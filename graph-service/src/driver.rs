@@ -334,6 +334,7 @@ impl Driver {
                 }
             }
         }
+        leader.foresee(&round.facts);
         for fact in round.facts.drain(..) {
             if let Some(traces) = &mut self.traces {
                 traces.fact(&fact);

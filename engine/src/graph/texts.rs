@@ -72,6 +72,12 @@ impl Texts {
         core::str::from_utf8(&page[start + 1..end]).expect("what was put here is text")
     }
 
+    /// Something of where this text is.
+    pub(super) fn glance(&self, id: TextId) -> u64 {
+        let (page, start) = (id.0 as usize / GRAINS_PER_PAGE, id.0 as usize % GRAINS_PER_PAGE * GRAIN);
+        self.pages.get(page).map_or(0, |page| u64::from(page[start]))
+    }
+
     pub(super) fn give_back(&mut self, id: TextId) {
         if id.0 & LONG != 0 {
             self.long[(id.0 ^ LONG) as usize] = Box::from("");
