@@ -14,11 +14,15 @@ use core::hint::black_box;
 const WORTH_IT_FROM: usize = 1 << 18;
 
 impl Graph {
-    /// Looks at what these objects and their owners are in the graph. Changes nothing.
+    /// These objects and their owners are wanted next. Changes nothing.
     pub(crate) fn foresee<'a>(&self, objects: impl Iterator<Item = (KindId, &'a Object)>) {
-        if self.len() < WORTH_IT_FROM {
-            return;
+        if self.len() >= WORTH_IT_FROM {
+            self.fetch(objects);
         }
+    }
+
+    /// Looks at what these objects and their owners are in the graph. Gives how many of them seem to be there.
+    pub(super) fn fetch<'a>(&self, objects: impl Iterator<Item = (KindId, &'a Object)>) -> usize {
         let (mut uids, mut addresses) = (Vec::new(), Vec::new());
         for (kind, object) in objects {
             uids.push(self.by_uid.hash(&object.uid));
@@ -35,5 +39,6 @@ impl Graph {
         let dependents =
             ids.iter().filter_map(|&id| self.dependents.get(self.cell(id).dependents.wrapping_sub(1) as usize));
         black_box(dependents.map(|dependents| dependents.as_slice().len() as u64).fold(0, glanced));
+        ids.len()
     }
 }

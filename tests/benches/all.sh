@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# tests/benches/all.sh DIR: every benchmark that docs/performance.md shows, one after the other, an hour and a half on two cores. Each leaves
+# a file in DIR; one that is there already is not measured again, so a run that was broken off goes on where it was. Nothing else should run
+# meanwhile. Afterwards: cargo run -p tests --bin performance -- DIR
+set -euo pipefail
+
+[ $# = 1 ] || { echo "usage: tests/benches/all.sh DIR" >&2; exit 2; }
+mkdir -p "$1"
+directory=$(cd "$1" && pwd)
+cd "$(dirname "$0")/../.."
+
+# NAME PACKAGE BENCH [SETTING...]
+measure() {
+    local file=$directory/$1.json package=$2 bench=$3
+    shift 3
+    [ -e "$file" ] && return
+    printf '== %s %s (%ss)\n' "$bench" "$*" "$SECONDS" >&2
+    # Only a whole run leaves a file of this name.
+    env "$@" JSON="$file.part" cargo bench --quiet -p "$package" --bench "$bench"
+    mv "$file.part" "$file"
+}
+
+measure lease tests lease
+measure start tests start
+measure ingest graph-service ingest
+measure graph-1m graph-service graph
+measure graph-10m graph-service graph OBJECTS=10000000
+measure cascade tests cascade IN_FLIGHT=64
+measure cascade-slow tests cascade POLICIES=Background OBJECTS=2000 SLOW=50
+measure latency tests latency
+measure cascade-large tests cascade POLICIES=Background IN_FLIGHT=64 OBJECTS=100000 ROUNDS=1
+measure fairness tests fairness ROUNDS=1
+measure neighbours tests neighbours ROUNDS=1
+measure cascade-observed tests cascade POLICIES=Background IN_FLIGHT=64 OBSERVED=1 ROUNDS=5
