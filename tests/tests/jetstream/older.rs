@@ -4,6 +4,7 @@ use super::on_jetstream;
 use anyhow::{Context, ensure};
 use async_nats::jetstream;
 use async_nats::jetstream::message::PublishMessage;
+use futures::TryStreamExt as _;
 use prost::Message as _;
 use proto::decision::v1alpha1::{DecisionEvent, ListDecisionsRequest};
 use proto::r#type::v1alpha1::Term;
@@ -18,8 +19,9 @@ const AT_ONCE: u64 = 1_000;
 /// Writes events as a leader does.
 async fn write(url: &str, events: u64) -> anyhow::Result<()> {
     let jetstream = jetstream::new(async_nats::connect(url).await?);
-    let mut names = jetstream.stream_names();
-    let name = futures::TryStreamExt::try_next(&mut names).await?.context("the stream is there")?;
+    // The leader makes it, and may be ready before it has.
+    let first = || async { Ok(jetstream.stream_names().try_next().await?) };
+    let name = until("the stream is there", super::SOON, first, Option::is_some).await?.context("it is there")?;
     let subject = name.replacen("ownergraph-decisions-", "ownergraph.decisions.", 1);
     let term = Some(Term { number: 1, ..Term::default() });
     let event_time = Some(prost_types::Timestamp { seconds: 1, nanos: 0 });
