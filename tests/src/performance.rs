@@ -52,8 +52,8 @@ pub fn document(directory: &Path) -> anyhow::Result<String> {
 
     let mut text = String::from(
         "# Performance\n\n\
-         Written by `cargo run -p tests --bin performance -- DIR` from what the benchmarks left in `DIR` \
-         (`JSON=DIR/NAME.json cargo bench …`); nothing here is written by hand but the reasons.\n\
+         Written by `cargo run -p tests --bin performance -- docs/performance` from what the benchmarks left there \
+         (`tests/benches/all.sh DIR` runs them all, `JSON=DIR/NAME.json cargo bench …` one of them); nothing here is written by hand but the reasons.\n\
          *Floor* is a bare client that knows every object beforehand and sends one DELETE for each. *Upstream* is kube-controller-manager \
          with only its collector and without limits of its client.\n\
          Only ratios of one run on one machine mean anything; in brackets are the least and the most of all rounds, before them the median.\n\n",
@@ -310,6 +310,16 @@ mod tests {
     use super::{document, shown};
     use serde_json::json;
     use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn the_page_is_what_the_figures_beside_it_say() -> anyhow::Result<()> {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let page = fs::read_to_string(docs.join("performance.md"))?;
+        let written = document(&docs.join("performance"))?;
+        assert!(page == written, "cargo run -p tests --bin performance -- docs/performance");
+        Ok(())
+    }
 
     #[test]
     fn digits_that_count() {
