@@ -313,7 +313,10 @@ impl Leader {
 
     /// Remembers a uid whose DELETED was seen: seen again, it is of another history.
     pub(super) fn remember_gone(&mut self, uid: Uid, kind: KindId) {
-        self.gone.put(uid, kind);
+        // One that is told twice takes no second place.
+        if !self.has_gone(&uid, kind) {
+            self.gone.put(uid, kind);
+        }
     }
 
     /// Whether this uid was deleted in this collection before.
