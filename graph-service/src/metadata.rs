@@ -30,6 +30,8 @@ pub(crate) use protobuf::status as protobuf_status;
 
 /// Names kept for sharing, at most; beyond that sharing begins anew.
 const NAMES_MAX: usize = 16_384;
+/// Places of the names used last, a power of two.
+const RECENT: usize = 64;
 /// Of a text from outside that goes into a reason.
 const REASON_MAX_BYTES: usize = 200;
 /// Marks the bookmark after which a watch-list goes on as a watch.
@@ -211,11 +213,14 @@ pub struct Decoder {
     /// Where it is not known, an object may have a namespace or not.
     namespaced: Option<bool>,
     names: HashSet<Name>,
+    /// Of the names, those used last, each in the one place where it may be: what follows each other in a watch repeats itself, and is not
+    /// searched for.
+    recent: [Option<Name>; RECENT],
 }
 
 impl Decoder {
     pub fn new(namespaced: Option<bool>) -> Decoder {
-        Decoder { namespaced, names: HashSet::new() }
+        Decoder { namespaced, names: HashSet::new(), recent: [const { None }; RECENT] }
     }
 
     /// The object in `item`.
@@ -309,6 +314,16 @@ impl Decoder {
     }
 
     fn shared(&mut self, text: &str) -> Name {
+        let place = place(text);
+        if let Some(name) = self.recent[place].as_ref().filter(|name| ***name == *text) {
+            return name.clone();
+        }
+        let name = self.searched(text);
+        self.recent[place] = Some(name.clone());
+        name
+    }
+
+    fn searched(&mut self, text: &str) -> Name {
         if let Some(name) = self.names.get(text) {
             return name.clone();
         }
@@ -319,6 +334,13 @@ impl Decoder {
         self.names.insert(name.clone());
         name
     }
+}
+
+/// Whoever makes names that share a place has them searched for.
+fn place(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let last = bytes.iter().rev().take(2).fold(0, |word, &byte| word * 31 + usize::from(byte));
+    (bytes.len() + last) % RECENT
 }
 
 fn unreadable(error: impl fmt::Display) -> String {

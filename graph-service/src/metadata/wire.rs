@@ -99,6 +99,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field. After an error there is no sense in going on.
+    #[inline]
     pub(super) fn next(&mut self) -> Result<Option<Field<'a>>, Malformed> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -119,11 +120,13 @@ impl<'a> Fields<'a> {
         Ok(Some(Field { number, value }))
     }
 
+    #[inline]
     fn key(&mut self) -> Result<(u32, u32), Malformed> {
         let key = u32::try_from(self.varint()?).map_err(|_| Malformed::FieldNumber)?;
         if key >> 3 == 0 { Err(Malformed::FieldNumber) } else { Ok((key >> 3, key & 7)) }
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64, Malformed> {
         match self.rest.split_first() {
             // Nearly every key and length.
@@ -136,6 +139,7 @@ impl<'a> Fields<'a> {
         }
     }
 
+    #[cold]
     fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut number = 0_u64;
         for (at, &byte) in self.rest.iter().take(VARINT_MAX_BYTES).enumerate() {
@@ -152,11 +156,13 @@ impl<'a> Fields<'a> {
         Err(Malformed::CutShort)
     }
 
+    #[inline]
     fn delimited(&mut self) -> Result<&'a [u8], Malformed> {
         let length = usize::try_from(self.varint()?).map_err(|_| Malformed::CutShort)?;
         self.take(length)
     }
 
+    #[inline]
     fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed::CutShort)?;
         self.rest = rest;
