@@ -1,5 +1,6 @@
 //! `cargo bench -p tests --bench latency`: on an idle cluster, from the end of an owner to the end of the last of its hundred dependents:
-//! ours and upstream's. `FAMILIES=n` takes others than 100 families a round, `ROUNDS=n` others than three, `JSON=FILE` writes every run there.
+//! the bare client's, which deletes them itself, upstream's and ours. `FAMILIES=n` takes others than 100 families a round, `ROUNDS=n`
+//! others than three, `JSON=FILE` writes every run there.
 
 use std::io::Write as _;
 use tests::bench::{Rounds, begin, number, turns};
@@ -9,7 +10,7 @@ use tests::service::Programs;
 
 const FAMILIES: usize = 100;
 const ROUNDS: usize = 3;
-const CONTENDERS: [Contender; 2] = [Contender::Upstream(20), Contender::Ours(20)];
+const CONTENDERS: [Contender; 3] = [Contender::Floor(20), Contender::Upstream(20), Contender::Ours(20)];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

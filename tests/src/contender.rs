@@ -1,7 +1,7 @@
 //! Who is compared: a bare client, upstream's collector, and ours.
 
 use crate::controlplane::{CollectorOptions, ControlPlane, UpstreamCollector};
-use crate::load::{configmaps, count, get, until};
+use crate::load::{configmaps, get, until, until_left};
 use crate::otlp;
 use crate::process::Process;
 use crate::service::{Fleet, Programs, Scraping};
@@ -185,7 +185,7 @@ impl Collector {
             return Ok(0);
         }
         if cascade.policy != "Orphan" {
-            until("everything is gone", WITHIN, || count(client, &maps), |left| *left == 0).await?;
+            until_left(client, &maps, 0, WITHIN).await?;
             return Ok(0);
         }
         // An owner goes once none of its dependents refers to it.

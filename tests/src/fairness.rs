@@ -4,7 +4,7 @@ use crate::bench::{self, Figure, Rounds};
 use crate::cascade::OWNERS;
 use crate::contender::{Cascade, Collector, Contender};
 use crate::controlplane::{Binaries, ControlPlane};
-use crate::load::{self, configmaps, count, delete, families, get, until, until_soon};
+use crate::load::{self, configmaps, count, delete, families, get, until_left, until_soon};
 use crate::service::Programs;
 use anyhow::ensure;
 use kube::Client;
@@ -50,7 +50,7 @@ pub async fn run(
     for owner in &owners {
         delete(&client, &format!("{maps}/{owner}"), "Background").await?;
     }
-    until("half is done", WITHIN, || count(&client, &maps), |left| *left <= objects / 2).await?;
+    until_left(&client, &maps, objects / 2, WITHIN).await?;
     let begun = Instant::now();
     for namespace in [QUIET, CROWDED] {
         delete(&client, &format!("{}/ten-0", configmaps(namespace)), "Background").await?;

@@ -6,7 +6,7 @@ use crate::controlplane::{Binaries, ControlPlane};
 use crate::load::{self, configmap, configmaps, create, delete, families};
 use crate::service::Programs;
 use anyhow::{Context, bail};
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
@@ -52,21 +52,26 @@ pub async fn run(
     families: usize,
 ) -> anyhow::Result<Run> {
     let in_flight = match contender {
-        Contender::Upstream(workers) => workers,
-        Contender::Ours(in_flight) => in_flight,
-        Contender::Floor(_) | Contender::Adaptive | Contender::Held(_) | Contender::Observed(_) => {
+        Contender::Upstream(in_flight) | Contender::Ours(in_flight) | Contender::Floor(in_flight) => in_flight,
+        Contender::Adaptive | Contender::Held(_) | Contender::Observed(_) => {
             bail!("{contender}: it has no fixed number of requests under way")
         }
     };
     let plane = ControlPlane::start(binaries).await?;
     let client = plane.client().await?;
     load::namespace(&client, NAMESPACE).await?;
-    let cascade = Cascade { namespace: NAMESPACE, policy: "Background", objects: 0 };
-    let _collector = Collector::start(programs, &plane, plane.kubeconfig(), contender, &cascade).await?;
+    let bare = matches!(contender, Contender::Floor(_)).then_some(in_flight as usize);
+    let _collector = match bare {
+        Some(_) => None,
+        None => {
+            let cascade = Cascade { namespace: NAMESPACE, policy: "Background", objects: 0 };
+            Some(Collector::start(programs, &plane, plane.kubeconfig(), contender, &cascade).await?)
+        }
+    };
     let round_trip = round_trip(&client).await?;
     let mut last = Samples::default();
     for number in 0..families {
-        last.push(one(&client, number).await?.as_secs_f64() * 1e3);
+        last.push(one(&client, number, bare).await?.as_secs_f64() * 1e3);
     }
     Ok(Run { contender, in_flight, round_trip, last })
 }
@@ -84,15 +89,22 @@ async fn round_trip(client: &Client) -> anyhow::Result<f64> {
     Ok(samples.median())
 }
 
-/// One family's end.
-async fn one(client: &Client, number: usize) -> anyhow::Result<Duration> {
+/// One family's end; the bare client, which knows what to delete, deletes so many of its dependents at once by itself.
+async fn one(client: &Client, number: usize, bare: Option<usize>) -> anyhow::Result<Duration> {
     let owner = families(client, NAMESPACE, &format!("o{number}"), 1, FAMILY).await?.remove(0);
     tokio::time::sleep(SETTLED).await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let version = api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
     let version = version.context("a list has a version")?;
     let mut events = api.watch_metadata(&WatchParams::default(), &version).await?.boxed();
-    delete(client, &format!("{}/{owner}", configmaps(NAMESPACE)), "Background").await?;
+    let path = format!("{}/{owner}", configmaps(NAMESPACE));
+    delete(client, &path, "Background").await?;
+    let deleted = async {
+        match bare {
+            Some(in_flight) => delete_dependents(client, &path, in_flight).await,
+            None => Ok(()),
+        }
+    };
     let watched = async {
         let (mut begun, mut left) = (None, FAMILY);
         while left > 0 {
@@ -107,7 +119,16 @@ async fn one(client: &Client, number: usize) -> anyhow::Result<Duration> {
         }
         Ok(begun.context("the owner goes first")?.elapsed())
     };
-    timeout(WITHIN, watched).await.with_context(|| format!("the dependents of {owner} are not gone in {WITHIN:?}"))?
+    let both = async { tokio::try_join!(watched, deleted) };
+    let ended =
+        timeout(WITHIN, both).await.with_context(|| format!("the dependents of {owner} are not gone in {WITHIN:?}"))?;
+    ended.map(|(took, ())| took)
+}
+
+async fn delete_dependents(client: &Client, owner: &str, in_flight: usize) -> anyhow::Result<()> {
+    let paths = stream::iter((0..FAMILY).map(|number| format!("{owner}-{number}")));
+    let under_way = paths.map(async |path| delete(client, &path, "Background").await);
+    under_way.buffer_unordered(in_flight).try_collect().await
 }
 
 impl bench::Run for Run {

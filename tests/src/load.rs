@@ -8,12 +8,14 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, interval, sleep};
 
 /// Requests under way at once.
 const IN_FLIGHT: usize = 24;
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const ASK_SOON: Duration = Duration::from_millis(10);
+const ASK_AT_FIRST: Duration = Duration::from_millis(200);
+const ASK_SELDOM: Duration = Duration::from_secs(5);
 
 /// Sends one request; the answer as JSON, errors with the server's words.
 pub async fn send(client: &Client, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
@@ -157,6 +159,26 @@ async fn until_every<T: Debug, F: Future<Output = anyhow::Result<T>>>(
         shown.truncate(shown.floor_char_boundary(2000));
         ensure!(Instant::now() < deadline, "not in {within:?}: {what}; last: {shown}");
     }
+}
+
+/// Waits until no more than so many of a collection are left, for benchmarks: asks again after a third of what it will still take at the pace so
+/// far. To count a hundred thousand objects costs the API server ten milliseconds, and whoever asks for that twenty times a second takes
+/// a fifth of a processor from those who are measured.
+pub async fn until_left(client: &Client, collection: &str, wanted: usize, within: Duration) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let first = count(client, collection).await?;
+    let mut left = first;
+    while left > wanted {
+        let elapsed = begun.elapsed();
+        ensure!(elapsed < within, "not in {within:?}: {wanted} left of {first} in {collection}; last: {left}");
+        let wait = match first.saturating_sub(left) {
+            0 => ASK_AT_FIRST,
+            gone => elapsed.mul_f64((left - wanted) as f64 / gone as f64) / 3,
+        };
+        sleep(wait.clamp(ASK_SOON, ASK_SELDOM)).await;
+        left = count(client, collection).await?;
+    }
+    Ok(())
 }
 
 /// How many objects a collection has, without their bodies.

@@ -9,6 +9,7 @@ use crate::load::{self, configmap, configmaps, create, delete, families, get};
 use crate::service::Programs;
 use anyhow::ensure;
 use kube::Client;
+use runtime::kubernetes::{Access, connect};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -81,11 +82,11 @@ pub async fn run(
     create(&client, &configmaps(NEIGHBOUR), &configmap("asked", &[])).await?;
     let mut collector = Collector::start(programs, &plane, plane.kubeconfig(), contender, &cascade).await?;
 
-    let idle = Neighbour::start(plane.client().await?, "idle");
+    let idle = Neighbour::start(&plane, "idle").await?;
     tokio::time::sleep(idle_for).await;
     let idle = idle.stop().await?;
 
-    let beside = Neighbour::start(plane.client().await?, "beside");
+    let beside = Neighbour::start(&plane, "beside").await?;
     let begun = Instant::now();
     for owner in &owners {
         delete(&client, &format!("{}/{owner}", configmaps(NAMESPACE)), "Background").await?;
@@ -103,11 +104,14 @@ struct Neighbour {
 }
 
 impl Neighbour {
-    fn start(client: Client, prefix: &'static str) -> Neighbour {
+    async fn start(plane: &ControlPlane, prefix: &'static str) -> anyhow::Result<Neighbour> {
+        // Not kube's own: that one leaves Nagle's algorithm on, for which many a CREATE waits 40 ms whatever the server does.
+        let access = Access { kubeconfig: Some(plane.kubeconfig().to_owned()), ..Access::default() };
+        let client = connect(&access).await?.client;
         let (stop, stopped) = oneshot::channel();
         let mut task = JoinSet::new();
         task.spawn(ask(client, prefix, stopped));
-        Neighbour { stop, task }
+        Ok(Neighbour { stop, task })
     }
 
     async fn stop(mut self) -> anyhow::Result<Times> {
