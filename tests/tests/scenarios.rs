@@ -364,9 +364,12 @@ async fn two_collectors_at_once_end_where_each_of_them_would() -> anyhow::Result
 }
 
 /// Cases whose end is another one under upstream's collector, on purpose.
-const ONLY_OURS: [&str; 2] = [
+const ONLY_OURS: [&str; 3] = [
     // Upstream deletes a dependent that comes after its owner's orphans were freed.
     "orphan-that-comes-late",
+    // Upstream takes the absent owner away with one patch and the orphaned one with another: if that comes first, only an absent owner is left,
+    // and it deletes the dependent.
+    "orphan-beside-a-dead-owner",
     // Upstream's patch removes by uid, and takes the right reference with the wrong one.
     "right-and-wrong-in-one-object",
 ];
