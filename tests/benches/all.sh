@@ -27,7 +27,8 @@ measure graph-1m graph-service graph
 measure graph-10m graph-service graph OBJECTS=10000000
 measure cascade tests cascade IN_FLIGHT=64
 measure cascade-slow tests cascade POLICIES=Background OBJECTS=2000 SLOW=50
-measure latency tests latency FAMILIES=50
+measure latency tests latency ROUNDS=2
+measure latency-8 tests latency IN_FLIGHT=8 ROUNDS=2
 measure cascade-large tests cascade POLICIES=Background IN_FLIGHT=64 OBJECTS=100000 ROUNDS=1
 measure fairness tests fairness ROUNDS=1
 measure neighbours tests neighbours ROUNDS=1

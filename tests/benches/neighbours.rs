@@ -1,6 +1,6 @@
 //! `cargo bench -p tests --bench neighbours`: what another client's GET and CREATE take beside a cascade of 100 000 objects: the floor's,
-//! upstream's, ours. `OBJECTS=n` takes others, `ROUNDS=n` others than three, `SECONDS=n` others than ten of idleness before each,
-//! `JSON=FILE` writes every run there.
+//! upstream's, ours, and at half our speed the floor's and ours. `OBJECTS=n` takes others, `ROUNDS=n` others than three, `SECONDS=n` others
+//! than ten of idleness before each, `JSON=FILE` writes every run there.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -23,16 +23,17 @@ async fn main() -> anyhow::Result<()> {
     let programs = Programs::build_with("tests")?;
     let mut table = Rounds::default();
     let mut err = std::io::stderr();
-    // How fast we are is known once it was seen, and half of it is what the last contender may do. This run counts like any other.
+    // How fast we are is known once it was seen, and half of it is what the last two contenders may do. This run counts like any other.
     let first = run(&binaries, &programs, Contender::Ours(IN_FLIGHT), objects, idle).await?;
-    let half = Contender::Held((first.rate / 2.0).ceil() as u32);
+    let half = (first.rate / 2.0).ceil() as u32;
     table.add(first);
     let contenders = [
         Contender::Floor(IN_FLIGHT),
         Contender::Upstream(IN_FLIGHT),
         Contender::Ours(IN_FLIGHT),
         Contender::Adaptive,
-        half,
+        Contender::FloorHeld(half),
+        Contender::Held(half),
     ];
     for (round, contender) in turns(&contenders, rounds) {
         let one = run(&binaries, &programs, contender, objects, idle).await?;

@@ -17,6 +17,8 @@ const SOON: Duration = Duration::from_secs(120);
 const WITHIN: Duration = Duration::from_secs(1200);
 /// Client limits of upstream: lifted.
 const UNLIMITED: u32 = 100_000;
+/// Of a bare client that is held to a rate.
+const HELD_IN_FLIGHT: u32 = 64;
 
 /// Part of the cascades that are traced where anybody looks. Ten times what is traced by default: a benchmark has few cascades, and some should
 /// be among them.
@@ -27,6 +29,8 @@ const SAMPLED: &str = "0.1";
 pub enum Contender {
     /// One request per object and nothing else, so many in flight.
     Floor(u32),
+    /// The same, with so many requests a second and no limit but its own on those in flight.
+    FloorHeld(u32),
     /// Upstream's collector with so many workers and without limits of its client.
     Upstream(u32),
     /// One graph service and one executor with so many requests in flight.
@@ -60,6 +64,7 @@ impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Contender::Floor(in_flight) => write!(f, "floor, {in_flight} in flight"),
+            Contender::FloorHeld(rate) => write!(f, "floor, {rate} writes/s"),
             Contender::Upstream(workers) => write!(f, "upstream, {workers} workers"),
             Contender::Ours(in_flight) => write!(f, "ours, {in_flight} in flight"),
             Contender::Adaptive => write!(f, "ours"),
@@ -102,13 +107,17 @@ impl Collector {
         let graph = match contender {
             Contender::Held(rate) => vec![format!("--max-writes-per-second={rate}")],
             Contender::Floor(_)
+            | Contender::FloorHeld(_)
             | Contender::Upstream(_)
             | Contender::Ours(_)
             | Contender::Adaptive
             | Contender::Observed(_) => Vec::new(),
         };
         let in_flight = match contender {
-            Contender::Floor(in_flight) => return floor(programs, plane, kubeconfig, in_flight, cascade).await,
+            Contender::Floor(in_flight) => return floor(programs, plane, kubeconfig, (in_flight, None), cascade).await,
+            Contender::FloorHeld(rate) => {
+                return floor(programs, plane, kubeconfig, (HELD_IN_FLIGHT, Some(rate)), cascade).await;
+            }
             Contender::Upstream(workers) => {
                 let options = Contender::upstream(workers, Some(kubeconfig));
                 return Ok(Collector::Upstream(plane.start_upstream_collector(&options).await?));
@@ -121,6 +130,7 @@ impl Collector {
         let traces = match contender {
             Contender::Observed(_) => Some(otlp::Collector::start().await?),
             Contender::Floor(_)
+            | Contender::FloorHeld(_)
             | Contender::Upstream(_)
             | Contender::Ours(_)
             | Contender::Adaptive
@@ -210,12 +220,14 @@ async fn floor(
     programs: &Programs,
     plane: &ControlPlane,
     kubeconfig: &Path,
-    in_flight: u32,
+    (in_flight, rate): (u32, Option<u32>),
     cascade: &Cascade<'_>,
 ) -> anyhow::Result<Collector> {
     let (kubeconfig, in_flight) = (kubeconfig.display().to_string(), in_flight.to_string());
     let files = plane.directory().join("floor").display().to_string();
-    let arguments = [&kubeconfig, cascade.namespace, &in_flight, cascade.policy, &files].map(str::to_owned);
+    let mut arguments =
+        [&kubeconfig, cascade.namespace, &in_flight, cascade.policy, &files].map(str::to_owned).to_vec();
+    arguments.extend(rate.map(|rate| rate.to_string()));
     let process = Process::spawn("floor", plane.directory(), &programs.path("floor"), &arguments)?;
     let ready = format!("{files}.ready");
     until("the floor is ready", SOON, || async { Ok(fs::exists(&ready)?) }, |ready| *ready).await?;

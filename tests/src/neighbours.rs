@@ -9,7 +9,6 @@ use crate::load::{self, configmap, configmaps, create, delete, families, get};
 use crate::service::Programs;
 use anyhow::ensure;
 use kube::Client;
-use runtime::kubernetes::{Access, connect};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -105,9 +104,7 @@ struct Neighbour {
 
 impl Neighbour {
     async fn start(plane: &ControlPlane, prefix: &'static str) -> anyhow::Result<Neighbour> {
-        // Not kube's own: that one leaves Nagle's algorithm on, for which many a CREATE waits 40 ms whatever the server does.
-        let access = Access { kubeconfig: Some(plane.kubeconfig().to_owned()), ..Access::default() };
-        let client = connect(&access).await?.client;
+        let client = plane.client().await?;
         let (stop, stopped) = oneshot::channel();
         let mut task = JoinSet::new();
         task.spawn(ask(client, prefix, stopped));
@@ -188,20 +185,26 @@ impl bench::Run for Run {
         })
     }
 
-    /// Ours at full speed against the floor, and ours held against idle.
+    /// Ours at full speed against the floor, and ours held against idle and against the floor at the same pace.
     fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
-        let floor = |contender: &Contender| matches!(contender, Contender::Floor(_));
-        let held = |contender: &Contender| matches!(contender, Contender::Held(_));
         let first = |is: fn(&Contender) -> bool| rounds.all().iter().map(|run| run.contender).find(is);
+        let floor = first(|contender| matches!(contender, Contender::Floor(_)));
+        let floor_held = first(|contender| matches!(contender, Contender::FloorHeld(_)));
+        let held = first(|contender| matches!(contender, Contender::Held(_)));
         let mut figures = Vec::new();
-        if let Some(floor) = first(floor) {
+        if let Some(floor) = floor {
             let ratio = |of| p99(rounds, Contender::Adaptive, of).over(&p99(rounds, floor, of));
             figures.push(Figure::new("neighbour-get-saturated", ratio(Of::Get)));
             figures.push(Figure::new("neighbour-create-saturated", ratio(Of::Create)));
         }
-        if let Some(held) = first(held) {
+        if let Some(held) = held {
             figures.push(Figure::new("neighbour-get-held", over_idle(rounds, held, Of::Get)));
             figures.push(Figure::new("neighbour-create-held", over_idle(rounds, held, Of::Create)));
+        }
+        if let (Some(held), Some(floor)) = (held, floor_held) {
+            let ratio = |of| p99(rounds, held, of).over(&p99(rounds, floor, of));
+            figures.push(Figure::new("neighbour-get-paced", ratio(Of::Get)));
+            figures.push(Figure::new("neighbour-create-paced", ratio(Of::Create)));
         }
         figures
     }

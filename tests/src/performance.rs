@@ -273,7 +273,8 @@ fn size(left: &Left) -> String {
     let what = of("OBJECTS").map(|objects| format!("{} objects", grouped(objects)));
     let what = what.or_else(|| of("FAMILIES").map(|families| format!("{families} families")));
     let rounds = of("ROUNDS").map(|rounds| format!("{rounds} round{}", if rounds == 1 { "" } else { "s" }));
-    what.into_iter().chain(rounds).collect::<Vec<_>>().join(", ")
+    let in_flight = of("IN_FLIGHT").map(|requests| format!("{requests} in flight"));
+    what.into_iter().chain(in_flight).chain(rounds).collect::<Vec<_>>().join(", ")
 }
 
 fn grouped(number: u64) -> String {

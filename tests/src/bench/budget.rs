@@ -92,6 +92,10 @@ budgets! {
         "Ours with --max-writes-per-second at half of what it does with 64 in flight, against the same server without a cascade.";
     "neighbour-create-held" "-p tests --bench neighbours" AtMost(2.0) "× idle" "another client's CREATE, p99, beside a cascade at half its speed"
         "The same for writes.";
+    "neighbour-get-paced" "-p tests --bench neighbours" AtMost(1.0) "× floor's" "another client's GET, p99, beside a cascade at half its speed"
+        "The same, against the bare client held to as many DELETEs a second.";
+    "neighbour-create-paced" "-p tests --bench neighbours" AtMost(1.0) "× floor's" "another client's CREATE, p99, beside a cascade at half its speed"
+        "The same for writes.";
 }
 
 /// The budget of that name.

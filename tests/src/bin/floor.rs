@@ -1,45 +1,48 @@
-//! `floor KUBECONFIG NAMESPACE IN_FLIGHT POLICY FILES`: what a collector at least has to do, for benchmarks to compare with. It lists the
-//! ConfigMaps that have an owner, writes `FILES.ready`, waits for `FILES.go`, and sends one request for each object: a DELETE with uid and
-//! resourceVersion, or, where POLICY is Orphan, a PATCH that drops its references. Nothing else. What that took of the processor, in
-//! seconds, and of memory, in MiB, is in `FILES.done` then.
+//! `floor KUBECONFIG NAMESPACE IN_FLIGHT POLICY FILES [PER_SECOND]`: what a collector at least has to do, for benchmarks to compare with. It
+//! lists the ConfigMaps that have an owner, writes `FILES.ready`, waits for `FILES.go`, and sends one request for each object: a DELETE with
+//! uid and resourceVersion, or, where POLICY is Orphan, a PATCH that drops its references; so many a second where that is said. Nothing
+//! else. What that took of the processor, in seconds, and of memory, in MiB, is in `FILES.done` then.
 
 use anyhow::{Context, ensure};
-use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
+use tests::controlplane::client;
 use tests::load::{configmaps, list};
 use tests::usage::{cpu_seconds, most_memory_mib};
 use tokio::task::JoinSet;
+use tokio::time::interval;
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, kubeconfig, namespace, in_flight, policy, files] = arguments.as_slice() else {
-        anyhow::bail!("usage: floor KUBECONFIG NAMESPACE IN_FLIGHT POLICY FILES")
+    let [_, kubeconfig, namespace, in_flight, policy, files, rate @ ..] = arguments.as_slice() else {
+        anyhow::bail!("usage: floor KUBECONFIG NAMESPACE IN_FLIGHT POLICY FILES [PER_SECOND]")
     };
-    let options = KubeConfigOptions::default();
-    let config = kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
-    let client = Client::try_from(config)?;
+    let rate = rate.first().map(|rate| rate.parse::<f64>().context("PER_SECOND is no number")).transpose()?;
+    let client = client(Path::new(kubeconfig)).await?;
     let maps = configmaps(namespace);
     let objects = list(&client, maps.as_str()).await?;
     let dependents = objects.iter().filter(|object| !object["metadata"]["ownerReferences"].is_null());
     let requests: Vec<http::Request<Vec<u8>>> =
         dependents.map(|object| request(&maps, object, policy == "Orphan")).collect::<anyhow::Result<_>>()?;
     fs::write(format!("{files}.ready"), "")?;
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut ticks = interval(LOOK_EVERY);
     while !Path::new(&format!("{files}.go")).exists() {
         ticks.tick().await;
     }
     let this = std::process::id();
     let before = cpu_seconds(this)?;
     let in_flight: usize = in_flight.parse().context("IN_FLIGHT is no number")?;
+    let mut pace = rate.map(|rate| interval(Duration::from_secs_f64(rate.recip())));
     let mut under_way: JoinSet<anyhow::Result<()>> = JoinSet::new();
     for request in requests {
+        if let Some(pace) = &mut pace {
+            pace.tick().await;
+        }
         if under_way.len() == in_flight {
             under_way.join_next().await.context("something is under way")???;
         }
