@@ -29,7 +29,7 @@ const SAMPLED: &str = "0.1";
 pub enum Contender {
     /// One request per object and nothing else, so many in flight.
     Floor(u32),
-    /// The same, with so many requests a second and no limit but its own on those in flight.
+    /// The same, with so many requests a second, and at most [`HELD_IN_FLIGHT`] of them in flight.
     FloorHeld(u32),
     /// Upstream's collector with so many workers and without limits of its client.
     Upstream(u32),

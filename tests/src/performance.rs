@@ -33,7 +33,8 @@ struct Left {
     runs: Vec<Map<String, Value>>,
 }
 
-/// The document, from all `*.json` in a directory. Beside them, `BUDGET.md` says why that budget is not kept.
+/// The document, from all `*.json` in a directory. Beside them, `BUDGET.md` says why that budget is not kept, or is
+/// kept in this run only.
 ///
 /// # Errors
 /// A file cannot be read, or is none of a benchmark.
@@ -61,6 +62,7 @@ pub fn document(directory: &Path) -> anyhow::Result<String> {
     machines(&mut text, &left)?;
     budgets(&mut text, &left)?;
     short(&mut text, &left, directory)?;
+    barely(&mut text, &left, directory)?;
     meanings(&mut text)?;
     writeln!(text, "## Shown by tests instead\n\n{BY_TESTS}")?;
     everything(&mut text, &left)?;
@@ -185,15 +187,34 @@ fn short(text: &mut String, left: &[Left], directory: &Path) -> anyhow::Result<(
             any = true;
             writeln!(text, "* **{what}**, {}: {} {unit}, and should be {limit}.", size(left), shown(*figure))?;
         }
-        match fs::read_to_string(directory.join(format!("{id}.md"))) {
-            Ok(why) if !over.is_empty() => writeln!(text, "  {}", why.trim().replace('\n', "\n  "))?,
-            Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => bail!("reading {id}.md: {error}"),
+        if let Some(why) = why(directory, id)?.filter(|_| !over.is_empty()) {
+            writeln!(text, "  {why}")?;
         }
     }
     writeln!(text, "{}", if any { "" } else { "Nowhere.\n" })?;
     Ok(())
+}
+
+/// A budget that one run keeps by little is not kept by all.
+fn barely(text: &mut String, left: &[Left], directory: &Path) -> anyhow::Result<()> {
+    writeln!(text, "## Kept in this run, and not in every one\n")?;
+    for Budget { id, what, limit, .. } in BUDGETS {
+        let kept = of(left, id).iter().all(|(_, figure)| limit.holds(figure[0]));
+        if let Some(why) = why(directory, id)?.filter(|_| kept) {
+            writeln!(text, "* **{what}**\n  {why}")?;
+        }
+    }
+    writeln!(text)?;
+    Ok(())
+}
+
+/// What is written of a budget by hand.
+fn why(directory: &Path, id: &str) -> anyhow::Result<Option<String>> {
+    match fs::read_to_string(directory.join(format!("{id}.md"))) {
+        Ok(why) => Ok(Some(why.trim().replace('\n', "\n  "))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => bail!("reading {id}.md: {error}"),
+    }
 }
 
 fn meanings(text: &mut String) -> anyhow::Result<()> {
@@ -345,6 +366,7 @@ mod tests {
                 .to_string(),
         )?;
         fs::write(directory.path().join("rate-upstream.md"), "The machine is small.\n")?;
+        fs::write(directory.path().join("rate-floor.md"), "Only just.\n")?;
         let text = document(directory.path())?;
         for line in [
             "| cascade | one | 2 | 4.0 GiB | unknown | unknown | unknown | unknown |",
@@ -353,6 +375,8 @@ mod tests {
             "| graph's memory, 1 000 000 objects | 1 000 006 objects | 148 MiB | ≤ 250 | kept |",
             "| lease plane | | not measured | ≥ 100000 leases/s | |",
             "  The machine is small.",
+            "* **background cascade, objects/s**",
+            "  Only just.",
             "| beside.p99 | 5.00 |",
             "| rate | 4.00 (3.00–4.00) |",
         ] {
