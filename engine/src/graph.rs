@@ -8,6 +8,7 @@
 //! * `foresight`: how many facts at once are found sooner.
 //! * `node`: what others see of a node.
 //! * `edges`: references, at both ends; `knowledge`: what an object says of itself; `orphaned`: who orphans.
+//! * `groups`: one object that several groups serve.
 
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
@@ -26,6 +27,7 @@ use texts::Texts;
 mod cell;
 mod edges;
 mod foresight;
+mod groups;
 mod interner;
 mod invariants;
 mod knowledge;
@@ -422,6 +424,9 @@ impl Graph {
         }
         *self.cell_mut(id) = Cell::default();
         self.dropped.push(id);
+        if !self.orphaned.is_empty() {
+            self.forget_if_unused(&uid);
+        }
         false
     }
 }

@@ -143,7 +143,7 @@ impl World {
         }
         for node in copy.nodes {
             if node.orphaned {
-                world.graph.set_orphaned(node.uid.clone(), node.at.clone());
+                world.graph.set_orphaned(node.uid.clone(), &node.at);
             }
             if let Some(id) = world.graph.find(&node.uid, &node.at)
                 && !matches!(node.presence, Presence::Observed(_))
@@ -405,9 +405,8 @@ impl World {
             let code = ReasonCode::FinalizerPresent;
             reasons.push(Reason { detail: finalizer.to_string(), ..self.related(code, &[]) });
         }
-        if node.deletes_dependents() && node.blocking_count() > 0 {
-            let blocks = |&dependent: &NodeId| self.graph.node(dependent).blocks(id);
-            let dependents: Vec<NodeId> = node.dependents().filter(blocks).collect();
+        let dependents: Vec<NodeId> = self.graph.blocking_dependents(&self.coverage, id).collect();
+        if node.deletes_dependents() && !dependents.is_empty() {
             reasons.push(self.related(ReasonCode::BlockingDependents, &dependents));
         }
         if self.waits_unseen(id) {

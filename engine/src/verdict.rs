@@ -84,9 +84,10 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     if node.is_terminating() {
         let drop = at(&[Standing::Orphaning]);
         return if node.orphans_dependents() {
-            Verdict::Orphaning { dependents: node.dependent_count(), drop }
+            Verdict::Orphaning { dependents: graph.dependent_count(coverage, id), drop }
         } else if node.deletes_dependents() {
-            Verdict::Foreground { blocking: node.blocking_count(), drop, unblock: deadlocked(graph, id) }
+            let blocking = graph.blocking_count(coverage, id);
+            Verdict::Foreground { blocking, drop, unblock: deadlocked(graph, id) }
         } else {
             Verdict::Terminating { drop }
         };
@@ -115,7 +116,7 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     if node.is_held() || node.owners().any(|owner| graph.holds_as_invalid(graph.node(owner))) {
         return Verdict::Held;
     }
-    Verdict::Collectable(collection(graph, id, at(&[Standing::Waiting])))
+    Verdict::Collectable(collection(graph, coverage, id, at(&[Standing::Waiting])))
 }
 
 /// The standing of every reference of a node, in order.
@@ -151,9 +152,9 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
     }
 }
 
-fn collection(graph: &Graph, id: NodeId, waiting: Vec<usize>) -> Collection {
+fn collection(graph: &Graph, coverage: &Coverage, id: NodeId, waiting: Vec<usize>) -> Collection {
     let node = graph.node(id);
-    if !waiting.is_empty() && node.dependent_count() > 0 {
+    if !waiting.is_empty() && graph.dependent_count(coverage, id) > 0 {
         let in_cycle = |reference: Reference<'_>| reference.blocks() && closes_cycle(graph, reference.owner(), id);
         let unblock = node.references().enumerate().filter(|&(_, reference)| in_cycle(reference));
         let unblock = unblock.map(|(slot, _)| slot).collect();

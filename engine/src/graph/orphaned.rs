@@ -1,36 +1,62 @@
 //! Owners whose dependents are to lose their reference, not their life: remembered after they are gone.
+//!
+//! The memory is of a uid: several groups may serve one object, and one of them may be late. It errs towards keeping dependents.
 
-use super::{Coordinates, Graph, Node};
+use super::{Coordinates, Graph, Node, NodeId};
 use crate::object::{Facts, Name, Uid};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// The memory of an owner whose dependents are to lose their reference, not their life.
 #[derive(Debug)]
 pub(super) struct Orphaned {
-    at: Coordinates,
-    /// Set once the owner is gone: the barrier round after which it may be forgotten.
-    round: Option<u64>,
+    /// Where it was shown: in several places if several groups serve it. Never empty.
+    places: Vec<Place>,
     /// It was seen in a history that the store no longer has. In the present one the owner may be back, and orphan nobody, until it is
     /// proven absent.
     lost: bool,
 }
 
+#[derive(Debug)]
+struct Place {
+    at: Coordinates,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Shown,
+    /// It left its collection. It may be forgotten after this round of the barrier.
+    Gone {
+        until: u64,
+    },
+    /// The round has passed.
+    Passed,
+}
+
+impl Orphaned {
+    fn place_mut(&mut self, at: &Coordinates) -> &mut Place {
+        let known = self.places.iter().position(|place| place.at == *at);
+        let known = known.unwrap_or_else(|| {
+            self.places.push(Place { at: at.clone(), stage: Stage::Shown });
+            self.places.len() - 1
+        });
+        &mut self.places[known]
+    }
+}
+
 impl Graph {
-    /// Whether this node was last seen orphaning its dependents, in whatever history.
-    pub(crate) fn was_orphaning(&self, node: Node<'_>) -> bool {
-        self.orphaning(node).is_some()
-    }
-
-    /// Whether the dependents of this node, which is not observed, are orphaned.
+    /// Whether the dependents of this node, which is not observed, are orphaned. The owner has the same name in each group.
     pub(crate) fn is_orphaned(&self, node: Node<'_>) -> bool {
-        self.orphaning(node).is_some_and(|orphaned| !orphaned.lost || node.is_absent())
-    }
-
-    fn orphaning(&self, node: Node<'_>) -> Option<&Orphaned> {
         if self.orphaned.is_empty() {
-            return None;
+            return false;
         }
-        self.orphaned.get(&node.uid()).filter(|orphaned| node.is_at(&orphaned.at))
+        let is_it = |place: &Place| *place.at.namespace == **node.namespace() && *place.at.name == *node.name();
+        let orphaned = self.orphaned.get(&node.uid());
+        orphaned.is_some_and(|orphaned| {
+            (!orphaned.lost || node.is_absent())
+                && orphaned.places.iter().any(|place| is_it(place) || node.is_at(&place.at))
+        })
     }
 
     /// Whether an object of this uid was seen orphaning its dependents, whatever its coordinates.
@@ -38,10 +64,12 @@ impl Graph {
         self.orphaned.contains_key(uid)
     }
 
-    /// An owner that orphaned its dependents is gone; it is to be remembered until this round of the barrier has passed.
-    pub(crate) fn remember_orphaned(&mut self, uid: &Uid, until_round: u64) {
-        if let Some(orphaned) = self.orphaned.get_mut(uid) {
-            orphaned.round = Some(until_round);
+    /// This node's collection no longer shows it. If its object orphaned its dependents, that is to be remembered until this round of the
+    /// barrier has passed.
+    pub(crate) fn remember_orphaned(&mut self, id: NodeId, until: u64) {
+        let (uid, at) = (self.node(id).uid(), self.node(id).at());
+        if let Some(orphaned) = self.orphaned.get_mut(&uid) {
+            orphaned.place_mut(&at).stage = Stage::Gone { until };
         }
     }
 
@@ -53,36 +81,67 @@ impl Graph {
     }
 
     /// Takes over from another graph that what is at this node orphans its dependents.
-    pub(crate) fn set_orphaned(&mut self, uid: Uid, at: Coordinates) {
-        self.orphaned.entry(uid).or_insert(Orphaned { at, round: None, lost: false });
+    pub(crate) fn set_orphaned(&mut self, uid: Uid, at: &Coordinates) {
+        let orphaned = self.orphaned.entry(uid).or_insert(Orphaned { places: Vec::new(), lost: false });
+        orphaned.place_mut(at);
     }
 
-    /// Remembered owners that are gone, with their namespace.
-    pub(crate) fn gone_orphaned(&self) -> Vec<(Uid, Name)> {
-        let gone = self.orphaned.iter().filter(|(_, orphaned)| orphaned.round.is_some());
-        gone.map(|(uid, orphaned)| (uid.clone(), orphaned.at.namespace.clone())).collect()
+    /// The namespaces of remembered owners that left their collection. What is remembered of them waits for a new round in each.
+    pub(crate) fn namespaces_of_gone_orphaned(&self) -> BTreeSet<Name> {
+        let places = self.orphaned.values().flat_map(|orphaned| &orphaned.places);
+        places.filter(|place| place.stage != Stage::Shown).map(|place| place.at.namespace.clone()).collect()
     }
 
-    /// Forgets owners that orphaned their dependents, as of a round that passed for `namespace`. One that anything still refers to is
-    /// kept in mind: its dependents have yet to lose the reference.
-    pub(crate) fn forget_orphaned(&mut self, namespace: &str, round: u64) {
-        let passed = |orphaned: &Orphaned| {
-            orphaned.round.is_some_and(|until| until <= round) && *orphaned.at.namespace == *namespace
-        };
-        let passed = self.orphaned.iter().filter(|(_, orphaned)| passed(orphaned)).map(|(uid, _)| uid);
-        let forgotten: Vec<Uid> = passed.filter(|uid| self.by_uid(uid).next().is_none()).cloned().collect();
-        for uid in forgotten {
-            self.orphaned.remove(&uid);
+    /// Rounds of the barrier begin anew: owners of this namespace that left their collection are remembered until this one has passed.
+    pub(crate) fn remember_orphaned_longer(&mut self, namespace: &Name, until: u64) {
+        let places = self.orphaned.values_mut().flat_map(|orphaned| &mut orphaned.places);
+        for place in places.filter(|place| place.stage != Stage::Shown && place.at.namespace == *namespace) {
+            place.stage = Stage::Gone { until };
+        }
+    }
+
+    /// A round of the barrier has passed for these namespaces: forgets the owners that waited for it and that nothing refers to. The others
+    /// are forgotten with the last reference.
+    pub(crate) fn forget_orphaned(&mut self, namespaces: &BTreeSet<Name>, round: u64) {
+        let mut passed = Vec::new();
+        for (uid, orphaned) in &mut self.orphaned {
+            for place in &mut orphaned.places {
+                let waits = matches!(place.stage, Stage::Gone { until } if until <= round);
+                if waits && namespaces.contains(&place.at.namespace) {
+                    place.stage = Stage::Passed;
+                    passed.push(uid.clone());
+                }
+            }
+        }
+        for uid in passed {
+            self.forget_if_unused(&uid);
+        }
+    }
+
+    /// Forgets an owner that orphaned its dependents once its rounds have passed, no group shows it, and nothing refers to it.
+    pub(super) fn forget_if_unused(&mut self, uid: &Uid) {
+        let Some(orphaned) = self.orphaned.get(uid) else { return };
+        let is_over = |place: &Place| place.stage == Stage::Passed && self.find(uid, &place.at).is_none();
+        if orphaned.places.iter().all(is_over) && self.primary(uid).is_none() {
+            self.orphaned.remove(uid);
         }
     }
 
     pub(super) fn note_orphaning(&mut self, uid: &Uid, at: &Coordinates, facts: &Facts) {
         if facts.orphans_dependents() {
-            let orphaned = || Orphaned { at: at.clone(), round: None, lost: false };
-            self.orphaned.entry(uid.clone()).or_insert_with(orphaned).lost = false;
-        } else if !facts.terminating && !self.orphaned.is_empty() {
-            // Nobody is called back from deletion: whatever was seen was of a history that the store no longer has.
-            self.orphaned.remove(uid);
+            let orphaned =
+                self.orphaned.entry(uid.clone()).or_insert_with(|| Orphaned { places: Vec::new(), lost: false });
+            orphaned.lost = false;
+            orphaned.place_mut(at).stage = Stage::Shown;
+        } else if !facts.terminating
+            && let Some(orphaned) = self.orphaned.get_mut(uid)
+        {
+            // No object is called back from deletion: this place's orphaning was of a history that the store no longer has. Another group
+            // may only be late, and takes nothing back but its own word.
+            orphaned.places.retain(|place| place.at != *at);
+            if orphaned.places.is_empty() {
+                self.orphaned.remove(uid);
+            }
         }
     }
 }

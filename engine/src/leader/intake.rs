@@ -343,9 +343,9 @@ impl Leader {
         self.deletions.remove(&id);
         self.undecided.remove(id);
         self.withdraw(id);
-        if self.graph.was_orphaning(self.graph.node(id)) {
+        if self.graph.has_orphaned(&uid) {
             let round = self.barrier.request(&namespace);
-            self.graph.remember_orphaned(&uid, round);
+            self.graph.remember_orphaned(id, round);
         }
         self.mark_other_claims(id);
         let (owners, stays) = self.graph.remove(id, proof.clone());

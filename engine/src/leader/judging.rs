@@ -25,7 +25,19 @@ impl Leader {
             return;
         }
         self.graph.set_dirty(id, false);
+        self.mark_acting(id);
         if self.graph.node(id).is_observed() { self.judge_object(id) } else { self.judge_owner(id) }
+    }
+
+    /// An object in deletion may have waited for what changed at another node of its uid.
+    fn mark_acting(&mut self, id: NodeId) {
+        let Some(acting) = self.graph.primary(&self.graph.node(id).uid()).filter(|&acting| acting != id) else {
+            return;
+        };
+        let node = self.graph.node(acting);
+        if node.deletes_dependents() || node.orphans_dependents() {
+            self.mark(acting);
+        }
     }
 
     fn judge_object(&mut self, id: NodeId) {
@@ -166,7 +178,10 @@ impl Leader {
             })
         };
         // The first is enough: all of very many dependents are looked at only when there is none.
-        let first = owner.dependents().find(|&dependent| is_to_be_judged(dependent) || is_under_way(dependent));
+        let first = self
+            .graph
+            .dependents(&self.coverage, id)
+            .find(|&dependent| is_to_be_judged(dependent) || is_under_way(dependent));
         if first.is_some_and(is_to_be_judged) {
             self.mark(id);
         }
@@ -176,7 +191,8 @@ impl Leader {
     /// Has the owners of this uid's object judged that are in deletion: they may have waited for what was decided about it.
     pub(super) fn mark_deleting_owners(&mut self, uid: &Uid) {
         let Some(id) = self.graph.primary(uid) else { return };
-        for owner in self.graph.node(id).owners().collect::<Vec<_>>() {
+        let acting = |owner| self.graph.primary(&self.graph.node(owner).uid());
+        for owner in self.graph.node(id).owners().filter_map(acting).collect::<Vec<_>>() {
             if self.deletions.contains_key(&owner) {
                 self.mark(owner);
             }
@@ -186,7 +202,7 @@ impl Leader {
     /// What is left of `count` dependents to wait for is of a kind that nobody serves: nothing can be done for them, and nothing known
     /// about them, until it is served again. The first tells: those that can be reached go one by one.
     fn unreachable_dependents(&self, id: NodeId, count: usize) -> Option<Undecided> {
-        let first = self.graph.node(id).dependents().next().filter(|_| count > 0)?;
+        let first = self.graph.dependents(&self.coverage, id).next().filter(|_| count > 0)?;
         let unserved = self.coverage.kind(self.graph.node(first).kind()).served.is_none();
         unserved.then_some(Undecided::DependentsUnseen)
     }

@@ -55,9 +55,9 @@ impl Leader {
         for round in self.deletions.values_mut() {
             *round = None;
         }
-        for (uid, namespace) in self.graph.gone_orphaned() {
+        for namespace in self.graph.namespaces_of_gone_orphaned() {
             let round = self.barrier.request(&namespace);
-            self.graph.remember_orphaned(&uid, round);
+            self.graph.remember_orphaned_longer(&namespace, round);
         }
     }
 
@@ -72,9 +72,7 @@ impl Leader {
             return;
         }
         if let Some((number, namespaces)) = self.barrier.end(self.now) {
-            for namespace in &namespaces {
-                self.graph.forget_orphaned(namespace, number);
-            }
+            self.graph.forget_orphaned(&namespaces, number);
             self.mark_deletions();
         }
         if !self.barrier.is_due(self.now) {

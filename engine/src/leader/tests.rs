@@ -18,6 +18,7 @@ mod evidence;
 mod fleet;
 mod following;
 mod interleavings;
+mod mirrors;
 mod pacing;
 mod pauses;
 mod pressure;
@@ -67,7 +68,8 @@ fn version(number: u64) -> ResourceVersion {
     ResourceVersion::parse(&number.to_string())
 }
 
-/// `things` (namespaced, custom), `configmaps` (namespaced, core), `nodes` (cluster-scoped, core), and what else a test needs.
+/// `things` (namespaced, custom), `configmaps` (namespaced, core), `nodes` (cluster-scoped, core), `mirrors` (another group that serves
+/// `things`), and what else a test needs.
 fn served(resource: &str) -> ServedKind {
     let (group, kind, namespaced) = match resource {
         "configmaps" => ("", "ConfigMap", true),
@@ -76,6 +78,7 @@ fn served(resource: &str) -> ServedKind {
         "jobs" => ("batch", "Job", true),
         "roles" => ("rbac.authorization.k8s.io", "Role", true),
         "remotes" => ("remote.example.com", "Remote", true),
+        "mirrors" => ("mirror.example.com", "Mirror", true),
         other => panic!("no kind for {other}"),
     };
     ServedKind {

@@ -174,9 +174,8 @@ impl Leader {
             reasons.push(plain(ReasonCode::Cycle));
         }
         if blocking > 0 {
-            let blocks = |&dependent: &NodeId| self.graph.node(dependent).blocks(id);
-            let dependents =
-                self.graph.node(id).dependents().filter(blocks).map(|dependent| self.object_ref(dependent));
+            let dependents = self.graph.blocking_dependents(&self.coverage, id);
+            let dependents = dependents.map(|dependent| self.object_ref(dependent));
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
             reasons.extend(self.unreachable(id));
         } else if self.undecided.get(id) == Some(Undecided::DependentsUnseen) {
@@ -190,7 +189,8 @@ impl Leader {
     fn orphaning(&self, id: NodeId, dependents: usize) -> (VerdictView, Vec<Reason>) {
         let mut reasons = Vec::new();
         if dependents > 0 {
-            reasons.push(related(ReasonCode::DependentsToOrphan, self.dependents(id), dependents));
+            let left = self.graph.dependents(&self.coverage, id).map(|dependent| self.object_ref(dependent));
+            reasons.push(related(ReasonCode::DependentsToOrphan, left, dependents));
             reasons.extend(self.unreachable(id));
         } else if self.queue.get(&self.graph.node(id).uid()).is_none() {
             // The barrier has not passed: some collection has not shown everything yet.
@@ -211,7 +211,7 @@ impl Leader {
     /// The kind of the dependents that are waited for and that nobody serves.
     fn unreachable(&self, id: NodeId) -> Option<Reason> {
         self.undecided.get(id).filter(|&why| why == Undecided::DependentsUnseen)?;
-        let kind = self.coverage.kind(self.graph.node(self.graph.node(id).dependents().next()?).kind());
+        let kind = self.coverage.kind(self.graph.node(self.graph.dependents(&self.coverage, id).next()?).kind());
         let dot = if kind.group.is_empty() { "" } else { "." };
         let detail = format!("nobody serves {}{dot}{} any more", kind.kind, kind.group);
         Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })

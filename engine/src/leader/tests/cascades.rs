@@ -237,6 +237,46 @@ fn a_dependent_that_shows_up_after_its_orphaning_owner_went_lives() {
 }
 
 #[test]
+fn an_owner_that_orphaned_is_forgotten_though_a_reference_elsewhere_has_its_uid() {
+    let mut bench = Bench::synced();
+    bench.pass(Duration::from_secs(1));
+    bench.seen("things", object("things", "o", 101));
+    let mut junk = object("configmaps", "junk", 102).owned_by("things", "o");
+    junk.facts.owners[0].api_version = "nosuch.example.com/v1".into();
+    bench.seen("configmaps", junk);
+    bench.seen("things", object("things", "o", 103).terminating("orphan"));
+    bench.deleted("things", "o", 104);
+    bench.pass(Duration::from_secs(1));
+    bench.answer_probes(105, &[]);
+    bench.pass(Duration::from_secs(1));
+    bench.answer_probes(105, &[]);
+    bench.pass(Duration::from_secs(40));
+    bench.seen("configmaps", object("configmaps", "late", 110).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(1));
+    bench.grants();
+    let granted = |bench: &mut Bench| bench.grants().iter().any(|grant| grant.starts_with("remove"));
+    assert!(!granted(&mut bench), "what comes after the round is no dependent that it orphaned");
+    assert!(!bench.leader.graph.has_orphaned(&uid("o")));
+}
+
+#[test]
+fn an_owner_that_orphaned_is_forgotten_with_the_last_reference_to_it() {
+    let mut bench = Bench::synced();
+    bench.pass(Duration::from_secs(1));
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.seen("things", object("things", "o", 103).terminating("orphan"));
+    bench.deleted("things", "o", 104);
+    for _ in 0..2 {
+        bench.pass(Duration::from_secs(1));
+        bench.answer_probes(105, &[]);
+    }
+    assert!(bench.leader.graph.has_orphaned(&uid("o")), "the round has passed, and a dependent refers to it yet");
+    bench.seen("configmaps", object("configmaps", "a", 106));
+    assert!(!bench.leader.graph.has_orphaned(&uid("o")), "no other round has to pass");
+}
+
+#[test]
 fn dependents_of_an_orphaning_owner_live_whoever_lets_it_go() {
     for second in [false, true] {
         let mut bench = Bench::synced();

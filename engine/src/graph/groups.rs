@@ -1,0 +1,41 @@
+//! One object that several groups serve under one uid is one owner: its dependents are counted whichever group they name.
+
+use super::{Graph, Node, NodeId};
+use crate::coverage::Coverage;
+
+impl Graph {
+    /// The nodes of the object at this node: those that a collection or a read shows, those that are remembered as orphaning their
+    /// dependents, and those of a served kind at the same namespace and name that may turn out to be it.
+    pub(crate) fn same_object(&self, coverage: &Coverage, id: NodeId) -> impl Iterator<Item = Node<'_>> + Clone {
+        let this = self.node(id);
+        let may_be = move |node: &Node<'_>| {
+            node.namespace() == this.namespace()
+                && node.name() == this.name()
+                && !node.is_absent()
+                && coverage.kind(node.kind()).served.is_some()
+        };
+        let is = move |node: &Node<'_>| node.has_facts() || self.is_orphaned(*node) || may_be(node);
+        self.by_uid(&this.uid()).map(|id| self.node(id)).filter(is)
+    }
+
+    /// References to the object at this node.
+    pub(crate) fn dependent_count(&self, coverage: &Coverage, id: NodeId) -> usize {
+        self.same_object(coverage, id).map(Node::dependent_count).sum()
+    }
+
+    /// Of these, those that block its foreground deletion.
+    pub(crate) fn blocking_count(&self, coverage: &Coverage, id: NodeId) -> usize {
+        self.same_object(coverage, id).map(Node::blocking_count).sum()
+    }
+
+    /// The nodes that refer to the object at this node; one that does so twice comes twice.
+    pub(crate) fn dependents(&self, coverage: &Coverage, id: NodeId) -> impl Iterator<Item = NodeId> {
+        self.same_object(coverage, id).flat_map(Node::dependents)
+    }
+
+    /// The nodes with a reference that blocks the foreground deletion of the object at this node.
+    pub(crate) fn blocking_dependents(&self, coverage: &Coverage, id: NodeId) -> impl Iterator<Item = NodeId> {
+        let edges = self.same_object(coverage, id).flat_map(Node::edges_of_dependents);
+        edges.filter(|edge| edge.blocks()).map(|edge| edge.dependent)
+    }
+}

@@ -1,0 +1,99 @@
+//! One object that two groups serve under one uid is one owner.
+
+use super::*;
+
+/// `things` and `mirrors` both show the owner `o`; configmap `a` refers to it by `resource`.
+fn mirrored(resource: &str, blocks: bool) -> Bench {
+    let mut bench = Bench::synced();
+    bench.serve("mirrors");
+    bench.list("mirrors", 100, vec![]);
+    bench.pass(Duration::from_secs(1));
+    bench.seen("mirrors", object("mirrors", "o", 101));
+    bench.seen("things", object("things", "o", 101));
+    let dependent = object("configmaps", "a", 102);
+    bench
+        .seen("configmaps", if blocks { dependent.blocking(resource, "o") } else { dependent.owned_by(resource, "o") });
+    bench.grants();
+    bench
+}
+
+#[test]
+fn what_an_owner_orphans_lives_by_whichever_group_it_is_referred_to() {
+    for resource in ["things", "mirrors"] {
+        for first in ["things", "mirrors"] {
+            let mut bench = mirrored(resource, false);
+            let second = if first == "things" { "mirrors" } else { "things" };
+            for group in [first, second] {
+                bench.seen(group, object(group, "o", 103).terminating("orphan"));
+            }
+            bench.answer_probes(104, &[("configmaps", object("configmaps", "a", 102).owned_by(resource, "o"))]);
+            bench.pass(Duration::from_secs(5));
+            assert_eq!(bench.grants(), ["remove o from a"], "{resource}, {first} first: no finalizer goes before it");
+            // Its user lets the owner go, while the patch is still on its way.
+            for group in [first, second] {
+                bench.deleted(group, "o", 105);
+            }
+            bench.pass(Duration::from_secs(60));
+            bench.answer_probes(106, &[]);
+            bench.pass(Duration::from_secs(60));
+            // Until the patch is there, it is granted again and again.
+            let grants = bench.grants();
+            assert!(grants.iter().all(|grant| *grant == "remove o from a"), "{resource}, {first} first: {grants:?}");
+        }
+    }
+}
+
+#[test]
+fn what_an_owner_orphans_lives_where_the_other_group_lags() {
+    for resource in ["things", "mirrors"] {
+        let mut bench = mirrored(resource, false);
+        bench.seen("things", object("things", "o", 103).terminating("orphan"));
+        // The other group shows an older state, and then nothing but the end.
+        bench.seen("mirrors", object("mirrors", "o", 102));
+        bench.deleted("things", "o", 104);
+        bench.deleted("mirrors", "o", 104);
+        assert_eq!(bench.grants(), ["remove o from a"], "{resource}");
+    }
+}
+
+#[test]
+fn what_an_owner_orphans_lives_where_the_other_group_is_listed_only_afterwards() {
+    let mut bench = Bench::synced();
+    bench.serve("mirrors");
+    bench.pass(Duration::from_secs(1));
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("mirrors", "o"));
+    bench.seen("things", object("things", "o", 103).terminating("orphan"));
+    bench.deleted("things", "o", 104);
+    bench.list("mirrors", 105, vec![]);
+    bench.pass(Duration::from_secs(1));
+    let grants = bench.grants();
+    assert!(grants.contains(&"remove o from a".to_string()), "{grants:?}");
+    assert!(grants.iter().all(|grant| !grant.starts_with("delete")), "{grants:?}");
+}
+
+#[test]
+fn a_foreground_owner_waits_for_dependents_by_every_group() {
+    for resource in ["things", "mirrors"] {
+        let mut bench = mirrored(resource, true);
+        for group in ["things", "mirrors"] {
+            bench.seen(group, object(group, "o", 103).terminating("foregroundDeletion"));
+        }
+        bench.pass(Duration::from_secs(1));
+        let lease = bench.take("a");
+        assert_eq!(describe(&lease), "delete(Background) a if o waits");
+        assert_eq!(bench.grants(), NOTHING, "{resource}");
+        bench.report(&lease, Outcome::Done);
+        bench.deleted("configmaps", "a", 104);
+        assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of o"], "{resource}");
+    }
+}
+
+#[test]
+fn an_owner_that_is_back_in_one_group_is_remembered_by_the_other() {
+    let mut bench = mirrored("things", false);
+    bench.seen("things", object("things", "o", 103).terminating("orphan"));
+    bench.seen("mirrors", object("mirrors", "o", 104));
+    bench.deleted("things", "o", 105);
+    assert_eq!(bench.grants(), ["remove o from a"]);
+}
