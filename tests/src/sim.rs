@@ -19,6 +19,7 @@ mod ingest;
 mod kinds;
 mod law;
 mod options;
+mod perils;
 mod preview;
 mod random;
 mod replica;
@@ -31,6 +32,7 @@ mod users;
 mod world;
 
 pub use options::{Faults, Options, Users};
+pub use perils::{Peril, Perils};
 pub use preview::{Previewed, preview};
 pub use tally::Tally;
 
@@ -83,8 +85,8 @@ fn attempt_run(seed: u64, options: &Options, trace: bool) -> Result<Tally, (Stri
 ///
 /// # Errors
 /// The failure, with the end of its trace.
-pub fn examine(seed: u64, shrink: bool) -> Result<Tally, Box<Failure>> {
-    let mut options = Options::draw(seed);
+pub fn examine(seed: u64, perils: &[Peril], shrink: bool) -> Result<Tally, Box<Failure>> {
+    let mut options = Options::draw_with(seed, perils);
     let Err(first) = run(seed, &options) else {
         return run(seed, &options).map_err(|why| Box::new(Failure { seed, options, why, trace: Vec::new() }));
     };
@@ -124,7 +126,7 @@ fn sort(why: &str) -> String {
 }
 
 /// What to search, and for how long.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Search {
     /// The first seed.
     pub start: u64,
@@ -136,10 +138,12 @@ pub struct Search {
     pub failures_max: usize,
     /// Failures are made smaller.
     pub shrink: bool,
+    /// What worlds may have beyond their usual faults.
+    pub perils: Vec<Peril>,
 }
 
 /// Runs one seed after the other; those that fail are examined. Now and then `progress` is told how far it is.
-pub fn search(what: Search, progress: impl Fn(&Tally, Duration) + Sync) -> (Tally, Vec<Failure>) {
+pub fn search(what: &Search, progress: impl Fn(&Tally, Duration) + Sync) -> (Tally, Vec<Failure>) {
     let began = Instant::now();
     let next = AtomicU64::new(what.start);
     let found = Mutex::new((Tally::default(), Vec::new()));
@@ -151,9 +155,9 @@ pub fn search(what: Search, progress: impl Fn(&Tally, Duration) + Sync) -> (Tall
             if began.elapsed() >= what.time && seed - what.start >= what.worlds_min {
                 break;
             }
-            if let Ok(one) = run(seed, &Options::draw(seed)) {
+            if let Ok(one) = run(seed, &Options::draw_with(seed, &what.perils)) {
                 lock().0.add(&one);
-            } else if let Err(failure) = examine(seed, what.shrink) {
+            } else if let Err(failure) = examine(seed, &what.perils, what.shrink) {
                 lock().1.push(*failure);
             }
             let minute = began.elapsed().as_secs() / PROGRESS_S;

@@ -3,7 +3,7 @@
 use engine::work::{ActionKind, Outcome};
 use std::io::Write;
 use std::time::Duration;
-use tests::sim::{self, Search, Tally};
+use tests::sim::{self, Peril, Search, Tally};
 
 /// The worlds that are run however slow the machine is: enough to go through all that is demanded below.
 const WORLDS_MIN: u64 = 150;
@@ -81,7 +81,7 @@ fn told(result: Result<Tally, Box<sim::Failure>>) -> Tally {
 #[test]
 fn worlds_come_to_what_the_semantics_ask_for() {
     if let Ok(seed) = std::env::var("SEED") {
-        told(sim::examine(seed.parse().expect("SEED is a number"), true));
+        told(sim::examine(seed.parse().expect("SEED is a number"), &Peril::USUAL, true));
         return;
     }
     let what = Search {
@@ -91,11 +91,12 @@ fn worlds_come_to_what_the_semantics_ask_for() {
         threads: 2,
         failures_max: 1,
         shrink: true,
+        perils: Peril::USUAL.to_vec(),
     };
-    let (tally, failures) = sim::search(what, |_, _| {});
+    let (tally, failures) = sim::search(&what, |_, _| {});
     let mut tally = told(failures.into_iter().next().map_or(Ok(tally), |failure| Err(Box::new(failure))));
     for seed in RARE {
-        tally.add(&told(sim::examine(seed, true)));
+        tally.add(&told(sim::examine(seed, &Peril::USUAL, true)));
     }
     let missing = |all: &[&'static str], counts: &std::collections::BTreeMap<&'static str, u64>| -> Vec<&'static str> {
         all.iter().filter(|name| !counts.contains_key(*name)).copied().collect()

@@ -1,18 +1,20 @@
 //! The simulator without an end: `sim [--seconds N] [--start-seed S] [--threads N] [--failures N]`. It ends at the first failure, or lists
 //! so many of them in a line each, and says every minute how far it is; `SEED=n` replays one seed, `FULL=1` with its whole trace, `NOSHRINK=1` as it was drawn.
+//! `PERILS=a,b` (or `all`) says what worlds may have beyond their usual faults.
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
-use tests::sim::{self, Search, Tally};
+use tests::sim::{self, Peril, Search, Tally};
 
 fn main() -> anyhow::Result<ExitCode> {
     // A panic of the engine is a failure like any other, told with its trace.
     std::panic::set_hook(Box::new(|_| {}));
     let mut out = std::io::stdout();
     let shrink = std::env::var_os("NOSHRINK").is_none();
+    let perils = perils()?;
     if let Ok(seed) = std::env::var("SEED") {
-        return match sim::examine(seed.parse()?, shrink) {
+        return match sim::examine(seed.parse()?, &perils, shrink) {
             Ok(tally) => {
                 writeln!(out, "{tally}")?;
                 Ok(ExitCode::SUCCESS)
@@ -41,8 +43,9 @@ fn main() -> anyhow::Result<ExitCode> {
         threads: number("--threads", cores)?,
         failures_max: most,
         shrink: shrink && most == 1,
+        perils,
     };
-    let (tally, failures) = sim::search(what, progress);
+    let (tally, failures) = sim::search(&what, progress);
     for failure in &failures {
         if most == 1 {
             failure.tell(&mut out)?;
@@ -52,6 +55,23 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     writeln!(out, "{tally}")?;
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The perils that are on: the usual ones, or those that `PERILS` names.
+fn perils() -> anyhow::Result<Vec<Peril>> {
+    let Ok(words) = std::env::var("PERILS") else { return Ok(Peril::USUAL.to_vec()) };
+    let mut perils = Vec::new();
+    for word in words.split(',').filter(|word| !word.is_empty()) {
+        match (word, Peril::ALL.iter().find(|peril| peril.as_str() == word)) {
+            ("all", _) => perils.extend(Peril::ALL),
+            ("usual", _) => perils.extend(Peril::USUAL),
+            (_, Some(peril)) => perils.push(*peril),
+            (_, None) => anyhow::bail!("PERILS names {word}, which is none of {:?}", Peril::ALL.map(Peril::as_str)),
+        }
+    }
+    perils.sort_unstable();
+    perils.dedup();
+    Ok(perils)
 }
 
 fn option(name: &str) -> anyhow::Result<Option<u64>> {

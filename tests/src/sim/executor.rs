@@ -2,7 +2,7 @@
 
 use super::attempt::{Answer, Attempt, Refused, Request};
 use super::clock::Clock;
-use super::kinds::{KINDS, UNWATCHED, by_resource};
+use super::kinds::{STORED, UNWATCHED, by_resource};
 use super::law::Judge;
 use super::stream::is_behind;
 use super::world::{Happening, MS, S, World};
@@ -250,7 +250,7 @@ impl World {
         let number = *number;
         let Some(request) = request else { return };
         self.note(|| format!("executor {at} {id} sends {request:?}"));
-        let mut delay = self.api.delay(self.options.api_ms);
+        let mut delay = self.api.delay(self.options.api_ms) + self.slowness();
         if self.strikes("slow request", self.options.faults.slow_requests) {
             delay += self.chaos.between(S, 50 * S);
         }
@@ -319,6 +319,9 @@ impl World {
 
     /// What stands between a request and the server's own answer.
     fn refused(&mut self, at: usize, request: &Request, is_write: bool) -> Option<Refused> {
+        if let Some(refused) = self.peril_refuses(request) {
+            return Some(refused);
+        }
         let faults = self.options.faults.clone();
         let plain = |code: u16| Refused { code, ..Refused::default() };
         if self.strikes("credentials expired", faults.expired_credentials) {
@@ -369,7 +372,7 @@ impl World {
         }
         if self.strikes("cold handler", self.options.faults.false_not_found / 10) {
             // A kind that can only be read has nothing else to go by.
-            let kind = if self.chaos.percent(50) { UNWATCHED } else { self.chaos.index(KINDS.len()) };
+            let kind = if self.chaos.percent(50) { UNWATCHED } else { self.chaos.index(STORED) };
             self.cold = Some((kind, self.now + self.chaos.between(S, 300 * S)));
         }
     }

@@ -1,6 +1,6 @@
 //! The lists and watches of a replica: the model's history, late and in pieces.
 
-use super::kinds::{AGGREGATED, KINDS, UNWATCHED, observe};
+use super::kinds::{KINDS, UNWATCHED, observe};
 use super::replica::position;
 use super::world::{Happening, MS, S, World};
 use engine::leader::Input;
@@ -88,7 +88,7 @@ impl World {
             (true, 0) => Access::Listed,
             (true, _) => Access::ReadOnly,
         };
-        let aggregated = kind == AGGREGATED && self.options.aggregated;
+        let aggregated = self.options.is_aggregated(kind);
         let served = ServedKind {
             group_resource: of.key(),
             kind: Name::from(of.kind),
@@ -332,7 +332,7 @@ impl World {
         if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
             return;
         }
-        let aggregated = kind == AGGREGATED && self.options.aggregated;
+        let aggregated = self.options.is_aggregated(kind);
         if !aggregated {
             self.told_of_history(at);
         }

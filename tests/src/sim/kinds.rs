@@ -13,17 +13,31 @@ pub(super) struct Kind {
     pub(super) version: &'static str,
     pub(super) namespaced: bool,
     pub(super) custom: bool,
+    /// The kind whose objects it shows, with their uids, under a name of its own.
+    pub(super) shows: Option<usize>,
 }
 
 const fn kind(group: &'static str, kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
-    Kind { group, kind, plural, version: "v1", namespaced, custom: false }
+    Kind { group, kind, plural, version: "v1", namespaced, custom: false, shows: None }
 }
 
 const fn custom(kind: &'static str, plural: &'static str, namespaced: bool) -> Kind {
-    Kind { group: "example.com", kind, plural, version: "v1", namespaced, custom: true }
+    Kind { group: "example.com", kind, plural, version: "v1", namespaced, custom: true, shows: None }
 }
 
-pub(super) const KINDS: [Kind; 11] = [
+const fn mirror(shows: usize, kind: &'static str, plural: &'static str) -> Kind {
+    Kind {
+        group: "mirror.example.com",
+        kind,
+        plural,
+        version: "v1",
+        namespaced: true,
+        custom: false,
+        shows: Some(shows),
+    }
+}
+
+pub(super) const KINDS: [Kind; 12] = [
     kind("", "ConfigMap", "configmaps", true),
     kind("", "Secret", "secrets", true),
     kind("batch", "Job", "jobs", true),
@@ -35,8 +49,11 @@ pub(super) const KINDS: [Kind; 11] = [
     kind("rbac.authorization.k8s.io", "Role", "roles", true),
     kind("networking.k8s.io", "Ingress", "ingresses", true),
     kind("", "Pod", "pods", true),
+    mirror(MIRRORED, "ConfigMap", "configmaps"),
 ];
 
+/// Perhaps shown by a second group too.
+pub(super) const MIRRORED: usize = 0;
 pub(super) const DEFINITIONS: usize = 7;
 /// Not watched: its objects are only owners.
 pub(super) const UNWATCHED: usize = 8;
@@ -44,13 +61,22 @@ pub(super) const UNWATCHED: usize = 8;
 pub(super) const AGGREGATED: usize = 9;
 /// Deleted in two steps, with a grace period.
 pub(super) const PODS: usize = 10;
+/// Perhaps served: the objects of [`MIRRORED`] once more, with a watch of its own.
+pub(super) const MIRROR: usize = 11;
+/// Kinds that objects are stored as.
+pub(super) const STORED: usize = 11;
 pub(super) const NAMESPACES: [&str; 2] = ["default", "kube-public"];
 
 impl Kind {
+    /// Where its objects are stored.
     pub(super) fn resource(&self) -> GroupResource {
-        GroupResource::new(self.group, self.plural)
+        match self.shows {
+            Some(shown) => KINDS[shown].resource(),
+            None => GroupResource::new(self.group, self.plural),
+        }
     }
 
+    /// What it is called.
     pub(super) fn key(&self) -> object::GroupResource {
         object::GroupResource { group: Name::from(self.group), resource: Name::from(self.plural) }
     }
@@ -66,6 +92,11 @@ pub(super) fn by_resource(group: &str, plural: &str) -> Option<usize> {
 
 pub(super) fn by_kind(group: &str, name: &str) -> Option<usize> {
     KINDS.iter().position(|kind| kind.group == group && kind.kind == name)
+}
+
+/// The kind that objects of this one are stored as.
+pub(super) fn stored(kind: usize) -> usize {
+    KINDS[kind].shows.unwrap_or(kind)
 }
 
 /// What the collector would know of a stored object.

@@ -15,12 +15,14 @@
 //!   An owner that orphaned its dependents in a history that is lost, and is gone in the present one, may be taken for one that
 //!   orphaned them: they are kept.
 
-use super::kinds::{KINDS, UNWATCHED, by_kind};
+use super::kinds::{KINDS, UNWATCHED, by_kind, stored};
+use super::perils::{has_too_many, is_poisoned};
 use super::rewind::Former;
 use super::truth::{Life, Truth, Worth, short};
 use engine::evidence::Proof;
 use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, ObjectRef, OwnerReference, ResourceVersion, Uid};
-use engine::work::PropagationPolicy;
+use engine::work::{CHECKS_MAX, PropagationPolicy, ToLeader};
+use std::collections::BTreeMap;
 
 /// What the leader that granted a lease had been shown by then.
 #[derive(Clone, Debug)]
@@ -32,8 +34,16 @@ pub(super) struct Shown {
     pub(super) through: Vec<Option<u64>>,
     /// By kind: whether it was said to be served.
     pub(super) served: Vec<bool>,
-    /// Owners it was shown in orphaning deletion.
-    pub(super) orphaning: std::collections::BTreeSet<Uid>,
+    /// Owners it was shown in orphaning deletion, with the revision that the store had when it was shown their end: what referred to
+    /// them by then loses its reference. `None` while their memory rests on more than the one watch.
+    pub(super) orphaning: BTreeMap<Uid, Option<u64>>,
+}
+
+impl Shown {
+    /// Whether it knew that an owner orphans what has referred to it since `since`; `until`: the owner's end.
+    fn knew_orphaning(&self, uid: &Uid, since: u64, until: u64) -> bool {
+        self.orphaning.get(uid).is_some_and(|ended| since < until || ended.is_some_and(|ended| since <= ended))
+    }
 }
 
 /// By which history a write is judged.
@@ -79,16 +89,24 @@ pub(super) fn delete(
     if facts.hold {
         return refused(String::from("it carries the hold annotation"));
     }
+    if has_too_many(target) {
+        return refused(String::from("it has more references than the collector takes"));
+    }
     let mut waits = false;
     for owner in &facts.owners {
-        let worth = truth.worth(now, target, owner, &|uid| shown.orphaning.contains(uid));
+        let worth = truth.worth(now, target, owner, &|uid, since, until| shown.knew_orphaning(uid, since, until));
         let known = by_kind(owner.group(), &owner.kind).is_some();
         match worth {
             Worth::Gone | Worth::GonePerhapsOrphaning => {}
             Worth::Waiting | Worth::JustWaited => waits = true,
             // Its kind was there once: it may have been proven absent then.
             Worth::Unresolvable if known => {}
-            Worth::Unresolvable | Worth::Misplaced | Worth::Solid | Worth::Orphaning | Worth::GoneOrphaning => {
+            Worth::Unresolvable
+            | Worth::Unreadable
+            | Worth::Misplaced
+            | Worth::Solid
+            | Worth::Orphaning
+            | Worth::GoneOrphaning => {
                 return refused(format!("its owner {} {} is {worth:?}", owner.kind, short(&owner.uid)));
             }
         }
@@ -140,7 +158,7 @@ pub(super) fn references(
             return refused(format!("unblocks {} {} without a cycle", owner.kind, short(&owner.uid)));
         }
     }
-    let saw = |uid: &Uid| shown.orphaning.contains(uid);
+    let saw = |uid: &Uid, since: u64, until: u64| shown.knew_orphaning(uid, since, until);
     let worth = |owner| truth.worth(now, before, owner, &saw);
     for owner in &removed {
         let fair = match worth(owner) {
@@ -148,7 +166,7 @@ pub(super) fn references(
             Worth::Waiting | Worth::JustWaited | Worth::Orphaning => true,
             Worth::Unresolvable => by_kind(owner.group(), &owner.kind).is_some(),
             Worth::Solid => truth.was_ever_marked(&owner.uid),
-            Worth::Misplaced => false,
+            Worth::Misplaced | Worth::Unreadable => false,
         };
         // A patch by uid takes all entries of that uid.
         let shares = removed.iter().filter(|other| other.uid == owner.uid).count() > 1;
@@ -228,19 +246,27 @@ pub(super) fn proof(truth: &Truth, owner: &ObjectRef, proof: &Proof, has_list: b
         return refused("its kind can be listed");
     }
     let is_there = |life: &Life| {
-        let kind = &KINDS[life.kind];
         life.exists()
-            && (kind.group, kind.kind) == (&*owner.group, &*owner.kind)
+            && by_kind(&owner.group, &owner.kind).map(stored) == Some(life.kind)
             && (&life.object.namespace, &life.object.name) == (&owner.namespace, &owner.name)
     };
     if truth.lives.get(&owner.uid).is_some_and(is_there) { refused("it is there") } else { Ok(()) }
+}
+
+/// A message that a stream would not take, so that everything behind it waits for ever.
+pub(super) fn message(message: &ToLeader) -> Result<(), String> {
+    let ToLeader::Reports { reports, .. } = message else { return Ok(()) };
+    match reports.iter().map(|report| report.findings.len()).max() {
+        Some(most) if most > CHECKS_MAX => Err(format!("a report has {most} findings, and no stream takes them")),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// What is left to be done, one sentence each; empty at the fixpoint.
 pub(super) fn unfinished(truth: &Truth, now: u64) -> Vec<String> {
     let mut left = Vec::new();
     for life in truth.lives.values().filter(|life| life.exists() && truth.served[life.kind]) {
-        if life.kind == UNWATCHED {
+        if life.kind == UNWATCHED || has_too_many(life) {
             continue;
         }
         if let Some(why) = unfinished_one(truth, now, life) {
@@ -269,7 +295,7 @@ fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
     let worth = |owner: &OwnerReference| {
         let unserved = by_kind(owner.group(), &owner.kind).is_some_and(|kind| !truth.served[kind]);
         let gone = truth.owner(life, owner).is_none_or(|owner| !owner.exists());
-        let worth = truth.worth(now, life, owner, &|_| false);
+        let worth = truth.worth(now, life, owner, &|_, _, _| false);
         // A leader that came later cannot know.
         if unserved && gone && worth != Worth::Misplaced { Worth::Unresolvable } else { worth }
     };
@@ -286,7 +312,8 @@ fn unfinished_one(truth: &Truth, now: u64, life: &Life) -> Option<String> {
         let owner = &facts.owners[stale];
         return Some(format!("still refers to {} {}, {:?}", owner.kind, short(&owner.uid), worths[stale]));
     }
-    if worths.contains(&Worth::Unresolvable) || worths.is_empty() || facts.hold {
+    let unknown = worths.contains(&Worth::Unresolvable) || worths.contains(&Worth::Unreadable);
+    if unknown || is_poisoned(&truth.perils, life) || worths.is_empty() || facts.hold {
         return None;
     }
     let kind = KINDS[life.kind].kind;

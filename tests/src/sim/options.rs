@@ -1,5 +1,6 @@
 //! What a seed draws before anything happens: the size of the world, what its users do, and which faults are on.
 
+use super::perils::{Peril, Perils};
 use super::random::Random;
 use engine::work::{PROTOCOL, Protocols};
 
@@ -36,6 +37,7 @@ pub struct Options {
     pub upgrade: bool,
     pub faults: Faults,
     pub users: Users,
+    pub perils: Perils,
 }
 
 /// Per thousand, for each occasion.
@@ -88,6 +90,11 @@ pub struct Users {
 impl Options {
     /// The options of a seed: every fault is off for about half of all seeds.
     pub fn draw(seed: u64) -> Options {
+        Options::draw_with(seed, &Peril::USUAL)
+    }
+
+    /// The same with these perils in the place of the usual ones.
+    pub fn draw_with(seed: u64, perils: &[Peril]) -> Options {
         let mut random = Random::new(seed, 1);
         let calm = random.once_in(6);
         let mut maybe = |most: u64| {
@@ -159,6 +166,7 @@ impl Options {
             faults,
             users,
             upgrade: random.percent(30),
+            perils: Perils::draw(seed, perils),
         }
     }
 
@@ -196,6 +204,9 @@ impl Options {
         with(&|options| options.stranger = false);
         with(&|options| options.busy_store = false);
         with(&|options| options.upgrade = false);
+        for perils in self.perils.simpler() {
+            with(&|options| options.perils = perils.clone());
+        }
         for at in 0..Faults::default().chances().len() {
             with(&|options| *options.faults.chances()[at] = 0);
         }

@@ -3,7 +3,7 @@
 use super::clock::Clock;
 use super::election::Candidate;
 use super::ingest::Collection;
-use super::kinds::{KINDS, UNWATCHED, by_resource, observe};
+use super::kinds::{KINDS, MIRROR, MIRRORED, STORED, UNWATCHED, by_resource, observe};
 use super::law::{self, Shown};
 use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
@@ -14,7 +14,7 @@ use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::time::Time;
 use engine::view::ExecutorView;
-use engine::view::PresenceView;
+use engine::view::{NodeView, PresenceView};
 use engine::work::{Refusal, ToExecutor, ToLeader};
 use sandbox::model::ListQuery;
 use std::collections::BTreeMap;
@@ -32,10 +32,19 @@ pub(super) struct Replica {
     /// Until then its API server's watches show nothing new.
     pub(super) lags_until: u64,
     pub(super) collections: Vec<Collection>,
-    /// Owners it was shown in orphaning deletion, with the history of the store in which it was.
-    orphaning: BTreeMap<Uid, usize>,
+    /// Owners it was shown in orphaning deletion.
+    orphaning: BTreeMap<Uid, Orphaning>,
     /// When it could know of each new history of the store.
     pub(super) told: Vec<u64>,
+}
+
+/// What a replica was shown of an owner that orphans its dependents.
+struct Orphaning {
+    /// The history of the store.
+    history: usize,
+    /// The revision that the store had when it was shown the owner's end, and the highest while it was not; `None` once the owner's
+    /// collection was listed anew.
+    ended: Option<u64>,
 }
 
 impl Replica {
@@ -81,13 +90,13 @@ impl World {
             let shared = self.formers.get(collection.history).map_or(u64::MAX, |former| former.shared_through);
             collection.through.filter(|&through| through <= shared)
         };
-        let present = replica.orphaning.iter().filter(|(_, history)| **history == replica.history());
+        let present = replica.orphaning.iter().filter(|(_, seen)| seen.history == replica.history());
         Shown {
             replica: at,
             history: replica.history(),
             through: replica.collections.iter().map(through).collect(),
             served: replica.collections.iter().map(|collection| collection.served).collect(),
-            orphaning: present.map(|(uid, _)| uid.clone()).collect(),
+            orphaning: present.map(|(uid, seen)| (uid.clone(), seen.ended)).collect(),
         }
     }
 
@@ -161,11 +170,23 @@ impl World {
     }
 
     fn remember_orphaning(&mut self, at: usize, input: &Input) {
+        if let Input::Deleted { object, .. } = input {
+            let revision = self.server.model.revision();
+            if let Some(seen) = self.replicas[at].orphaning.get_mut(&object.uid) {
+                seen.ended = seen.ended.map(|ended| ended.min(revision));
+            }
+        }
+        if matches!(input, Input::ListBegun { .. } | Input::KindUnserved(_)) {
+            for seen in self.replicas[at].orphaning.values_mut() {
+                seen.ended = None;
+            }
+        }
         let (Input::Listed { collection, object } | Input::Seen { collection, object }) = input else { return };
         let Some(kind) = by_resource(&collection.group, &collection.resource) else { return };
         if object.facts.orphans_dependents() {
             let history = self.replicas[at].collections[kind].history;
-            self.replicas[at].orphaning.insert(object.uid.clone(), history);
+            let seen = Orphaning { history, ended: Some(u64::MAX) };
+            self.replicas[at].orphaning.entry(object.uid.clone()).or_insert(seen).history = history;
         }
     }
 
@@ -220,8 +241,11 @@ impl World {
                 self.tally.event(&event);
                 self.note(|| format!("replica {at} event {event:?}"));
                 let restored = self.formers.last().is_some_and(|former| self.now < former.ended + REWIND_SHOWS_WITHIN);
+                // A member that answers from an older copy looks as a store that went back does.
+                let stale = self.perilous.member_until > 0;
                 if let Event::Rewound { why, .. } = &event
                     && !restored
+                    && !stale
                 {
                     self.violate(format!("replica {at} believes the store went back: {why}"));
                 }
@@ -321,17 +345,22 @@ impl World {
 
     pub(super) fn probe_arrives(&mut self, at: usize, epoch: u64, probe: &Probe) {
         let fails = self.strikes("probe failure", self.options.faults.probe_failures);
-        let answer = if fails { Err(String::from("no answer")) } else { self.consistent_list(probe) };
+        let answer = if fails { Err(String::from("no answer")) } else { self.asked(probe) };
         let delay = self.answer_delay();
         self.after(delay, Happening::ProbeAnswered { replica: at, epoch, probe: probe.id, answer });
     }
 
-    fn consistent_list(&self, probe: &Probe) -> Result<ProbeAnswer, String> {
-        let resource = sandbox::model::GroupResource::new(&probe.collection.group, &probe.collection.resource);
+    fn asked(&mut self, probe: &Probe) -> Result<ProbeAnswer, String> {
+        if let Some(resource_version) = self.server.foreign_version() {
+            self.tally.fault("foreign list");
+            return Ok(ProbeAnswer { resource_version, objects: Vec::new(), complete: true, remaining: None });
+        }
+        let kind = by_resource(&probe.collection.group, &probe.collection.resource).ok_or("no such kind")?;
+        let resource = KINDS[kind].resource();
         let namespace = probe.namespace.as_ref().map(|name| name.to_string());
         let limit = probe.limit.map_or(0, |limit| limit as usize);
         let query = ListQuery { namespace, limit, ..ListQuery::default() };
-        let page = self.server.model.list(&resource, &query).map_err(|error| error.to_string())?;
+        let page = self.server.reader(self.now).list(&resource, &query).map_err(|error| error.to_string())?;
         Ok(ProbeAnswer {
             resource_version: position(page.revision),
             objects: page.items.iter().map(|item| observe(item)).collect(),
@@ -377,15 +406,17 @@ impl World {
                 }
                 continue;
             }
-            objects += 1;
-            edges += life.facts().owners.len();
-            match observed.as_slice() {
-                [node] if node.facts == *life.facts() && node.object.name == life.object.name => {}
+            let groups = 1 + usize::from(life.kind == MIRRORED && self.server.truth.served[MIRROR]);
+            objects += groups;
+            edges += groups * life.facts().owners.len();
+            let same = |node: &&NodeView| node.facts == *life.facts() && node.object.name == life.object.name;
+            match observed.iter().filter(|node| same(node)).count() {
+                same if same == groups && same == observed.len() => {}
                 _ => wrong.push(format!("{} is {observed:?} in the graph", life.named())),
             }
         }
         let status = leader.status();
-        let whole = self.server.truth.served.iter().all(|&served| served);
+        let whole = self.server.truth.served[..STORED].iter().all(|&served| served);
         if whole && (status.edges != edges || status.nodes - status.virtual_nodes != objects) {
             wrong.push(format!("{edges} edges and {objects} objects are {status:?} in the graph"));
         }

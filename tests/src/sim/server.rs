@@ -1,10 +1,12 @@
 //! The API server of a world: the sandbox's model, and the record of what happened in it.
 
 use super::attempt::{Answer, Form, Refused, Request, What};
-use super::kinds::{KINDS, NAMESPACES, PODS, by_resource, observe};
+use super::kinds::{KINDS, NAMESPACES, PODS, by_resource, observe, stored};
 use super::law::{self, Judge};
+use super::perils::Member;
+use super::random::Random;
 use super::truth::{Actor, Life, Truth};
-use engine::object::{Facts, Object, ObjectRef, ResourceVersion};
+use engine::object::{Facts, Object, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::work::PropagationPolicy;
 use sandbox::model::{
     ApiError, DeleteOptions, Deleted, ListQuery, Model, Now, ObjectKey, Patch, Policy, Reason, Selector, WriteOptions,
@@ -22,6 +24,15 @@ pub(super) struct Server {
     pub(super) truth: Truth,
     /// Writes that only a history permits that the store has lost by then.
     pub(super) late_writes: u64,
+    /// No history that the store has lost permits anything.
+    pub(super) strict: bool,
+    /// Answers in a thousand that are lists with a version that is no position.
+    pub(super) foreign: u64,
+    /// Answers some of the reads.
+    pub(super) member: Option<Member>,
+    /// Objects from which the collector removed references, with these, since the last call of `follow_perils`.
+    pub(super) stripped: Vec<(Uid, Vec<OwnerReference>)>,
+    fate: Random,
 }
 
 pub(super) fn at(now: u64) -> Now {
@@ -30,7 +41,16 @@ pub(super) fn at(now: u64) -> Now {
 
 impl Server {
     pub(super) fn new(seed: u64) -> Server {
-        let mut server = Server { model: Model::new(seed, at(0)), truth: Truth::new(), late_writes: 0 };
+        let mut server = Server {
+            model: Model::new(seed, at(0)),
+            truth: Truth::new(),
+            late_writes: 0,
+            strict: false,
+            foreign: 0,
+            member: None,
+            stripped: Vec::new(),
+            fate: Random::new(seed, 11),
+        };
         for (kind, of) in KINDS.iter().enumerate() {
             if of.custom {
                 // Nothing is in the way of a first definition.
@@ -100,19 +120,42 @@ impl Server {
 
     /// Answers a request of the collector, sent at `sent`. `Err` is a violation of the law.
     pub(super) fn serve(&mut self, now: u64, sent: u64, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
+        let former = judge.former.filter(|_| !self.strict);
+        let judge = Judge { former, ..judge };
         match request {
             Request::Get(object) => {
-                let found = self.model.get(&resource(object), &object.namespace, &object.name);
+                let found = self.reader(now).get(&resource(object), &object.namespace, &object.name);
                 Ok(found.map_or_else(refuse, |found| Answer::Object(observe(&found))))
             }
-            Request::ListName(object) => Ok(self.list(object)),
+            Request::ListName(object) => Ok(self.list(now, object)),
             Request::Delete { target, version, policy } => self.collect(now, sent, target, version, *policy, judge),
             Request::Patch { .. } => self.change(now, sent, request, judge),
         }
     }
 
-    fn list(&self, object: &ObjectRef) -> Answer {
-        let of = match self.model.served(&resource(object)) {
+    /// The store that answers a read or a probe.
+    pub(super) fn reader(&mut self, now: u64) -> &Model {
+        match &self.member {
+            Some(member) if now < member.until && self.fate.percent(member.share) => {
+                self.truth.stale_reads = Some((member.of, member.until));
+                &member.model
+            }
+            Some(_) | None => &self.model,
+        }
+    }
+
+    /// A version that is no position, with a list of nothing.
+    pub(super) fn foreign_version(&mut self) -> Option<ResourceVersion> {
+        let strikes = self.fate.below(1000) < self.foreign;
+        strikes.then(|| ResourceVersion::parse(["0", "abc", ""][self.fate.index(3)]))
+    }
+
+    fn list(&mut self, now: u64, object: &ObjectRef) -> Answer {
+        if let Some(version) = self.foreign_version() {
+            return Answer::List { version, items: Vec::new() };
+        }
+        let model = self.reader(now);
+        let of = match model.served(&resource(object)) {
             Ok(of) => of,
             Err(error) => return refuse(error),
         };
@@ -122,7 +165,7 @@ impl Server {
         };
         let namespace = (!object.namespace.is_empty()).then(|| object.namespace.to_string());
         let query = ListQuery { namespace, selector, ..ListQuery::default() };
-        match self.model.list(&resource(object), &query) {
+        match model.list(&resource(object), &query) {
             Ok(page) => Answer::List {
                 version: ResourceVersion::parse(&page.revision.to_string()),
                 items: page.items.iter().map(|item| observe(item)).collect(),
@@ -133,7 +176,7 @@ impl Server {
 
     /// What is there now under these coordinates.
     fn present(&self, target: &ObjectRef) -> Option<Life> {
-        let kind = by_resource(&target.group, &target.resource)?;
+        let kind = stored(by_resource(&target.group, &target.resource)?);
         let here = |life: &&Life| {
             life.exists()
                 && life.kind == kind
@@ -195,6 +238,11 @@ impl Server {
         }
         let late = match what {
             What::References => {
+                let gone = |owner: &&OwnerReference| !object.facts.owners.iter().any(|left| left.uid == owner.uid);
+                let removed: Vec<_> = before.facts().owners.iter().filter(gone).cloned().collect();
+                if !removed.is_empty() {
+                    self.stripped.push((object.uid.clone(), removed));
+                }
                 let as_decided = decided_at.as_ref() == Some(&before.object.resource_version);
                 judge.judge(&self.truth, sent, |truth, at, shown| {
                     law::references(truth, at, &before, &object.facts, as_decided, shown)
@@ -226,7 +274,10 @@ pub(super) fn key(object: &Object) -> ObjectKey {
 }
 
 fn resource(object: &ObjectRef) -> sandbox::model::GroupResource {
-    sandbox::model::GroupResource::new(&object.group, &object.resource)
+    match by_resource(&object.group, &object.resource) {
+        Some(kind) => KINDS[kind].resource(),
+        None => sandbox::model::GroupResource::new(&object.group, &object.resource),
+    }
 }
 
 fn refuse(error: ApiError) -> Answer {

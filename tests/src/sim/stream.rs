@@ -1,5 +1,6 @@
 //! The streams between executors and replicas: late, broken, and sent again what nobody knows to have arrived.
 
+use super::law;
 use super::world::{Happening, MS, S, Stream, World};
 use engine::session::Input;
 use engine::work::{Refusal, Term, ToExecutor, ToLeader};
@@ -86,6 +87,9 @@ impl World {
 
     pub(super) fn send_to_leader(&mut self, id: u64, message: ToLeader) {
         self.note(|| format!("stream {id} -> leader {message:?}"));
+        if let Err(why) = law::message(&message) {
+            return self.violate(format!("stream {id}: {why}"));
+        }
         let delay = self.message_delay();
         let now = self.now;
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.to_leader_at < u64::MAX) else { return };

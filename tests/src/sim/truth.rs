@@ -1,7 +1,8 @@
 //! What really happened: every change of the model, in order, and what it makes of each object ever seen.
 
-use super::kinds::{KINDS, by_kind, observe};
-use super::world::S;
+use super::kinds::{KINDS, MIRROR, MIRRORED, STORED, by_kind, observe, stored};
+use super::perils::{Perils, UNREADABLE};
+use super::world::{MS, S};
 use engine::object::{Facts, Name, Object, OwnerReference, Uid};
 use sandbox::model::{Change, Model};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,6 +103,8 @@ pub(super) fn short(uid: &Uid) -> String {
 pub(super) enum Worth {
     /// Nobody serves this kind now, and the owner is not there.
     Unresolvable,
+    /// Every question about it fails.
+    Unreadable,
     /// A cluster-scoped object with a namespaced owner.
     Misplaced,
     Solid,
@@ -117,9 +120,10 @@ pub(super) enum Worth {
     GonePerhapsOrphaning,
 }
 
-/// How old a read of a waiting owner may be when the DELETE that rests on it is sent, plus its way to the server.
-/// A second of the slowest clock is longer than one of the world.
+/// Where requests do not take longer. A second of the slowest clock is longer than one of the world.
 const CHECK_IS_GOOD_FOR: u64 = 1_250_000_000;
+/// An answer may be on its way for so long, and what rests on it is sent a second later.
+const STALE_ANSWER_COUNTS: u64 = 40 * S;
 
 /// Everything that happened.
 #[derive(Clone, Debug, Default)]
@@ -131,6 +135,11 @@ pub(super) struct Truth {
     /// By kind: whether it is served, and the nanoseconds between which it was not.
     pub(super) served: Vec<bool>,
     outages: Vec<Vec<(u64, Option<u64>)>>,
+    /// Whether a second group shows the objects of one kind.
+    pub(super) mirror_served: bool,
+    /// The last reads that showed an older state of the store: how old, and until when.
+    pub(super) stale_reads: Option<(u64, u64)>,
+    pub(super) perils: Perils,
     /// Owners that orphaned their dependents in a history that the store has lost.
     orphaned_formerly: BTreeSet<Uid>,
     seen_through: u64,
@@ -140,7 +149,7 @@ impl Truth {
     pub(super) fn new() -> Truth {
         Truth {
             log: vec![Vec::new(); KINDS.len()],
-            served: vec![true; KINDS.len()],
+            served: (0..KINDS.len()).map(|kind| kind != MIRROR).collect(),
             outages: vec![Vec::new(); KINDS.len()],
             // No collection tells of what came before.
             seen_through: 1,
@@ -151,7 +160,7 @@ impl Truth {
     /// Takes in what changed since the last call.
     pub(super) fn follow(&mut self, model: &Model, now: u64, actor: Actor) {
         let mut events = Vec::new();
-        for (at, kind) in KINDS.iter().enumerate() {
+        for (at, kind) in KINDS.iter().enumerate().take(STORED) {
             let since = model.events_since(&kind.resource(), None, self.seen_through, 100_000).unwrap_or_default();
             events.extend(since.into_iter().map(|event| (event.revision, at, event)));
         }
@@ -161,7 +170,11 @@ impl Truth {
             let deleted = event.change == Change::Deleted;
             self.apply(revision, at, &object, deleted, now, actor);
             let emptied = (at == super::kinds::DEFINITIONS && deleted).then(|| emptied(&event.object)).flatten();
-            self.log[at].push(Logged { revision, deleted, object, emptied });
+            let logged = Logged { revision, deleted, object, emptied };
+            if at == MIRRORED {
+                self.log[MIRROR].push(logged.clone());
+            }
+            self.log[at].push(logged);
         }
         self.seen_through = model.revision();
         self.find_unserved(model, now);
@@ -170,6 +183,7 @@ impl Truth {
     /// Takes over what a collector may remember of a history that the store has lost.
     pub(super) fn inherit(&mut self, former: &Truth) {
         let orphaned = former.lives.values().filter(|life| life.ever_orphaned).map(|life| life.object.uid.clone());
+        self.mirror_served = former.mirror_served;
         self.orphaned_formerly = former.orphaned_formerly.iter().cloned().chain(orphaned).collect();
     }
 
@@ -186,7 +200,7 @@ impl Truth {
     /// Takes in which kinds are served.
     pub(super) fn find_unserved(&mut self, model: &Model, now: u64) {
         for (at, kind) in KINDS.iter().enumerate() {
-            let served = model.served(&kind.resource()).is_ok();
+            let served = model.served(&kind.resource()).is_ok() && (kind.shows.is_none() || self.mirror_served);
             if served == self.served[at] {
                 continue;
             }
@@ -269,10 +283,9 @@ impl Truth {
     /// The owner that a reference leads to, whether it still exists or not.
     pub(super) fn owner(&self, dependent: &Life, reference: &OwnerReference) -> Option<&Life> {
         let owner = self.lives.get(&reference.uid)?;
-        let kind = &KINDS[owner.kind];
-        let same =
-            kind.group == reference.group() && *kind.kind == *reference.kind && owner.object.name == reference.name;
-        let near = !kind.namespaced || owner.object.namespace == dependent.object.namespace;
+        let named = by_kind(reference.group(), &reference.kind)?;
+        let same = stored(named) == owner.kind && owner.object.name == reference.name;
+        let near = !KINDS[owner.kind].namespaced || owner.object.namespace == dependent.object.namespace;
         (same && near).then_some(owner)
     }
 
@@ -281,22 +294,26 @@ impl Truth {
         dependent.references.get(&key(reference)).map_or((u64::MAX, None), |since| (since.any, since.blocking))
     }
 
-    /// `saw_orphaning` says whether the acting leader was shown this owner in orphaning deletion.
+    /// `saw_orphaning` says of an owner, of a reference's beginning and of the owner's end whether the acting leader was shown enough to know
+    /// that the owner orphaned what the reference is in.
     pub(super) fn worth(
         &self,
         now: u64,
         dependent: &Life,
         reference: &OwnerReference,
-        saw_orphaning: &dyn Fn(&Uid) -> bool,
+        saw_orphaning: &dyn Fn(&Uid, u64, u64) -> bool,
     ) -> Worth {
         let Some(kind) = by_kind(reference.group(), &reference.kind) else { return Worth::Unresolvable };
         if !KINDS[dependent.kind].namespaced && KINDS[kind].namespaced {
             return Worth::Misplaced;
         }
         let Some(owner) = self.owner(dependent, reference) else {
+            if self.perils.poison && *reference.name == *UNREADABLE {
+                return Worth::Unreadable;
+            }
             return if self.served[kind] { Worth::Gone } else { Worth::Unresolvable };
         };
-        let just_waited = owner.waited_until.is_some_and(|until| now.saturating_sub(until) <= CHECK_IS_GOOD_FOR);
+        let just_waited = owner.waited_until.is_some_and(|until| self.was_checked_since(until, now));
         if owner.exists() {
             return if owner.facts().deletes_dependents() {
                 Worth::Waiting
@@ -312,13 +329,26 @@ impl Truth {
         let until = orphaning.until.or(owner.removed).unwrap_or(u64::MAX);
         let since = self.since(dependent, reference).0;
         let hidden = self.was_unserved(dependent.kind, orphaning.began, owner.removed_at);
-        if orphaning.changed || hidden || since >= until || just_waited {
+        if orphaning.changed || hidden || just_waited {
             Worth::GonePerhapsOrphaning
-        } else if since < orphaning.since || saw_orphaning(&reference.uid) {
+        } else if since < orphaning.since || saw_orphaning(&reference.uid, since, until) {
             Worth::GoneOrphaning
         } else {
             Worth::GonePerhapsOrphaning
         }
+    }
+
+    /// Whether an owner check that a write of `now` rests on may show what was so until `until`.
+    fn was_checked_since(&self, until: u64, now: u64) -> bool {
+        // A read that a member answered shows what its copy of the store is of.
+        let stale = |&(of, answered): &(u64, u64)| until >= of && now <= answered + STALE_ANSWER_COUNTS;
+        now.saturating_sub(until) <= self.check_is_good_for() || self.stale_reads.as_ref().is_some_and(stale)
+    }
+
+    /// How old a read of a waiting owner may be when the DELETE that rests on it is sent, plus its way to the server.
+    fn check_is_good_for(&self) -> u64 {
+        // Twice what a request takes, and a clock that is slow.
+        CHECK_IS_GOOD_FOR.max(self.perils.slow_ms * MS * 5 / 2)
     }
 
     /// Whether a kind was not served at some moment of a span, or was again, but a replica may not have learnt of it yet.

@@ -1,11 +1,11 @@
 //! The users of a world: random programs of creations, edits and deletions.
 
-use super::kinds::{DEFINITIONS, KINDS, NAMESPACES, PODS, UNWATCHED};
+use super::kinds::{DEFINITIONS, KINDS, MIRROR, MIRRORED, NAMESPACES, PODS, STORED, UNWATCHED};
 use super::options::Users;
 use super::random::Random;
 use super::server::{DEFINITION_FINALIZER, Server};
 use super::truth::{Life, short};
-use engine::object::{FOREGROUND_FINALIZER, HOLD_ANNOTATION, ORPHAN_FINALIZER, Uid};
+use engine::object::{FOREGROUND_FINALIZER, HOLD_ANNOTATION, ORPHAN_FINALIZER, OwnerReference, Uid};
 use sandbox::model::Policy;
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ fn any(server: &Server, random: &mut Random, wanted: impl Fn(&Life) -> bool) -> 
 
 fn kind(random: &mut Random) -> usize {
     loop {
-        let kind = random.index(KINDS.len());
+        let kind = random.index(STORED);
         if kind != DEFINITIONS && (kind != UNWATCHED || random.percent(50)) {
             return kind;
         }
@@ -124,6 +124,37 @@ pub(super) fn owner_to_lose(server: &mut Server, now: u64, random: &mut Random, 
     Some(uid)
 }
 
+/// A reference as a user writes it.
+pub(super) fn written(reference: &OwnerReference) -> Value {
+    let mut value = json!({
+        "apiVersion": &*reference.api_version, "kind": &*reference.kind, "name": &*reference.name,
+        "uid": reference.uid.to_string(),
+    });
+    if let Some(blocks) = reference.block_owner_deletion {
+        value["blockOwnerDeletion"] = Value::from(blocks);
+    }
+    value
+}
+
+/// The references of an object as they are stored.
+pub(super) fn references_of(life: &Life) -> Vec<Value> {
+    life.facts().owners.iter().map(written).collect()
+}
+
+pub(super) fn reference_to(owner: &Life, blocks: bool) -> Value {
+    let of = KINDS[owner.kind];
+    json!({
+        "apiVersion": of.api_version(), "kind": of.kind, "name": &*owner.object.name,
+        "uid": owner.object.uid.to_string(), "blockOwnerDeletion": blocks,
+    })
+}
+
+/// A reference to any owner of the first namespace that is wanted.
+pub(super) fn owner_reference(server: &Server, random: &mut Random, wanted: impl Fn(&Life) -> bool) -> Option<Value> {
+    any(server, random, |life| wanted(life) && *life.object.namespace == *NAMESPACES[0])
+        .map(|life| reference_to(&life, false))
+}
+
 /// A reference for an object of this kind and namespace, right or wrong.
 fn reference(server: &Server, random: &mut Random, users: &Users, kind: usize, namespace: &str) -> Option<Value> {
     let near = |life: &&Life| !KINDS[life.kind].namespaced || *life.object.namespace == *namespace;
@@ -140,7 +171,9 @@ fn reference(server: &Server, random: &mut Random, users: &Users, kind: usize, n
         })
         .collect();
     let owner = random.pick(&fitting).copied()?;
-    let of = KINDS[owner.kind];
+    // The one group or the other.
+    let mirrored = owner.kind == MIRRORED && server.truth.perils.mirror && random.percent(50);
+    let of = KINDS[if mirrored { MIRROR } else { owner.kind }];
     let mut value = json!({
         "apiVersion": of.api_version(), "kind": of.kind, "name": &*owner.object.name, "uid": owner.object.uid.to_string(),
     });
@@ -241,7 +274,8 @@ fn burst(server: &mut Server, now: u64, random: &mut Random, users: &Users) -> S
     let Some(life) = any(server, random, |life| life.kind != DEFINITIONS && !life.facts().terminating) else {
         return owner;
     };
-    let of = KINDS[life.kind];
+    let mirrored = life.kind == MIRRORED && server.truth.perils.mirror && random.percent(50);
+    let of = KINDS[if mirrored { MIRROR } else { life.kind }];
     let value = json!({
         "apiVersion": of.api_version(), "kind": of.kind, "name": &*life.object.name, "uid": life.object.uid.to_string(),
         "blockOwnerDeletion": random.percent(60),

@@ -4,9 +4,10 @@ use super::attempt::{Answer, Request};
 use super::clock::Clock;
 use super::election::Lease;
 use super::executor::Executor;
-use super::kinds::{KINDS, PODS};
+use super::kinds::{KINDS, PODS, STORED};
 use super::law::{self, Shown};
 use super::options::Options;
+use super::perils::Perilous;
 use super::preview::{Previewed, Stage};
 use super::random::Random;
 use super::replica::Replica;
@@ -17,7 +18,7 @@ use super::truth::{Actor, Life};
 use super::users;
 use engine::elector::{self, CallId, LeaseWrite};
 use engine::leader::{self, PauseRead, Probe, ProbeAnswer, ProbeId};
-use engine::object::Uid;
+use engine::object::{OwnerReference, Uid};
 use engine::work::{LeaseId, Refusal, ToExecutor, ToLeader};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,6 +64,8 @@ pub(super) enum Happening {
     Answered { executor: usize, incarnation: u64, lease: LeaseId, number: u64, answer: Answer },
     UserActs,
     UserLoses { owner: Uid },
+    ReAdd { uid: Uid, references: Vec<OwnerReference> },
+    Crowd { step: u8 },
     Chaos,
     Calm,
     Look,
@@ -102,6 +105,7 @@ pub(super) struct World {
     pub(super) backup: Option<Backup>,
     /// The histories that the store had before it was restored.
     pub(super) formers: Vec<Former>,
+    pub(super) perilous: Perilous,
     /// Pods whose grace period runs.
     dying: BTreeSet<Uid>,
     pub(super) calm: bool,
@@ -141,6 +145,7 @@ impl World {
             lease_forged_until: 0,
             backup: None,
             formers: Vec::new(),
+            perilous: Perilous::new(seed, options),
             dying: BTreeSet::new(),
             calm: false,
             lying_until: 0,
@@ -166,6 +171,7 @@ impl World {
             self.note(|| format!("user {done}"));
             self.server.commit(0, Actor::User);
         }
+        self.set_perils_up();
         for replica in 0..self.options.leaders {
             let clock = Clock::draw(&mut self.net, self.options.clock_skew);
             self.replicas.push(Replica::new(clock));
@@ -213,6 +219,7 @@ impl World {
                 continue;
             }
             self.happen(happening);
+            self.follow_perils();
             self.check_one_leader();
             if let Some(violation) = self.violation.take() {
                 return Err(violation);
@@ -264,6 +271,8 @@ impl World {
             }
             Happening::UserActs => self.user_acts(),
             Happening::UserLoses { owner } => self.user_loses(&owner),
+            Happening::ReAdd { uid, references } => self.readd(&uid, &references),
+            Happening::Crowd { step } => self.crowd(step),
             Happening::Chaos => self.make_chaos(),
             Happening::Calm => self.calm_down(),
             Happening::Look => self.look(),
@@ -343,6 +352,8 @@ impl World {
             | Happening::RequestArrives { .. }
             | Happening::UserActs
             | Happening::UserLoses { .. }
+            | Happening::ReAdd { .. }
+            | Happening::Crowd { .. }
             | Happening::Chaos
             | Happening::Calm
             | Happening::Look => 0,
@@ -422,9 +433,10 @@ impl World {
             self.lying_until = self.now + self.chaos.between(S, 60 * S);
         }
         self.perhaps_cold();
+        self.make_perils();
         for replica in 0..self.replicas.len() {
             if self.strikes("relist", faults.relists) {
-                let kind = self.chaos.index(KINDS.len());
+                let kind = self.chaos.index(STORED);
                 self.relist(replica, kind);
             }
         }
@@ -461,6 +473,7 @@ impl World {
         self.calm_since = self.now;
         self.lying_until = 0;
         self.cold = None;
+        self.calm_perils();
         for replica in &mut self.replicas {
             replica.lags_until = 0;
             if let Some(candidate) = &mut replica.candidate {
