@@ -1,10 +1,10 @@
 //! What is decided and not yet done: one item per target uid, in fair order, each failure with its own way of waiting.
 
 use crate::hold::{self, Hold, Holds};
-use crate::object::{Name, ObjectRef, Uid};
+use crate::object::{Name, ObjectRef, Uid, clip};
 use crate::time::Time;
 use crate::view::{Waiting, Waits};
-use crate::work::{Action, ActionKind, LeaseId, Preconditions};
+use crate::work::{Action, ActionKind, LeaseId, Outcome, Preconditions};
 use ages::Ages;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -34,10 +34,37 @@ pub(crate) enum Place {
     Held(Hold),
     Backoff {
         until: Time,
+        why: Delay,
     },
     Behind(Blocker),
     Leased(LeaseId),
 }
+
+/// Why an item waits for a moment although nothing holds it and it stands behind nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Delay {
+    /// Its last attempt failed; [`Item::trouble`] says how.
+    Failed,
+    /// This refuses the item, although it let others pass.
+    Refused(Blocker),
+    /// What it rests on has to say first where it stands.
+    Doubt,
+    /// No executor takes such work.
+    NoTaker,
+    /// The object has changed since it was refused.
+    Moved,
+}
+
+/// How the last attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) outcome: Outcome,
+    /// What the API server or the executor said, cut to [`TROUBLE_MAX_BYTES`].
+    pub(crate) message: Box<str>,
+}
+
+/// Longest message of a failed attempt that is kept.
+const TROUBLE_MAX_BYTES: usize = 200;
 
 /// What a decision asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +105,20 @@ pub(crate) struct Item {
     pub(crate) ambiguous: bool,
     /// Since it was leased, the decision was taken back or replaced.
     pub(crate) overtaken: bool,
+    pub(crate) trouble: Option<Box<Trouble>>,
+    /// The blocker that refused it last.
+    met: Option<Blocker>,
+    /// What refused it last has let others pass since: another refusal is for this item alone.
+    apart: bool,
 }
 
 impl Item {
+    /// Keeps how an attempt failed.
+    pub(crate) fn note_trouble(&mut self, outcome: Outcome, message: &str) {
+        let message = clip(message, TROUBLE_MAX_BYTES).into();
+        self.trouble = Some(Box::new(Trouble { outcome, message }));
+    }
+
     /// The blockers that this item would meet, if there are any of these names.
     fn blockers(&self) -> impl Iterator<Item = Blocker> {
         let target = &self.draft.target;
@@ -183,7 +221,7 @@ impl Queue {
         let Some(item) = self.items.get_mut(&uid) else {
             self.last_id += 1;
             let id = self.last_id;
-            let place = if observe { Place::Observed } else { Place::Backoff { until: now } };
+            let place = if observe { Place::Observed } else { Place::Backoff { until: now, why: Delay::Failed } };
             let item = Item {
                 id,
                 draft,
@@ -196,6 +234,9 @@ impl Queue {
                 invalid: 0,
                 ambiguous: false,
                 overtaken: false,
+                trouble: None,
+                met: None,
+                apart: false,
             };
             self.waiting += usize::from(!observe);
             self.by_id.insert(id, uid.clone());
@@ -220,12 +261,13 @@ impl Queue {
         }
         let Some(item) = self.items.get_mut(&uid) else { return Put::Same };
         if same {
-            let refused = matches!(item.place, Place::Behind(Blocker::Webhook { .. }));
-            return if moved && refused { Put::Moved } else { Put::Same };
+            return if moved && is_refused(&item.place) { Put::Moved } else { Put::Same };
         }
         item.generation += 1;
         item.failures = 0;
         item.invalid = 0;
+        item.trouble = None;
+        item.apart = false;
         if matches!(item.place, Place::Backoff { .. } | Place::Behind(Blocker::Webhook { .. })) {
             self.make_ready(&uid);
         }
@@ -339,7 +381,12 @@ impl Queue {
                     }
                 }
             }
-            Place::Backoff { .. } => self.waiting -= 1,
+            Place::Backoff { why, .. } => {
+                self.waiting -= 1;
+                if let Delay::Refused(blocker) = why {
+                    self.blockers.joins_others(blocker, uid);
+                }
+            }
             Place::Leased(_) => self.leased -= 1,
             Place::Behind(blocker) => {
                 self.waiting -= 1;
@@ -368,7 +415,12 @@ impl Queue {
                 self.blockers.is_no_probe(uid);
                 self.held.entry(hold).or_default().insert(uid.clone());
             }
-            Place::Backoff { .. } => self.waiting += 1,
+            Place::Backoff { why, .. } => {
+                self.waiting += 1;
+                if let Delay::Refused(blocker) = why {
+                    self.blockers.stands_alone(blocker, uid.clone());
+                }
+            }
             Place::Leased(_) => self.leased += 1,
             Place::Behind(blocker) => {
                 self.waiting += 1;
@@ -432,6 +484,16 @@ impl Queue {
     /// Every uid with an item, in order.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.items.keys()
+    }
+}
+
+/// Whether something that looks at the object itself refuses it.
+fn is_refused(place: &Place) -> bool {
+    match place {
+        Place::Behind(blocker) | Place::Backoff { why: Delay::Refused(blocker), .. } => {
+            matches!(blocker, Blocker::Webhook { .. })
+        }
+        Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Leased(_) => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Leader, Timer};
 use crate::coverage::KindId;
 use crate::object::{Name, Uid};
-use crate::queue::{Blocker, Row};
+use crate::queue::{Blocker, Delay, PROBE_EVERY, Row};
 use crate::view::BlockerView;
 use crate::work::{Outcome, WorkReport};
 use alloc::collections::BTreeMap;
@@ -12,11 +12,20 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
+/// What is refused to one item alone is tried again after this, and twice as long each time,
+const ALONE_MIN: Duration = PROBE_EVERY;
+/// up to this.
+const ALONE_MAX: Duration = Duration::from_secs(300);
 /// Whose objects say what is allowed.
 const RULES_GROUP: &str = "rbac.authorization.k8s.io";
 
 impl Leader {
-    pub(super) fn block(&mut self, uid: &Uid, blocker: Blocker, wait: Duration) {
+    /// An attempt met this blocker. `looks`: what refused it has looked at the object.
+    pub(super) fn block(&mut self, uid: &Uid, blocker: Blocker, wait: Duration, looks: bool) {
+        if self.queue.is_refused_alone(uid, &blocker, looks) {
+            let wait = self.longer(uid, ALONE_MIN, ALONE_MAX);
+            return self.backoff(uid, wait, Delay::Refused(blocker));
+        }
         if let Some(row) = self.queue.block(self.now, uid, blocker, wait) {
             self.timers.set(self.now + wait, Timer::Row(row));
         }
@@ -36,7 +45,8 @@ impl Leader {
         if says_nothing(report) {
             return;
         }
-        if let Some(row) = self.queue.passed(self.now, uid, met) {
+        let carried_out = matches!(report.outcome, Outcome::Done | Outcome::Unchanged | Outcome::Verified);
+        if let Some(row) = self.queue.passed(self.now, uid, met, carried_out) {
             self.row_due(row);
         }
     }

@@ -3,7 +3,7 @@
 use super::{Event, Leader, Mode, Output, StreamId, Timer};
 use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX, first_session};
 use crate::object::Uid;
-use crate::queue::Place;
+use crate::queue::{Delay, Place};
 use crate::work::{
     ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, Protocols, Refusal, ReturnCause, RevokeMode, Term,
     ToExecutor, ToLeader, Welcome, WorkItem, WorkLease, WorkReturn,
@@ -116,7 +116,7 @@ impl Leader {
         let item = self.queue.get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
         if kind != ActionKind::Verify && self.graph.primary(uid).is_some_and(|id| self.rests_on_doubt(id, kind)) {
-            self.backoff(uid, DOUBTFUL);
+            self.backoff(uid, DOUBTFUL, Delay::Doubt);
             return None;
         }
         assert!(
@@ -124,7 +124,7 @@ impl Leader {
             "in observe nothing but Verify becomes ready"
         );
         if !self.leases.session(session).is_some_and(|session| session.kinds.contains(&kind)) {
-            self.backoff(uid, NO_TAKER);
+            self.backoff(uid, NO_TAKER, Delay::NoTaker);
             return None;
         }
         let destroys = item.draft.destroys_at();

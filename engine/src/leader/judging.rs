@@ -6,7 +6,7 @@ use crate::graph::{Known, NodeId, Presence, Reference};
 use crate::object::{
     Access, FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, Uid, pick, shares_uid,
 };
-use crate::queue::{Draft, Place, Put};
+use crate::queue::{Delay, Draft, Place, Put};
 use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
 use crate::view::Undecided;
 use crate::work::{Action, CheckBy, ExistenceCheck, Preconditions, RevokeMode};
@@ -291,7 +291,7 @@ impl Leader {
                 }
             }
             Put::Same => {}
-            Put::Moved => self.backoff(&target.uid, MOVED),
+            Put::Moved => self.backoff(&target.uid, MOVED, Delay::Moved),
             Put::Leased(lease) => self.revoke(&[lease], RevokeMode::IfNotStarted, "a newer decision"),
         }
     }

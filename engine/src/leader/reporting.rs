@@ -9,7 +9,7 @@ use crate::evidence::Inquiry;
 use crate::graph::{Coordinates, Known, NodeId, Presence};
 use crate::lease::SessionId;
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
-use crate::queue::{Blocker, PROBE_EVERY, Place};
+use crate::queue::{Blocker, Delay, PROBE_EVERY, Place};
 use crate::work::{
     ActionKind, CheckBy, Finding, FindingResult, Outcome, ReportResult, Sighting, ToExecutor, WorkReport,
 };
@@ -138,6 +138,11 @@ impl Leader {
         if let Some(sighting) = &report.observed {
             self.sighted(target, sighting);
         }
+        if !report.outcome.is_success()
+            && let Some(item) = self.queue.get_mut(uid)
+        {
+            item.note_trouble(report.outcome, &report.message);
+        }
         let next = self.next(session, target, report);
         let met = match &next {
             Next::Behind(blocker, _) => Some(blocker.clone()),
@@ -155,9 +160,11 @@ impl Leader {
                     self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
                 }
             }
-            Next::Backoff(wait) => self.backoff(uid, wait),
+            Next::Backoff(wait) => self.backoff(uid, wait, Delay::Failed),
             Next::GiveBack => self.queue.give_back(uid),
-            Next::Behind(blocker, wait) => self.block(uid, blocker, wait),
+            Next::Behind(blocker, wait) => {
+                self.block(uid, blocker, wait, report.outcome == Outcome::AdmissionDenied);
+            }
         }
         if self.graph.by_uid(uid).next().is_none() {
             // The target went while this was under way, and nobody is left to take the decision back.
@@ -226,21 +233,21 @@ impl Leader {
     }
 
     /// The wait after one more failure in a row: doubling, jittered, bounded.
-    fn longer(&mut self, uid: &Uid, first: Duration, max: Duration) -> Duration {
+    pub(super) fn longer(&mut self, uid: &Uid, first: Duration, max: Duration) -> Duration {
         let Some(item) = self.queue.get_mut(uid) else { return first };
         let full = first.saturating_mul(1 << item.failures.min(16)).min(max);
         item.failures = item.failures.saturating_add(1);
         self.jitter.between(full / 2, full)
     }
 
-    pub(super) fn backoff(&mut self, uid: &Uid, wait: Duration) {
+    pub(super) fn backoff(&mut self, uid: &Uid, wait: Duration, why: Delay) {
         let until = self.now + wait;
-        self.queue.place(uid, Place::Backoff { until });
+        self.queue.place(uid, Place::Backoff { until, why });
         self.timers.set(until, Timer::Item(uid.clone()));
     }
 
     pub(super) fn item_due(&mut self, uid: &Uid) {
-        let due = |place: &Place| matches!(place, Place::Backoff { until } if *until <= self.now);
+        let due = |place: &Place| matches!(place, Place::Backoff { until, .. } if *until <= self.now);
         if self.queue.get(uid).is_some_and(|item| due(&item.place)) {
             self.queue.make_ready(uid);
         }

@@ -17,6 +17,8 @@ pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PROBE_ROW_EVERY: Duration = Duration::from_secs(1);
 /// Probes of a row under way at once while one after the other succeeds.
 const PROBES_MAX: usize = 64;
+/// Items that one blocker may refuse for themselves. Of more than that, the others share a probe.
+const ALONE_MAX: usize = 1000;
 /// How long after a change of the rules their effect is looked for: the API server watches them too.
 const RULES_SETTLE: Duration = Duration::from_secs(1);
 
@@ -82,15 +84,48 @@ impl fmt::Display for Blocker {
 
 #[derive(Debug)]
 pub(super) struct Blocked {
-    /// With the lane that each was in when it came: a newer decision may be about other coordinates of the same uid.
-    members: BTreeMap<Uid, Name>,
-    /// By lane, so that no namespace has to stand behind another one. No lane is empty.
-    lanes: BTreeMap<Name, BTreeSet<Uid>>,
+    /// With the lane that each was in when it came, since a newer decision may be about other coordinates of the same uid; and its place
+    /// there.
+    members: BTreeMap<Uid, (Name, u64)>,
+    /// By lane, so that no namespace has to stand behind another one, and in each in the order of arrival: what tried and came back
+    /// stands at the end. No lane is empty.
+    lanes: BTreeMap<Name, BTreeMap<u64, Uid>>,
+    last_arrival: u64,
     since: Time,
     /// Its place in its row.
     turn: i64,
     /// The lane that was let go last.
     lane: Name,
+}
+
+impl Blocked {
+    fn enter(&mut self, lane: Name, uid: Uid) {
+        self.leave(&uid);
+        self.last_arrival += 1;
+        self.members.insert(uid.clone(), (lane.clone(), self.last_arrival));
+        self.lanes.entry(lane).or_default().insert(self.last_arrival, uid);
+    }
+
+    fn leave(&mut self, uid: &Uid) {
+        if let Some((lane, arrival)) = self.members.remove(uid)
+            && let Some(members) = self.lanes.get_mut(&lane)
+        {
+            members.remove(&arrival);
+            if members.is_empty() {
+                self.lanes.remove(&lane);
+            }
+        }
+    }
+
+    /// The first of the lane whose turn it is.
+    fn next(&mut self) -> Option<Uid> {
+        let after = self.lanes.range((Bound::Excluded(self.lane.clone()), Bound::Unbounded)).next();
+        let (lane, members) = after.or(self.lanes.first_key_value())?;
+        let (_, uid) = members.first_key_value()?;
+        let (lane, uid) = (lane.clone(), uid.clone());
+        self.lane = lane;
+        Some(uid)
+    }
 }
 
 #[derive(Debug)]
@@ -125,6 +160,8 @@ pub(super) struct Blockers {
     probes: BTreeMap<Uid, Blocker>,
     /// Items that were let go from behind a blocker that stays.
     pub(super) released: BTreeSet<Uid>,
+    /// Items that wait alone for what refuses them and lets others pass. No set is empty.
+    alone: BTreeMap<Blocker, BTreeSet<Uid>>,
 }
 
 impl Blockers {
@@ -147,13 +184,25 @@ impl Blockers {
     }
 
     pub(super) fn leave(&mut self, blocker: &Blocker, uid: &Uid) {
-        if let Some(blocked) = self.blocked.get_mut(blocker)
-            && let Some(lane) = blocked.members.remove(uid)
-            && let Some(members) = blocked.lanes.get_mut(&lane)
-        {
-            members.remove(uid);
-            if members.is_empty() {
-                blocked.lanes.remove(&lane);
+        if let Some(blocked) = self.blocked.get_mut(blocker) {
+            blocked.leave(uid);
+        }
+    }
+
+    /// Items that wait alone.
+    pub(super) fn loners(&self) -> usize {
+        self.alone.values().map(BTreeSet::len).sum()
+    }
+
+    pub(super) fn stands_alone(&mut self, blocker: Blocker, uid: Uid) {
+        self.alone.entry(blocker).or_default().insert(uid);
+    }
+
+    pub(super) fn joins_others(&mut self, blocker: &Blocker, uid: &Uid) {
+        if let Some(alone) = self.alone.get_mut(blocker) {
+            alone.remove(uid);
+            if alone.is_empty() {
+                self.alone.remove(blocker);
             }
         }
     }
@@ -162,8 +211,7 @@ impl Blockers {
     pub(super) fn enter(&mut self, blocker: &Blocker, lane: Name, uid: Uid) {
         self.is_no_probe(&uid);
         if let Some(blocked) = self.blocked.get_mut(blocker) {
-            blocked.members.insert(uid.clone(), lane.clone());
-            blocked.lanes.entry(lane).or_default().insert(uid);
+            blocked.enter(lane, uid);
         }
     }
 
@@ -210,20 +258,35 @@ impl Blockers {
         turns.last_turn += 1;
         let turn = turns.last_turn;
         turns.order.insert(turn, blocker.clone());
-        let blocked =
-            Blocked { members: BTreeMap::new(), lanes: BTreeMap::new(), since: now, turn, lane: Name::default() };
+        let (members, lanes) = (BTreeMap::new(), BTreeMap::new());
+        let blocked = Blocked { members, lanes, last_arrival: 0, since: now, turn, lane: Name::default() };
         self.blocked.insert(blocker, blocked);
         new
     }
 }
 
 impl Queue {
+    /// Whether this item is refused for itself: others got past this blocker since it was refused before. It is to wait alone then, so that
+    /// nobody else has to stand behind the same. `looks`: what refused it has looked at the object.
+    pub(crate) fn is_refused_alone(&mut self, uid: &Uid, blocker: &Blocker, looks: bool) -> bool {
+        let room = self.blockers.alone.get(blocker).is_none_or(|alone| alone.len() < ALONE_MAX);
+        let Some(item) = self.get_mut(uid) else { return false };
+        // A webhook that fails does so now and then, whatever it is asked about.
+        item.apart &= looks || !matches!(blocker, Blocker::Webhook { .. });
+        room && item.apart && item.met.as_ref() == Some(blocker)
+    }
+
     /// Puts an item behind a blocker after it met it. Gives a row whose first probe has to be timed, for `now + wait`.
     pub(crate) fn block(&mut self, now: Time, uid: &Uid, blocker: Blocker, wait: Duration) -> Option<Row> {
         if self.blockers.is_no_probe(uid).is_some_and(|tried| tried == blocker)
             && let Some(turns) = self.blockers.rows.get_mut(&blocker.row())
         {
             turns.at_once = 1;
+        }
+        // Nobody gets past one that pushes back, but is let go.
+        if let Some(item) = self.get_mut(uid).filter(|_| !matches!(blocker, Blocker::Throttled { .. })) {
+            item.met = Some(blocker.clone());
+            item.apart = false;
         }
         let row = blocker.row();
         let new = !self.blockers.knows(&blocker) && self.blockers.line_up(now, blocker.clone(), now + wait);
@@ -255,7 +318,7 @@ impl Queue {
             let last_turn = turns.last_turn;
             let blocked = self.blockers.blocked.get_mut(&blocker)?;
             blocked.turn = last_turn;
-            let uid = blocked.lanes.values().find_map(BTreeSet::first).cloned()?;
+            let uid = blocked.next()?;
             self.leave_place(&uid);
             self.enter_place(&uid, Place::Ready);
             if let Some(turns) = self.blockers.rows.get_mut(row) {
@@ -278,16 +341,39 @@ impl Queue {
         }
     }
 
-    /// An attempt of this item got past every blocker but `met`: what it was the probe of is gone, and wakes all its members. Gives the
-    /// row if others stand in it, who are to try at once.
-    pub(crate) fn passed(&mut self, now: Time, uid: &Uid, met: Option<&Blocker>) -> Option<Row> {
-        let blocker = self.blockers.probes.get(uid).filter(|&tried| Some(tried) != met)?.clone();
-        self.lift(&blocker);
-        let row = blocker.row();
-        let turns = self.blockers.rows.get_mut(&row)?;
-        turns.at_once = turns.at_once.saturating_mul(2).min(PROBES_MAX);
-        turns.due = now;
-        Some(row)
+    /// An attempt of this item got past every blocker but `met`: what it was the probe of is gone, and so is what refused it before. That
+    /// wakes all that is refused by the same. Gives the row if others stand in it, who are to try at once. `carried_out`: it went the
+    /// whole way.
+    pub(crate) fn passed(&mut self, now: Time, uid: &Uid, met: Option<&Blocker>, carried_out: bool) -> Option<Row> {
+        let probed = self.blockers.probes.get(uid).cloned();
+        let before = self.get_mut(uid).and_then(|item| item.met.take_if(|before| carried_out && Some(&*before) != met));
+        let mut hurried = None;
+        let before = before.filter(|before| Some(before) != probed.as_ref());
+        for blocker in [before, probed].into_iter().flatten().filter(|blocker| Some(blocker) != met) {
+            self.let_others_try(&blocker);
+            self.lift(&blocker);
+            let row = blocker.row();
+            if let Some(turns) = self.blockers.rows.get_mut(&row) {
+                turns.at_once = turns.at_once.saturating_mul(2).min(PROBES_MAX);
+                turns.due = now;
+                hurried = Some(row);
+            }
+        }
+        hurried
+    }
+
+    /// One got past this blocker. Those that it refused, and those that it refuses alone, try again; and where they are refused once
+    /// more, that is for themselves.
+    fn let_others_try(&mut self, blocker: &Blocker) {
+        let members = self.blockers.blocked.get(blocker).into_iter().flat_map(|blocked| blocked.members.keys());
+        for uid in members.cloned().collect::<Vec<_>>() {
+            if let Some(item) = self.get_mut(&uid) {
+                item.apart = item.met.as_ref() == Some(blocker);
+            }
+        }
+        for uid in self.blockers.alone.get(blocker).into_iter().flatten().cloned().collect::<Vec<_>>() {
+            self.make_ready(&uid);
+        }
     }
 
     /// Wakes everything behind a blocker.
@@ -302,10 +388,7 @@ impl Queue {
     pub(crate) fn release(&mut self, blocker: &Blocker, most: usize) {
         for _ in 0..most {
             let Some(blocked) = self.blockers.blocked.get_mut(blocker) else { return };
-            let after = blocked.lanes.range((Bound::Excluded(blocked.lane.clone()), Bound::Unbounded)).next();
-            let Some((lane, members)) = after.or(blocked.lanes.first_key_value()) else { return };
-            let Some(uid) = members.first().cloned() else { return };
-            blocked.lane = lane.clone();
+            let Some(uid) = blocked.next() else { return };
             self.leave_place(&uid);
             self.enter_place(&uid, Place::Ready);
             self.blockers.released.insert(uid);

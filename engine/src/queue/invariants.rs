@@ -1,6 +1,6 @@
 //! What must hold between any two calls.
 
-use super::{LANES_SPARE, Place, Queue};
+use super::{Delay, LANES_SPARE, Place, Queue};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -27,6 +27,10 @@ impl Queue {
         }
         if behind != place(|place| matches!(place, Place::Behind(_))) {
             return Some(format!("{behind} items stand behind blockers, by their count"));
+        }
+        let alone = place(|place| matches!(place, Place::Backoff { why: Delay::Refused(_), .. }));
+        if alone != self.blockers.loners() {
+            return Some(format!("{alone} items wait alone, but {} by their count", self.blockers.loners()));
         }
         let held = place(|place| matches!(place, Place::Held(_)));
         if held != self.held() {

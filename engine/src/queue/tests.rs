@@ -138,12 +138,65 @@ fn what_stands_behind_a_blocker_shares_one_probe() {
     assert!(!queue.is_due(&row, at(9)), "a timer of an earlier blocker of that name");
     assert!(queue.is_due(&row, at(10)));
     assert_eq!(queue.probe(&row, at(10)), Some(at(15)));
-    assert_eq!(drain(&mut queue), ["x"]);
-    assert_eq!(queue.passed(at(11), &uid("x"), None), None, "nobody else stands in the row");
-    queue.remove(&uid("x"));
-    assert_eq!(drain(&mut queue), ["y", "z"]);
+    assert_eq!(drain(&mut queue), ["y"], "another one: what was refused may have been refused for itself");
+    assert_eq!(queue.passed(at(11), &uid("y"), None, true), None, "nobody else stands in the row");
+    queue.remove(&uid("y"));
+    assert_eq!(drain(&mut queue), ["x", "z"]);
     assert_eq!((queue.waiting(), queue.len()), (0, 2));
     assert_eq!(queue.probe(&row, at(15)), None, "nothing is left of it");
+}
+
+#[test]
+fn probes_of_a_blocker_take_turns_by_lane_and_in_a_lane_by_arrival() {
+    let mut queue = Queue::default();
+    let (blocker, row) = webhook();
+    for (namespace, name) in [("a", "a1"), ("a", "a2"), ("z", "z1")] {
+        queue.put(at(0), draft(namespace, name), None, false);
+        queue.pop();
+        queue.block(at(0), &uid(name), blocker.clone(), WAIT);
+    }
+    let mut tried = Vec::new();
+    for turn in 1..=6 {
+        queue.probe(&row, at(5 * turn));
+        let probe = queue.pop().unwrap();
+        tried.push(alloc::format!("{probe}"));
+        queue.block(at(5 * turn + 1), &probe, blocker.clone(), WAIT);
+    }
+    assert_eq!(tried, ["a1", "z1", "a2", "z1", "a1", "z1"]);
+    assert_eq!(queue.inconsistency(), None);
+}
+
+#[test]
+fn an_item_that_is_refused_where_others_passed_waits_alone() {
+    let mut queue = Queue::default();
+    let (blocker, row) = (forbidden("a"), forbidden_row());
+    for name in ["x", "y", "z"] {
+        queue.put(at(0), draft("a", name), None, false);
+    }
+    queue.pop();
+    assert!(!queue.is_refused_alone(&uid("x"), &blocker, false), "nothing shows that it is about this item");
+    queue.block(at(0), &uid("x"), blocker.clone(), WAIT);
+    assert_eq!(drain(&mut queue), [] as [&str; 0]);
+    queue.probe(&row, at(5));
+    assert_eq!(drain(&mut queue), ["x"]);
+    queue.block(at(5), &uid("x"), blocker.clone(), WAIT);
+    queue.probe(&row, at(10));
+    assert_eq!(drain(&mut queue), ["y"]);
+    queue.passed(at(10), &uid("y"), None, true);
+    queue.remove(&uid("y"));
+    assert_eq!(drain(&mut queue), ["x", "z"]);
+    assert!(queue.is_refused_alone(&uid("x"), &blocker, false));
+    queue.place(&uid("x"), Place::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
+    queue.put(at(11), draft("a", "w"), None, false);
+    assert_eq!(drain(&mut queue), ["w"], "nobody waits for what is refused to one alone");
+    // A rule for it alone may come: when one that waits so gets through, all of them are tried.
+    queue.make_ready(&uid("x"));
+    queue.put(at(12), draft("a", "v"), None, false);
+    queue.place(&uid("v"), Place::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
+    assert_eq!(drain(&mut queue), ["x"]);
+    queue.passed(at(13), &uid("x"), None, true);
+    assert_eq!(drain(&mut queue), ["v"]);
+    assert_eq!(queue.inconsistency(), None);
 }
 
 #[test]
@@ -163,7 +216,7 @@ fn items_that_would_meet_a_known_blocker_do_not_try() {
 fn an_item_that_a_lane_names_twice_waits_once_behind_what_stands_in_its_way() {
     let mut queue = Queue::default();
     queue.put(at(0), draft("a", "x"), None, false);
-    queue.place(&uid("x"), Place::Backoff { until: at(1) });
+    queue.place(&uid("x"), Place::Backoff { until: at(1), why: Delay::Failed });
     queue.make_ready(&uid("x"));
     queue.raise(at(1), forbidden("a"));
     assert_eq!(queue.pop(), None);
@@ -249,7 +302,7 @@ fn an_item_that_moved_while_it_was_blocked_leaves_nothing_behind() {
     queue.block(at(0), &uid("x"), blocker.clone(), WAIT);
     // Another node of this uid, in another namespace, with a decision of the same kind.
     queue.put(at(1), draft("b", "x"), None, false);
-    queue.place(&uid("x"), Place::Backoff { until: at(2) });
+    queue.place(&uid("x"), Place::Backoff { until: at(2), why: Delay::Failed });
     queue.lift(&blocker);
     assert_eq!(queue.waiting(), 1);
     queue.remove(&uid("x"));
@@ -284,7 +337,7 @@ fn a_rule_that_comes_back_for_all_is_found_in_a_few_steps() {
         let tried: Vec<Uid> = core::iter::from_fn(|| queue.pop()).collect();
         assert!(!tried.is_empty(), "{} wait for a timer", queue.waiting());
         for uid in tried {
-            if let Some(row) = queue.passed(at(5), &uid, None) {
+            if let Some(row) = queue.passed(at(5), &uid, None, true) {
                 queue.probe(&row, at(5));
             }
             queue.remove(&uid);
@@ -300,7 +353,7 @@ fn a_success_says_nothing_of_the_other_namespaces() {
     queue.put(at(0), draft("ns0000", "y"), None, false);
     queue.probe(&forbidden_row(), at(5));
     let probe = queue.pop().unwrap();
-    let row = queue.passed(at(5), &probe, None).unwrap();
+    let row = queue.passed(at(5), &probe, None, true).unwrap();
     queue.remove(&probe);
     queue.probe(&row, at(5));
     assert_eq!(drain(&mut queue), ["y", "x0001", "x0002"], "its own namespace is free, the others have one try each");
@@ -370,7 +423,7 @@ fn what_is_held_leaves_its_blocker_to_others() {
     assert_eq!((queue.held(), queue.waiting()), (3, 1));
     queue.probe(&row, at(15));
     assert_eq!(drain(&mut queue), ["z"]);
-    queue.passed(at(15), &uid("z"), None);
+    queue.passed(at(15), &uid("z"), None, true);
     queue.remove(&uid("z"));
     queue.holds.set_unknown(false);
     queue.unhold(&Hold::Unknown);
@@ -390,7 +443,7 @@ fn a_decision_that_becomes_another_one_is_held_or_released() {
     assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
     queue.put(at(0), repair, None, false);
     assert_eq!((queue.held(), drain(&mut queue)), (0, alloc::vec!["x".into()]));
-    queue.place(&uid("x"), Place::Backoff { until: at(1) });
+    queue.place(&uid("x"), Place::Backoff { until: at(1), why: Delay::Failed });
     queue.put(at(0), draft("a", "x"), None, false);
     assert_eq!((queue.held(), drain(&mut queue).len()), (1, 0));
     queue.remove(&uid("x"));

@@ -4,7 +4,7 @@ use super::{Leader, Mode};
 use crate::evidence::Proof;
 use crate::graph::{Known, Node, NodeId};
 use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
-use crate::queue::{Blocker, Item, Place};
+use crate::queue::{Blocker, Delay, Item, Place};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{
     Evidence, Explanation, ItemView, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Source, Undecided,
@@ -237,8 +237,8 @@ impl Leader {
             Place::Leased(_) => {}
             Place::Observed => add(ReasonCode::ObserveOnly, String::new()),
             Place::Held(hold) => add(ReasonCode::Paused, self.hold_text(hold)),
-            Place::Backoff { .. } => add(ReasonCode::Backoff, String::new()),
-            Place::Behind(blocker) => add(blocker_code(blocker), blocker_text(blocker)),
+            Place::Backoff { why, .. } => add(delay_code(why), delay_text(item, why)),
+            Place::Behind(blocker) => add(blocker_code(blocker), with_trouble(blocker_text(blocker), item)),
             Place::Ready if self.term.is_none() => add(ReasonCode::NotLeading, self.leader_endpoint.clone()),
             Place::Ready => {
                 if let Some(why) = self.stopped() {
@@ -256,7 +256,7 @@ impl Leader {
             Place::Ready => PlaceView::Ready,
             Place::Observed => PlaceView::Observed,
             Place::Held(hold) => PlaceView::Held { by: self.hold_text(hold) },
-            Place::Backoff { until } => PlaceView::Backoff { until: *until },
+            Place::Backoff { until, .. } => PlaceView::Backoff { until: *until },
             Place::Behind(blocker) => PlaceView::Behind { blocker: blocker_text(blocker) },
             Place::Leased(lease) => {
                 let lease = self.leases.get(*lease);
@@ -352,6 +352,35 @@ fn blocker_text(blocker: &Blocker) -> String {
         Blocker::Webhook { name } => format!("refused by {name}"),
         Blocker::Throttled { collection } => format!("the API server pushes back on {collection}"),
         Blocker::Unreadable { collection } => format!("questions about {collection} fail"),
+    }
+}
+
+fn delay_code(why: &Delay) -> ReasonCode {
+    match why {
+        Delay::Failed | Delay::Doubt => ReasonCode::Backoff,
+        Delay::Refused(blocker) => blocker_code(blocker),
+        Delay::Moved => ReasonCode::AdmissionDenied,
+        Delay::NoTaker => ReasonCode::NoExecutor,
+    }
+}
+
+fn delay_text(item: &Item, why: &Delay) -> String {
+    match why {
+        Delay::Failed if item.trouble.is_none() => String::new(),
+        Delay::Failed => with_trouble(format!("attempt {} failed", item.attempts), item),
+        Delay::Refused(blocker) => with_trouble(format!("{}, which lets others pass", blocker_text(blocker)), item),
+        Delay::Doubt => String::new(),
+        Delay::Moved => String::from("it has changed since it was refused, and is tried again in a moment"),
+        Delay::NoTaker => format!("no connected executor takes work of kind {}", item.draft.action.kind().as_str()),
+    }
+}
+
+/// What the last attempt came to, after `text`.
+fn with_trouble(text: String, item: &Item) -> String {
+    match &item.trouble {
+        Some(trouble) if trouble.message.is_empty() => format!("{text}: {}", trouble.outcome.as_str()),
+        Some(trouble) => format!("{text}: {}: {}", trouble.outcome.as_str(), trouble.message),
+        None => text,
     }
 }
 

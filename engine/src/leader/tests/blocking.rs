@@ -1,6 +1,7 @@
 //! What stands in the way of many items at once.
 
 use super::*;
+use crate::view::ReasonCode;
 
 /// Dependents of an owner that is gone, one in each of these namespaces, all granted.
 fn with_dependents_in(namespaces: &[&str]) -> Bench {
@@ -102,4 +103,77 @@ fn questions_that_fail_hold_up_questions_alone() {
     bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "o"));
     bench.deleted("things", "o", 104);
     assert_eq!(bench.grants(), ["delete(Background) b"]);
+}
+
+/// Dependents in namespaces a, b and z: a policy denies that of a, and the webhook fails for the others.
+fn one_denied_among_failures() -> Bench {
+    let mut bench = with_dependents_in(&["a", "b", "z"]);
+    for (namespace, outcome) in
+        [("a", Outcome::AdmissionDenied), ("b", Outcome::AdmissionFailed), ("z", Outcome::AdmissionFailed)]
+    {
+        refuse(&mut bench, namespace, outcome);
+    }
+    bench
+}
+
+fn refuse(bench: &mut Bench, target: &str, outcome: Outcome) {
+    let lease = bench.take(target);
+    bench.report_with(&lease, |report| {
+        report.outcome = outcome;
+        report.http_status = 403;
+        report.webhook = Some("w".to_string());
+        report.message = format!("policy says no to {target}");
+    });
+}
+
+#[test]
+fn an_object_that_a_policy_denies_does_not_keep_those_behind_the_same_webhook_from_their_turn() {
+    let mut bench = one_denied_among_failures();
+    bench.pass(Duration::from_secs(5));
+    refuse(&mut bench, "a", Outcome::AdmissionDenied);
+    bench.pass(Duration::from_secs(5));
+    let lease = bench.take("b");
+    bench.report(&lease, Outcome::Done);
+    assert_eq!(bench.grants(), ["delete(Background) a", "delete(Background) z"], "one success wakes all");
+}
+
+#[test]
+fn an_object_that_is_denied_where_others_pass_is_tried_alone_and_less_and_less_often() {
+    let mut bench = one_denied_among_failures();
+    bench.pass(Duration::from_secs(5));
+    refuse(&mut bench, "a", Outcome::AdmissionDenied);
+    bench.pass(Duration::from_secs(5));
+    let lease = bench.take("b");
+    bench.report(&lease, Outcome::Done);
+    refuse(&mut bench, "a", Outcome::AdmissionDenied);
+    refuse(&mut bench, "z", Outcome::AdmissionFailed);
+    assert_eq!(bench.leader.blockers(10).0[0].items, 1, "z alone: nobody else stands behind the webhook");
+    let reason = bench.leader.explain(&uid("a")).unwrap().reasons.remove(0);
+    assert_eq!(reason.code, ReasonCode::AdmissionDenied);
+    assert_eq!(reason.detail, "refused by w, which lets others pass: admission_denied: policy says no to a");
+    let mut tries = 0;
+    for _ in 0..3600 {
+        bench.pass(Duration::from_secs(1));
+        for lease in core::mem::take(&mut bench.granted) {
+            let outcome =
+                if lease.item.target.uid == uid("a") { Outcome::AdmissionDenied } else { Outcome::AdmissionFailed };
+            tries += usize::from(outcome == Outcome::AdmissionDenied);
+            bench.report_with(&lease, |report| {
+                report.outcome = outcome;
+                report.http_status = 500;
+                report.webhook = Some("w".to_string());
+            });
+        }
+    }
+    assert!((12..=40).contains(&tries), "{tries} tries in an hour");
+}
+
+#[test]
+fn an_item_that_gets_through_without_being_the_probe_wakes_the_others() {
+    let mut bench = blocked_with(&["a", "b", "c"], Outcome::AdmissionFailed);
+    bench.seen("configmaps", in_namespace("configmaps", "b", "b", 160).owned_by("nodes", "o"));
+    bench.pass(Duration::from_secs(1));
+    let lease = bench.take("b");
+    bench.report(&lease, Outcome::Done);
+    assert_eq!(bench.grants(), ["delete(Background) a", "delete(Background) c"]);
 }
