@@ -60,6 +60,11 @@ pub(crate) struct Barrier {
 }
 
 impl Barrier {
+    /// The number of the first round that begins after this moment.
+    pub(crate) fn next_round(&self) -> u64 {
+        self.begun + 1
+    }
+
     /// Asks that everything existing now be shown for owners of `namespace` (empty: cluster-scoped). Gives the number of the round that
     /// answers.
     pub(crate) fn request(&mut self, namespace: &Name) -> u64 {

@@ -102,6 +102,16 @@ impl Kind {
         self.is_watched() && self.state != State::Synced
     }
 
+    /// The same, or it has to say first that its history is still the one that was seen.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        self.is_unseen() || (self.is_watched() && self.is_in_doubt())
+    }
+
+    /// What is known of it may be of another history of its store.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubtful || (self.is_aggregated() && self.rewound.is_some())
+    }
+
     /// Known to be namespaced, known not to be, or unknown.
     pub(crate) fn namespaced(&self) -> Option<bool> {
         self.namespaced

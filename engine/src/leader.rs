@@ -160,6 +160,10 @@ pub struct Leader {
     suspect: Option<u32>,
     /// So often a store went back.
     histories: u64,
+    /// A collection has been in doubt since all owners in deletion were judged last.
+    blind: bool,
+    /// The first round of the barrier that began after a connection broke last.
+    barrier_from: u64,
     /// The store went back: nothing is granted until these are listed again,
     rewound: BTreeSet<KindId>,
     /// and so many reads in a row have fitted together.
@@ -213,6 +217,8 @@ impl Leader {
             last_probe: 0,
             suspect: None,
             histories: 0,
+            blind: false,
+            barrier_from: 0,
             rewound: BTreeSet::new(),
             settling: None,
             withheld: None,

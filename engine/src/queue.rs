@@ -47,8 +47,6 @@ pub(crate) enum Delay {
     Failed,
     /// This refuses the item, although it let others pass.
     Refused(Blocker),
-    /// What it rests on has to say first where it stands.
-    Doubt,
     /// No executor takes such work.
     NoTaker,
     /// The object has changed since it was refused.
@@ -268,7 +266,8 @@ impl Queue {
         item.invalid = 0;
         item.trouble = None;
         item.apart = false;
-        if matches!(item.place, Place::Backoff { .. } | Place::Behind(Blocker::Webhook { .. })) {
+        let looked_at = |blocker: &Blocker| matches!(blocker, Blocker::Webhook { .. } | Blocker::InDoubt { .. });
+        if matches!(&item.place, Place::Backoff { .. }) || matches!(&item.place, Place::Behind(at) if looked_at(at)) {
             self.make_ready(&uid);
         }
         Put::Replaced

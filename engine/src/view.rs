@@ -28,7 +28,7 @@ pub struct Status {
     pub queued: usize,
     /// Of these, waiting out a backoff or behind a blocker.
     pub backing_off: usize,
-    /// Of these, behind a blocker, by what blocks: `forbidden`, `webhook`, `throttled` or `unreadable`.
+    /// Of these, behind a blocker, by what blocks: `in_doubt`, `forbidden`, `webhook`, `throttled` or `unreadable`.
     pub blocked: Vec<(&'static str, usize)>,
     /// Of these, held by pauses, or because it is not known which pauses there are.
     pub held: usize,
@@ -173,7 +173,7 @@ pub enum PresenceView {
 /// Something that stands in the way of many items at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockerView {
-    /// The rule, webhook or collection, in words that begin with `forbidden`, `webhook`, `throttled` or `unreadable`.
+    /// The rule, webhook or collection, in words that begin with `in_doubt`, `forbidden`, `webhook`, `throttled` or `unreadable`.
     pub what: String,
     /// Items that wait for it.
     pub items: usize,
@@ -341,6 +341,7 @@ pub enum ReasonCode {
     GracePeriod,
     NeverObserved,
     Deleted,
+    CollectionInDoubt,
 }
 
 impl ReasonCode {
@@ -373,6 +374,7 @@ impl ReasonCode {
             ReasonCode::GracePeriod => "grace_period",
             ReasonCode::NeverObserved => "never_observed",
             ReasonCode::Deleted => "deleted",
+            ReasonCode::CollectionInDoubt => "collection_in_doubt",
         }
     }
 }

@@ -249,6 +249,7 @@ pub(super) fn reason_words(reason: &Reason) -> String {
             format!("{who} {} to go first", if reason.related_count == 1 { "has" } else { "have" })
         }
         Code::Cycle => "it is in a cycle of blocking references, which is about to be relaxed".to_owned(),
+        Code::CollectionInDoubt => detail.to_owned(),
         Code::Forbidden => about("the executors lack a right"),
         Code::AdmissionDenied => about("a webhook or an admission policy refuses"),
         Code::Backoff if detail.is_empty() => "an attempt failed, and there will be another".to_owned(),

@@ -3,7 +3,7 @@
 use super::{Event, Leader, Mode, Output, StreamId, Timer};
 use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX, first_session};
 use crate::object::Uid;
-use crate::queue::{Delay, Place};
+use crate::queue::{Delay, Item, Place};
 use crate::work::{
     ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, Protocols, Refusal, ReturnCause, RevokeMode, Term,
     ToExecutor, ToLeader, Welcome, WorkItem, WorkLease, WorkReturn,
@@ -25,8 +25,6 @@ const CLOSE_AFTER: Duration = Duration::from_secs(5);
 const RECONNECT_SPREAD_EACH: Duration = Duration::from_millis(10);
 /// and over no more than this: few need not wait for one another.
 const RECONNECT_SPREAD_MAX: Duration = Duration::from_secs(2);
-/// What rests on a collection in doubt waits for it to say where it stands.
-const DOUBTFUL: Duration = Duration::from_millis(500);
 /// An item that an executor cannot do waits for another one.
 const NO_TAKER: Duration = Duration::from_secs(5);
 
@@ -69,6 +67,7 @@ impl Leader {
     /// Gives ready items to executors with room, one each in turn.
     pub(super) fn grant(&mut self) {
         let Some(term) = self.term.clone().filter(|_| self.may_grant()) else { return };
+        self.end_doubts();
         let mut grants: BTreeMap<SessionId, Vec<WorkLease>> = BTreeMap::new();
         while self.queue.has_ready() {
             let Some(session) = self.next_session() else { break };
@@ -105,7 +104,12 @@ impl Leader {
 
     fn lease(&mut self, term: &Term, session: SessionId, uid: &Uid) -> Option<WorkLease> {
         // Facts that came since the decision count.
+        let removes_finalizer = |item: &Item| item.draft.action.kind() == ActionKind::RemoveFinalizer;
+        let anew = self.blind && self.queue.get(uid).is_some_and(removes_finalizer);
         for id in self.graph.by_uid(uid).collect::<Vec<_>>() {
+            if anew {
+                self.mark(id);
+            }
             self.judge(id);
         }
         // The last word before a grant: whatever made the item ready, what is held is not granted.
@@ -115,8 +119,9 @@ impl Leader {
         }
         let item = self.queue.get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
-        if kind != ActionKind::Verify && self.graph.primary(uid).is_some_and(|id| self.rests_on_doubt(id, kind)) {
-            self.backoff(uid, DOUBTFUL, Delay::Doubt);
+        let id = self.graph.primary(uid).filter(|_| kind != ActionKind::Verify);
+        if let Some(doubtful) = id.and_then(|id| self.rests_on_doubt(id)) {
+            self.await_certainty(uid, doubtful);
             return None;
         }
         assert!(

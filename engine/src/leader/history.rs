@@ -3,9 +3,9 @@
 use super::{Event, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
 use crate::coverage::{KindId, State};
 use crate::graph::{NodeId, Presence};
-use crate::object::{ResourceVersion, Uid};
-use crate::queue::Place;
-use crate::work::{ActionKind, RevokeMode};
+use crate::object::{GroupResource, ResourceVersion, Uid};
+use crate::queue::{Blocker, Place};
+use crate::work::RevokeMode;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,6 +13,8 @@ use core::time::Duration;
 
 /// Between two questions where the store stands while nothing is granted.
 const SUSPECT_AGAIN: Duration = Duration::from_millis(500);
+/// The same to a collection that cannot be listed, on which little rests.
+const DOUBT_AGAIN: Duration = Duration::from_secs(5);
 /// Questions to one collection before another one is asked.
 const ASK_EACH: u32 = 3;
 /// After a store went back: between two reads,
@@ -206,6 +208,7 @@ impl Leader {
             self.settling = None;
             self.event(Event::GrantsStopped { why: String::from("the store's history changed") });
         }
+        self.blind = true;
         self.restart_barrier();
         self.writes.clear();
         self.condemned.clear();
@@ -328,6 +331,8 @@ impl Leader {
     pub(super) fn doubt(&mut self, kind: KindId) {
         if !self.coverage.kind(kind).doubtful {
             self.coverage.kind_mut(kind).doubtful = true;
+            self.blind = true;
+            self.barrier_from = self.barrier.next_round();
             self.ask_doubt(kind);
         }
     }
@@ -366,20 +371,43 @@ impl Leader {
             }
             // Where versions do not compare, an answer is all there is to be had.
             Ok(_) => self.coverage.kind_mut(kind).doubtful = false,
-            Err(_) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Doubt(kind)),
+            Err(_) => {
+                let failed = self.coverage.kind(kind).state == State::Failed;
+                let wait = if failed { DOUBT_AGAIN } else { SUSPECT_AGAIN };
+                self.timers.set(self.now + wait, Timer::Doubt(kind));
+            }
         }
     }
 
-    /// Whether a decision about this node rests on a collection that has to say first where it stands.
-    pub(super) fn rests_on_doubt(&self, id: NodeId, action: ActionKind) -> bool {
+    /// A collection on which a decision about this node rests, and that has to say first where it stands. Which collections have shown all
+    /// dependents of an owner is asked when the owner is judged.
+    pub(super) fn rests_on_doubt(&self, id: NodeId) -> Option<KindId> {
         let node = self.graph.node(id);
-        let is_doubtful =
-            |kind: &crate::coverage::Kind| kind.doubtful || (kind.is_aggregated() && kind.rewound.is_some());
-        let doubtful = |kind: KindId| is_doubtful(self.coverage.kind(kind));
-        // That an owner has no dependents left rests on all collections.
-        let everywhere =
-            action == ActionKind::RemoveFinalizer && self.coverage.served().any(|(_, kind)| is_doubtful(kind));
-        everywhere || doubtful(node.kind()) || node.owners().any(|owner| doubtful(self.graph.node(owner).kind()))
+        let kinds = core::iter::once(node.kind()).chain(node.owners().map(|owner| self.graph.node(owner).kind()));
+        kinds.into_iter().find(|&kind| self.coverage.kind(kind).is_in_doubt())
+    }
+
+    /// Puts an item behind a collection that has to say where it stands.
+    pub(super) fn await_certainty(&mut self, uid: &Uid, kind: KindId) {
+        let entry = self.coverage.kind(kind);
+        let unserved = || GroupResource { group: entry.group.clone(), resource: entry.kind.clone() };
+        let collection = entry.served.as_ref().map_or_else(unserved, |served| served.group_resource.clone());
+        let blocker = Blocker::InDoubt { kind, collection };
+        self.queue.raise(self.now, blocker.clone());
+        self.queue.place(uid, Place::Behind(blocker));
+    }
+
+    /// Lets go what stood behind a collection that is in doubt no more.
+    pub(super) fn end_doubts(&mut self) {
+        for (kind, blocker) in self.queue.doubts() {
+            if !self.coverage.kind(kind).is_in_doubt() {
+                self.queue.lift(&blocker);
+            }
+        }
+        if self.blind && !self.coverage.served().any(|(_, kind)| kind.is_watched() && kind.is_in_doubt()) {
+            self.blind = false;
+            self.mark_deletions();
+        }
     }
 
     /// The collection is listed: its next audit is an hour away, spread over some minutes.

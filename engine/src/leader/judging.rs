@@ -71,7 +71,9 @@ impl Leader {
             }),
             Verdict::Orphaning { dependents, drop } => {
                 let passed = self.has_passed_barrier(id);
-                undecided = self.unreachable_dependents(id, dependents);
+                let hidden = !passed && dependents == 0 && self.is_any_dependent_hidden(id);
+                let hidden = hidden.then_some(Undecided::DependentsUnseen);
+                undecided = hidden.or_else(|| self.unreachable_dependents(id, dependents));
                 let end = (passed && dependents == 0).then(|| finish(ORPHAN_FINALIZER, Cause::NoDependents));
                 self.removal(id, &drop).or(end)
             }
@@ -146,11 +148,7 @@ impl Leader {
             self.deletions.entry(id).or_insert(None);
             return (None, self.unreachable_dependents(id, blocking));
         }
-        let namespace = self.graph.node(id).namespace();
-        let may_hide = |kind: &crate::coverage::Kind| {
-            self.may_hide_dependents(kind) && (kind.namespaced() == Some(true) || namespace.is_empty())
-        };
-        if self.coverage.served().any(|(_, kind)| may_hide(kind)) && !self.has_passed_barrier(id) {
+        if self.is_any_dependent_hidden(id) && !self.has_passed_barrier(id) {
             return (None, Some(Undecided::DependentsUnseen));
         }
         self.deletions.entry(id).or_insert(None);
@@ -212,18 +210,28 @@ impl Leader {
         let assumed = |served: &crate::object::ServedKind| {
             self.config.policy.assume_no_dependents.contains(&served.group_resource)
         };
-        kind.is_unseen() && !kind.served.as_ref().is_some_and(assumed)
+        kind.is_uncertain() && !kind.served.as_ref().is_some_and(assumed)
+    }
+
+    /// Whether a collection that cannot be seen, or not be believed, could hold dependents of this owner.
+    fn is_any_dependent_hidden(&self, id: NodeId) -> bool {
+        let everywhere = self.graph.node(id).namespace().is_empty();
+        self.coverage
+            .served()
+            .any(|(_, kind)| self.may_hide_dependents(kind) && (everywhere || kind.namespaced() == Some(true)))
     }
 
     /// Whether everything that existed when this owner's deletion was first seen has been shown. Asks for it where nobody has.
     fn has_passed_barrier(&mut self, id: NodeId) -> bool {
         let namespace = self.graph.node(id).namespace().clone();
+        // What a round has asked before a connection broke does not replace what may be of another history now.
+        let from = if self.blind && self.is_any_dependent_hidden(id) { self.barrier_from } else { 0 };
         let round = self.deletions.entry(id).or_insert(None);
         if self.term.is_none() {
             return false;
         }
         match *round {
-            Some(number) => self.barrier.has_passed(&namespace, number),
+            Some(number) => self.barrier.has_passed(&namespace, number.max(from)),
             None => {
                 *round = Some(self.barrier.request(&namespace));
                 false

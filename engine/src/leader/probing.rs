@@ -79,8 +79,8 @@ impl Leader {
             return;
         }
         let watched = |(id, kind): (KindId, &crate::coverage::Kind)| {
-            let believed = kind.state == State::Synced && kind.lost.is_none();
-            let matters = kind.is_watched() && (!kind.is_unseen() || self.may_hide_dependents(kind));
+            let believed = kind.state == State::Synced && kind.lost.is_none() && !kind.is_in_doubt();
+            let matters = kind.is_watched() && (!kind.is_uncertain() || self.may_hide_dependents(kind));
             matters.then_some((id, kind.namespaced() == Some(true), believed))
         };
         let kinds: Vec<_> = self.coverage.served().filter_map(watched).collect();
@@ -129,7 +129,7 @@ impl Leader {
     fn merge(&mut self, kind: KindId, answer: ProbeAnswer) -> bool {
         let entry = self.coverage.kind(kind);
         // What the watch has shown is newer: an object missing from the graph has gone since.
-        if !entry.is_unseen() && entry.position.as_ref().is_some_and(|at| at.reached(&answer.resource_version)) {
+        if !entry.is_uncertain() && entry.position.as_ref().is_some_and(|at| at.reached(&answer.resource_version)) {
             return true;
         }
         let overtaken = entry.high.as_ref().is_some_and(|(high, _)| answer.resource_version.is_before(high));

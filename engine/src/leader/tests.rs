@@ -14,6 +14,7 @@ use core::time::Duration;
 mod balancing;
 mod blocking;
 mod cascades;
+mod doubts;
 mod evidence;
 mod fleet;
 mod following;
@@ -213,7 +214,12 @@ impl Bench {
 
     /// All kinds served and synced at position 100, empty.
     fn synced() -> Bench {
-        let mut bench = Bench::bare();
+        Bench::synced_as(config())
+    }
+
+    fn synced_as(config: Config) -> Bench {
+        let mut bench = Bench::configured(config, 7);
+        bench.hello(STREAM, hello("e1", "i1"));
         for resource in ["configmaps", "nodes", "things"] {
             bench.serve(resource);
             bench.list(resource, 100, vec![]);

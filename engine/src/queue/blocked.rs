@@ -1,6 +1,7 @@
 //! What stands in the way of many items at once: who stands behind it, and who tries next.
 
 use super::{Place, Queue};
+use crate::coverage::KindId;
 use crate::object::{GroupResource, Name, Uid};
 use crate::time::Time;
 use crate::work::ActionKind;
@@ -25,6 +26,8 @@ const RULES_SETTLE: Duration = Duration::from_secs(1);
 /// What stands in the way of many items at once. They share one probe, whose success wakes them all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Blocker {
+    /// The collection has to say first where it stands. Nobody probes: the collection is asked until it does.
+    InDoubt { kind: KindId, collection: GroupResource },
     /// The executor may not do this in this namespace.
     Forbidden { collection: GroupResource, namespace: Name, action: ActionKind },
     /// A webhook or policy refuses or fails.
@@ -49,15 +52,22 @@ impl Blocker {
             Blocker::Forbidden { collection, action, .. } => {
                 Row::Forbidden { collection: collection.clone(), action: *action }
             }
-            Blocker::Webhook { .. } | Blocker::Throttled { .. } | Blocker::Unreadable { .. } => {
-                Row::Alone(self.clone())
-            }
+            Blocker::InDoubt { .. }
+            | Blocker::Webhook { .. }
+            | Blocker::Throttled { .. }
+            | Blocker::Unreadable { .. } => Row::Alone(self.clone()),
         }
+    }
+
+    /// Whether a member tries now and then.
+    fn is_probed(&self) -> bool {
+        !matches!(self, Blocker::InDoubt { .. } | Blocker::Throttled { .. })
     }
 
     /// The word for labels.
     pub(crate) fn word(&self) -> &'static str {
         match self {
+            Blocker::InDoubt { .. } => "in_doubt",
             Blocker::Forbidden { .. } => "forbidden",
             Blocker::Webhook { .. } => "webhook",
             Blocker::Throttled { .. } => "throttled",
@@ -75,6 +85,7 @@ impl fmt::Display for Blocker {
             Blocker::Forbidden { collection, namespace, action } => {
                 write!(f, "forbidden: {} of {collection} in namespace {namespace}", action.as_str())
             }
+            Blocker::InDoubt { collection, .. } => write!(f, "in_doubt: {collection}"),
             Blocker::Webhook { name } => write!(f, "webhook: {name}"),
             Blocker::Throttled { collection } => write!(f, "throttled: {collection}"),
             Blocker::Unreadable { collection } => write!(f, "unreadable: {collection}"),
@@ -402,6 +413,16 @@ impl Queue {
         }
     }
 
+    /// Collections that items wait for to say where they stand.
+    pub(crate) fn doubts(&self) -> Vec<(KindId, Blocker)> {
+        // They come first in their order.
+        let doubt = |blocker: &Blocker| {
+            let Blocker::InDoubt { kind, .. } = blocker else { return None };
+            Some((*kind, blocker.clone()))
+        };
+        self.blockers.blocked.keys().map_while(doubt).collect()
+    }
+
     /// How many items stand behind a blocker.
     pub(crate) fn behind(&self, blocker: &Blocker) -> usize {
         self.blockers.blocked.get(blocker).map_or(0, |blocked| blocked.members.len())
@@ -446,7 +467,7 @@ impl Queue {
                 blocker,
                 items: blocked.members.len(),
                 since: blocked.since,
-                due: turns.map(|turns| turns.due).filter(|_| !matches!(blocker, Blocker::Throttled { .. })),
+                due: turns.map(|turns| turns.due).filter(|_| blocker.is_probed()),
                 probing: turns.is_some_and(|turns| turns.probing.contains_key(blocker)),
             }
         })

@@ -23,7 +23,7 @@ const LAGS: [(&str, Duration); 4] = [
     ("over_10m", Duration::MAX),
 ];
 /// What stands in the way of many items, as the queue calls it.
-const BLOCKERS: [&str; 4] = ["forbidden", "webhook", "throttled", "unreadable"];
+const BLOCKERS: [&str; 5] = ["in_doubt", "forbidden", "webhook", "throttled", "unreadable"];
 /// Collections in trouble that are named; of more only the number is told.
 const NAMED_MAX: usize = 100;
 

@@ -115,6 +115,7 @@ pub fn reason_code(code: ReasonCode) -> Code {
         ReasonCode::AwaitingOwnWrite => Code::AwaitingOwnWrite,
         ReasonCode::GracePeriod => Code::GracePeriod,
         ReasonCode::NeverObserved => Code::NeverObserved,
+        ReasonCode::CollectionInDoubt => Code::CollectionInDoubt,
         ReasonCode::Deleted => Code::Deleted,
     }
 }

@@ -3,7 +3,7 @@
 use super::{Leader, Mode};
 use crate::evidence::Proof;
 use crate::graph::{Known, Node, NodeId};
-use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
+use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
 use crate::queue::{Blocker, Delay, Item, Place};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{
@@ -222,7 +222,10 @@ impl Leader {
         let unseen = self.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind));
         let reason = |(_, kind): (_, &crate::coverage::Kind)| {
             let served = kind.served.as_ref()?;
-            let detail = format!("{} is {}", served.group_resource, kind.state.as_str());
+            let detail = match kind.is_unseen() {
+                true => format!("{} is {}", served.group_resource, kind.state.as_str()),
+                false => in_doubt(&served.group_resource),
+            };
             Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
         };
         unseen.filter_map(reason).take(RELATED_MAX).collect()
@@ -335,6 +338,7 @@ impl Leader {
 
 fn blocker_code(blocker: &Blocker) -> ReasonCode {
     match blocker {
+        Blocker::InDoubt { .. } => ReasonCode::CollectionInDoubt,
         Blocker::Forbidden { .. } => ReasonCode::Forbidden,
         Blocker::Webhook { .. } => ReasonCode::AdmissionDenied,
         Blocker::Throttled { .. } => ReasonCode::Throttled,
@@ -349,15 +353,20 @@ fn blocker_text(blocker: &Blocker) -> String {
             let place = if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace}") };
             format!("{} of {collection}{place} is forbidden", action.as_str())
         }
+        Blocker::InDoubt { collection, .. } => in_doubt(collection),
         Blocker::Webhook { name } => format!("refused by {name}"),
         Blocker::Throttled { collection } => format!("the API server pushes back on {collection}"),
         Blocker::Unreadable { collection } => format!("questions about {collection} fail"),
     }
 }
 
+fn in_doubt(collection: &GroupResource) -> String {
+    format!("{collection} has not said where it stands since the connection to it broke")
+}
+
 fn delay_code(why: &Delay) -> ReasonCode {
     match why {
-        Delay::Failed | Delay::Doubt => ReasonCode::Backoff,
+        Delay::Failed => ReasonCode::Backoff,
         Delay::Refused(blocker) => blocker_code(blocker),
         Delay::Moved => ReasonCode::AdmissionDenied,
         Delay::NoTaker => ReasonCode::NoExecutor,
@@ -369,7 +378,6 @@ fn delay_text(item: &Item, why: &Delay) -> String {
         Delay::Failed if item.trouble.is_none() => String::new(),
         Delay::Failed => with_trouble(format!("attempt {} failed", item.attempts), item),
         Delay::Refused(blocker) => with_trouble(format!("{}, which lets others pass", blocker_text(blocker)), item),
-        Delay::Doubt => String::new(),
         Delay::Moved => String::from("it has changed since it was refused, and is tried again in a moment"),
         Delay::NoTaker => format!("no connected executor takes work of kind {}", item.draft.action.kind().as_str()),
     }

@@ -1,0 +1,110 @@
+//! A collection whose connection broke, and that does not say where it stands: what waits for it, and what does not.
+
+use super::*;
+use crate::view::ReasonCode;
+
+fn breaks(bench: &mut Bench, resource: &str) {
+    bench.input(Input::WatchLost { collection: collection(resource), transport: true, error: "reset".to_string() });
+}
+
+/// Answers what is asked, but fails where `fails` says so, for ten seconds.
+fn answer(bench: &mut Bench, fails: fn(&Probe) -> bool) {
+    for _ in 0..20 {
+        for probe in core::mem::take(&mut bench.probes) {
+            let answer =
+                ProbeAnswer { resource_version: version(110), objects: Vec::new(), complete: true, remaining: None };
+            let answer = if fails(&probe) { Err("broken".to_string()) } else { Ok(answer) };
+            bench.input(Input::Probed { probe: probe.id, answer });
+        }
+        bench.pass(Duration::from_millis(500));
+    }
+}
+
+fn is_of(probe: &Probe, resource: &str) -> bool {
+    &*probe.collection.resource == resource
+}
+
+/// `things/o` in foreground deletion, `things/p` orphaning, both without dependents, while the connection of configmaps is broken.
+fn owners_in_deletion(mut bench: Bench) -> Bench {
+    breaks(&mut bench, "configmaps");
+    bench.seen("things", object("things", "o", 106).terminating("foregroundDeletion"));
+    bench.seen("things", object("things", "p", 107).terminating("orphan"));
+    bench
+}
+
+const BOTH: [&str; 2] = ["remove finalizer foregroundDeletion of o", "remove finalizer orphan of p"];
+
+#[test]
+fn a_finalizer_does_not_wait_for_a_kind_whose_namespace_list_shows_that_it_hides_nothing() {
+    let mut bench = owners_in_deletion(Bench::synced());
+    answer(&mut bench, |probe| is_of(probe, "configmaps") && probe.namespace.is_none());
+    assert_eq!(bench.grants(), BOTH);
+}
+
+#[test]
+fn the_same_once_the_list_of_that_kind_has_failed() {
+    let mut bench = owners_in_deletion(Bench::synced());
+    bench.input(Input::ListBegun { collection: collection("configmaps") });
+    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "no conversion".to_string() });
+    answer(&mut bench, |probe| is_of(probe, "configmaps") && probe.namespace.is_none());
+    assert_eq!(bench.grants(), BOTH);
+}
+
+#[test]
+fn a_finalizer_waits_for_no_kind_that_is_assumed_to_hold_no_dependents() {
+    let mut config = config();
+    config.policy.assume_no_dependents.push(collection("configmaps"));
+    let mut bench = owners_in_deletion(Bench::synced_as(config));
+    answer(&mut bench, |probe| is_of(probe, "configmaps"));
+    assert_eq!(bench.grants(), BOTH);
+}
+
+#[test]
+fn an_owner_waits_by_name_for_a_kind_that_cannot_even_list_its_namespace() {
+    let mut bench = owners_in_deletion(Bench::synced());
+    answer(&mut bench, |probe| is_of(probe, "configmaps"));
+    assert_eq!(bench.grants(), NOTHING);
+    assert_eq!(bench.undecided(), [(Undecided::DependentsUnseen, 2)]);
+    for owner in ["o", "p"] {
+        let reasons = bench.leader.explain(&uid(owner)).unwrap().reasons;
+        let named = |reason: &crate::view::Reason| {
+            reason.code == ReasonCode::CollectionUnsynced && reason.detail.contains("configmaps")
+        };
+        assert!(reasons.iter().any(named), "{owner}: {reasons:?}");
+    }
+    answer(&mut bench, |_| false);
+    assert_eq!(bench.grants(), BOTH);
+}
+
+#[test]
+fn a_list_of_the_namespace_from_before_the_connection_broke_says_nothing() {
+    let mut bench = Bench::synced();
+    bench.input(Input::ListBegun { collection: collection("configmaps") });
+    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "no conversion".to_string() });
+    bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 0 } });
+    bench.seen("things", object("things", "o", 106).terminating("foregroundDeletion"));
+    answer(&mut bench, |probe| is_of(probe, "configmaps") && probe.namespace.is_none());
+    breaks(&mut bench, "configmaps");
+    bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 100 } });
+    answer(&mut bench, |probe| is_of(probe, "configmaps"));
+    assert_eq!(bench.grants(), NOTHING);
+}
+
+#[test]
+fn what_rests_on_a_collection_in_doubt_says_so() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    breaks(&mut bench, "configmaps");
+    bench.deleted("things", "o", 105);
+    answer(&mut bench, |probe| is_of(probe, "configmaps"));
+    let reason = bench.leader.explain(&uid("a")).unwrap().reasons.remove(0);
+    assert_eq!(reason.code, ReasonCode::CollectionInDoubt);
+    assert_eq!(reason.detail, "configmaps has not said where it stands since the connection to it broke");
+    let (blockers, _) = bench.leader.blockers(10);
+    assert_eq!((&*blockers[0].what, blockers[0].items, blockers[0].next_probe), ("in_doubt: configmaps", 1, None));
+    assert_eq!(bench.leader.status().blocked, [("in_doubt", 1)]);
+    answer(&mut bench, |_| false);
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+    assert_eq!(bench.leader.status().blocked, []);
+}
