@@ -97,3 +97,17 @@ fn an_owner_that_is_back_in_one_group_is_remembered_by_the_other() {
     bench.deleted("things", "o", 105);
     assert_eq!(bench.grants(), ["remove o from a"]);
 }
+
+#[test]
+fn a_reference_by_a_kind_that_is_not_served_holds_no_owner() {
+    for finalizer in ["orphan", "foregroundDeletion"] {
+        let mut bench = Bench::synced();
+        bench.pass(Duration::from_secs(1));
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", object("configmaps", "a", 102).blocking("mirrors", "o"));
+        bench.seen("things", object("things", "o", 103).terminating(finalizer));
+        bench.answer_probes(104, &[("configmaps", object("configmaps", "a", 102).blocking("mirrors", "o"))]);
+        bench.pass(Duration::from_secs(5));
+        assert_eq!(bench.grants(), [format!("remove finalizer {finalizer} of o")]);
+    }
+}
