@@ -168,6 +168,16 @@ impl ResourceVersion {
         }
     }
 
+    /// A total order for sorting, the furthest first. Versions that are no numbers come last: they have no order among numbers.
+    pub(crate) fn furthest_first(&self, other: &ResourceVersion) -> Ordering {
+        match (&self.0, &other.0) {
+            (Version::Ordered(a), Version::Ordered(b)) => b.cmp(a),
+            (Version::Opaque(a), Version::Opaque(b)) => a.cmp(b),
+            (Version::Ordered(_), Version::Opaque(_)) => Ordering::Less,
+            (Version::Opaque(_), Version::Ordered(_)) => Ordering::Greater,
+        }
+    }
+
     /// Whether this version is known to be at or past `other`.
     pub fn reached(&self, other: &ResourceVersion) -> bool {
         matches!(self.compare(other), Some(Ordering::Equal | Ordering::Greater))

@@ -70,9 +70,7 @@ impl Leader {
             Some((id, high.clone()))
         };
         let mut witnesses: Vec<(KindId, ResourceVersion)> = self.coverage.served().filter_map(known).collect();
-        witnesses.sort_by(|(one, high), (other, lower)| {
-            lower.compare(high).unwrap_or(core::cmp::Ordering::Equal).then(one.cmp(other))
-        });
+        witnesses.sort_by(|(one, high), (other, lower)| high.furthest_first(lower).then(one.cmp(other)));
         witnesses
     }
 

@@ -69,3 +69,20 @@ fn clipping_keeps_characters_whole() {
     assert_eq!(clip("abcü", 4), "abc");
     assert_eq!(clip("abc", 10), "abc");
 }
+
+/// A sort by an order that is not total panics.
+#[test]
+fn versions_are_sorted_whatever_they_are() {
+    let texts = ["abc", "7", "", "0", "12", "007", "99999999999999999999999999999999999999999999", "7"];
+    let versions = texts.map(ResourceVersion::parse);
+    for (one, other) in versions.iter().flat_map(|one| versions.iter().map(move |other| (one, other))) {
+        assert_eq!(one.furthest_first(other), other.furthest_first(one).reverse(), "{one} {other}");
+        for third in versions.iter().filter(|third| other.furthest_first(third).is_le()) {
+            let follows = one.furthest_first(other).is_gt() || one.furthest_first(third).is_le();
+            assert!(follows, "{one} {other} {third}");
+        }
+    }
+    let mut sorted = versions.clone();
+    sorted.sort_by(ResourceVersion::furthest_first);
+    assert_eq!(sorted[0], ResourceVersion::parse("12"));
+}
