@@ -326,7 +326,7 @@ impl Graph {
         let same_references = !change.appeared && node.has_references(&facts.owners);
         let mut before = Owners::None;
         if !same_references {
-            change.owners.extend(self.node(id).owners());
+            change.owners = self.owners_and_acting(id);
             before = self.detach(id);
         }
         self.observe(id, resource_version, list, &facts);
@@ -343,10 +343,18 @@ impl Graph {
         (id, change)
     }
 
+    /// The owners of a node. One that goes with the last reference to it may be the same object as another node, which waits for that.
+    fn owners_and_acting(&self, id: NodeId) -> Vec<NodeId> {
+        let owners = self.node(id).owners();
+        let unobserved = owners.clone().map(|owner| self.node(owner)).filter(|owner| !owner.is_observed());
+        let acting = unobserved.filter_map(|owner| self.primary(&owner.uid()));
+        owners.chain(acting).collect()
+    }
+
     /// Takes an observed object out: what is left is `Virtual`, or `Absent` with `proof`, while anything refers to it. Gives the owners
     /// that lost a reference, and whether the node is still there.
     pub(crate) fn remove(&mut self, id: NodeId, proof: Option<Proof>) -> (Vec<NodeId>, bool) {
-        let mut owners: Vec<NodeId> = self.node(id).owners().collect();
+        let mut owners = self.owners_and_acting(id);
         let edges = self.detach(id);
         self.drop_unused_owners(id, edges.as_slice());
         self.give_back(edges);

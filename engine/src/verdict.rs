@@ -138,7 +138,11 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
         Known::Absent(_) => return Standing::Dangling,
         Known::Observed | Known::Read { .. } | Known::Virtual { .. } => {}
     }
-    let Some(served) = &kind.served else { return Standing::Unverified(Undecided::OwnerKindUnresolved) };
+    let Some(served) = &kind.served else {
+        // Another group has shown this owner, and this one may show it again once it is served.
+        let orphaned = matches!(known, Known::Virtual { .. }) && graph.is_orphaned(owner);
+        return if orphaned { Standing::Orphaning } else { Standing::Unverified(Undecided::OwnerKindUnresolved) };
+    };
     match known {
         Known::Observed | Known::Read { .. } if owner.orphans_dependents() => Standing::Orphaning,
         Known::Observed | Known::Read { .. } if owner.deletes_dependents() => Standing::Waiting,

@@ -8,13 +8,14 @@ impl Graph {
     /// dependents, and those of a served kind at the same namespace and name that may turn out to be it.
     pub(crate) fn same_object(&self, coverage: &Coverage, id: NodeId) -> impl Iterator<Item = Node<'_>> + Clone {
         let this = self.node(id);
-        let namesake = move |node: &Node<'_>| {
-            node.namespace() == this.namespace() && node.name() == this.name() && !node.is_absent()
+        // A reference by a kind that is not served can be taken away, and not followed.
+        let may_be = move |node: &Node<'_>| {
+            node.namespace() == this.namespace()
+                && node.name() == this.name()
+                && !node.is_absent()
+                && coverage.kind(node.kind()).served.is_some()
         };
-        // A reference by a kind that is not served can be neither followed nor taken away.
-        let served = move |node: &Node<'_>| coverage.kind(node.kind()).served.is_some();
-        let may_be = move |node: &Node<'_>| served(node) && (self.is_orphaned(*node) || namesake(node));
-        let is = move |node: &Node<'_>| node.has_facts() || may_be(node);
+        let is = move |node: &Node<'_>| node.has_facts() || self.is_orphaned(*node) || may_be(node);
         self.by_uid(&this.uid()).map(|id| self.node(id)).filter(is)
     }
 

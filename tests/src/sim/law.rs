@@ -164,7 +164,10 @@ pub(super) fn references(
         let fair = match worth(owner) {
             Worth::Gone | Worth::GoneOrphaning | Worth::GonePerhapsOrphaning => true,
             Worth::Waiting | Worth::JustWaited | Worth::Orphaning => true,
-            Worth::Unresolvable => by_kind(owner.group(), &owner.kind).is_some(),
+            // By a kind that nobody knows, a reference may name what another group shows.
+            Worth::Unresolvable => {
+                by_kind(owner.group(), &owner.kind).is_some() || truth.is_orphaned_namesake(before, owner)
+            }
             Worth::Solid => truth.was_ever_marked(&owner.uid),
             Worth::Misplaced | Worth::Unreadable => false,
         };
@@ -214,6 +217,11 @@ pub(super) fn finalizer(
             continue;
         }
         let (since, blocking_since) = truth.since(dependent, reference);
+        // By a group that is not served, a reference is no more than a claim.
+        let named = by_kind(reference.group(), &reference.kind).unwrap_or(dependent.kind);
+        if finalizer == FOREGROUND_FINALIZER && !(truth.served[named] && shown.served[named]) {
+            continue;
+        }
         if finalizer == ORPHAN_FINALIZER {
             let Some(orphaning) = before.orphaning.filter(|orphaning| since < orphaning.since) else { continue };
             if !truth.was_unserved(dependent.kind, orphaning.began, u64::MAX) {

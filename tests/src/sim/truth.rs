@@ -356,6 +356,15 @@ impl Truth {
         self.outages[kind].iter().any(|&(begin, end)| begin <= to && end.is_none_or(|end| end + LEARNT_WITHIN >= from))
     }
 
+    /// Whether a reference has uid, name and namespace of an owner that orphaned its dependents, whatever it says of the kind.
+    pub(super) fn is_orphaned_namesake(&self, dependent: &Life, reference: &OwnerReference) -> bool {
+        self.lives.get(&reference.uid).is_some_and(|owner| {
+            owner.ever_orphaned
+                && owner.object.name == reference.name
+                && owner.object.namespace == dependent.object.namespace
+        })
+    }
+
     /// Whether an owner was ever in a deletion that does something to its dependents.
     pub(super) fn was_ever_marked(&self, uid: &Uid) -> bool {
         self.lives.get(uid).is_some_and(|life| life.ever_marked)
