@@ -15,11 +15,13 @@
 //! * [`view`]: what readers see.
 //! * [`leader`]: the graph service's machine.
 //! * [`session`]: the executor's machine.
+//! * [`attempt`]: the write path, one lease at a time.
 //! * [`elector`]: Lease in, term out.
 #![no_std]
 
 extern crate alloc;
 
+pub mod attempt;
 mod barrier;
 mod changes;
 pub mod coverage;

@@ -213,7 +213,7 @@ impl fmt::Debug for ResourceVersion {
 }
 
 /// One entry of `metadata.ownerReferences`, as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnerReference {
     /// `group/version`, or the version alone for the core group.
     pub api_version: Name,

@@ -1,6 +1,6 @@
 //! From what is given to the end of the session.
 
-use crate::attempt::Bench;
+use crate::attempt::Attempts;
 use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::health::Health;
@@ -134,6 +134,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         config,
         clock,
         clients,
+        asks_gates: edges.cluster.asks_gates,
         graph: edges.graph,
         resolver: edges.resolver,
         url: edges.cluster.url,
@@ -192,6 +193,8 @@ struct Core {
     clock: Clock,
     /// At least one.
     clients: Vec<kube::Client>,
+    /// They ask the gate of a request when its connection is there.
+    asks_gates: bool,
     graph: Connector,
     resolver: Resolver,
     url: String,
@@ -229,11 +232,10 @@ impl Core {
             reconnect_max: RETRY_MAX,
         };
         let session = Session::new(session, seed);
-        let server = Server::new(self.clients, self.metrics.clone());
-        let bench = Arc::new(Bench::new(server, self.clock));
-        let concurrency = self.config.concurrency.most();
+        let server = Server::new(self.clients, self.asks_gates, self.metrics.clone());
+        let attempts = Attempts::new(server, self.clock, self.config.concurrency.most());
         let peers = Peers::new(self.graph, self.resolver, self.config.graph, self.config.far);
-        let driver = Driver::new(self.clock, session, concurrency, bench, peers, self.health, self.metrics);
+        let driver = Driver::new(self.clock, session, attempts, peers, self.health, self.metrics);
         driver.traced(self.traces).run(shutdown).await
     }
 

@@ -1,6 +1,6 @@
 //! The one task that owns the session: facts in, effects out.
 
-use crate::attempt::{self, Bench, Cancel, Carried};
+use crate::attempt::{Attempts, Ended};
 use crate::clock::Clock;
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -34,9 +34,7 @@ const WARNINGS_MAX: usize = 32;
 pub(crate) struct Driver {
     clock: Clock,
     session: Session,
-    bench: Arc<Bench>,
-    attempts: Jobs<Arc<WorkLease>, Carried>,
-    cancels: BTreeMap<LeaseId, Cancel>,
+    attempts: Attempts,
     peers: Peers,
     stream: Option<Ends>,
     /// Raised with every stream: the end of an older one is nobody's business any more.
@@ -56,8 +54,7 @@ impl Driver {
     pub(crate) fn new(
         clock: Clock,
         session: Session,
-        concurrency: usize,
-        bench: Arc<Bench>,
+        attempts: Attempts,
         peers: Peers,
         health: Arc<Health>,
         metrics: Metrics,
@@ -65,9 +62,7 @@ impl Driver {
         Driver {
             clock,
             session,
-            bench,
-            attempts: Jobs::new(concurrency),
-            cancels: BTreeMap::new(),
+            attempts,
             peers,
             stream: None,
             stream_number: 0,
@@ -107,7 +102,7 @@ impl Driver {
                 }
                 (number, end) = self.streams.next() => self.stream_ended(number, end),
                 inbound = next(&mut self.stream) => self.received(inbound),
-                (lease, end) = self.attempts.next() => self.attempts_ended(&lease, end),
+                ended = self.attempts.next() => self.attempts_ended(ended),
                 ((), end) = self.checks.next() => self.check_ended(end),
                 () = tokio::time::sleep_until(self.clock.instant(wake)) => {}
             }
@@ -122,16 +117,9 @@ impl Driver {
                 Output::Disconnect => self.disconnect(),
                 Output::Send(message) => self.send(message),
                 Output::Start(lease) => self.start(lease),
-                Output::Cancel(lease) => {
-                    if let Some(cancel) = self.cancels.get(&lease) {
-                        cancel.cancel();
-                    }
-                }
-                Output::WritesEnd(end) => self.bench.set_writes_end(end),
-                Output::CheckCredentials => {
-                    let bench = Arc::clone(&self.bench);
-                    self.checks.spawn((), async move { bench.accepts_credentials().await });
-                }
+                Output::Cancel(lease) => self.attempts.cancel(lease),
+                Output::WritesEnd(end) => self.attempts.set_writes_end(end),
+                Output::CheckCredentials => self.checks.spawn((), self.attempts.check_credentials()),
                 Output::Exit(exit) => return Some(exit),
                 Output::Event(event) => self.render(event),
             }
@@ -187,39 +175,25 @@ impl Driver {
     }
 
     fn start(&mut self, lease: WorkLease) {
-        let cancel = Cancel::default();
-        self.cancels.insert(lease.id, cancel.clone());
-        let lease = Arc::new(lease);
         let follow = self.traces.as_mut().and_then(|traces| traces.started(&lease));
-        self.attempts.spawn(Arc::clone(&lease), attempt::run(Arc::clone(&self.bench), lease, cancel, follow));
+        self.attempts.start(lease, follow);
     }
 
     /// Answers rarely come alone. All that are there are taken before anything follows from one of them.
-    fn attempts_ended(&mut self, lease: &WorkLease, end: JobEnd<Carried>) {
-        self.attempt_ended(lease, end);
-        while let Some((lease, end)) = self.attempts.try_next() {
-            self.attempt_ended(&lease, end);
+    fn attempts_ended(&mut self, ended: Ended) {
+        self.attempt_ended(ended);
+        while let Some(ended) = self.attempts.try_next() {
+            self.attempt_ended(ended);
         }
     }
 
-    fn attempt_ended(&mut self, lease: &WorkLease, end: JobEnd<Carried>) {
-        self.cancels.remove(&lease.id);
-        let report = match end {
-            JobEnd::Done(Carried { report, writes }) => {
-                if writes > 1 {
-                    self.session.handle(self.clock.now(), Input::WroteAgain { times: writes - 1 });
-                }
-                report
-            }
-            JobEnd::Aborted => attempt::lost(lease, "aborted"),
-            JobEnd::Panicked(why) => {
-                tracing::error!(lease = %lease.id, target = %lease.item.target, why, "an attempt panicked");
-                attempt::lost(lease, &why)
-            }
-        };
+    fn attempt_ended(&mut self, Ended { lease, report, writes }: Ended) {
+        if writes > 1 {
+            self.session.handle(self.clock.now(), Input::WroteAgain { times: writes - 1 });
+        }
         self.metrics.ended(lease.item.action.kind(), &report);
         if let Some(traces) = &mut self.traces {
-            traces.ended(lease, &report);
+            traces.ended(&lease, &report);
         }
         tracing::debug!(
             lease = %lease.id,

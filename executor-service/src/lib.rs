@@ -8,14 +8,14 @@
 //! * `peers`: where a graph service may be
 //! * `dial`: the way to it
 //! * `stream`: one gRPC stream to a graph service
-//! * `attempt`: one lease, as calls at the API server
-//! * `classify`: what an answer of the API server means
+//! * `attempt`: leases, as calls at the API server; the engine decides what to ask
+//! * `answer`: what the API server answers, parsed
 //! * `fuzzing`: what reads bytes from outside, for those who try what it makes of any
 //! * `server`, `health`, `metrics`, `clock`: what these stand on
 
+mod answer;
 mod app;
 mod attempt;
-mod classify;
 mod clock;
 mod dial;
 mod driver;
@@ -32,6 +32,10 @@ mod stream;
 mod traces;
 
 pub use app::{Config, Edges, Exit, StartError, serve};
+#[doc(hidden)]
+pub use attempt::metadata::object_of;
+#[doc(hidden)]
+pub use attempt::request::{PatchForm, patch_body};
 pub use dial::{Channel, connect_over, connect_through, dial, endpoint, innermost};
 pub use engine::session::Concurrency;
 pub use metrics::{Metrics, described};

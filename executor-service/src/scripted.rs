@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use runtime::kubernetes::gated;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -61,7 +62,7 @@ impl Api {
     }
 
     async fn answer(self, request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
-        let (head, body) = request.into_parts();
+        let (head, body) = gated(request).into_parts();
         let body: Bytes = body.collect().await?.to_bytes();
         let content_type = head.headers.get("content-type").map_or("", |value| value.to_str().unwrap());
         let form = content_type.trim_start_matches("application/").trim_end_matches("-patch+json");

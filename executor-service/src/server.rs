@@ -4,7 +4,7 @@ use crate::metrics::Metrics;
 use crate::traces::Follow;
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
-use runtime::kubernetes::{Answer, CallError, call, parse_status};
+use runtime::kubernetes::{Answer, CallError, Gate, call, parse_status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub(crate) struct Server {
     /// One after the other takes a request.
     clients: Arc<[kube::Client]>,
     turn: Arc<AtomicUsize>,
+    /// The clients ask the gate of a request when its connection is there.
+    asks_gates: bool,
     metrics: Metrics,
     /// What requests belong to, where that is recorded.
     follow: Option<Follow>,
@@ -59,10 +61,11 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Requests take turns on the clients, of which there is at least one.
-    pub(crate) fn new(clients: Vec<kube::Client>, metrics: Metrics) -> Server {
+    /// Requests take turns on the clients, of which there is at least one. Where these do not ask gates, a gate is
+    /// asked before the request is handed to them.
+    pub(crate) fn new(clients: Vec<kube::Client>, asks_gates: bool, metrics: Metrics) -> Server {
         assert!(!clients.is_empty(), "without a client nothing can be called");
-        Server { clients: clients.into(), turn: Arc::default(), metrics, follow: None }
+        Server { clients: clients.into(), turn: Arc::default(), asks_gates, metrics, follow: None }
     }
 
     /// The same, for requests that belong to this.
@@ -70,12 +73,26 @@ impl Server {
         Server { follow, ..self.clone() }
     }
 
-    /// Sends one request, never a second time.
-    pub(crate) async fn call(&self, verb: Verb, mut request: Request<Vec<u8>>) -> Result<Answer, CallError> {
+    /// Sends one request, never a second time, and not at all where its gate refuses.
+    pub(crate) async fn call(
+        &self,
+        verb: Verb,
+        mut request: Request<Vec<u8>>,
+        gate: Option<Gate>,
+    ) -> Result<Answer, CallError> {
         let sent = Instant::now();
+        if let Some(gate) = &gate {
+            if !self.asks_gates {
+                gate.pass().map_err(|withheld| CallError::NotSent { cause: withheld.to_string() })?;
+            }
+            request.extensions_mut().insert(gate.clone());
+        }
         let recorded = self.follow.as_ref().map(|follow| follow.send(&mut request));
         let client = &self.clients[self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len()];
         let answer = call(client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
+        if gate.is_some_and(|gate| gate.has_refused()) {
+            return answer;
+        }
         if let Some(recorded) = recorded {
             recorded.answered(answer.as_ref());
         }
@@ -90,7 +107,7 @@ impl Server {
         let accept =
             HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
         request.headers_mut().insert(ACCEPT, accept);
-        match self.call(Verb::Get, request).await {
+        match self.call(Verb::Get, request, None).await {
             Ok(answer) if answer.status == StatusCode::UNAUTHORIZED => {
                 let said = parse_status(&answer).map(|status| status.message).unwrap_or_default();
                 Err(format!("the API server answers 401 {said:?}"))

@@ -433,6 +433,7 @@ async fn the_cluster_is_asked_until_it_answers() {
         config,
         clock,
         clients: vec![client],
+        asks_gates: false,
         graph,
         resolver,
         url,

@@ -1,5 +1,6 @@
 //! Objects and lists as the API server's JSON shows them, reduced to metadata.
 
+use engine::attempt;
 use engine::object::{Facts, HOLD_ANNOTATION, Name, OwnerReference, ResourceVersion, Uid};
 use engine::work::Sighting;
 use serde::Deserialize;
@@ -7,22 +8,9 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// An object as one answer showed it.
-#[derive(Clone, Debug)]
-pub(crate) struct Live {
-    pub(crate) sighting: Sighting,
-    /// The references as they were written, for patches that write the list back.
-    pub(crate) references: Vec<Reference>,
-    pub(crate) finalizers: Vec<String>,
-}
-
-/// One entry of `metadata.ownerReferences`, both as it was written and as it is understood.
-#[derive(Clone, Debug)]
-pub(crate) struct Reference {
-    pub(crate) written: Value,
-    /// `None` where the entry names no owner: it stays where it is and counts in the order of the list.
-    pub(crate) entry: Option<OwnerReference>,
-}
+/// An object as one answer showed it, with its references as they were written.
+pub(crate) type Live = attempt::Live<Value>;
+type Reference = attempt::Reference<Value>;
 
 /// A metadata list of one name.
 #[derive(Debug)]
@@ -107,7 +95,15 @@ struct WrittenReference {
 
 /// Reads one object. `None` for a Status, for anything that is no object, and for an object without a uid.
 pub(crate) fn parse_object(body: &[u8]) -> Option<Live> {
-    let written: WrittenObject = serde_json::from_slice(body).ok()?;
+    object(serde_json::from_slice(body).ok()?)
+}
+
+/// The same, of an object that was read as JSON.
+pub fn object_of(value: &Value) -> Option<Live> {
+    object(WrittenObject::deserialize(value).ok()?)
+}
+
+fn object(written: WrittenObject) -> Option<Live> {
     if written.kind == "Status" {
         return None;
     }
@@ -142,7 +138,7 @@ fn live(written: WrittenMetadata) -> Option<Live> {
         deletion_time: None,
     };
     let resource_version = ResourceVersion::parse(&written.resource_version);
-    Some(Live { sighting: Sighting { uid, resource_version, facts }, references, finalizers })
+    Some(Live { sighting: Sighting { uid, resource_version, facts }, references })
 }
 
 fn reference(written: Value) -> Reference {

@@ -3,33 +3,50 @@
 use super::*;
 use crate::metrics::Metrics;
 use crate::scripted::{Api, Reply, broken, reply};
-use engine::object::{Facts, Name, OwnerReference, Uid};
-use engine::work::{CheckBy, ExistenceCheck, FindingResult, LeaseId, PropagationPolicy, Term, WorkItem};
+use engine::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::work::{
+    Action, CheckBy, ExistenceCheck, FindingResult, Outcome, Preconditions, PropagationPolicy, Term, WorkItem,
+};
 use prometheus_client::registry::Registry;
 use runtime::metrics::Book;
-use serde_json::{Value, json};
+use serde_json::json;
+use std::time::Duration;
 
+mod connections;
 mod deletes;
 mod patches;
 mod reads;
 
-/// A scripted API server and the bench that talks to it.
+/// A scripted API server and the attempts that talk to it.
 struct Script {
-    bench: Arc<Bench>,
+    attempts: Attempts,
+    clock: Clock,
     api: Api,
+    leases: u64,
 }
 
 impl Script {
     fn new(replies: impl IntoIterator<Item = Reply>) -> Script {
         let api = Api::new(replies);
-        let server = Server::new(vec![api.client()], Metrics::register(&mut Book::new(&mut Registry::default())));
-        let bench = Arc::new(Bench::new(server, Clock::start()));
-        bench.set_writes_end(Time::from_origin(Duration::from_secs(3600)));
-        Script { bench, api }
+        let metrics = Metrics::register(&mut Book::new(&mut Registry::default()));
+        let server = Server::new(vec![api.client()], true, metrics);
+        let clock = Clock::start();
+        let mut attempts = Attempts::new(server, clock, 64);
+        attempts.set_writes_end(Time::from_origin(Duration::from_secs(3600)));
+        Script { attempts, clock, api, leases: 0 }
     }
 
-    async fn run(&self, lease: WorkLease) -> WorkReport {
-        run(Arc::clone(&self.bench), Arc::new(lease), Cancel::default(), None).await.report
+    /// Starts a lease under an id of its own.
+    fn start(&mut self, lease: WorkLease) -> LeaseId {
+        self.leases += 1;
+        let id = LeaseId { number: self.leases, ..lease.id };
+        self.attempts.start(WorkLease { id, ..lease }, None);
+        id
+    }
+
+    async fn run(&mut self, lease: WorkLease) -> WorkReport {
+        self.start(lease);
+        self.attempts.next().await.report
     }
 
     /// What was asked since the last look.
@@ -40,7 +57,7 @@ impl Script {
 
 /// Runs one lease through a script and checks that all of it was used.
 async fn play(replies: impl IntoIterator<Item = Reply>, lease: WorkLease) -> (WorkReport, Vec<String>) {
-    let script = Script::new(replies);
+    let mut script = Script::new(replies);
     let report = script.run(lease).await;
     assert_eq!(script.api.left(), 0, "the script was not played to its end: {report:?}");
     let asked = script.asked();

@@ -13,6 +13,8 @@ use http_body_util::{BodyDataStream, BodyExt};
 use kube::Client;
 use kube::client::{AuthError, Body};
 
+use super::gate::Withheld;
+
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// The most an answer other than 200 to [`open_stream`] may hold.
@@ -159,7 +161,7 @@ fn was_not_sent(error: &kube::Error) -> bool {
         } else if let Some(error) = link.downcast_ref::<hyper::Error>() {
             error.is_canceled()
         } else {
-            false
+            link.is::<Withheld>()
         }
     })
 }

@@ -17,6 +17,7 @@ use tower::{BoxError, ServiceBuilder};
 
 use super::access::{self, Access, AccessError, Places};
 use super::call::{CallError, call, lacks_credentials};
+use super::gate::{Gated, gated};
 use super::status::parse_status;
 
 /// The name requests carry unless a service gives its own.
@@ -46,6 +47,8 @@ pub struct Cluster {
     pub name: String,
     /// The server's address; for messages.
     pub url: String,
+    /// Its clients ask the [`Gate`](super::Gate) of a request when the connection is there. Others do not ask.
+    pub asks_gates: bool,
     /// `None` where the client was given, not built.
     config: Option<Config>,
     origin: String,
@@ -73,7 +76,7 @@ impl Cluster {
     /// A client that exists already, such as one over a pipe within this process.
     pub fn of_client(client: Client, name: impl Into<String>) -> Cluster {
         let name = name.into();
-        Cluster { client, url: name.clone(), origin: name.clone(), name, config: None }
+        Cluster { client, url: name.clone(), origin: name.clone(), name, asks_gates: false, config: None }
     }
 
     /// A client with connections and a queue of its own, so that short requests do not wait behind watches. Where the client was
@@ -112,7 +115,7 @@ impl Cluster {
         }
         let client = build_client(&config, Protocol::Http1).map_err(|error| unusable(&origin, &error))?;
         let url = config.cluster_url.to_string();
-        Ok(Cluster { client, name, url, config: Some(config), origin })
+        Ok(Cluster { client, name, url, asks_gates: true, config: Some(config), origin })
     }
 }
 
@@ -201,7 +204,7 @@ fn build_client(config: &Config, protocol: Protocol) -> Result<Client, kube::Err
     let mut connector = TimeoutConnector::new(tls);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
     // hyper sends a request again only where the pooled connection was closed before the first byte of it was written.
-    let http: hyper_util::client::legacy::Client<_, kube::client::Body> =
+    let http: hyper_util::client::legacy::Client<_, Gated> =
         hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION_FOR)
@@ -214,6 +217,7 @@ fn build_client(config: &Config, protocol: Protocol) -> Result<Client, kube::Err
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
+        .map_request(gated)
         .service(http);
     Ok(Client::new(service, config.default_namespace.clone()))
 }

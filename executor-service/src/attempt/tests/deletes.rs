@@ -140,8 +140,10 @@ async fn a_waiting_owner_is_read_before_and_its_state_decides() {
 #[tokio::test(start_paused = true)]
 async fn one_read_of_an_owner_serves_all_items_for_a_second_and_no_longer() {
     let waiting = || reply(200, owner_object("owner", json!(["foregroundDeletion"]), true)).after(200);
-    let script = Script::new([waiting(), deleted(), deleted(), deleted(), waiting(), deleted()]);
-    let reports = futures::future::join(script.run(delete(vec![owner()])), script.run(delete(vec![owner()]))).await;
+    let mut script = Script::new([waiting(), deleted(), deleted(), deleted(), waiting(), deleted()]);
+    script.start(delete(vec![owner()]));
+    script.start(delete(vec![owner()]));
+    let reports = (script.attempts.next().await.report, script.attempts.next().await.report);
     assert_eq!((reports.0.outcome, reports.1.outcome), (Outcome::Done, Outcome::Done));
     assert_eq!(reports.0.api_calls + reports.1.api_calls, 3);
     tokio::time::advance(Duration::from_millis(700)).await;
@@ -153,11 +155,21 @@ async fn one_read_of_an_owner_serves_all_items_for_a_second_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_check_that_is_old_when_it_arrives_lets_nothing_through() {
-    let slow = || reply(200, owner_object("owner", json!(["foregroundDeletion"]), true)).after(1_100);
-    let (report, asked) = play([slow(), slow(), slow(), slow(), slow()], delete(vec![owner()])).await;
-    assert!(asked.iter().all(|line| line.starts_with("GET")), "{asked:?}");
-    assert_eq!(report.outcome, Outcome::Transient);
+async fn a_slow_api_server_slows_a_foreground_deletion_and_does_not_stop_it() {
+    for millis in [1_100, 2_000, 5_000] {
+        let waiting = || reply(200, owner_object("owner", json!(["foregroundDeletion"]), true)).after(millis);
+        let mut script = Script::new(std::iter::once(waiting()).chain((0..40).map(|_| deleted().after(millis))));
+        for _ in 0..40 {
+            script.start(delete(vec![owner()]));
+        }
+        for _ in 0..40 {
+            let ended = script.attempts.next().await;
+            assert_eq!((ended.report.outcome, ended.writes), (Outcome::Done, 1), "{:?}", ended.report);
+        }
+        let took = script.clock.now().since_origin();
+        assert!(took < Duration::from_millis(2 * millis + 10), "{took:?} at {millis} ms for each request");
+        assert_eq!(script.asked().len(), 41, "one read serves all");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,40 +184,40 @@ async fn an_owner_is_read_again_before_a_retry_that_comes_late() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_after_the_session_or_the_item_has_run_out() {
-    let script = Script::new([conflict(), reply(200, with_owner("8")).after(5_000)]);
-    script.bench.set_writes_end(script.bench.clock.now() + Duration::from_secs(5));
+    let mut script = Script::new([conflict(), reply(200, with_owner("8")).after(5_000)]);
+    let end = script.clock.now() + Duration::from_secs(5);
+    script.attempts.set_writes_end(end);
     let report = script.run(delete(vec![])).await;
     assert_eq!((script.asked().len(), report.outcome), (2, Outcome::Abandoned), "{report:?}");
     let report = script.run(delete(vec![])).await;
     assert_eq!((script.asked().len(), report.outcome), (0, Outcome::Abandoned));
-    script.bench.set_writes_end(script.bench.clock.now() + Duration::from_secs(5));
+    let end = script.clock.now() + Duration::from_secs(5);
+    script.attempts.set_writes_end(end);
     let report = script.run(WorkLease { execution_limit: Duration::ZERO, ..delete(vec![]) }).await;
     assert_eq!((script.asked().len(), report.outcome), (0, Outcome::Abandoned));
 }
 
 #[tokio::test(start_paused = true)]
 async fn before_the_first_session_and_after_a_cancel_nothing_is_written() {
-    let script = Script::new([]);
-    script.bench.set_writes_end(Time::ZERO);
+    let mut script = Script::new([]);
+    script.attempts.set_writes_end(Time::ZERO);
     assert_eq!(script.run(delete(vec![])).await.outcome, Outcome::Abandoned);
-    let script = Script::new([]);
-    let cancel = Cancel::default();
-    cancel.cancel();
-    let report = run(Arc::clone(&script.bench), Arc::new(delete(vec![])), cancel, None).await.report;
+    let mut script = Script::new([]);
+    let lease = script.start(delete(vec![]));
+    script.attempts.cancel(lease);
+    let report = script.attempts.next().await.report;
     assert_eq!((report.outcome, script.asked().len()), (Outcome::Abandoned, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_between_two_calls_stops_the_retry() {
-    let script = Script::new([conflict().after(100)]);
-    let cancel = Cancel::default();
-    let running = run(Arc::clone(&script.bench), Arc::new(delete(vec![])), cancel.clone(), None);
-    let (carried, ()) = futures::future::join(running, async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        cancel.cancel();
-    })
-    .await;
-    assert_eq!((carried.report.outcome, carried.writes), (Outcome::Abandoned, 1));
+    let mut script = Script::new([conflict().after(100)]);
+    let lease = script.start(delete(vec![]));
+    let early = tokio::time::timeout(Duration::from_millis(50), script.attempts.next()).await;
+    assert!(early.is_err(), "what has left is waited for: {early:?}");
+    script.attempts.cancel(lease);
+    let ended = script.attempts.next().await;
+    assert_eq!((ended.report.outcome, ended.writes), (Outcome::Abandoned, 1));
     assert_eq!(script.asked().len(), 1);
 }
 
@@ -239,7 +251,7 @@ async fn names_are_escaped() {
 async fn a_write_without_preconditions_is_refused() {
     let mut lease = delete(vec![]);
     lease.item.preconditions = None;
-    let script = Script::new([]);
+    let mut script = Script::new([]);
     assert_eq!(script.run(lease).await.outcome, Outcome::Invalid);
     assert_eq!(script.asked().len(), 0);
 }

@@ -54,7 +54,7 @@ async fn a_kind_without_strategic_merge_is_remembered_and_keeps_other_entries_as
     other["controller"] = json!(false);
     let both = object("7", json!({"ownerReferences": [other, written("owner", Some(false))]}));
     let rest = r#"[{"apiVersion":"apps/v1","controller":false,"kind":"Deployment","name":"o","uid":"other"}]"#;
-    let script =
+    let mut script =
         Script::new([unsupported(), reply(200, both), patched("8"), reply(200, with_owner("7")), patched("8")]);
     assert_eq!(script.run(remove(&["owner"], vec![])).await.outcome, Outcome::Done);
     assert_eq!(script.asked(), [strategic(), get_line(), merge("7", rest)]);

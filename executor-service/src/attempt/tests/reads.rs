@@ -123,8 +123,8 @@ async fn findings_come_in_the_order_of_the_checks_and_the_first_failure_lends_it
 
 #[tokio::test(start_paused = true)]
 async fn a_verify_needs_no_open_session_and_ends_with_its_limit() {
-    let script = Script::new([reply(200, list(json!([]), json!({})))]);
-    script.bench.set_writes_end(Time::ZERO);
+    let mut script = Script::new([reply(200, list(json!([]), json!({})))]);
+    script.attempts.set_writes_end(Time::ZERO);
     assert_eq!(script.run(verify(CheckBy::List)).await.outcome, Outcome::Verified);
     let late = WorkLease { execution_limit: Duration::ZERO, ..verify(CheckBy::List) };
     assert_eq!(script.run(late).await.outcome, Outcome::Abandoned);
@@ -144,7 +144,7 @@ async fn selectors_are_escaped_for_their_own_syntax_and_for_the_query() {
 async fn a_name_that_no_uri_holds_is_not_asked_for() {
     let object = ObjectRef { name: Name::from("=".repeat(30_000)), ..owner() };
     for by in [CheckBy::List, CheckBy::Read] {
-        let script = Script::new([]);
+        let mut script = Script::new([]);
         let mut lease = verify(by);
         lease.item.action = Action::Verify { checks: vec![ExistenceCheck { object: object.clone(), by }] };
         let report = script.run(lease).await;

@@ -3,7 +3,9 @@
 use super::*;
 use bytes::Bytes;
 use engine::object::{Name, Uid};
+use engine::work::{MESSAGE_MAX_BYTES, Outcome};
 use http::StatusCode;
+use std::time::Duration;
 
 fn config_map() -> ObjectRef {
     ObjectRef {
@@ -29,7 +31,7 @@ fn answer(status: u16, content_type: &str, body: &str) -> Answer {
 }
 
 fn status(code: u16, reason: &str, message: &str, details: &str) -> Answer {
-    let message = serde_json::Value::from(message);
+    let message = Value::from(message);
     let body = format!(
         r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":{message},"reason":"{reason}","details":{details},"code":{code}}}"#
     );

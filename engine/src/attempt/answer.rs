@@ -1,0 +1,290 @@
+//! What an answer of the API server means. Pure: the same answer, the same meaning.
+
+use super::{Answer, Failure, FailureKind, Live};
+use crate::object::{ObjectRef, clip};
+use crate::work::{Finding, MESSAGE_MAX_BYTES, Outcome, Sighting, WorkLease, WorkReport};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The longest wait that an answer may ask for: a server that names a day has a clock or a unit wrong.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
+/// The longest webhook or policy name that is passed on: object names end at 253 bytes.
+const WEBHOOK_NAME_MAX_BYTES: usize = 253;
+/// Reasons are single words.
+const REASON_MAX_BYTES: usize = 128;
+/// How a denial by a webhook begins, whatever status code the webhook chose.
+const WEBHOOK_DENIAL: &str = "admission webhook \"";
+/// What stands before the name of a webhook that could not be asked.
+const WEBHOOK_FAILURE: &str = "failed calling webhook \"";
+/// What stands before the name of a policy that refuses.
+const POLICY_DENIALS: [&str; 2] = ["ValidatingAdmissionPolicy '", "MutatingAdmissionPolicy '"];
+
+/// A complete answer, parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply<W> {
+    /// The HTTP status code.
+    pub code: u16,
+    /// What the answer's header asks to wait.
+    pub retry_after: Option<Duration>,
+    /// The Status in the body, where that is one.
+    pub status: Option<Status>,
+    /// What a 404 says; `None` for any other code.
+    pub not_found: Option<NotFound>,
+    /// The object in the body, where that is one with a uid.
+    pub object: Option<Box<Live<W>>>,
+    /// The beginning of a body that is neither, for messages.
+    pub excerpt: String,
+}
+
+/// What matters of a `metav1.Status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    pub reason: String,
+    pub message: String,
+    /// `details.retryAfterSeconds`; 0 where there is none.
+    pub retry_after_seconds: u32,
+}
+
+/// What a 404 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotFound {
+    /// A Status whose details name exactly this object.
+    ThisObject,
+    /// The group is served, this resource of it is not.
+    Resource,
+    /// The group is not served.
+    Group,
+    /// Something else answered: a proxy, another server, a Status about something else.
+    Other,
+}
+
+/// Whether a request may change something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    Read,
+    Write,
+}
+
+/// How an attempt ends, less what every report carries. Also the meaning of one answer: of a 2xx it is
+/// [`Outcome::Done`]; of any 409 [`Outcome::Conflict`], because only a second look tells a lost race from a webhook
+/// that answers 409.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    pub outcome: Outcome,
+    /// 0 where there was no answer.
+    pub http_status: u16,
+    /// `reason` of the Status, or empty.
+    pub reason: String,
+    pub message: String,
+    /// The webhook or policy that refused or failed.
+    pub webhook: Option<String>,
+    pub retry_after: Option<Duration>,
+    pub observed: Option<Sighting>,
+    pub findings: Vec<Finding>,
+}
+
+/// What the read of an object shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen<W> {
+    Here(Box<Live<W>>),
+    OtherUid(Box<Live<W>>),
+    /// 404 whose Status names the object.
+    Gone(Box<Ending>),
+    /// Neither the object nor that it is not there.
+    Unreadable(Box<Ending>),
+}
+
+/// What became of a write that has left.
+#[derive(Debug)]
+pub(super) enum Written {
+    /// With the object, where the answer shows it.
+    Accepted(Box<Ending>),
+    Conflict(Box<Ending>),
+    /// 415: the kind does not know this form of patch.
+    UnknownPatch(Box<Ending>),
+    /// 400 or 422: perhaps the uid in the body is not the object's.
+    Refused(Box<Ending>),
+    Ended(Box<Ending>),
+}
+
+impl Ending {
+    /// An ending that no answer explains.
+    pub fn because(outcome: Outcome, message: &str) -> Box<Ending> {
+        Box::new(Ending {
+            outcome,
+            http_status: 0,
+            reason: String::new(),
+            message: clip(message, MESSAGE_MAX_BYTES),
+            webhook: None,
+            retry_after: None,
+            observed: None,
+            findings: Vec::new(),
+        })
+    }
+
+    /// What a read showed is the end.
+    pub(super) fn seen<W>(outcome: Outcome, message: &str, live: Live<W>) -> Box<Ending> {
+        Box::new(Ending { observed: Some(live.sighting), http_status: 200, ..*Ending::because(outcome, message) })
+    }
+
+    pub(super) fn cancelled() -> Box<Ending> {
+        Ending::because(Outcome::Abandoned, "stopped by the leader before the write was sent")
+    }
+
+    /// The report of a lease that ends so.
+    pub fn report(self, lease: &WorkLease) -> WorkReport {
+        WorkReport {
+            observed: self.observed,
+            findings: self.findings,
+            status_reason: self.reason,
+            message: self.message,
+            webhook: self.webhook,
+            retry_after: self.retry_after,
+            api_calls: 0,
+            ..WorkReport::new(lease, self.outcome, self.http_status)
+        }
+    }
+}
+
+/// The meaning of a request that has no answer.
+pub fn failed(question: Question, failure: &Failure) -> Box<Ending> {
+    let outcome = match (failure.kind, question) {
+        (FailureKind::NoCredentials, Question::Read | Question::Write) => Outcome::Unauthenticated,
+        (FailureKind::Unaddressable, Question::Read | Question::Write) => Outcome::Invalid,
+        // A read that may have been answered has changed nothing: asking again is free.
+        (FailureKind::NotSent, Question::Read | Question::Write) | (FailureKind::NoAnswer, Question::Read) => {
+            Outcome::Transient
+        }
+        (FailureKind::NoAnswer, Question::Write) => Outcome::Ambiguous,
+    };
+    Ending::because(outcome, &failure.cause)
+}
+
+/// The meaning of a complete answer.
+pub fn classify<W>(reply: &Reply<W>) -> Box<Ending> {
+    let accepted = (200..300).contains(&reply.code);
+    let status = reply.status.as_ref().filter(|_| !accepted);
+    let said = status.map_or("", |status| status.message.as_str());
+    let (outcome, webhook) = match (reply.code, denier(said), failing_webhook(said)) {
+        (200..=299, _, _) => (Outcome::Done, None),
+        (409, denier, failing) => (Outcome::Conflict, denier.or(failing)),
+        (_, Some(name), _) => (Outcome::AdmissionDenied, Some(name)),
+        (_, None, Some(name)) => (Outcome::AdmissionFailed, Some(name)),
+        (code, None, None) => (by_code(code, reply.not_found), None),
+    };
+    let message = match (status, reply.not_found.and_then(shape)) {
+        _ if accepted => String::new(),
+        (Some(status), Some(shape)) => format!("HTTP 404, {shape}: {}", status.message),
+        (Some(status), None) => status.message.clone(),
+        (None, Some(shape)) => format!("HTTP 404, {shape}: {}", reply.excerpt),
+        (None, None) => format!("HTTP {} without a Status: {}", reply.code, reply.excerpt),
+    };
+    let in_details = status.map(|status| status.retry_after_seconds).filter(|&seconds| seconds > 0);
+    let asked = reply.retry_after.or_else(|| in_details.map(|seconds| Duration::from_secs(seconds.into())));
+    Box::new(Ending {
+        http_status: reply.code,
+        reason: status.map_or_else(String::new, |status| clip(&status.reason, REASON_MAX_BYTES)),
+        webhook,
+        retry_after: asked.map(|span| span.min(RETRY_AFTER_MAX)),
+        ..*Ending::because(outcome, &message)
+    })
+}
+
+/// What a read of `object` shows.
+pub fn seen<W>(object: &ObjectRef, answer: Answer<W>) -> Seen<W> {
+    let reply = match answer {
+        Ok(reply) => reply,
+        Err(failure) => return Seen::Unreadable(failed(Question::Read, &failure)),
+    };
+    let ending = classify(&reply);
+    if ending.outcome == Outcome::Gone {
+        return Seen::Gone(ending);
+    }
+    if ending.outcome != Outcome::Done {
+        // A conflict is no answer to a read.
+        let transient = ending.outcome == Outcome::Conflict;
+        let outcome = if transient { Outcome::Transient } else { ending.outcome };
+        return Seen::Unreadable(Box::new(Ending { outcome, ..*ending }));
+    }
+    match reply.object {
+        Some(live) if live.sighting.uid == object.uid => Seen::Here(live),
+        Some(live) => Seen::OtherUid(live),
+        None => {
+            let message = format!("HTTP {} without an object that has a uid: {}", reply.code, reply.excerpt);
+            let message = clip(&message, MESSAGE_MAX_BYTES);
+            Seen::Unreadable(Box::new(Ending { outcome: Outcome::Transient, message, ..*ending }))
+        }
+    }
+}
+
+/// What became of a write to `target`. One that had not `left` cannot have been carried out.
+pub(super) fn written<W>(target: &ObjectRef, answer: Answer<W>, left: bool) -> Written {
+    let reply = match answer {
+        Ok(reply) => reply,
+        Err(failure) => {
+            let question = if left { Question::Write } else { Question::Read };
+            return Written::Ended(failed(question, &failure));
+        }
+    };
+    let mut ending = classify(&reply);
+    if ending.outcome == Outcome::Done {
+        // An answer that shows another uid comes from a server that ignores the precondition.
+        let shown = reply.object.map(|live| live.sighting);
+        ending.observed = shown.filter(|sighting| sighting.uid == target.uid);
+        Written::Accepted(ending)
+    } else if ending.outcome == Outcome::Conflict {
+        Written::Conflict(ending)
+    } else if ending.http_status == 415 {
+        Written::UnknownPatch(ending)
+    } else if ending.outcome == Outcome::Invalid {
+        Written::Refused(ending)
+    } else {
+        Written::Ended(ending)
+    }
+}
+
+fn by_code(code: u16, not_found: Option<NotFound>) -> Outcome {
+    match code {
+        401 => Outcome::Unauthenticated,
+        403 => Outcome::Forbidden,
+        404 if not_found == Some(NotFound::ThisObject) => Outcome::Gone,
+        // The caller has another form for a patch that is answered 415; without one, the request is not supported.
+        405 | 415 => Outcome::Unsupported,
+        400 | 422 => Outcome::Invalid,
+        429 => Outcome::Throttled,
+        _ => Outcome::Transient,
+    }
+}
+
+fn shape(not_found: NotFound) -> Option<&'static str> {
+    match not_found {
+        NotFound::ThisObject => None,
+        NotFound::Resource => Some("the resource is not served"),
+        NotFound::Group => Some("the group is not served"),
+        NotFound::Other => Some("not about this object"),
+    }
+}
+
+/// Who refused, where the text is a denial.
+fn denier(message: &str) -> Option<String> {
+    if message.starts_with(WEBHOOK_DENIAL) && message.contains("denied the request") {
+        return quoted_after(message, WEBHOOK_DENIAL, '"');
+    }
+    if message.contains("denied request") {
+        return POLICY_DENIALS.iter().find_map(|before| quoted_after(message, before, '\''));
+    }
+    None
+}
+
+fn failing_webhook(message: &str) -> Option<String> {
+    quoted_after(message, WEBHOOK_FAILURE, '"')
+}
+
+fn quoted_after(message: &str, before: &str, quote: char) -> Option<String> {
+    let (_, rest) = message.split_once(before)?;
+    let (name, _) = rest.split_once(quote)?;
+    Some(clip(name, WEBHOOK_NAME_MAX_BYTES))
+}

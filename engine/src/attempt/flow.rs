@@ -1,0 +1,384 @@
+//! What follows from what, for each action: pure functions from what an answer shows to the next request or the end.
+
+use super::answer::{Written, written};
+use super::{
+    Answer, Attempt, CONFLICT_RETRIES_MAX, Ending, Entry, FailureKind, Live, MERGE_ONLY_MAX, Patch, Reference, Request,
+    Seen, State, seen,
+};
+use crate::object::{GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use crate::work::{Action, Outcome, Preconditions, PropagationPolicy};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+const NOT_AS_DECIDED: &str = "the object is not what the decision rested on";
+const TOO_FAST: &str = "the object changes faster than it can be patched";
+
+/// What an attempt wants next.
+#[derive(Debug)]
+pub(super) enum Next<W> {
+    Read(Then<W>),
+    Write(Box<Write<W>>),
+    End(Box<Ending>),
+}
+
+/// Why the target is read.
+#[derive(Debug)]
+pub(super) enum Then<W> {
+    /// Before the first write.
+    First,
+    /// The list has to be known before it is written back.
+    Rewrite,
+    /// This write was answered 409.
+    Conflict { write: Box<Write<W>>, refused: Box<Ending> },
+    /// This patch was answered 400 or 422.
+    Refused { write: Box<Write<W>>, refused: Box<Ending> },
+}
+
+/// A write, and what its answer is read against.
+#[derive(Debug)]
+pub(super) struct Write<W> {
+    pub(super) request: Request<W>,
+    form: Form,
+    /// The version that the object had when the write was made.
+    against: ResourceVersion,
+    /// The object, where another form of patch may have to follow.
+    known: Option<Box<Live<W>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Delete,
+    /// A strategic merge patch: other forms follow where the kind does not know it.
+    Strategic,
+    /// At exactly the version that was read: begins again after a lost race.
+    Rewrite,
+}
+
+type Step<W> = Result<Next<W>, Box<Ending>>;
+
+fn flat<W>(step: Step<W>) -> Next<W> {
+    step.unwrap_or_else(Next::End)
+}
+
+fn ended<W>(outcome: Outcome, message: &str, live: Live<W>) -> Step<W> {
+    Err(Ending::seen(outcome, message, live))
+}
+
+impl<W: Clone> Attempt<W> {
+    pub(super) fn begin(&mut self, merge_only: &BTreeSet<GroupResource>) -> Next<W> {
+        flat(self.first_step(merge_only))
+    }
+
+    /// Takes in the answer to the request under way.
+    pub(super) fn answered(&mut self, answer: Answer<W>, merge_only: &mut BTreeSet<GroupResource>) -> Next<W> {
+        if answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Unaddressable) {
+            self.api_calls -= 1;
+        }
+        let step = match core::mem::replace(&mut self.state, State::Between) {
+            State::Reading { then, .. } => match seen(self.target(), answer) {
+                Seen::Here(live) => self.looked(then, *live, merge_only),
+                Seen::OtherUid(live) => ended(Outcome::Replaced, "the name is taken by another uid", *live),
+                Seen::Gone(ending) | Seen::Unreadable(ending) => Err(ending),
+            },
+            State::Writing { write, left, .. } => {
+                let written = written(self.target(), answer, left);
+                if let Written::UnknownPatch(_) = &written
+                    && write.form == Form::Strategic
+                    && merge_only.len() < MERGE_ONLY_MAX
+                {
+                    merge_only.insert(self.target().group_resource());
+                }
+                self.wrote(write, written)
+            }
+            // The machine hands an answer on only while a request of this attempt is under way.
+            State::Between | State::Checking { .. } => {
+                Err(Ending::because(Outcome::Transient, "an answer came to no question"))
+            }
+        };
+        flat(step)
+    }
+
+    fn first_step(&self, merge_only: &BTreeSet<GroupResource>) -> Step<W> {
+        let reads_first = self.lease.item.read_first || self.lease.previous_attempt_ambiguous;
+        match &self.lease.item.action {
+            Action::Delete { propagation_policy, .. } => {
+                let version = &self.preconditions()?.resource_version;
+                Ok(if reads_first {
+                    Next::Read(Then::First)
+                } else {
+                    self.delete(*propagation_policy, version.clone())
+                })
+            }
+            Action::RemoveOwnerReferences { .. } => {
+                self.preconditions()?;
+                if reads_first { Ok(Next::Read(Then::First)) } else { self.remove(None, merge_only) }
+            }
+            Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } => Ok(Next::Read(Then::First)),
+            Action::Verify { .. } => Err(Ending::because(Outcome::Invalid, "the work item asks for no write")),
+        }
+    }
+
+    /// The target was read.
+    fn looked(&mut self, then: Then<W>, live: Live<W>, merge_only: &BTreeSet<GroupResource>) -> Step<W> {
+        match then {
+            Then::First => self.first_look(live, merge_only),
+            Then::Rewrite => self.rewrite(live),
+            Then::Conflict { write, refused } if live.sighting.resource_version == write.against => {
+                // No lost race explains the conflict.
+                let message = format!(
+                    "HTTP 409 though the object is still at version {}: it was no lost race, a webhook answers 409: {}",
+                    write.against, refused.message
+                );
+                let Ending { message, .. } = *Ending::because(Outcome::AdmissionFailed, &message);
+                let observed = Some(live.sighting);
+                Err(Box::new(Ending { outcome: Outcome::AdmissionFailed, observed, message, ..*refused }))
+            }
+            Then::Conflict { write, .. } => match (&self.lease.item.action, write.form) {
+                (Action::Delete { propagation_policy, .. }, _) => {
+                    self.delete_again(*propagation_policy, &write.against, live)
+                }
+                (Action::RemoveOwnerReferences { .. }, Form::Strategic) => {
+                    let message = "the API server answers 409 to a patch without a version";
+                    ended(Outcome::Conflict, message, live)
+                }
+                (_, Form::Strategic) => self.rewrite(live),
+                (_, Form::Delete | Form::Rewrite) => self.rewrite_again(live),
+            },
+            // A failed test of a JSON Patch is a 422 as well.
+            Then::Refused { write, .. }
+                if write.form == Form::Rewrite
+                    && !matches!(self.lease.item.action, Action::RemoveFinalizer { .. })
+                    && live.sighting.resource_version != write.against =>
+            {
+                self.rewrite_again(live)
+            }
+            Then::Refused { refused, .. } => Err(Box::new(Ending { observed: Some(live.sighting), ..*refused })),
+        }
+    }
+
+    fn first_look(&self, live: Live<W>, merge_only: &BTreeSet<GroupResource>) -> Step<W> {
+        match &self.lease.item.action {
+            Action::Delete { .. } if live.sighting.facts.terminating => {
+                ended(Outcome::Unchanged, "the object is being deleted already", live)
+            }
+            Action::Delete { propagation_policy, .. } => {
+                let live = self.as_decided(live)?;
+                Ok(self.delete(*propagation_policy, live.sighting.resource_version))
+            }
+            Action::RemoveOwnerReferences { .. } if self.meant(&live).is_empty() => {
+                ended(Outcome::Unchanged, "the references are not there", live)
+            }
+            Action::RemoveOwnerReferences { .. } => {
+                let live = self.as_decided(live)?;
+                self.remove(Some(Box::new(live)), merge_only)
+            }
+            Action::UnblockOwnerReferences { .. } => {
+                let places = self.meant(&live);
+                if places.is_empty() {
+                    return ended(Outcome::Unchanged, "no entry blocks", live);
+                }
+                let live = self.as_decided(live)?;
+                if shares_uid(&live, &places) || merge_only.contains(&self.target().group_resource()) {
+                    return self.rewrite(live);
+                }
+                let references = places.iter().map(|&at| live.references[at].written.clone()).collect();
+                let version = live.sighting.resource_version.clone();
+                let patch = Patch::UnblockReferences { version: version.clone(), references };
+                Ok(self.patch(patch, Form::Strategic, version, Some(Box::new(live))))
+            }
+            Action::RemoveFinalizer { .. } | Action::Verify { .. } => self.rewrite(live),
+        }
+    }
+
+    /// What was written was answered.
+    fn wrote(&self, write: Box<Write<W>>, written: Written) -> Step<W> {
+        match (written, write.form) {
+            (Written::Ended(ending), _) => Err(ending),
+            (Written::Accepted(ending), form) => Err(Box::new(self.accepted(form, &write.against, *ending))),
+            (Written::Conflict(refused), _) => Ok(Next::Read(Then::Conflict { write, refused })),
+            (Written::UnknownPatch(_), Form::Strategic) => match write.known {
+                Some(live) => self.rewrite(*live),
+                None => Ok(Next::Read(Then::Rewrite)),
+            },
+            (Written::UnknownPatch(ending), Form::Delete | Form::Rewrite)
+            | (Written::Refused(ending), Form::Delete) => Err(ending),
+            (Written::Refused(refused), Form::Strategic | Form::Rewrite) => {
+                Ok(Next::Read(Then::Refused { write, refused }))
+            }
+        }
+    }
+
+    fn accepted(&self, form: Form, against: &ResourceVersion, ending: Ending) -> Ending {
+        let is_moved = ending.observed.as_ref().map(|seen| seen.resource_version != *against);
+        match (&self.lease.item.action, form) {
+            // A write that changes nothing leaves the version as it is.
+            (Action::RemoveOwnerReferences { .. }, Form::Strategic) if is_moved == Some(false) => {
+                Ending { outcome: Outcome::Unchanged, ..ending }
+            }
+            // The removal of the last finalizer removes the object; the answer shows the version that was removed,
+            // and no later one follows.
+            (Action::RemoveFinalizer { .. }, _) if is_moved == Some(false) => Ending { observed: None, ..ending },
+            _ => ending,
+        }
+    }
+
+    fn delete(&self, policy: PropagationPolicy, version: ResourceVersion) -> Next<W> {
+        let request = Request::Delete { target: self.target().clone(), version: version.clone(), policy };
+        Next::Write(Box::new(Write { request, form: Form::Delete, against: version, known: None }))
+    }
+
+    /// After a conflict: once more, while everything the decision rests on is as it was.
+    fn delete_again(&mut self, policy: PropagationPolicy, against: &ResourceVersion, live: Live<W>) -> Step<W> {
+        if live.sighting.facts.terminating {
+            return ended(Outcome::Conflict, "the object is being deleted by now", live);
+        }
+        if !live.sighting.resource_version.reached(against) {
+            return ended(Outcome::Conflict, "the object's version does not follow the known one", live);
+        }
+        if self.retries == CONFLICT_RETRIES_MAX {
+            return ended(Outcome::Conflict, "the object changes faster than it can be deleted", live);
+        }
+        self.retries += 1;
+        let live = self.as_decided(live)?;
+        Ok(self.delete(policy, live.sighting.resource_version))
+    }
+
+    /// Drops references: by uid alone where that is enough and the kind knows it. Such a patch needs neither a read nor
+    /// a version; it drops every entry of a uid.
+    fn remove(&self, known: Option<Box<Live<W>>>, merge_only: &BTreeSet<GroupResource>) -> Step<W> {
+        if let Action::RemoveOwnerReferences { owner_uids, entries } = &self.lease.item.action
+            && entries.is_empty()
+            && !merge_only.contains(&self.target().group_resource())
+        {
+            let version = self.preconditions()?.resource_version.clone();
+            let patch = Patch::DropReferences { uids: owner_uids.clone() };
+            return Ok(self.patch(patch, Form::Strategic, version, known));
+        }
+        match known {
+            Some(live) => self.rewrite(*live),
+            None => Ok(Next::Read(Then::Rewrite)),
+        }
+    }
+
+    /// After a lost race. An owner's absence is for ever, so a removal goes on whatever else has changed.
+    fn rewrite_again(&mut self, live: Live<W>) -> Step<W> {
+        if self.retries == CONFLICT_RETRIES_MAX {
+            return ended(Outcome::Conflict, TOO_FAST, live);
+        }
+        self.retries += 1;
+        self.rewrite(live)
+    }
+
+    /// Writes a list back at the version it was read at.
+    fn rewrite(&self, live: Live<W>) -> Step<W> {
+        let against = live.sighting.resource_version.clone();
+        let version = against.clone();
+        let patch = match &self.lease.item.action {
+            Action::RemoveFinalizer { finalizer } => return self.remove_finalizer(finalizer, live),
+            Action::RemoveOwnerReferences { entries, .. } => {
+                let places = self.meant(&live);
+                if places.is_empty() {
+                    return ended(Outcome::Unchanged, "the references are as they should be", live);
+                }
+                // The places of single entries, because another entry of the same uid stays.
+                if entries.is_empty() {
+                    let stays = |at: usize| (!places.contains(&at)).then_some(false);
+                    Patch::ReplaceReferences { version, list: list(&live, stays) }
+                } else {
+                    Patch::RemoveReferencesAt { version, places: places.into_iter().rev().collect() }
+                }
+            }
+            Action::UnblockOwnerReferences { .. } => {
+                let places = self.meant(&live);
+                if places.is_empty() {
+                    return ended(Outcome::Unchanged, "the references are as they should be", live);
+                }
+                let live = self.as_decided(live)?;
+                if shares_uid(&live, &places) {
+                    Patch::UnblockReferencesAt { version, places: places.into_iter().collect() }
+                } else {
+                    Patch::ReplaceReferences { version, list: list(&live, |at| Some(places.contains(&at))) }
+                }
+            }
+            Action::Delete { .. } | Action::Verify { .. } => {
+                return Err(Ending::because(Outcome::Invalid, "the work item asks for no patch"));
+            }
+        };
+        Ok(self.patch(patch, Form::Rewrite, against, None))
+    }
+
+    fn remove_finalizer(&self, finalizer: &str, live: Live<W>) -> Step<W> {
+        if !live.sighting.facts.has_finalizer(finalizer) {
+            return ended(Outcome::Unchanged, "the finalizer is not there", live);
+        }
+        if self.preconditions()?.must_be_terminating && !live.sighting.facts.terminating {
+            return ended(Outcome::Conflict, "the object is not being deleted", live);
+        }
+        let rest = live.sighting.facts.finalizers.iter().filter(|name: &&Name| ***name != *finalizer);
+        let list = rest.map(|name| name.to_string()).collect();
+        let version = live.sighting.resource_version;
+        Ok(self.patch(Patch::ReplaceFinalizers { version: version.clone(), list }, Form::Rewrite, version, None))
+    }
+
+    fn patch(&self, patch: Patch<W>, form: Form, against: ResourceVersion, known: Option<Box<Live<W>>>) -> Next<W> {
+        let request = Request::Patch { target: self.target().clone(), patch };
+        Next::Write(Box::new(Write { request, form, against, known }))
+    }
+
+    fn target(&self) -> &ObjectRef {
+        &self.lease.item.target
+    }
+
+    /// Every write rests on preconditions; without them nothing is written.
+    fn preconditions(&self) -> Result<&Preconditions, Box<Ending>> {
+        self.lease.item.preconditions.as_ref().ok_or_else(|| {
+            Ending::because(Outcome::Invalid, "the work item asks for a write and carries no preconditions")
+        })
+    }
+
+    /// The object, where it still shows what the decision rested on.
+    fn as_decided(&self, live: Live<W>) -> Result<Live<W>, Box<Ending>> {
+        if live.sighting.facts.digest() == self.preconditions()?.facts_digest {
+            return Ok(live);
+        }
+        Err(Ending::seen(Outcome::Conflict, NOT_AS_DECIDED, live))
+    }
+
+    /// The places of the references that the item is about.
+    fn meant(&self, live: &Live<W>) -> BTreeSet<usize> {
+        let none: (&[Uid], &[OwnerReference]) = (&[], &[]);
+        let ((uids, entries), only_blocking) = match &self.lease.item.action {
+            Action::RemoveOwnerReferences { owner_uids, entries } => ((&owner_uids[..], &entries[..]), false),
+            Action::UnblockOwnerReferences { entries } => ((none.0, &entries[..]), true),
+            Action::Delete { .. } | Action::RemoveFinalizer { .. } | Action::Verify { .. } => (none, false),
+        };
+        let uids: BTreeSet<&Uid> = uids.iter().collect();
+        let entries: BTreeSet<&OwnerReference> = entries.iter().collect();
+        let is_meant = |entry: &OwnerReference| {
+            (uids.contains(&entry.uid) || entries.contains(entry)) && (!only_blocking || entry.blocks())
+        };
+        let all = live.references.iter().enumerate();
+        all.filter(|(_, reference)| reference.entry.as_ref().is_some_and(is_meant)).map(|(at, _)| at).collect()
+    }
+}
+
+/// The list with what `change` says of each place: `None` leaves it out, `true` unblocks it.
+fn list<W: Clone>(live: &Live<W>, change: impl Fn(usize) -> Option<bool>) -> Vec<Entry<W>> {
+    let entry = |(at, reference): (usize, &Reference<W>)| {
+        change(at).map(|unblock| Entry { written: reference.written.clone(), unblock })
+    };
+    live.references.iter().enumerate().filter_map(entry).collect()
+}
+
+/// Whether one of these references has a uid that stands more than once: a merge by uid cannot tell them apart.
+fn shares_uid<W>(live: &Live<W>, places: &BTreeSet<usize>) -> bool {
+    let mut counts: BTreeMap<&Uid, usize> = BTreeMap::new();
+    for entry in live.references.iter().filter_map(|reference| reference.entry.as_ref()) {
+        *counts.entry(&entry.uid).or_default() += 1;
+    }
+    let mut meant = places.iter().filter_map(|&at| live.references[at].entry.as_ref());
+    meant.any(|entry| counts.get(&entry.uid).is_some_and(|&count| count > 1))
+}

@@ -1,0 +1,219 @@
+//! Owner checks: waiting owners are read just before a DELETE that rests on their waiting, once for all attempts.
+
+use super::{Answer, Asked, Attempt, Attempts, CHECKS_MAX, Ending, Output, Request, RequestId, Seen, State, seen};
+use crate::object::{ObjectRef, clip};
+use crate::time::Time;
+use crate::work::{Action, CheckBy, ExistenceCheck, Finding, FindingResult, MESSAGE_MAX_BYTES, Outcome, Sighting};
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// How long the answer about an owner is good, counted from when it was asked for: what it shows was true no earlier.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+/// An answer that takes longer than half of that is good for so many times the time that it takes.
+const GOOD_FOR_TIMES: u32 = 2;
+/// The longest time for which an answer is good: no request takes longer than half of it.
+const GOOD_FOR_MAX: Duration = Duration::from_secs(60);
+/// Owners whose answers are kept for other attempts. Beyond that, reads are not shared.
+const OWNERS_MAX: usize = 4096;
+/// How often owners of one write are read again because an answer came out too old.
+const ROUNDS_MAX: u32 = 5;
+
+/// The read of one owner.
+#[derive(Debug)]
+pub(super) enum OwnerRead {
+    UnderWay { asked: Time, waiting: Vec<u64> },
+    Done(Known),
+}
+
+/// One owner that has to wait for its dependents, and what the attempt knows of it.
+#[derive(Debug)]
+pub(super) struct Check {
+    owner: ObjectRef,
+    known: Option<Known>,
+    /// Its read is under way.
+    pending: bool,
+}
+
+/// What a read showed of an owner.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    good_until: Time,
+    state: OwnerState,
+}
+
+#[derive(Clone, Debug)]
+enum OwnerState {
+    Waiting,
+    /// There with the uid, and not, or no longer, waiting.
+    NotWaiting(Sighting),
+    Absent,
+    OtherUid,
+    Unreadable(Box<Ending>),
+}
+
+impl Check {
+    /// The checks of an action, each owner once.
+    pub(super) fn all(action: &Action) -> Vec<Check> {
+        match action {
+            Action::Delete { owner_checks, .. } => {
+                let owners: BTreeSet<&ObjectRef> = owner_checks.iter().collect();
+                let check = |owner: &ObjectRef| Check { owner: owner.clone(), known: None, pending: false };
+                owners.into_iter().map(check).collect()
+            }
+            Action::RemoveOwnerReferences { .. }
+            | Action::UnblockOwnerReferences { .. }
+            | Action::RemoveFinalizer { .. }
+            | Action::Verify { .. } => Vec::new(),
+        }
+    }
+
+    /// Whether the owner waits, by an answer that is good now.
+    pub(super) fn is_good(&self, now: Time) -> bool {
+        self.known.as_ref().is_some_and(|known| now < known.good_until && matches!(known.state, OwnerState::Waiting))
+    }
+}
+
+impl<W: Clone> Attempts<W> {
+    /// Asks for every owner of which nothing good is known, so many at a time. True while answers are missing; an
+    /// ending where an answer forbids the write.
+    pub(super) fn read_owners(
+        &mut self,
+        now: Time,
+        number: u64,
+        attempt: &mut Attempt<W>,
+        checks: &mut [Check],
+    ) -> Result<bool, Box<Ending>> {
+        let mut pending = checks.iter().filter(|check| check.pending).count();
+        let is_settled = pending == 0;
+        if is_settled {
+            judge(checks)?;
+        }
+        let mut is_outdated = false;
+        for check in checks.iter_mut().filter(|check| !check.pending) {
+            if pending == CHECKS_MAX {
+                break;
+            }
+            if let Some(OwnerRead::Done(known)) = self.owners.get(&check.owner)
+                && now < known.good_until
+            {
+                check.known = Some(known.clone());
+            }
+            // What is too old is read again once all answers of this round have shown no reason to end.
+            if check.known.as_ref().is_some_and(|known| !is_settled || now < known.good_until) {
+                continue;
+            }
+            is_outdated |= check.known.take().is_some();
+            check.pending = true;
+            pending += 1;
+            self.read_owner(now, number, attempt, &check.owner);
+        }
+        attempt.rounds += u32::from(is_outdated);
+        if attempt.rounds > ROUNDS_MAX {
+            let message = "no write could leave while the answers about all waiting owners were good: \
+                           the API server answers too unevenly, or gives no connection in time";
+            return Err(Ending::because(Outcome::Transient, message));
+        }
+        if pending == 0 {
+            judge(checks)?;
+        }
+        Ok(pending > 0)
+    }
+
+    fn read_owner(&mut self, now: Time, number: u64, attempt: &mut Attempt<W>, owner: &ObjectRef) {
+        if let Some(OwnerRead::UnderWay { waiting, .. }) = self.owners.get_mut(owner) {
+            waiting.push(number);
+            return;
+        }
+        if self.owners.len() >= OWNERS_MAX {
+            self.owners.retain(|_, read| match read {
+                OwnerRead::UnderWay { .. } => true,
+                OwnerRead::Done(known) => now < known.good_until,
+            });
+        }
+        if self.owners.len() >= OWNERS_MAX {
+            self.owners.retain(|_, read| matches!(read, OwnerRead::UnderWay { .. }));
+        }
+        let id = RequestId(self.number());
+        attempt.api_calls += 1;
+        self.owners.insert(owner.clone(), OwnerRead::UnderWay { asked: now, waiting: [number].into() });
+        self.requests.insert(id, Asked::Owner(owner.clone()));
+        self.outputs.push_back(Output::Ask { id, lease: attempt.lease.id, request: Request::Get(owner.clone()) });
+    }
+
+    pub(super) fn owner_answered(&mut self, now: Time, owner: ObjectRef, answer: Answer<W>) {
+        let Some(OwnerRead::UnderWay { asked, waiting }) = self.owners.remove(&owner) else { return };
+        let state = OwnerState::of(&owner, answer);
+        let good_for = match state {
+            OwnerState::Waiting => (now.since(asked) * GOOD_FOR_TIMES).clamp(GOOD_FOR, GOOD_FOR_MAX),
+            OwnerState::NotWaiting(_) | OwnerState::Absent | OwnerState::OtherUid | OwnerState::Unreadable(_) => {
+                GOOD_FOR
+            }
+        };
+        let known = Known { good_until: asked + good_for, state };
+        self.owners.insert(owner.clone(), OwnerRead::Done(known.clone()));
+        for number in waiting {
+            let is_checking = |attempt: &mut Attempt<W>| matches!(attempt.state, State::Checking { .. });
+            if !self.attempts.get_mut(&number).is_some_and(is_checking) {
+                continue;
+            }
+            let Some(mut attempt) = self.attempts.remove(&number) else { continue };
+            let State::Checking { mut checks, write } = core::mem::replace(&mut attempt.state, State::Between) else {
+                continue;
+            };
+            if let Some(check) = checks.iter_mut().find(|check| check.owner == owner) {
+                check.pending = false;
+                check.known = Some(known.clone());
+            }
+            self.check(now, number, attempt, checks, write);
+        }
+    }
+}
+
+impl OwnerState {
+    fn of<W>(owner: &ObjectRef, answer: Answer<W>) -> OwnerState {
+        match seen(owner, answer) {
+            Seen::Here(live) if live.sighting.facts.deletes_dependents() => OwnerState::Waiting,
+            Seen::Here(live) => OwnerState::NotWaiting(live.sighting),
+            Seen::OtherUid(_) => OwnerState::OtherUid,
+            Seen::Gone(_) => OwnerState::Absent,
+            Seen::Unreadable(ending) => OwnerState::Unreadable(ending),
+        }
+    }
+}
+
+/// An error where an owner does not wait. One that lives without waiting outweighs one that is gone, and that one an
+/// unreadable one; the findings come in this order, as many as a report holds.
+fn judge(checks: &[Check]) -> Result<(), Box<Ending>> {
+    let (mut living, mut gone, mut unreadable) = (Vec::new(), Vec::new(), None);
+    for check in checks {
+        let finding = |result| {
+            let check = ExistenceCheck { object: check.owner.clone(), by: CheckBy::Read };
+            Finding { check, result }
+        };
+        match check.known.as_ref().map(|known| &known.state) {
+            None | Some(OwnerState::Waiting) => {}
+            Some(OwnerState::NotWaiting(sighting)) => living.push(finding(FindingResult::Exists(sighting.clone()))),
+            Some(OwnerState::Absent) => gone.push(finding(FindingResult::Absent(None))),
+            Some(OwnerState::OtherUid) => gone.push(finding(FindingResult::OtherUid(None))),
+            Some(OwnerState::Unreadable(ending)) => unreadable = unreadable.or(Some(ending)),
+        }
+    }
+    let (outcome, message) = match (living.is_empty(), gone.is_empty(), unreadable) {
+        (false, _, _) => (Outcome::OwnerExists, "an owner is there and does not wait for its dependents"),
+        (true, false, _) => (Outcome::Conflict, "an owner that waited for its dependents is not there any more"),
+        (true, true, Some(ending)) => {
+            let about_us = matches!(ending.outcome, Outcome::Forbidden | Outcome::Unauthenticated);
+            let outcome = if about_us { ending.outcome } else { Outcome::Transient };
+            let message = format!("an owner that must wait could not be read: {}", ending.message);
+            let message = clip(&message, MESSAGE_MAX_BYTES);
+            return Err(Box::new(Ending { outcome, message, ..(**ending).clone() }));
+        }
+        (true, true, None) => return Ok(()),
+    };
+    living.append(&mut gone);
+    living.truncate(CHECKS_MAX);
+    Err(Box::new(Ending { findings: living, ..*Ending::because(outcome, message) }))
+}

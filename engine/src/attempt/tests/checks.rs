@@ -1,0 +1,137 @@
+//! Owner checks: how old an answer may be, what it is shared by, and what is reported.
+
+use super::*;
+
+fn orphaning(uid: &str) -> Answer<u32> {
+    let facts = Facts { finalizers: Box::new([Name::from("orphan")]), terminating: true, ..Facts::default() };
+    reply(200, Some(live(uid, "9", facts)))
+}
+
+fn reads(outputs: &[Output<u32>]) -> Vec<(RequestId, String)> {
+    let read = |output: &Output<u32>| match output {
+        Output::Ask { id, request: Request::Get(object), .. } => Some((*id, object.name.to_string())),
+        Output::Ask { .. } | Output::Withdraw(_) | Output::Ended { .. } => None,
+    };
+    outputs.iter().filter_map(read).collect()
+}
+
+#[test]
+fn an_answer_is_good_for_a_second_or_for_twice_the_time_it_takes() {
+    for (took, leaves_at, is_good) in [
+        (0, 999, true),
+        (0, 1_000, false),
+        (400, 999, true),
+        (400, 1_000, false),
+        (600, 1_199, true),
+        (600, 1_200, false),
+        (2_000, 3_999, true),
+        (2_000, 4_000, false),
+        (25_000, 49_999, true),
+    ] {
+        let mut machine = machine();
+        machine.start(at(0), delete(1, &["o"]));
+        let read = asked(&drain(&mut machine));
+        machine.answered(at(took), read, waiting("o"));
+        let outputs = drain(&mut machine);
+        assert_eq!(words(&outputs), ["delete c1 at 5"]);
+        assert_eq!(machine.leaves(at(leaves_at), asked(&outputs)), is_good, "{took} ms, {leaves_at} ms");
+        let then: &[&str] = if is_good { &[] } else { &["withdraw", "get o"] };
+        assert_eq!(words(&drain(&mut machine)), then);
+    }
+}
+
+#[test]
+fn a_write_that_is_held_up_goes_on_after_another_look_at_its_owner() {
+    let mut machine = machine();
+    machine.start(at(0), delete(1, &["o"]));
+    let read = asked(&drain(&mut machine));
+    machine.answered(at(10), read, waiting("o"));
+    let write = asked(&drain(&mut machine));
+    assert!(!machine.leaves(at(5_000), write));
+    let read = asked(&drain(&mut machine));
+    machine.answered(at(5_010), read, waiting("o"));
+    let outputs = drain(&mut machine);
+    assert!(machine.leaves(at(5_020), asked(&outputs)), "{:?}", words(&outputs));
+    machine.answered(at(5_030), asked(&outputs), reply(200, None));
+    let ended = drain(&mut machine);
+    let Some(Output::Ended { report, writes, .. }) = ended.first() else { panic!("{ended:?}") };
+    assert_eq!((report.outcome, report.api_calls, *writes), (Outcome::Done, 3, 1));
+}
+
+#[test]
+fn connections_that_always_come_too_late_are_named_in_the_report() {
+    let mut machine = machine();
+    machine.start(at(0), WorkLease { execution_limit: Duration::from_secs(3600), ..delete(1, &["o"]) });
+    let mut now = 0;
+    let message = loop {
+        let outputs = drain(&mut machine);
+        if let Some(Output::Ended { report, .. }) = outputs.last() {
+            assert_eq!(report.outcome, Outcome::Transient);
+            break report.message.clone();
+        }
+        assert!(now < 200_000, "it goes on for ever: {:?}", words(&outputs));
+        now += 5_000;
+        match reads(&outputs).first() {
+            Some((read, _)) => {
+                machine.answered(at(now), *read, waiting("o"));
+                now += 11_000;
+            }
+            None => assert!(!machine.leaves(at(now), asked(&outputs))),
+        }
+    };
+    assert!(message.contains("gives no connection in time"), "{message}");
+}
+
+#[test]
+fn each_owner_is_read_once_for_all_who_ask_and_however_often_it_is_named() {
+    let mut machine = machine();
+    machine.start(at(0), delete(1, &["o", "o", "p"]));
+    machine.start(at(0), delete(2, &["p", "o"]));
+    let outputs = drain(&mut machine);
+    assert_eq!(words(&outputs), ["get o", "get p"]);
+    for (id, name) in reads(&outputs) {
+        machine.answered(at(100), id, waiting(&name));
+    }
+    assert_eq!(words(&drain(&mut machine)), ["delete c1 at 5", "delete c2 at 5"]);
+    machine.start(at(999), delete(3, &["o"]));
+    assert_eq!(words(&drain(&mut machine)), ["delete c3 at 5"]);
+    machine.start(at(1_000), delete(4, &["o"]));
+    assert_eq!(words(&drain(&mut machine)), ["get o"]);
+}
+
+#[test]
+fn a_failed_read_is_not_kept_for_longer_than_a_second() {
+    let mut machine = machine();
+    machine.start(at(0), delete(1, &["o"]));
+    let read = asked(&drain(&mut machine));
+    machine.answered(at(30_000), read, failure(FailureKind::NoAnswer));
+    assert_eq!(words(&drain(&mut machine)), ["Transient"]);
+    machine.start(at(30_001), delete(2, &["o"]));
+    assert_eq!(words(&drain(&mut machine)), ["get o"]);
+}
+
+#[test]
+fn a_report_holds_no_more_findings_than_a_message_takes_and_the_living_first() {
+    let names: Vec<String> = (0..120).map(|number| format!("o{number:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut machine = machine();
+    machine.start(at(0), delete(1, &[&names[..], &names[..]].concat()));
+    let mut asked = 0;
+    let report = loop {
+        let outputs = drain(&mut machine);
+        if let Some(Output::Ended { report, .. }) = outputs.last() {
+            break report.clone();
+        }
+        let reads = reads(&outputs);
+        assert!(reads.len() <= CHECKS_MAX, "{} reads at once", reads.len());
+        asked += reads.len();
+        for (at_once, (id, name)) in reads.into_iter().enumerate() {
+            // All of the first round are gone but the last one, which lives.
+            let answer = if at_once + 1 == CHECKS_MAX { orphaning(&name) } else { reply(404, None) };
+            machine.answered(at(10), id, answer);
+        }
+    };
+    assert_eq!((report.outcome, report.findings.len()), (Outcome::OwnerExists, CHECKS_MAX));
+    assert!(matches!(report.findings[0].result, FindingResult::Exists(_)), "{:?}", report.findings[0]);
+    assert!(asked <= names.len(), "{asked} reads of {} owners", names.len());
+}

@@ -1,0 +1,66 @@
+//! Answers of the API server, parsed for the engine, which knows what they mean.
+
+use crate::attempt::metadata::parse_object;
+use engine::attempt::{Ending, Failure, FailureKind, NotFound, Question, Reply, Status, failed};
+use engine::object::ObjectRef;
+use runtime::kubernetes::{self, Answer, CallError, classify_not_found, parse_status};
+use serde_json::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// How much of an answer that is no Status is passed on.
+const EXCERPT_MAX_BYTES: usize = 200;
+
+/// The beginning of an answer, for messages about answers that are not what was asked for.
+pub(crate) fn excerpt(answer: &Answer) -> String {
+    let head = &answer.body[..answer.body.len().min(EXCERPT_MAX_BYTES)];
+    format!("{} {:?}", answer.content_type, String::from_utf8_lossy(head))
+}
+
+/// An answer to a request about `object`.
+pub(crate) fn reply(object: &ObjectRef, answer: &Answer) -> Reply<Value> {
+    let accepted = answer.status.is_success();
+    let status = if accepted { None } else { parse_status(answer) };
+    let shown = if accepted { parse_object(&answer.body) } else { None };
+    let is_known = status.is_some() || shown.is_some();
+    Reply {
+        code: answer.status.as_u16(),
+        retry_after: answer.retry_after,
+        status: status.map(|status| Status {
+            reason: status.reason,
+            message: status.message,
+            retry_after_seconds: status.details.map_or(0, |details| details.retry_after_seconds),
+        }),
+        not_found: classify_not_found(answer, &object.group, &object.resource, &object.name).map(not_found),
+        object: shown.map(Box::new),
+        excerpt: if is_known { String::new() } else { excerpt(answer) },
+    }
+}
+
+/// Why there is no answer.
+pub(crate) fn failure(error: &CallError) -> Failure {
+    let kind = match error {
+        CallError::NotSent { .. } => FailureKind::NotSent,
+        CallError::NoCredentials { .. } => FailureKind::NoCredentials,
+        CallError::Ambiguous { .. } | CallError::TooLarge { .. } => FailureKind::NoAnswer,
+    };
+    Failure { kind, cause: error.to_string() }
+}
+
+/// The meaning of what came of a request about `object`.
+pub(crate) fn classify(question: Question, object: &ObjectRef, answer: Result<&Answer, &CallError>) -> Box<Ending> {
+    match answer {
+        Ok(answer) => engine::attempt::classify(&reply(object, answer)),
+        Err(error) => failed(question, &failure(error)),
+    }
+}
+
+fn not_found(shape: kubernetes::NotFound) -> NotFound {
+    match shape {
+        kubernetes::NotFound::ThisObject => NotFound::ThisObject,
+        kubernetes::NotFound::Resource => NotFound::Resource,
+        kubernetes::NotFound::Group => NotFound::Group,
+        kubernetes::NotFound::Other => NotFound::Other,
+    }
+}
