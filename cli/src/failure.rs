@@ -1,5 +1,6 @@
 //! How a command ends other than well.
 
+use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -48,7 +49,7 @@ pub(crate) fn exit_code(ended: Result<(), Failure>) -> ExitCode {
         Err(Failure::Other(error)) => (FAILED, format!("{error:#}")),
     };
     // Where not even stderr can be written there is nobody to tell.
-    let _closed = writeln!(io::stderr(), "ownergraph: {sentence}");
+    let _closed = writeln!(io::stderr(), "ownergraph: {}", line(&sentence));
     ExitCode::from(code)
 }
 

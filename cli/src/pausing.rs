@@ -10,6 +10,7 @@ use proto::admin::v1alpha1 as wire;
 use proto::admin::v1alpha1::{GetStatusRequest, PauseCollectionRequest, ResumeCollectionRequest};
 use proto::convert::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder};
 use proto::r#type::v1alpha1::{ReplicaRole, ResponseMeta};
+use runtime::visible;
 use serde_json::json;
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -64,7 +65,7 @@ pub(crate) async fn resume(way: &impl Reach, flags: ResumeFlags) -> Result<(), F
         let name = name.strip_prefix(PAUSE_PREFIX).unwrap_or(&name);
         let request = ResumeCollectionRequest { name: format!("{PAUSE_PREFIX}{name}") };
         remote::within(admin.resume_collection(request)).await?;
-        writeln!(io::stdout(), "{PAUSE_PREFIX}{name} resumed").context("stdout cannot be written")?;
+        writeln!(io::stdout(), "{PAUSE_PREFIX}{} resumed", visible::line(name)).context("stdout cannot be written")?;
     }
     Ok(())
 }
@@ -110,12 +111,12 @@ async fn effective(admin: &mut Admin, mut pause: wire::Pause, wait: Duration) ->
 fn show(pause: &wire::Pause, output: PauseOutput) -> io::Result<()> {
     let mut out = io::stdout();
     match output {
-        PauseOutput::Name => writeln!(out, "{}", pause.name)?,
-        PauseOutput::Json => writeln!(out, "{:#}", as_json(pause))?,
+        PauseOutput::Name => writeln!(out, "{}", visible::line(&pause.name))?,
+        PauseOutput::Json => writeln!(out, "{}", visible::json(&format!("{:#}", as_json(pause))))?,
         PauseOutput::Table => {
             out.write_all(table::of_pauses(std::slice::from_ref(pause)).as_bytes())?;
             if !pause.pending.is_empty() {
-                writeln!(io::stderr(), "note: not effective yet: {}", pause.pending)?;
+                writeln!(io::stderr(), "note: not effective yet: {}", visible::line(&pause.pending))?;
             }
         }
     }

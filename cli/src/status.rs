@@ -13,6 +13,7 @@ use proto::graph::v1alpha1::ListCoverageRequest;
 use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
 use proto::graph::v1alpha1::list_coverage_response::{Collection, State};
 use proto::r#type::v1alpha1::ReplicaRole;
+use runtime::visible;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -37,7 +38,7 @@ pub(crate) async fn run(way: &impl Reach, output: StatusOutput) -> Result<(), Fa
     let collections = remote::within(graph.list_coverage(ListCoverageRequest {})).await?.collections;
     let text = match output {
         StatusOutput::Table => lines(&status, &collections),
-        StatusOutput::Json => format!("{:#}\n", as_json(&status, &collections)),
+        StatusOutput::Json => format!("{}\n", visible::json(&format!("{:#}", as_json(&status, &collections)))),
     };
     io::stdout().write_all(text.as_bytes()).context("stdout cannot be written")?;
     Ok(())
@@ -132,7 +133,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
         // Writing to a string does not fail.
-        let _infallible = writeln!(text, "{name:<11} {what}");
+        let _infallible = writeln!(text, "{name:<11} {}", visible::line(&what));
     };
     let meta = status.meta.clone().unwrap_or_default();
     let term = meta.term.map_or_else(String::new, |term| format!(", term {}", term.number));
@@ -170,7 +171,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
     for pause in &status.pauses {
         for (what, why) in [("not effective yet", &pause.pending), ("wrong", &pause.problem)] {
             if !why.is_empty() {
-                let _infallible = writeln!(text, "{}: {what}: {why}", pause.name);
+                let _infallible = writeln!(text, "{}", visible::line(&format!("{}: {what}: {why}", pause.name)));
             }
         }
     }

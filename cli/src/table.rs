@@ -2,6 +2,8 @@
 
 use proto::admin::v1alpha1::Pause;
 use proto::convert::PAUSE_PREFIX;
+use runtime::visible::line;
+use unicode_width::UnicodeWidthStr as _;
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -22,8 +24,9 @@ pub(crate) fn of_pauses(pauses: &[Pause]) -> String {
             state.to_owned(),
             pause.held_items.to_string(),
             expires,
-            one_line(&pause.reason),
+            pause.reason.clone(),
         ]
+        .map(|cell| line(&cell).into_owned())
     }));
     aligned(&rows)
 }
@@ -46,21 +49,17 @@ fn scope(pause: &Pause) -> String {
     if targets.is_empty() { "everything".to_owned() } else { targets.join("; ") }
 }
 
-/// What others have written does not get to move the cursor.
-fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
-}
-
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
     for row in rows {
-        let mut line = String::new();
+        let mut cells = String::new();
         for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(&format!("{cell:<0$}", width + GAP));
+            cells.push_str(cell);
+            cells.push_str(&" ".repeat(width + GAP - cell.width()));
         }
-        text.push_str(line.trim_end());
+        text.push_str(cells.trim_end());
         text.push('\n');
     }
     text
@@ -93,7 +92,7 @@ mod tests {
         ];
         let expected = "\
 NAME    SCOPE                          STATE      HELD  EXPIRES  REASON
-a       everything                     effective  0     -        one two
+a       everything                     effective  0     -        one\\ntwo
 longer  deployments.apps,pods in shop  pending    12    -
 ";
         assert_eq!(of_pauses(&pauses), expected);

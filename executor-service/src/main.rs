@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::Parser;
 use executor_service::{Edges, Exit, Options, StartError, serve};
 use runtime::shutdown::Shutdown;
-use runtime::telemetry;
+use runtime::{telemetry, visible};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -61,6 +61,6 @@ fn run(options: Options) -> anyhow::Result<Exit> {
 
 fn fail(code: u8, sentence: &str) -> ExitCode {
     // Where stderr is closed there is nobody to tell.
-    let _unread = writeln!(std::io::stderr(), "executor-service: {sentence}");
+    let _unread = writeln!(std::io::stderr(), "executor-service: {}", visible::line(sentence));
     ExitCode::from(code)
 }

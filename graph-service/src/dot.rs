@@ -3,6 +3,7 @@
 
 use engine::object::OwnerReference;
 use engine::view::{NodeView, PresenceView};
+use runtime::visible::is_harmless;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -162,7 +163,7 @@ impl Vertex {
     }
 }
 
-/// Quotes as Go's `%q` does: printable text stays, also beyond ASCII.
+/// Quotes as Go's `%q` does: what shows itself stays, also beyond ASCII.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -178,9 +179,12 @@ fn quote(text: &str) -> String {
             '\u{b}' => quoted.push_str("\\v"),
             '\u{c}' => quoted.push_str("\\f"),
             ' ' => quoted.push(' '),
-            _ if character.is_control() || character.is_whitespace() => {
-                let code = u32::from(character);
-                let _ = if code < 0x80 { write!(quoted, "\\x{code:02x}") } else { write!(quoted, "\\u{code:04x}") };
+            _ if !is_harmless(character) || character.is_whitespace() => {
+                let _ = match u32::from(character) {
+                    code @ ..0x80 => write!(quoted, "\\x{code:02x}"),
+                    code @ ..0x1_0000 => write!(quoted, "\\u{code:04x}"),
+                    code => write!(quoted, "\\U{code:08x}"),
+                };
             }
             _ => quoted.push(character),
         }

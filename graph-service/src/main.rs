@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use runtime::kubernetes::connect;
 use runtime::shutdown::Shutdown;
 use runtime::tls::ServerTls;
-use runtime::{listen, telemetry};
+use runtime::{listen, telemetry, visible};
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Err(Failure::Other(error)) => (FAILED, error),
     };
     // Where not even stderr can be written there is nobody to tell.
-    let _closed = writeln!(std::io::stderr(), "graph-service: {error:#}");
+    let _closed = writeln!(std::io::stderr(), "graph-service: {}", visible::line(&format!("{error:#}")));
     ExitCode::from(code)
 }
 

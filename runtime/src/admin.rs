@@ -27,6 +27,7 @@ use tower::ServiceExt;
 use crate::metrics::as_prometheus_text;
 use crate::tasks::Jobs;
 use crate::tls::{Protocol, ServerTls};
+use crate::visible;
 use guard::Doorman;
 
 pub use guard::{Guard, Refusal, Visitor};
@@ -158,15 +159,15 @@ async fn readyz(State(probe): State<Arc<dyn Probe>>, Query(query): Pairs) -> imp
         lines.clear();
     }
     lines.push(last.to_owned());
-    (status, plain(&lines.join("\n")))
+    (status, plain(&lines.iter().map(|of| visible::line(of)).collect::<Vec<_>>().join("\n")))
 }
 
 async fn metrics(State(probe): State<Arc<dyn Probe>>, headers: HeaderMap) -> impl IntoResponse {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let text = probe.metrics();
     match accepts.into_iter().any(|value| value.contains("application/openmetrics-text")) {
-        true => ([(CONTENT_TYPE, OPENMETRICS)], text),
-        false => ([(CONTENT_TYPE, PROMETHEUS_TEXT)], as_prometheus_text(&text)),
+        true => typed(OPENMETRICS, text),
+        false => typed(PROMETHEUS_TEXT, as_prometheus_text(&text)),
     }
 }
 
@@ -191,7 +192,8 @@ fn plain(text: &str) -> Typed {
 }
 
 fn typed(content_type: &'static str, text: String) -> Typed {
-    // Names of objects are chosen by users: no browser may guess that a graph or an error is a page.
+    // Names of objects are chosen by users: no browser may guess that a graph or an error is a page, and nothing acts on a terminal.
+    let text = visible::lines(&text).into_owned();
     ([(CONTENT_TYPE, content_type), (X_CONTENT_TYPE_OPTIONS, "nosniff")], text)
 }
 

@@ -5,6 +5,7 @@
 //! * [`telemetry`]: the log on stderr
 //! * [`traces`]: spans, and the task that sends them to a collector
 //! * [`terminal`]: a line below it, that is rewritten
+//! * [`visible`]: text that others wrote, without what acts on a terminal
 //! * [`shutdown`]: one value, passed down, that says "stop"
 //! * [`tasks`]: the one place that spawns; no task dies unseen
 //! * [`listen`]: binding an address, with an error a person can act on
@@ -28,3 +29,4 @@ pub mod telemetry;
 pub mod terminal;
 pub mod tls;
 pub mod traces;
+pub mod visible;

@@ -1,16 +1,21 @@
-//! The log: `tracing` events on stderr, as lines for people or as JSON for collectors. No place of the code can write it full.
+//! The log: `tracing` events on stderr, as lines for people or as JSON for collectors. No place of the code can write it full, and nothing that
+//! is logged acts on the terminal that shows it.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::str::FromStr;
 
+use self::fields::{OnOneLine, Visible};
 use self::limit::Limit;
 use crate::terminal::Above;
+use crate::visible;
+use tracing::Dispatch;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+mod fields;
 mod limit;
 
 /// What is logged where neither `--log-level` nor `RUST_LOG` says. What the library for NATS says twice a second, the service says once.
@@ -69,15 +74,30 @@ pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryErro
         (None, Some(given)) => parse_filter(given, "RUST_LOG")?,
         (None, None) => parse_filter(DEFAULT_FILTER, "the default")?,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Above);
     // An error here means that a subscriber is already set, which is what the caller wanted.
-    let _already_set = match format {
-        LogFormat::Text => builder.with_ansi(colour()).finish().with(Limit::default()).try_init(),
-        LogFormat::Json => {
-            builder.json().flatten_event(true).with_ansi(false).finish().with(Limit::default()).try_init()
-        }
-    };
+    let _already_set = subscriber(format, filter, colour(), || Above).try_init();
     Ok(())
+}
+
+/// Writes each event with one call of a writer.
+fn subscriber<W: Write + 'static>(
+    format: LogFormat,
+    filter: EnvFilter,
+    colour: bool,
+    writer: impl Fn() -> W + Clone + Send + Sync + 'static,
+) -> Dispatch {
+    let (text, json) = (writer.clone(), writer);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter);
+    match format {
+        LogFormat::Text => {
+            let builder = builder.fmt_fields(OnOneLine).with_ansi(colour);
+            builder.with_writer(move || Visible(text(), visible::styled)).finish().with(Limit::default()).into()
+        }
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true).with_ansi(false);
+            builder.with_writer(move || Visible(json(), visible::json)).finish().with(Limit::default()).into()
+        }
+    }
 }
 
 fn parse_filter(given: &str, origin: &'static str) -> Result<EnvFilter, TelemetryError> {
@@ -98,6 +118,7 @@ fn colour() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Arc, Mutex};
 
     #[test]
     fn a_bad_filter_is_named_and_a_second_call_is_harmless() {
@@ -105,6 +126,52 @@ mod tests {
         assert!(error.contains("\"info,=\" (--log-level)"), "{error}");
         init(LogFormat::Text, Some("warn")).unwrap();
         init(LogFormat::Json, Some("warn,kube=debug")).unwrap();
+    }
+
+    #[test]
+    fn a_line_of_the_log_is_one_line_and_acts_on_no_terminal_whatever_is_logged() {
+        const HOSTILE: &str = "a\u{1b}[31m\u{1b}]0;t\u{7}\r\nFORGED\u{7f}\u{9b}2J\u{202e}\u{200b}\t系";
+        #[derive(Debug, thiserror::Error)]
+        #[error("{HOSTILE}")]
+        struct Hostile;
+        for (format, colour) in [(LogFormat::Text, false), (LogFormat::Text, true), (LogFormat::Json, false)] {
+            let written = Arc::new(Mutex::new(Vec::new()));
+            let out = Arc::clone(&written);
+            let filter = parse_filter("trace", "the test").unwrap();
+            let subscriber = subscriber(format, filter, colour, move || Sink(Arc::clone(&out)));
+            tracing::dispatcher::with_default(&subscriber, || {
+                let span = tracing::info_span!("span", object = HOSTILE, %HOSTILE);
+                let _entered = span.enter();
+                let error: &(dyn std::error::Error + 'static) = &Hostile;
+                tracing::info!(object = HOSTILE, shown = %HOSTILE, debug = ?HOSTILE, error, r#type = %Hostile, "{HOSTILE}");
+            });
+            let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+            let plain = if colour { without_colours(&text) } else { text.clone() };
+            assert_eq!(plain.matches('\n').count(), 1, "{text:?}");
+            assert!(plain.trim_end_matches('\n').chars().all(visible::is_harmless), "{text:?}");
+            assert!(plain.contains("FORGED") && plain.contains('系') && plain.contains("object"), "{text:?}");
+        }
+    }
+
+    /// Takes out what sets colours where it belongs: the sequences that this crate writes, and not those of the hostile text.
+    fn without_colours(text: &str) -> String {
+        assert!(!text.contains("\u{1b}[31m"), "{text:?}");
+        ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[3m", "\u{1b}[32m"]
+            .iter()
+            .fold(text.to_owned(), |text, style| text.replace(style, ""))
+    }
+
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(text);
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]

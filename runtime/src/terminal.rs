@@ -1,5 +1,6 @@
 //! A line at the bottom of the terminal that is rewritten while something goes on. Log lines pass above it.
 
+use crate::visible;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +26,7 @@ impl StatusLine {
 
     /// What it says from now on.
     pub fn say(&self, text: impl Into<String>) {
-        self.0.set_message(text.into());
+        self.0.set_message(visible::line(&text.into()).into_owned());
     }
 }
 

@@ -1,6 +1,7 @@
 //! Columns of text, and how long ago something was.
 
 use anstyle::{AnsiColor, Style};
+use runtime::visible::line;
 use std::time::{SystemTime, UNIX_EPOCH};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -14,9 +15,9 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// What is not known shows as a dash.
+    /// What is not known shows as a dash, and what would act on a terminal is spelled out.
     pub(super) fn plain(text: impl Into<String>) -> Cell {
-        let text = text.into();
+        let text = line(&text.into()).into_owned();
         Cell { text: if text.is_empty() { "-".to_owned() } else { text }, style: Style::new() }
     }
 

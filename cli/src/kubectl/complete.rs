@@ -6,6 +6,7 @@ use super::flags::{Asking, Plugin};
 use crate::line::Line;
 use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _, ValueHint};
 use live::Live;
+use runtime::visible::is_harmless;
 use std::ffi::OsString;
 
 mod live;
@@ -61,7 +62,8 @@ async fn answer(words: Vec<OsString>) -> Result<String, Problem> {
 }
 
 fn text(mut found: Vec<Candidate>, current: &str) -> String {
-    found.retain(|candidate| candidate.word.starts_with(current));
+    // What would act on the terminal cannot be typed either.
+    found.retain(|candidate| candidate.word.starts_with(current) && candidate.word.chars().all(is_harmless));
     found.sort();
     found.dedup_by(|a, b| a.word == b.word);
     let line = |Candidate { word, about }: Candidate| {

@@ -14,6 +14,7 @@ use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use proto::graph::v1alpha1::PreviewDeletionResponse;
 use runtime::kubernetes::{call, parse_status};
+use runtime::visible::line;
 use serde_json::json;
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
 
@@ -105,7 +106,7 @@ async fn certain(service: &mut Service, named: &[Named], cascade: Cascade) -> Re
 /// Asks for the name of what is to be deleted, or for how many they are.
 fn agreed(named: &[Named], typed: &mut impl BufRead, terminal: &mut impl Write) -> Result<(), Problem> {
     let (what, word) = match named {
-        [one] => (shown(&one.reference()), one.name.clone()),
+        [one] => (shown(&one.reference()), line(&one.name).into_owned()),
         all => (format!("these {} objects", all.len()), all.len().to_string()),
     };
     write!(terminal, "To delete {what} and all that goes with it, type {word}: ")?;

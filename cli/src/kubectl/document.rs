@@ -4,6 +4,7 @@ use super::ending::Problem;
 use anyhow::Context as _;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
+use runtime::visible;
 use serde_json::{Map, Value, json};
 
 #[cfg(test)]
@@ -81,16 +82,21 @@ impl Schema {
 }
 
 pub(super) fn json(value: &Value) -> Result<String, Problem> {
-    let mut text = serde_json::to_string_pretty(value).context("the answer has no JSON form")?;
-    text.push('\n');
-    Ok(text)
+    let text = serde_json::to_string_pretty(value).context("the answer has no JSON form")?;
+    Ok(format!("{}\n", visible::json(&text)))
 }
 
 pub(super) fn yaml(value: &Value) -> Result<String, Problem> {
-    Ok(serde_saphyr::to_string(value).context("the answer has no YAML form")?)
+    let text = serde_saphyr::to_string(value).context("the answer has no YAML form")?;
+    // YAML has styles that show such characters as they are; its JSON form is YAML too.
+    if text.chars().all(|character| character == '\n' || visible::is_harmless(character)) {
+        Ok(text)
+    } else {
+        json(value)
+    }
 }
 
 /// One line.
 pub(super) fn line(value: &Value) -> String {
-    format!("{value}\n")
+    format!("{}\n", visible::json(&value.to_string()))
 }

@@ -1,6 +1,7 @@
 //! How a question ends.
 
 use crate::failure::Failure;
+use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -72,7 +73,7 @@ pub(super) fn exit_code(answered: Answered) -> ExitCode {
         Err(Problem::Other(error)) => (FAILED, format!("{error:#}")),
     };
     // Where not even stderr can be written there is nobody to tell.
-    let _closed = writeln!(io::stderr(), "error: {sentence}");
+    let _closed = writeln!(io::stderr(), "error: {}", line(&sentence));
     ExitCode::from(code)
 }
 

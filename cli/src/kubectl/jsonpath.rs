@@ -6,6 +6,7 @@ use jsonpath_rust::parser::model::JpQuery;
 use jsonpath_rust::parser::parse_json_path;
 use jsonpath_rust::query::js_path_process;
 use path::{standard, text};
+use runtime::visible::line;
 use serde_json::Value;
 
 mod path;
@@ -127,7 +128,7 @@ fn fill(parts: &[Part], value: &Value, into: &mut String) {
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => line(text).into_owned(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     }
 }

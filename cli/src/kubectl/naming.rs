@@ -8,6 +8,7 @@ use kube::api::ListParams;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
 use proto::r#type::v1alpha1::ObjectRef;
 use runtime::kubernetes::{Answer, call, parse_status};
+use runtime::visible::line;
 use serde::Deserialize;
 
 #[cfg(test)]
@@ -170,13 +171,13 @@ impl Named {
 /// `Pod shop/web`.
 pub(super) fn shown(object: &ObjectRef) -> String {
     let slash = if object.namespace.is_empty() { "" } else { "/" };
-    format!("{} {}{slash}{}", object.kind, object.namespace, object.name)
+    line(&format!("{} {}{slash}{}", object.kind, object.namespace, object.name)).into_owned()
 }
 
 /// `pod/web`, or `deployment.apps/web`.
 pub(super) fn by_type(object: &ObjectRef) -> String {
     let dot = if object.group.is_empty() { "" } else { "." };
-    format!("{}{dot}{}/{}", object.kind.to_lowercase(), object.group, object.name)
+    line(&format!("{}{dot}{}/{}", object.kind.to_lowercase(), object.group, object.name)).into_owned()
 }
 
 /// Splits `TYPE NAME...` and `TYPE/NAME...` into pairs. The error is a sentence.

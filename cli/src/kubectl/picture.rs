@@ -2,6 +2,7 @@
 
 use super::naming::shown;
 use proto::graph::v1alpha1::{Edge, Node, NodeState};
+use runtime::visible::line;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -63,5 +64,5 @@ fn pairs<'e>(edges: &[&'e Edge]) -> BTreeSet<(&'e str, &'e str)> {
 }
 
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+    format!("\"{}\"", line(&text.replace('\\', "\\\\").replace('"', "\\\"")))
 }

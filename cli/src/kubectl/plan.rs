@@ -12,6 +12,7 @@ use proto::graph::v1alpha1::preview_deletion_response::{Effect, Entry};
 use proto::graph::v1alpha1::{PreviewDeletionRequest, PreviewDeletionResponse};
 use proto::r#type::v1alpha1::consistency::Requirement;
 use proto::r#type::v1alpha1::{Consistency, PropagationPolicy};
+use runtime::visible::line;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
         }
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
             let objects = format!("{}{}", flags.targets.words(&named), flags.targets.place(&session, &named));
-            let (cascade, digest) = (flags.targets.cascade.as_str(), &plan.digest);
+            let (cascade, digest) = (flags.targets.cascade.as_str(), line(&plan.digest));
             let run = format!("run    kubectl ownergraph delete {objects} --cascade={cascade} --confirm={digest}\n");
             session.print(&format!("{}{run}", text(&plan, &named, flags.targets.cascade)))?;
         }
@@ -148,14 +149,14 @@ pub(super) fn text(plan: &PreviewDeletionResponse, named: &[Named], cascade: Cas
             let object = shown(&entry.r#ref.clone().unwrap_or_default());
             let reasons: Vec<String> = entry.reasons.iter().map(why::reason_words).collect();
             let head = if at == 0 { format!("  {word:<8}{count:>4}") } else { " ".repeat(14) };
-            text.push_str(format!("{head}  {object}  {}", reasons.join("; ")).trim_end());
+            text.push_str(line(&format!("{head}  {object}  {}", reasons.join("; "))).trim_end());
             text.push('\n');
         }
         if count > LINES_MAX {
             text.push_str(&format!("{}  and {} more; -o json has all\n", " ".repeat(14), count - LINES_MAX));
         }
     }
-    text.push_str(&format!("digest {}\n", plan.digest));
+    text.push_str(&format!("digest {}\n", line(&plan.digest)));
     text
 }
 
@@ -167,5 +168,5 @@ fn kinds(entries: &[&Entry]) -> String {
     }
     let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
+    counts.iter().map(|(kind, count)| format!("{} {count}", line(kind))).collect::<Vec<_>>().join(", ")
 }

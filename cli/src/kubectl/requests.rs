@@ -9,6 +9,7 @@ use http::Request;
 use kube::Client;
 use kube::client::Body;
 use runtime::kubernetes::{self, Cluster};
+use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::time::Instant;
 
@@ -44,7 +45,12 @@ fn said(cluster: Cluster) -> Cluster {
             let answer = client.send(request).await;
             let end = answer.as_ref().map_or_else(|error| error.to_string(), |answer| answer.status().to_string());
             // Where stderr cannot be written there is nobody to tell.
-            let _closed = writeln!(io::stderr(), "{what} {end} in {} milliseconds", began.elapsed().as_millis());
+            let _closed = writeln!(
+                io::stderr(),
+                "{} in {} milliseconds",
+                line(&format!("{what} {end}")),
+                began.elapsed().as_millis()
+            );
             answer
         }
     });

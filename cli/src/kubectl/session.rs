@@ -7,7 +7,11 @@ use super::jsonpath::Template;
 use super::requests;
 use anstream::{AutoStream, ColorChoice};
 use runtime::kubernetes::Cluster;
+use runtime::visible;
 use std::io::{self, Write as _};
+
+/// Clears a terminal.
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// One run of one command.
 #[derive(Debug)]
@@ -65,6 +69,13 @@ impl Session {
         !self.incomplete.is_empty()
     }
 
+    /// Clears the terminal.
+    pub(super) fn clear(&self) -> Result<(), Problem> {
+        let mut out = io::stdout().lock();
+        out.write_all(CLEAR.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
     /// Writes the answer. It may hold colours, which are taken out where nobody wants them.
     pub(super) fn print(&self, text: &str) -> Result<(), Problem> {
         let stdout = io::stdout();
@@ -76,7 +87,7 @@ impl Session {
             Colour::Auto => AutoStream::choice(&stdout),
         };
         let mut out = AutoStream::new(stdout.lock(), choice);
-        out.write_all(text.as_bytes())?;
+        out.write_all(visible::styled(text).as_bytes())?;
         Ok(out.flush()?)
     }
 
@@ -93,7 +104,7 @@ impl Session {
 /// Says something that is no part of an answer.
 pub(super) fn note(text: &str) {
     // Where stderr cannot be written there is nobody to tell.
-    let _closed = writeln!(io::stderr(), "note: {text}");
+    let _closed = writeln!(io::stderr(), "note: {}", visible::line(text));
 }
 
 fn name(format: Format) -> String {

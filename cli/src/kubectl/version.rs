@@ -7,6 +7,7 @@ use super::service::{Need, Service};
 use super::session::Session;
 use anyhow::Context as _;
 use proto::admin::v1alpha1::GetStatusRequest;
+use runtime::visible::line;
 
 /// The package of the messages, which JSON and YAML carry too.
 const SCHEMA: &str = "ownergraph.graph.v1alpha1";
@@ -19,12 +20,12 @@ pub(super) async fn run(flags: Version) -> Answered {
             tokio::time::timeout(session.connection.request_timeout, session.cluster.client.apiserver_version());
         let server = server.await.context("the API server has not answered in time")?;
         let server = server.with_context(|| format!("{} cannot be asked", session.cluster.url))?;
-        text.push_str(&format!("server   Kubernetes {}\n", server.git_version));
+        text.push_str(&format!("server   Kubernetes {}\n", line(&server.git_version)));
         match Service::connect(&mut session, Need::Service).await {
             Ok(mut service) => {
                 let status = answered(service.within, service.admin.get_status(GetStatusRequest {})).await?;
                 let replica = status.meta.map(|meta| meta.replica).unwrap_or_default();
-                text.push_str(&format!("service  {} (replica {replica})\n", status.version));
+                text.push_str(&format!("service  {} (replica {})\n", line(&status.version), line(&replica)));
             }
             Err(_) => text.push_str("service  none was found\n"),
         }

@@ -13,6 +13,7 @@ use proto::convert::PAUSE_PREFIX;
 use proto::graph::v1alpha1::reason::Code;
 use proto::graph::v1alpha1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};
 use proto::r#type::v1alpha1::ObjectRef;
+use runtime::visible;
 use serde_json::json;
 
 #[cfg(test)]
@@ -79,7 +80,8 @@ fn unknown_text(object: &ObjectRef, found: &Found) -> String {
             "{what} was never seen\n  because  neither the API server nor the graph knows it; the graph remembers for ten minutes what went\n  next     check the name and the namespace\n"
         ),
         Found::Unreadable(why) => format!(
-            "{what} is not known to the graph, and cannot be read with these credentials\n  because  {why}\n  next     check the name, the namespace and the rights\n"
+            "{what} is not known to the graph, and cannot be read with these credentials\n  because  {}\n  next     check the name, the namespace and the rights\n",
+            visible::line(why)
         ),
     }
 }
@@ -108,7 +110,7 @@ fn text(answer: &ExplainObjectResponse, now: i64) -> String {
 }
 
 fn line(text: &mut String, head: &str, words: &str) {
-    text.push_str(&format!("  {head:<9}{words}\n"));
+    text.push_str(&format!("  {head:<9}{}\n", visible::line(words)));
 }
 
 fn headline(answer: &ExplainObjectResponse, node: &Node, now: i64) -> String {

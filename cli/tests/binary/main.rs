@@ -6,6 +6,7 @@ mod access;
 mod collect;
 mod decisions;
 mod demo;
+mod hostile;
 mod process;
 mod questions;
 mod trial;

@@ -68,6 +68,25 @@ impl Running {
         line_with(&mut self.stderr, part).await
     }
 
+    /// Reads the rest of stderr meanwhile, so that the program is never kept waiting. Gives how many lines there were, each of them checked.
+    pub(crate) async fn checked_until<T>(
+        &mut self,
+        check: impl Fn(&str),
+        doing: impl Future<Output = T>,
+    ) -> (T, usize) {
+        let mut doing = std::pin::pin!(doing);
+        let mut lines = 0;
+        loop {
+            tokio::select! {
+                done = &mut doing => return (done, lines),
+                line = self.stderr.next_line() => {
+                    check(&line.unwrap().expect("it has ended"));
+                    lines += 1;
+                }
+            }
+        }
+    }
+
     /// Sends SIGTERM and waits for the end.
     pub(crate) async fn terminate(mut self) -> ExitStatus {
         let pid = self.child.id().expect("it runs").to_string();

@@ -11,6 +11,7 @@ use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
 use proto::decision::v1alpha1::watch_decisions_response::Gap;
 use proto::decision::v1alpha1::{Cause, DecisionEvent, Phase, Position};
 use proto::work::v1alpha1::ItemKind;
+use runtime::visible;
 use serde_json::{Map, Value, json};
 
 #[cfg(test)]
@@ -102,7 +103,7 @@ pub(in crate::kubectl) fn line(record: &Record, wide: bool) -> String {
             };
             &decoded
         }
-        Record::Gap(gap) => return format!("-- {} --\n", gap_words(gap)),
+        Record::Gap(gap) => return format!("-- {} --\n", visible::line(&gap_words(gap))),
     };
     let time = event.event_time.as_ref().map(ToString::to_string).unwrap_or_default();
     let time = if wide { time } else { time.get(11..19).unwrap_or_default().to_owned() };
@@ -122,8 +123,7 @@ fn columns(cells: [&str; 5], more: Option<[&str; 3]>) -> String {
             "{time:<30} {phase:<12} {action:<10} {object:<40} {cause:<40} {executor:<16} {position} {decision}"
         );
     }
-    line.push('\n');
-    line
+    format!("{}\n", visible::line(&line))
 }
 
 /// What is lost, in words.
@@ -174,7 +174,7 @@ fn cause_words(event: &DecisionEvent) -> String {
     if matches!(event.phase(), Phase::Failed | Phase::Parked) {
         let report = event.report.clone().unwrap_or_default();
         let word = report.outcome().as_str_name().to_lowercase().replace("outcome_", "").replace('_', " ");
-        return if report.message.is_empty() { word } else { format!("{word}: {}", one_line(&report.message)) };
+        return if report.message.is_empty() { word } else { format!("{word}: {}", report.message) };
     }
     let words = match event.cause() {
         Cause::Unspecified => "-",
@@ -190,9 +190,4 @@ fn cause_words(event: &DecisionEvent) -> String {
         Some(root) => format!("{words}; it began with {}", shown(root)),
         None => words.to_owned(),
     }
-}
-
-/// What others have written does not get to move the cursor.
-fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }

@@ -11,6 +11,7 @@ use crate::kubectl::session::Session;
 use proto::graph::v1alpha1::WatchDependentsRequest;
 use proto::graph::v1alpha1::watch_dependents_response::{Change, ChangeType, Event};
 use proto::r#type::v1alpha1::ObjectRef;
+use runtime::visible;
 use serde_json::json;
 use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
@@ -18,8 +19,6 @@ use tokio::time::{sleep, timeout};
 
 /// Neither changes nor bookmarks for so long: the connection is dead.
 const QUIET_MAX: Duration = Duration::from_secs(60);
-/// Clears a terminal.
-const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 const CHANGE: &str = "ownergraph.graph.v1alpha1.WatchDependentsResponse.Change";
 
 /// Until it is interrupted.
@@ -54,7 +53,7 @@ pub(super) async fn follow(
             match message.event {
                 Some(Event::Batch(batch)) if complete && redraws => {
                     if !batch.more {
-                        session.print(CLEAR)?;
+                        session.clear()?;
                         show(session, service, root, flags).await?;
                     }
                 }
@@ -100,7 +99,8 @@ fn line(change: &Change) -> String {
         ChangeType::Changed => "changed",
         ChangeType::Removed => "removed",
     };
-    format!("{what:<8} {:<20} {}  {}\n", object.namespace, name(&object), collecting(&node))
+    let row = format!("{what:<8} {:<20} {}  {}", object.namespace, name(&object), collecting(&node));
+    format!("{}\n", visible::line(&row))
 }
 
 #[cfg(test)]
