@@ -17,6 +17,7 @@
 //! * [`session`]: the executor's machine.
 //! * [`attempt`]: the write path, one lease at a time.
 //! * [`elector`]: Lease in, term out.
+//! * [`follow`]: one collection's list and watch.
 #![no_std]
 
 extern crate alloc;
@@ -27,6 +28,7 @@ mod changes;
 pub mod coverage;
 pub mod elector;
 pub mod evidence;
+pub mod follow;
 mod graph;
 pub mod hold;
 mod index;

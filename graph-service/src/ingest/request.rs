@@ -3,14 +3,12 @@
 use super::Clients;
 use crate::metadata::{self, Encoding, Page};
 use bytes::Bytes;
+pub(crate) use engine::follow::Failure;
 use engine::object::{GroupResource, clip};
-use futures::FutureExt as _;
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 use http::{Request, StatusCode};
 use runtime::kubernetes::{Answer, CallError, Frames, Lines, Opened, Status, call, open_stream, parse_status};
 use std::time::Duration;
-use tokio::time::error::Elapsed;
-use tokio::time::timeout;
 
 #[cfg(test)]
 mod tests;
@@ -37,70 +35,44 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Of a text from outside that goes into a sentence.
 const MESSAGE_MAX_BYTES: usize = 300;
 
-/// Why a request brought nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// What failed, with which answer.
-    pub(crate) sentence: String,
-    /// What the server answered; `None` if there was no answer.
-    pub(crate) status: Option<u16>,
-    pub(crate) retry_after: Option<Duration>,
+/// No answer, or one that broke off.
+pub(crate) fn transport(what: &str, error: &CallError) -> Failure {
+    Failure::transport(format!("{what}: {error}"))
 }
 
-impl Failure {
-    /// An answer that makes no sense.
-    pub(crate) fn senseless(sentence: String) -> Failure {
-        Failure { sentence, status: Some(200), retry_after: None }
-    }
+/// The server has nothing in the forms asked for, or knows one of them not at all.
+fn is_about_form(failure: &Failure) -> bool {
+    matches!(failure.status, Some(406 | 415))
+}
 
-    /// No answer, or one that broke off.
-    pub(crate) fn transport(what: &str, error: &CallError) -> Failure {
-        Failure { sentence: format!("{what}: {error}"), status: None, retry_after: None }
+fn refused(what: &str, answer: &Answer) -> Failure {
+    let status = parse_status(answer).or_else(|| metadata::protobuf_status(&answer.body));
+    let message = match &status {
+        Some(status) if !status.message.is_empty() => clip(&status.message, MESSAGE_MAX_BYTES),
+        Some(_) => "no message".to_owned(),
+        None => clip(String::from_utf8_lossy(&answer.body).trim(), MESSAGE_MAX_BYTES),
+    };
+    let asked = status.and_then(|status| status.details).map_or(0, |details| details.retry_after_seconds);
+    let retry_after = answer.retry_after.or((asked > 0).then(|| Duration::from_secs(asked.into())));
+    Failure {
+        sentence: format!("{what}: the API server answers {}: {message}", answer.status.as_u16()),
+        status: Some(answer.status.as_u16()),
+        retry_after: retry_after.map(|wait| wait.min(RETRY_AFTER_MAX)),
     }
+}
 
-    pub(crate) fn is_transport(&self) -> bool {
-        self.status.is_none()
-    }
-
-    /// The position or token asked for is too old.
-    pub(crate) fn is_expired(&self) -> bool {
-        self.status == Some(410)
-    }
-
-    /// The server has nothing in the forms asked for, or knows one of them not at all.
-    fn is_about_form(&self) -> bool {
-        matches!(self.status, Some(406 | 415))
-    }
-
-    fn refused(what: &str, answer: &Answer) -> Failure {
-        let status = parse_status(answer).or_else(|| metadata::protobuf_status(&answer.body));
-        let message = match &status {
-            Some(status) if !status.message.is_empty() => clip(&status.message, MESSAGE_MAX_BYTES),
-            Some(_) => "no message".to_owned(),
-            None => clip(String::from_utf8_lossy(&answer.body).trim(), MESSAGE_MAX_BYTES),
-        };
-        let asked = status.and_then(|status| status.details).map_or(0, |details| details.retry_after_seconds);
-        let retry_after = answer.retry_after.or((asked > 0).then(|| Duration::from_secs(asked.into())));
-        Failure {
-            sentence: format!("{what}: the API server answers {}: {message}", answer.status.as_u16()),
-            status: Some(answer.status.as_u16()),
-            retry_after: retry_after.map(|wait| wait.min(RETRY_AFTER_MAX)),
-        }
-    }
-
-    /// What an ERROR event says.
-    pub(crate) fn event(what: &str, status: &Status) -> Failure {
-        let expired = status.code == 410 || matches!(status.reason.as_str(), "Expired" | "Gone");
-        Failure {
-            sentence: format!(
-                "{what}: the API server ended it with {} {}: {}",
-                status.code,
-                clip(&status.reason, MESSAGE_MAX_BYTES),
-                clip(&status.message, MESSAGE_MAX_BYTES)
-            ),
-            status: Some(if expired { 410 } else { status.code.max(1) }),
-            retry_after: None,
-        }
+/// What an ERROR event says.
+pub(crate) fn error_event(what: &str, status: &Status) -> Failure {
+    let expired = status.code == 410 || matches!(status.reason.as_str(), "Expired" | "Gone");
+    Failure {
+        sentence: format!(
+            "{what}: the API server ended it with {} {}: {}",
+            status.code,
+            clip(&status.reason, MESSAGE_MAX_BYTES),
+            clip(&status.message, MESSAGE_MAX_BYTES)
+        ),
+        status: Some(if expired { 410 } else { status.code.max(1) }),
+        retry_after: None,
     }
 }
 
@@ -146,17 +118,16 @@ pub(crate) async fn get(clients: &Clients, what: &str, uri: &str, accept: &str) 
 pub(crate) async fn answer(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Answer, Failure> {
     let first = answer_to(clients, what, uri, accept).await;
     match (first, without_protobuf(accept)) {
-        (Err(failure), Some(accept)) if failure.is_about_form() => answer_to(clients, what, uri, accept).await,
+        (Err(failure), Some(accept)) if is_about_form(&failure) => answer_to(clients, what, uri, accept).await,
         (first, _) => first,
     }
 }
 
 async fn answer_to(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Answer, Failure> {
     let request = request(what, uri, accept)?;
-    let answer = call(&clients.lists, request, BODY_MAX_BYTES, BODY_WITHIN)
-        .await
-        .map_err(|error| Failure::transport(what, &error))?;
-    if answer.status == StatusCode::OK { Ok(answer) } else { Err(Failure::refused(what, &answer)) }
+    let answer =
+        call(&clients.lists, request, BODY_MAX_BYTES, BODY_WITHIN).await.map_err(|error| transport(what, &error))?;
+    if answer.status == StatusCode::OK { Ok(answer) } else { Err(refused(what, &answer)) }
 }
 
 /// Reads a page of a list, in the encoding it came in. The error is a sentence without its subject.
@@ -179,14 +150,6 @@ impl Events {
         }
     }
 
-    /// The next one, if it comes in time. Of what has come already many are read between two waits, so those set no timer.
-    pub(crate) async fn next_within(&mut self, limit: Duration) -> Result<Result<Option<Bytes>, CallError>, Elapsed> {
-        match self.next().now_or_never() {
-            Some(next) => Ok(next),
-            None => timeout(limit, self.next()).await,
-        }
-    }
-
     /// The next one, or `None` where the stream ended well. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         match self {
@@ -200,7 +163,7 @@ impl Events {
 pub(crate) async fn stream(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Events, Failure> {
     let first = stream_to(clients, what, uri, accept).await;
     match (first, without_protobuf(accept)) {
-        (Err(failure), Some(accept)) if failure.is_about_form() => stream_to(clients, what, uri, accept).await,
+        (Err(failure), Some(accept)) if is_about_form(&failure) => stream_to(clients, what, uri, accept).await,
         (first, _) => first,
     }
 }
@@ -212,8 +175,8 @@ async fn stream_to(clients: &Clients, what: &str, uri: &str, accept: &str) -> Re
             Encoding::Json => Events::Json(Lines::new(body, EVENT_MAX_BYTES)),
             Encoding::Protobuf => Events::Protobuf(Frames::new(body, EVENT_MAX_BYTES)),
         }),
-        Ok(Opened::Refused(answer)) => Err(Failure::refused(what, &answer)),
-        Err(error) => Err(Failure::transport(what, &error)),
+        Ok(Opened::Refused(answer)) => Err(refused(what, &answer)),
+        Err(error) => Err(transport(what, &error)),
     }
 }
 

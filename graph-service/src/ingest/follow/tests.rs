@@ -2,9 +2,11 @@ use super::*;
 use crate::ingest::collection::Collection;
 use crate::ingest::scripted::{self, Asked, Reply, Then, bookmark, event, object, ok, page, refuse, word};
 use crate::metadata::{Encoding, PROTOBUF};
+use engine::follow::{SILENCE_MAX, WATCH_FOR_UNMARKED_S};
 use engine::leader::Input;
 use engine::object::GroupResource;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
 
 /// What follows a collection over `script`, what it tells, and what it asks for.
 fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>, mpsc::Receiver<Input>, Asked) {

@@ -1,0 +1,91 @@
+//! A list in pages.
+
+use super::{Announced, Ask, Failure, Follow, Input, Next, Output, RESUME_BACKOFF_MAX, State, Watch};
+use crate::object::ResourceVersion;
+use crate::time::Time;
+use alloc::format;
+use alloc::string::String;
+
+/// A page that fails is asked for so often before everything that came before it is thrown away.
+const PAGE_TRIES_MAX: u32 = 5;
+/// A list of this many pages comes from a server that goes in circles.
+const PAGES_MAX: u32 = 1_000_000;
+
+/// The pages so far.
+#[derive(Debug)]
+pub(super) struct Pages {
+    /// `None`: all objects are asked for at once.
+    limit: Option<u32>,
+    /// Of the first page: all pages show the collection as of that one.
+    position: Option<ResourceVersion>,
+    token: Option<String>,
+    count: u32,
+    /// Of the page that is asked for.
+    tries: u32,
+}
+
+impl Pages {
+    pub(super) fn new(limit: Option<u32>) -> Pages {
+        Pages { limit, position: None, token: None, count: 0, tries: 0 }
+    }
+}
+
+impl Follow {
+    pub(super) fn ask_page(&mut self, mut pages: Pages) {
+        pages.tries += 1;
+        self.ask(Ask::Page { limit: pages.limit, token: pages.token.clone() });
+        self.state = State::Page(pages);
+    }
+
+    pub(super) fn page_answered(&mut self, now: Time, pages: Pages, input: Input) {
+        match input {
+            Input::Page { position, token } => self.page_came(now, pages, position, token),
+            Input::Failed(failure) => self.page_failed(now, pages, failure),
+            Input::Opened | Input::Bookmark { .. } | Input::Ended | Input::Unusable(_) => {
+                self.state = State::Page(pages)
+            }
+        }
+    }
+
+    fn page_came(&mut self, now: Time, pages: Pages, position: Option<ResourceVersion>, token: Option<String>) {
+        if pages.position.is_none() {
+            self.begin();
+        }
+        let Some(position) = pages.position.or(position) else {
+            return self.pages_are_senseless(now, "has no resourceVersion, so it cannot be watched");
+        };
+        self.announced = Announced::Filled;
+        self.outputs.push_back(Output::Objects);
+        match token {
+            None => {
+                self.list_ended(position.clone());
+                self.ask_watch(Watch::new(now, position));
+            }
+            Some(_) if pages.limit.is_none() => {
+                self.pages_are_senseless(now, "is cut short although no limit was asked for");
+            }
+            Some(_) if pages.count + 1 >= PAGES_MAX => self.pages_are_senseless(now, "never ends"),
+            Some(_) => {
+                let (limit, count) = (pages.limit, pages.count + 1);
+                self.ask_page(Pages { limit, position: Some(position), token, count, tries: 0 });
+            }
+        }
+    }
+
+    fn page_failed(&mut self, now: Time, pages: Pages, failure: Failure) {
+        if failure.is_expired() && pages.limit.is_some() {
+            // The token of the next page has expired: who is too slow for pages takes all in one.
+            return self.ask_page(Pages::new(None));
+        }
+        // A later page is worth another try: its token is good for minutes, and much may have come before it.
+        if pages.token.is_some() && failure.may_pass() && pages.tries < PAGE_TRIES_MAX {
+            let wait = self.wait(&failure, RESUME_BACKOFF_MAX);
+            return self.rest(now + wait, Next::Page(pages));
+        }
+        self.list_failed(now, failure);
+    }
+
+    fn pages_are_senseless(&mut self, now: Time, why: &str) {
+        self.list_failed(now, Failure::senseless(format!("list {}: the answer {why}", self.config.name)));
+    }
+}

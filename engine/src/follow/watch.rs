@@ -1,0 +1,127 @@
+//! A watch over all its streams.
+
+use super::{Ask, Failure, Follow, Input, Next, RESUME_BACKOFF_MAX, State, Stream, Tell};
+use crate::object::ResourceVersion;
+use crate::time::Time;
+use alloc::string::String;
+use core::mem;
+use core::time::Duration;
+
+/// A watch that lived this long may be followed by a new list at once.
+const RELIST_AT_ONCE_AFTER: Duration = Duration::from_secs(5);
+/// So many streams in a row that bring nothing but failures lead to a new list.
+const FRUITLESS_WATCHES_MAX: u32 = 3;
+
+/// Where the watch is, and how its streams went.
+#[derive(Debug)]
+pub(super) struct Watch {
+    position: ResourceVersion,
+    began: Time,
+    /// Something came over the present stream.
+    progress: bool,
+    /// Something came over one of the streams before.
+    fruitful: bool,
+    /// Streams in a row that brought nothing.
+    fruitless: u32,
+    /// What the leader was told last, unless the watch goes on since.
+    lost: Option<String>,
+}
+
+impl Watch {
+    pub(super) fn new(now: Time, position: ResourceVersion) -> Watch {
+        Watch { position, began: now, progress: false, fruitful: false, fruitless: 0, lost: None }
+    }
+
+    pub(super) fn advance(&mut self, position: Option<ResourceVersion>) {
+        self.progress = true;
+        if let Some(position) = position {
+            self.position = position;
+        }
+    }
+}
+
+impl Follow {
+    pub(super) fn ask_watch(&mut self, watch: Watch) {
+        let seconds = self.watch_for_s();
+        self.ask(Ask::Watch { position: watch.position.clone(), seconds });
+        self.state = State::Opening { watch, stream: Stream { quiet_since: None } };
+    }
+
+    pub(super) fn opening(&mut self, now: Time, mut watch: Watch, mut stream: Stream, input: Input) {
+        match input {
+            Input::Opened => {
+                if watch.lost.take().is_some() {
+                    self.tell(Tell::WatchResumed);
+                }
+                stream.quiet_since = Some(now);
+                self.state = State::Watching { watch, stream };
+            }
+            Input::Failed(failure) => self.watch_failed(now, watch, failure),
+            Input::Page { .. } | Input::Bookmark { .. } | Input::Ended | Input::Unusable(_) => {
+                self.state = State::Opening { watch, stream };
+            }
+        }
+    }
+
+    pub(super) fn watching(&mut self, now: Time, mut watch: Watch, stream: Stream, input: Input) {
+        match input {
+            Input::Bookmark { position, .. } => {
+                self.bookmarked = true;
+                watch.advance(Some(position.clone()));
+                self.tell(Tell::Bookmark(position));
+                self.state = State::Watching { watch, stream };
+            }
+            Input::Ended => self.watch_ended(now, watch),
+            Input::Failed(failure) => self.watch_failed(now, watch, failure),
+            Input::Page { .. } | Input::Opened | Input::Unusable(_) => self.state = State::Watching { watch, stream },
+        }
+    }
+
+    /// Takes in how much the stream brought that is over.
+    fn stream_over(&mut self, watch: &mut Watch) {
+        if mem::take(&mut watch.progress) {
+            watch.fruitful = true;
+            watch.fruitless = 0;
+            self.backoff.reset();
+        } else {
+            watch.fruitless += 1;
+        }
+    }
+
+    fn watch_ended(&mut self, now: Time, mut watch: Watch) {
+        self.stream_over(&mut watch);
+        if watch.fruitless == 0 {
+            return self.ask_watch(watch);
+        }
+        // A server that ends every watch at once is asked less often.
+        let wait = self.backoff.next(&mut self.jitter);
+        self.rest(now + wait, Next::Watch(watch));
+    }
+
+    pub(super) fn watch_failed(&mut self, now: Time, mut watch: Watch, failure: Failure) {
+        self.stream_over(&mut watch);
+        if failure.is_expired() {
+            return self.list_anew(now, &watch, failure.sentence);
+        }
+        let hopeless = watch.fruitless >= FRUITLESS_WATCHES_MAX && failure.may_be_healed_by_list();
+        let wait = (!hopeless).then(|| self.wait(&failure, RESUME_BACKOFF_MAX));
+        if watch.lost.as_ref() != Some(&failure.sentence) {
+            watch.lost = Some(failure.sentence.clone());
+            self.tell(Tell::WatchLost(failure.clone()));
+        }
+        match wait {
+            Some(wait) => self.rest(now + wait, Next::Watch(watch)),
+            None => self.list_anew(now, &watch, failure.sentence),
+        }
+    }
+
+    pub(super) fn list_anew(&mut self, now: Time, watch: &Watch, why: String) {
+        self.tell(Tell::ListsAnew(why));
+        if watch.fruitful || watch.progress || now.since(watch.began) >= RELIST_AT_ONCE_AFTER {
+            self.backoff.reset();
+            return self.list();
+        }
+        let wait = self.backoff.next(&mut self.jitter);
+        self.rest(now + wait, Next::List);
+    }
+}
