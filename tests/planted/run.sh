@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Plants one bug after the other in a copy of the tree and lets the simulation look for it.
+#
+#   tests/planted/run.sh [NAME...]      without names: no bug first, of which nothing may be found, and then all of them
+#
+# Each *.patch is one bug, named by its file. All are built at once, each behind a switch that only the copy has (switch.diff), so that
+# one build serves them all; PLANTED names the one that is on. unit.txt names the bugs that are out of the simulation's reach, and the
+# test that finds each. SECONDS_EACH (600) is the most that is spent on one, DIR where the copy is; PERILS is as in `sim`.
+# The exit status is 1 if a bug was not found, or something where none was planted.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+dir=${DIR:-$root/target/planted}
+each=${SECONDS_EACH:-600}
+
+mkdir -p "$dir/tree"
+find "$dir/tree" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
+(cd "$root" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -c) | tar -x -C "$dir/tree"
+for patch in "$here"/switch.diff "$here"/*.patch; do
+    patch --quiet --batch --forward --no-backup-if-mismatch -p1 -d "$dir/tree" < "$patch" || {
+        echo "$(basename "$patch") does not fit any more" >&2
+        exit 2
+    }
+done
+# With assertions: what they find is found too.
+(cd "$dir/tree" && CARGO_PROFILE_DEV_OPT_LEVEL=${OPT_LEVEL:-2} CARGO_TARGET_DIR="$dir/tree/target" \
+    cargo build --quiet -p tests --bin sim)
+
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+    names=("")
+    for patch in "$here"/*.patch; do
+        name=$(basename "$patch" .patch)
+        grep -qs "^$name " "$here/unit.txt" || names+=("$name")
+    done
+fi
+failed=0
+printf '%-52s %7s %7s %10s %8s  %s\n' bug seconds worlds steps seed violation
+for name in "${names[@]}"; do
+    log=$(mktemp)
+    began=$(date +%s)
+    PLANTED=$name NOSHRINK=1 timeout $((each + 120)) "$dir/tree/target/debug/sim" --seconds "$each" --threads 1 \
+        > "$log" 2>&1 || true
+    took=$(($(date +%s) - began))
+    seed=$(sed -n 's/^replay with SEED=//p' "$log")
+    worlds=? steps=?
+    read -r worlds steps < <(sed -n 's/^\([0-9]*\) worlds, \([0-9]*\) steps,.*/\1 \2/p' "$log") || true
+    why=$(sed -n '/^}$/,/^replay with SEED=/p' "$log" | sed -n 2,3p | tr '\n' ' ' | cut -c1-140)
+    printf '%-52s %7s %7s %10s %8s  %s\n' "${name:-(none)}" "$took" "$worlds" "$steps" "${seed:--}" "${why:-not found}"
+    found=${seed:+yes} planted=${name:+yes}
+    if [ "$found" != "$planted" ]; then failed=1; fi
+    rm -f "$log"
+done
+exit $failed
