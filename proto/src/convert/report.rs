@@ -18,7 +18,7 @@ impl From<WorkReport> for wire::WorkReport {
             attempt: report.attempt,
             outcome: wire::Outcome::from(report.outcome).into(),
             observed: report.observed.map(Into::into),
-            findings: report.findings.into_iter().map(Into::into).collect(),
+            findings: report.findings.into_iter().take(CHECKS_MAX).map(Into::into).collect(),
             http_status: report.http_status.into(),
             status_reason: report.status_reason,
             message: report.message,
@@ -33,7 +33,9 @@ impl From<WorkReport> for wire::WorkReport {
 impl TryFrom<wire::WorkReport> for WorkReport {
     type Error = Malformed;
 
-    fn try_from(report: wire::WorkReport) -> Result<Self, Malformed> {
+    fn try_from(mut report: wire::WorkReport) -> Result<Self, Malformed> {
+        // The first ones decide: a report with too many of them is no reason to end the stream.
+        report.findings.truncate(CHECKS_MAX);
         let http_status = u16::try_from(report.http_status);
         let retry_after = report.retry_after;
         Ok(WorkReport {
@@ -53,6 +55,25 @@ impl TryFrom<wire::WorkReport> for WorkReport {
             execution_time: field::duration(report.execution_time, "execution_time")?,
         })
     }
+}
+
+/// A report among others. One that cannot be read ends its own lease, and not the stream: whether its write landed is
+/// unknown. An error where it does not even name its lease.
+pub(super) fn report(report: wire::WorkReport) -> Result<WorkReport, Malformed> {
+    let (lease_id, item_id) = (report.lease_id.clone(), report.item_id.clone());
+    let (term, attempt) = (report.term.clone(), report.attempt);
+    WorkReport::try_from(report).or_else(|malformed| {
+        WorkReport::try_from(wire::WorkReport {
+            lease_id,
+            item_id,
+            term,
+            attempt,
+            outcome: wire::Outcome::Ambiguous.into(),
+            message: format!("the executor's report cannot be read: {malformed}"),
+            execution_time: Some(field::encode_duration(std::time::Duration::ZERO)),
+            ..wire::WorkReport::default()
+        })
+    })
 }
 
 impl From<Outcome> for wire::Outcome {

@@ -1,6 +1,6 @@
 //! The messages of a stream, in both directions.
 
-use super::report::{encode_report_result, report_result};
+use super::report::{encode_report_result, report, report_result};
 use super::{ENDPOINT_MAX_BYTES, HELD_MAX, KINDS_MAX, LeaseError, Malformed, NAME_MAX_BYTES, field, kinds};
 use crate::work::v1alpha1 as wire;
 use crate::work::v1alpha1::stream_work_request::{self as request, Message as FromExecutor};
@@ -9,7 +9,7 @@ use engine::object::clip;
 use engine::pace::Rate;
 use engine::work::{
     BATCH_MAX_ENTRIES, GoAwayCause, HeldLease, Hello, LeaseId, MESSAGE_MAX_BYTES, RevokeMode, ToExecutor, ToLeader,
-    Welcome, WorkLease, WorkReport, WorkReturn,
+    Welcome, WorkLease, WorkReturn,
 };
 
 /// What a leader's message says to an executor.
@@ -39,7 +39,7 @@ pub fn received_from_executor(message: wire::StreamWorkRequest) -> Result<Option
             ToLeader::Started { leases: field::lease_ids(progress.started, BATCH_MAX_ENTRIES, "progress.started")? }
         }
         FromExecutor::Reports(reports) => ToLeader::Reports {
-            reports: field::list(reports.reports, BATCH_MAX_ENTRIES, "reports.reports", WorkReport::try_from)?,
+            reports: field::list(reports.reports, BATCH_MAX_ENTRIES, "reports.reports", report)?,
             returns: field::list(reports.returns, BATCH_MAX_ENTRIES, "reports.returns", WorkReturn::try_from)?,
         },
         FromExecutor::Drain(drain) => ToLeader::Drain {

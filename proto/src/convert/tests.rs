@@ -272,6 +272,24 @@ fn unknown_actions_are_named_and_the_rest_is_taken() {
 }
 
 #[test]
+fn a_report_that_cannot_be_read_costs_its_own_lease_and_no_stream() {
+    let mut crowded = sample_report();
+    let check = wire::ExistenceCheck { r#ref: sample_lease().item.unwrap().target, by_read: true };
+    let finding = wire::Finding { check: Some(check), ..wire::Finding::default() };
+    crowded.findings = vec![finding; CHECKS_MAX + 1];
+    let broken = wire::WorkReport { observed: Some(wire::Observed::default()), ..sample_report() };
+    let whole = sample_report();
+    let reports = vec![crowded, broken, whole.clone()];
+    let message = request::Message::Reports(request::Reports { reports, returns: Vec::new() });
+    let read = received_from_executor(wire::StreamWorkRequest { message: Some(message) });
+    let Ok(Some(ToLeader::Reports { reports, .. })) = read else { panic!("{read:?}") };
+    assert_eq!(reports[0].findings.len(), CHECKS_MAX);
+    assert_eq!((reports[1].outcome, reports[1].lease), (Outcome::Ambiguous, reports[2].lease));
+    assert!(reports[1].message.contains("observed"), "{}", reports[1].message);
+    assert_eq!(Ok(reports[2].clone()), WorkReport::try_from(whole));
+}
+
+#[test]
 fn unknown_values_of_a_newer_peer_have_a_meaning() {
     let mut report = sample_report();
     report.outcome = 99;
