@@ -4,7 +4,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use engine::object::GroupResource;
 use executor_service::ConcurrencyOptions;
-use graph_service::options::{DecisionLog, Mode, dns_name, duration, group_resource};
+use graph_service::options::{DecisionLog, Mode, dns_name, duration, group_resource, kind_name};
 use runtime::kubernetes::AccessFlags;
 use runtime::telemetry::LogFormat;
 use runtime::tls::{CallerFlags, ServerFlags};
@@ -211,8 +211,8 @@ pub(crate) struct PauseFlags {
     #[arg(short, long, env = "OWNERGRAPH_NAMESPACE", value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) namespace: Vec<String>,
 
-    /// Objects of this collection, as RESOURCE or RESOURCE.GROUP; may be given more than once.
-    #[arg(long, env = "OWNERGRAPH_KIND", value_name = "RESOURCE", value_delimiter = ',', value_parser = group_resource)]
+    /// Objects of this kind, as kubectl takes it: pods, deploy, deployments.apps; may be given more than once.
+    #[arg(long, env = "OWNERGRAPH_KIND", value_name = "KIND", value_delimiter = ',', value_parser = kind_name)]
     pub(crate) kind: Vec<GroupResource>,
 
     /// How long, at most 24h: a pause always has an end.

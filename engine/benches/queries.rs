@@ -180,6 +180,8 @@ fn world(objects: usize) -> (Leader, usize) {
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,
+        deletable: true,
+        names: Default::default(),
     };
     handle(&mut leader, Input::KindServed(served));
     handle(&mut leader, Input::ListBegun { collection: collection() });

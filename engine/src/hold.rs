@@ -1,12 +1,15 @@
 //! What keeps decided work from being granted: pauses, each with its scope and its end.
 
+use crate::coverage::Coverage;
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
+use meaning::Meaning;
 
+pub(crate) mod meaning;
 #[cfg(test)]
 mod tests;
 
@@ -94,6 +97,8 @@ pub(crate) enum Hold {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) pause: Pause,
+    /// What its scope means.
+    pub(crate) meaning: Meaning,
     /// Its end.
     pub(crate) until: Time,
     pub(crate) over: bool,
@@ -150,7 +155,7 @@ impl Holds {
         if is_exempt(group, resource) {
             return None;
         }
-        let covers = |entry: &&Entry| !entry.over && entry.pause.scope.covers(group, resource, namespace);
+        let covers = |entry: &&Entry| !entry.over && entry.meaning.scope.covers(group, resource, namespace);
         if let Some(entry) = self.pauses.values().find(covers) {
             return Some(Hold::Pause(entry.pause.name.clone()));
         }
@@ -163,7 +168,7 @@ impl Holds {
 
     /// Whether anybody has pressed pause for a write there. Not knowing is another matter: it grants nothing, and stops nothing.
     pub(crate) fn is_pressed(&self, place: &Place) -> bool {
-        self.too_many || self.pauses.values().any(|entry| !entry.over && entry.pause.scope.covers_place(place))
+        self.too_many || self.pauses.values().any(|entry| !entry.over && entry.meaning.scope.covers_place(place))
     }
 
     /// The same for any write.
@@ -189,19 +194,20 @@ impl Holds {
     }
 
     /// Takes a pause as it is now; an older state of the same pause counts for nothing.
-    pub(crate) fn take(&mut self, now: Time, pause: Pause) -> Taken {
+    pub(crate) fn take(&mut self, now: Time, pause: Pause, coverage: &Coverage) -> Taken {
         if let Some(entry) = self.pauses.get_mut(&pause.name).filter(|entry| entry.pause.uid == pause.uid) {
             if pause.resource_version.is_before(&entry.pause.resource_version) {
                 return Taken::Same;
             }
-            return entry.change(now, pause);
+            return entry.change(now, pause, coverage);
         }
         if self.pauses.len() >= PAUSES_MAX && !self.pauses.contains_key(&pause.name) {
             return Taken::NoRoom;
         }
         let until = now + pause.lifetime.saturating_sub(pause.elapsed);
         let over = until <= now;
-        self.pauses.insert(pause.name.clone(), Entry { pause, until, over, effective: false });
+        let meaning = Meaning::of(&pause.scope, coverage);
+        self.pauses.insert(pause.name.clone(), Entry { pause, meaning, until, over, effective: false });
         if over { Taken::Same } else { Taken::New }
     }
 
@@ -213,6 +219,20 @@ impl Holds {
         self.pauses.remove(name)
     }
 
+    /// What is served has changed: gives the pauses whose scope means something else now.
+    pub(crate) fn read_again(&mut self, coverage: &Coverage) -> Vec<Name> {
+        let mut changed = Vec::new();
+        for entry in self.pauses.values_mut().filter(|entry| !entry.over) {
+            let meaning = entry.meaning.again(&entry.pause.scope, coverage);
+            let before = core::mem::replace(&mut entry.meaning, meaning);
+            if before.scope != entry.meaning.scope {
+                entry.effective = false;
+                changed.push(entry.pause.name.clone());
+            }
+        }
+        changed
+    }
+
     /// Whatever was effective has to be found out anew.
     pub(crate) fn reset_effective(&mut self) {
         for entry in self.pauses.values_mut() {
@@ -222,7 +242,14 @@ impl Holds {
 }
 
 impl Entry {
-    fn change(&mut self, now: Time, pause: Pause) -> Taken {
+    /// What is wrong with it; empty if nothing is.
+    pub(crate) fn problem(&self) -> String {
+        let problems = [self.pause.problem.clone(), self.meaning.problem()];
+        let problems: Vec<String> = problems.into_iter().filter(|problem| !problem.is_empty()).collect();
+        problems.join("; ")
+    }
+
+    fn change(&mut self, now: Time, pause: Pause, coverage: &Coverage) -> Taken {
         let (scope, lifetime) = (self.pause.scope != pause.scope, self.pause.lifetime != pause.lifetime);
         if lifetime {
             // From the same beginning, which may lie before the clock's origin.
@@ -230,6 +257,9 @@ impl Entry {
             self.until = Time::from_origin(left.saturating_sub(self.pause.lifetime));
         }
         self.pause = pause;
+        if scope {
+            self.meaning = Meaning::of(&self.pause.scope, coverage);
+        }
         if self.until <= now {
             // The end that it has now has passed: whoever waits for the old one finds that out.
             return if self.over { Taken::Same } else { Taken::Moved };

@@ -403,6 +403,10 @@ pub struct ServedKind {
     pub namespaced: bool,
     pub access: Access,
     pub backend: Backend,
+    /// Has the delete verb: what deletes all of a namespace deletes these too.
+    pub deletable: bool,
+    /// What people call it beside its resource and its kind: the singular and the short names, in lower case.
+    pub names: Vec<Name>,
 }
 
 /// How a kind's objects can be seen.

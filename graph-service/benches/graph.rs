@@ -167,6 +167,8 @@ fn leader() -> Leader {
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,
+            deletable: true,
+            names: Default::default(),
         };
         handle(&mut leader, Input::KindServed(served));
     }

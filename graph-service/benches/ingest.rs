@@ -168,6 +168,8 @@ fn served(group: &str, resource: &str, kind: &str) -> ServedKind {
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,
+        deletable: true,
+        names: Default::default(),
     }
 }
 

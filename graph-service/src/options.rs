@@ -339,6 +339,13 @@ pub fn group_resource(text: &str) -> Result<GroupResource, String> {
     Ok(GroupResource { group: group.into(), resource: resource.into() })
 }
 
+/// Reads a kind as people write it: `deploy`, `deployments.apps`, `deployments.v1.apps`, `ReplicaSet`. What it means is for the graph service to
+/// say, which knows what is served.
+pub fn kind_name(text: &str) -> Result<GroupResource, String> {
+    group_resource(&text.to_lowercase())
+        .map_err(|_| "expected a kind as kubectl takes it, such as pods, deploy or deployments.apps".to_owned())
+}
+
 /// Reads `GROUP/RESOURCE`, with an empty group for the core one, or what [`group_resource`] reads.
 fn group_and_resource(text: &str) -> Result<GroupResource, String> {
     match text.split_once('/') {

@@ -61,6 +61,8 @@ mod tests {
                 namespaced: true,
                 access: Access::Watched,
                 backend: Backend::Main,
+                deletable: true,
+                names: Default::default(),
             },
             state,
             position: None,

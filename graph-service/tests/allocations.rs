@@ -74,6 +74,8 @@ fn leader() -> Leader {
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,
+            deletable: true,
+            names: Default::default(),
         }),
     );
     leader.handle(Time::ZERO, Input::ListBegun { collection: collection.clone() });

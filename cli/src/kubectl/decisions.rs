@@ -3,6 +3,7 @@
 use super::document::{self, Document, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Decisions, Format};
+use super::naming::{Catalogue, Served};
 use super::questions::answered;
 use super::service::{Need, Service};
 use super::session::Session;
@@ -41,7 +42,8 @@ pub(super) async fn run(flags: Decisions) -> Answered {
         out.end(&session)?;
         return Ok(Ending::Fine);
     }
-    let filters = filters(&flags, session.namespace());
+    let resources = resources(&session, &flags.resources).await?;
+    let filters = filters(&flags, resources, session.namespace());
     let start = match start {
         Some(start) => Some(start),
         None if flags.follow && flags.last.is_none() && flags.since.is_none() => Some(Start::Now(true)),
@@ -80,12 +82,23 @@ fn position(text: &str) -> Result<Position, String> {
     read.ok_or_else(|| format!("--after {text:?} is not LOG:NUMBER, as this command prints it"))
 }
 
-fn filters(flags: &Decisions, namespace: &str) -> Vec<DecisionFilter> {
-    let resource = |of: &engine::object::GroupResource| GroupResource {
-        group: of.group.to_string(),
-        resource: of.resource.to_string(),
+/// What kinds mean, as people write them. The log outlives kinds: one that is named with its group may be served no more.
+async fn resources(session: &Session, named: &[engine::object::GroupResource]) -> Result<Vec<GroupResource>, Problem> {
+    if named.is_empty() {
+        return Ok(Vec::new());
+    }
+    let catalogue = Catalogue::ask(session).await?;
+    let resource = |of: &engine::object::GroupResource| match catalogue.find(&of.to_string()) {
+        Ok(Served { group, resource, .. }) => Ok(GroupResource { group: group.clone(), resource: resource.clone() }),
+        Err(_) if !of.group.is_empty() => {
+            Ok(GroupResource { group: of.group.to_string(), resource: of.resource.to_string() })
+        }
+        Err(why) => Err(Problem::sentence(why)),
     };
-    let resources: Vec<GroupResource> = flags.resources.iter().map(resource).collect();
+    named.iter().map(resource).collect()
+}
+
+fn filters(flags: &Decisions, resources: Vec<GroupResource>, namespace: &str) -> Vec<DecisionFilter> {
     let namespaces = if flags.scope.all_namespaces { Vec::new() } else { vec![namespace.to_owned()] };
     let anything = resources.is_empty() && namespaces.is_empty();
     let target = ObjectFilter { resources, namespaces, ..ObjectFilter::default() };

@@ -9,6 +9,8 @@ fn kind(access: Access, backend: Backend) -> ServedKind {
         namespaced: true,
         access,
         backend,
+        deletable: true,
+        names: Default::default(),
     }
 }
 

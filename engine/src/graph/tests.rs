@@ -80,6 +80,8 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                 namespaced: true,
                 access: Access::Watched,
                 backend: Backend::Main,
+                deletable: true,
+                names: Default::default(),
             },
         );
         let mut graph = Graph::new(false, seed);

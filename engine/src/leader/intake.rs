@@ -53,6 +53,7 @@ impl Leader {
                 }
             }
         }
+        self.read_scopes_again();
         self.mark_unobserved(kind);
         self.mark_dependents_of_kind(kind);
         if self.coverage.kind(kind).state != state {

@@ -1,9 +1,11 @@
 //! Pauses: which there are, what they hold and stop, and when nothing of what they hold can be written any more.
 
 use super::{Event, Leader, Output, PauseAnswer, PauseList, PauseRead, Timer};
+use crate::coverage::State;
+use crate::hold::meaning::resolved;
 use crate::hold::{Hold, Pause, Scope, Taken};
 use crate::lease::{Lease, Session, SessionId};
-use crate::object::{Name, ResourceVersion, Uid};
+use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::stray::Writers;
 use crate::time::Time;
 use crate::view::PauseView;
@@ -48,11 +50,11 @@ impl Leader {
     pub fn pauses(&self) -> Vec<PauseView> {
         let view = |entry: &crate::hold::Entry| {
             let writers =
-                if entry.effective || entry.over { Writers::default() } else { self.writers(&entry.pause.scope) };
+                if entry.effective || entry.over { Writers::default() } else { self.writers(&entry.meaning.scope) };
             PauseView {
                 name: entry.pause.name.clone(),
                 uid: entry.pause.uid.clone(),
-                scope: entry.pause.scope.clone(),
+                scope: entry.meaning.scope.clone(),
                 reason: entry.pause.reason.clone(),
                 created: entry.pause.created,
                 lifetime: entry.pause.lifetime,
@@ -62,7 +64,7 @@ impl Leader {
                 sessions_remaining: if self.term.is_some() { writers.count() } else { 0 },
                 pending: if entry.effective || entry.over { String::new() } else { self.pending(&writers) },
                 held: self.queue.held_by(&Hold::Pause(entry.pause.name.clone())).len(),
-                problem: entry.pause.problem.clone(),
+                problem: entry.problem(),
             }
         };
         self.queue.holds.pauses().map(view).collect()
@@ -75,6 +77,44 @@ impl Leader {
         }
         let max = crate::hold::PAUSES_MAX;
         self.queue.holds.has_too_many().then(|| format!("there are more than {max} pauses; delete some"))
+    }
+
+    /// A scope as somebody asks for it, with the names that the API server knows. The error says what in it matches nothing, in a sentence.
+    pub fn resolve_scope(&self, scope: &Scope) -> Result<Scope, String> {
+        let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
+        let synced = self.coverage.find(&namespaces).filter(|&id| self.coverage.kind(id).state == State::Synced);
+        let has_namespace = |name: &Name| {
+            synced?;
+            let there = self.uids_at("", "Namespace", "", name, 1);
+            Some(there.iter().any(|uid| self.best_known(uid).is_some_and(|id| self.graph.node(id).is_observed())))
+        };
+        resolved(scope, &self.coverage, has_namespace)
+    }
+
+    /// What a name of a kind means, as people write it: see [`Leader::resolve_scope`].
+    pub fn resources_called(&self, name: &GroupResource) -> Vec<GroupResource> {
+        self.coverage.called(name)
+    }
+
+    /// What is served has changed, and with it what the names in scopes mean.
+    pub(super) fn read_scopes_again(&mut self) {
+        let changed = self.queue.holds.read_again(&self.coverage);
+        for name in &changed {
+            self.queue.unhold(&Hold::Pause(name.clone()));
+            if let Some(entry) = self.queue.holds.get(name) {
+                let event = Event::PauseTaken {
+                    name: name.clone(),
+                    scope: entry.meaning.scope.clone(),
+                    reason: entry.pause.reason.clone(),
+                    problem: entry.problem(),
+                    lasts: entry.until.since(self.now),
+                };
+                self.event(event);
+            }
+        }
+        if !changed.is_empty() {
+            self.press();
+        }
     }
 
     /// What holds an item, for readers: `pauses/NAME: REASON`, or why it is not known which pauses there are.
@@ -282,7 +322,7 @@ impl Leader {
     fn take_pause(&mut self, pause: Pause) -> Taken {
         let name = pause.name.clone();
         let replaced = self.queue.holds.get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);
-        let taken = self.queue.holds.take(self.now, pause);
+        let taken = self.queue.holds.take(self.now, pause, &self.coverage);
         if replaced || taken == Taken::Rescoped {
             self.queue.unhold(&Hold::Pause(name.clone()));
         }
@@ -291,9 +331,9 @@ impl Leader {
             Taken::New | Taken::Rescoped => {
                 let event = Event::PauseTaken {
                     name: name.clone(),
-                    scope: entry.pause.scope.clone(),
+                    scope: entry.meaning.scope.clone(),
                     reason: entry.pause.reason.clone(),
-                    problem: entry.pause.problem.clone(),
+                    problem: entry.problem(),
                     lasts: entry.until.since(self.now),
                 };
                 self.timers.set(entry.until, Timer::PauseEnd(name));
@@ -398,7 +438,7 @@ impl Leader {
             return;
         }
         let pending = self.queue.holds.pauses().filter(|entry| !entry.over && !entry.effective);
-        let quiet = pending.filter(|entry| self.writers(&entry.pause.scope).count() == 0);
+        let quiet = pending.filter(|entry| self.writers(&entry.meaning.scope).count() == 0);
         for name in quiet.map(|entry| entry.pause.name.clone()).collect::<Vec<_>>() {
             if let Some(entry) = self.queue.holds.get_mut(&name) {
                 entry.effective = true;

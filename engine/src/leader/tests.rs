@@ -77,6 +77,8 @@ fn served(resource: &str) -> ServedKind {
         "nodes" => ("", "Node", false),
         "things" => ("example.com", "Thing", true),
         "jobs" => ("batch", "Job", true),
+        "namespaces" => ("", "Namespace", false),
+        "customresourcedefinitions" => ("apiextensions.k8s.io", "CustomResourceDefinition", false),
         "roles" => ("rbac.authorization.k8s.io", "Role", true),
         "remotes" => ("remote.example.com", "Remote", true),
         "mirrors" => ("mirror.example.com", "Mirror", true),
@@ -89,6 +91,8 @@ fn served(resource: &str) -> ServedKind {
         namespaced,
         access: Access::Watched,
         backend: if resource == "remotes" { Backend::Aggregated } else { Backend::Main },
+        deletable: true,
+        names: Default::default(),
     }
 }
 

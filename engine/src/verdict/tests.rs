@@ -30,6 +30,8 @@ fn served(word: &str) -> Option<ServedKind> {
         namespaced,
         access: Access::Watched,
         backend: Backend::Main,
+        deletable: true,
+        names: Default::default(),
     })
 }
 

@@ -65,6 +65,8 @@ impl AdminService for Admin {
     ) -> Result<Response<PauseCollectionResponse>, Status> {
         let mut order =
             PauseOrder::try_from(request.into_inner()).map_err(|error| status::bad_field(&error.field, &error.why))?;
+        let resolved = self.shared.reader.with(|leader| leader.resolve_scope(&order.scope));
+        order.scope = resolved.map_err(|why| status::bad_field("scope", &why))?;
         if order.request_id.is_empty() {
             order.request_id = Uuid::new_v4().to_string();
         }

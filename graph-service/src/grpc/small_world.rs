@@ -71,6 +71,8 @@ pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,
+        deletable: true,
+        names: Default::default(),
     };
     let mut facts = vec![Input::KindServed(served), Input::ListBegun { collection: collection.clone() }];
     facts.extend(objects.into_iter().map(|object| Input::Listed { collection: collection.clone(), object }));

@@ -15,6 +15,9 @@ mod tests;
 
 /// Of a text from outside that goes into a reason.
 const REASON_MAX_BYTES: usize = 200;
+/// Names of a resource beside its own, and the longest of them.
+const NAMES_MAX: usize = 16;
+const NAME_MAX_BYTES: usize = 253;
 
 /// Groups that the API server answers from its own store. Only asked where the APIServices cannot be read.
 const BUILT_IN_GROUPS: [&str; 24] = [
@@ -89,6 +92,8 @@ pub(crate) struct Resource {
     pub(crate) kind: String,
     pub(crate) namespaced: bool,
     pub(crate) verbs: Vec<String>,
+    /// The singular and the short names.
+    pub(crate) names: Vec<String>,
 }
 
 /// What the APIServices say.
@@ -143,6 +148,8 @@ impl View {
                         namespaced: resource.namespaced,
                         access,
                         backend,
+                        deletable: resource.can("delete"),
+                        names: resource.names.iter().map(|name| Arc::from(name.to_lowercase())).collect(),
                     };
                     view.kinds.insert(key, served);
                 }
@@ -253,6 +260,7 @@ pub(crate) fn resources(body: &[u8]) -> Result<Vec<Resource>, String> {
             kind: raw.kind,
             namespaced: raw.namespaced,
             verbs: raw.verbs.unwrap_or_default(),
+            names: names(raw.singular_name, raw.short_names),
         })
         .collect())
 }
@@ -322,6 +330,8 @@ struct RawResource {
     response_kind: Option<RawKind>,
     scope: String,
     verbs: Option<Vec<String>>,
+    singular_resource: Option<String>,
+    short_names: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -350,6 +360,7 @@ impl RawVersion {
                         kind,
                         namespaced: raw.scope == "Namespaced",
                         verbs: raw.verbs.unwrap_or_default(),
+                        names: names(raw.singular_resource, raw.short_names),
                     })
                 })
                 .collect(),
@@ -396,10 +407,19 @@ struct RawResources {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct RawLegacyResource {
     name: String,
     #[serde(default)]
     namespaced: bool,
     kind: String,
     verbs: Option<Vec<String>>,
+    singular_name: Option<String>,
+    short_names: Option<Vec<String>>,
+}
+
+/// What people call a resource; a few at most, because a server may say anything.
+fn names(singular: Option<String>, short: Option<Vec<String>>) -> Vec<String> {
+    let all = singular.into_iter().chain(short.unwrap_or_default());
+    all.filter(|name| !name.is_empty() && name.len() <= NAME_MAX_BYTES).take(NAMES_MAX).collect()
 }

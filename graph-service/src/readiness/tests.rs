@@ -17,6 +17,8 @@ fn collection(state: State, error: &str) -> CollectionStatus {
             namespaced: true,
             access: Access::Watched,
             backend: Backend::Main,
+            deletable: true,
+            names: Default::default(),
         },
         state,
         position: Some(ResourceVersion::parse("4711")),

@@ -96,6 +96,8 @@ impl World {
             namespaced: of.namespaced,
             access,
             backend: if aggregated { Backend::Aggregated } else { Backend::Main },
+            deletable: true,
+            names: Default::default(),
         };
         self.tell(at, Input::KindServed(served));
         if access == Access::Watched {

@@ -114,7 +114,7 @@ pub(crate) struct Decisions {
     #[arg(long = "action", value_enum, value_delimiter = ',')]
     pub(crate) actions: Vec<Action>,
     /// Only about objects of this collection, as RESOURCE or RESOURCE.GROUP; may be repeated.
-    #[arg(long = "kind", value_name = "RESOURCE", value_delimiter = ',', value_parser = graph_service::options::group_resource)]
+    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = graph_service::options::kind_name)]
     pub(crate) resources: Vec<GroupResource>,
     /// Only decisions for which this is true, in the Common Expression Language: `event.target.name.startsWith("web")`.
     #[arg(long, value_name = "EXPRESSION", default_value = "", hide_default_value = true)]

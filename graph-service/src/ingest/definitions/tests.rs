@@ -88,6 +88,8 @@ fn view(version: Option<&str>) -> View {
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,
+        deletable: true,
+        names: Default::default(),
     });
     View { kinds: kind.map(|kind| (widgets(), kind)).into_iter().collect(), ..View::default() }
 }

@@ -15,6 +15,8 @@ fn kind(resource: &str, version: &str, access: Access) -> ServedKind {
         namespaced: true,
         access,
         backend: Backend::Main,
+        deletable: true,
+        names: Default::default(),
     }
 }
 

@@ -63,6 +63,8 @@ fn inputs() -> Vec<Input> {
             namespaced,
             access: Kinds::Watched,
             backend: Backend::Main,
+            deletable: true,
+            names: Default::default(),
         })
     };
     let mut inputs = vec![kind(&secrets(), "Secret", true), kind(&nodes, "Node", false)];

@@ -1,0 +1,117 @@
+//! What the names in a scope mean. People write `deploy` for `deployments.apps`, here as elsewhere.
+
+use super::{Filter, Scope};
+use crate::coverage::{Coverage, Kind};
+use crate::object::{GroupResource, Name};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Names that a sentence lists.
+const LISTED_MAX: usize = 5;
+
+/// A scope with the names that the API server knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meaning {
+    /// What is held. Everything, where a name of the scope means nothing that is served: nobody knows what its author wants to keep.
+    pub(crate) scope: Scope,
+    /// What each name means. A kind that ceases to be served keeps its name.
+    known: BTreeMap<GroupResource, Vec<GroupResource>>,
+    unclear: Vec<GroupResource>,
+}
+
+impl Meaning {
+    /// Reads a scope as it is written, against what is served now.
+    pub(crate) fn of(scope: &Scope, coverage: &Coverage) -> Meaning {
+        Meaning::default().again(scope, coverage)
+    }
+
+    /// The same scope against what is served by now.
+    pub(crate) fn again(&self, scope: &Scope, coverage: &Coverage) -> Meaning {
+        let mut meaning = Meaning::default();
+        let mut read = |filter: &Filter| {
+            let mut resources = Vec::new();
+            for written in &filter.resources {
+                let mut means = self.known.get(written).cloned().unwrap_or_default();
+                for called in coverage.called(written) {
+                    if !means.contains(&called) {
+                        means.push(called);
+                    }
+                }
+                if means.is_empty() && !meaning.unclear.contains(written) {
+                    meaning.unclear.push(written.clone());
+                }
+                resources.extend(means.iter().cloned());
+                meaning.known.insert(written.clone(), means);
+            }
+            Filter { resources, namespaces: filter.namespaces.clone() }
+        };
+        let targets = scope.targets.iter().map(&mut read).collect();
+        meaning.scope = if meaning.unclear.is_empty() { Scope { targets } } else { Scope::default() };
+        meaning
+    }
+
+    /// What is wrong with the names, in a sentence; empty where nothing is.
+    pub(crate) fn problem(&self) -> String {
+        if self.unclear.is_empty() {
+            return String::new();
+        }
+        format!("the API server serves no {}, so the pause holds everything", listed(&self.unclear))
+    }
+}
+
+fn listed(names: &[GroupResource]) -> String {
+    let names: Vec<String> = names.iter().take(LISTED_MAX).map(ToString::to_string).collect();
+    names.join(", ")
+}
+
+impl Coverage {
+    /// The collections that a name means: a collection itself, or all whose resource, kind, singular or short name it is, in whatever group
+    /// and version the name leaves open.
+    pub(crate) fn called(&self, name: &GroupResource) -> Vec<GroupResource> {
+        if self.find(name).is_some() {
+            return alloc::vec![name.clone()];
+        }
+        let (word, place) = (name.resource.to_lowercase(), name.group.to_lowercase());
+        let (version, group) = place.split_once('.').unwrap_or((&place, ""));
+        let is_version = version.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let is_there = |kind: &Kind| place.is_empty() || *kind.group == *place || (is_version && *kind.group == *group);
+        let is_called = |kind: &Kind| {
+            let Some(served) = &kind.served else { return false };
+            *served.group_resource.resource == *word
+                || kind.kind.to_lowercase() == word
+                || served.names.iter().any(|name| **name == *word)
+        };
+        let found = self.served().filter(|(_, kind)| is_there(kind) && is_called(kind));
+        found.filter_map(|(_, kind)| Some(kind.served.as_ref()?.group_resource.clone())).collect()
+    }
+}
+
+/// Reads a scope that somebody asks for. The error names what in it matches nothing, in a sentence: a pause that holds nothing is no brake.
+/// `has_namespace` says whether a namespace is there; `None` where that is not known.
+pub(crate) fn resolved(
+    scope: &Scope,
+    coverage: &Coverage,
+    has_namespace: impl Fn(&Name) -> Option<bool>,
+) -> Result<Scope, String> {
+    if coverage.served().next().is_none() {
+        // Nothing is known yet. Who reads the pause later holds everything until the names are known.
+        return Ok(scope.clone());
+    }
+    let meaning = Meaning::of(scope, coverage);
+    if !meaning.unclear.is_empty() {
+        return Err(format!("names {}, which the API server does not serve", listed(&meaning.unclear)));
+    }
+    for filter in &meaning.scope.targets {
+        if let Some(missing) = filter.namespaces.iter().find(|name| has_namespace(name) == Some(false)) {
+            return Err(format!("names namespace {missing}, which is not there"));
+        }
+        let namespaced = |of: &GroupResource| coverage.find(of).and_then(|id| coverage.kind(id).namespaced());
+        let outside = filter.resources.iter().find(|of| namespaced(of) == Some(false));
+        if let (Some(outside), Some(namespace)) = (outside, filter.namespaces.first()) {
+            return Err(format!("names {outside} in namespace {namespace}, and {outside} are in no namespace"));
+        }
+    }
+    Ok(meaning.scope)
+}
