@@ -6,18 +6,21 @@ use crate::pausing;
 use crate::remote::{self, Admin, Reach};
 use crate::table;
 use anyhow::Context as _;
+use executor_service::Channel;
 use proto::admin::v1alpha1::decision_log_status::State as LogState;
 use proto::admin::v1alpha1::{DecisionLogStatus, GetStatusRequest, GetStatusResponse};
 use proto::decision::v1alpha1::Position;
-use proto::graph::v1alpha1::ListCoverageRequest;
 use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
 use proto::graph::v1alpha1::list_coverage_response::{Collection, State};
+use proto::graph::v1alpha1::reason::Code;
+use proto::graph::v1alpha1::{FindStuckObjectsRequest, ListCoverageRequest};
 use proto::r#type::v1alpha1::ReplicaRole;
 use runtime::visible;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
+const PAGE_SIZE: i32 = 1000;
 /// As `/livez` has it.
 const LOOP_STANDS_STILL_S: i64 = 30;
 /// Work that is ready is granted within moments where anybody is there for it.
@@ -36,12 +39,34 @@ pub(crate) async fn run(way: &impl Reach, output: StatusOutput) -> Result<(), Fa
     }
     let mut graph = GraphServiceClient::new(replica);
     let collections = remote::within(graph.list_coverage(ListCoverageRequest {})).await?.collections;
+    let annotated = annotated(&mut graph).await;
     let text = match output {
-        StatusOutput::Table => lines(&status, &collections),
-        StatusOutput::Json => format!("{}\n", visible::json(&format!("{:#}", as_json(&status, &collections)))),
+        StatusOutput::Table => lines(&status, &collections, annotated),
+        StatusOutput::Json => {
+            format!("{}\n", visible::json(&format!("{:#}", as_json(&status, &collections, annotated))))
+        }
     };
     io::stdout().write_all(text.as_bytes()).context("stdout cannot be written")?;
     Ok(())
+}
+
+/// How many objects an annotation holds. Whoever may not ask about all of them is not told.
+async fn annotated(graph: &mut GraphServiceClient<Channel>) -> Option<usize> {
+    let mut request = FindStuckObjectsRequest {
+        min_age: Some(prost_types::Duration::default()),
+        codes: vec![Code::HoldAnnotation.into()],
+        page_size: PAGE_SIZE,
+        ..Default::default()
+    };
+    let mut count = 0;
+    loop {
+        let page = remote::within(graph.find_stuck_objects(request.clone())).await.ok()?;
+        count += page.objects.len();
+        if page.next_page_token.is_empty() {
+            return Some(count);
+        }
+        request.page_token = page.next_page_token;
+    }
 }
 
 fn role(status: &GetStatusResponse) -> &'static str {
@@ -129,7 +154,7 @@ fn of_progress(status: &GetStatusResponse) -> String {
     format!("the loop turns{waits}{}", oldest(&status.oldest_held_age, "is held").unwrap_or_default())
 }
 
-fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
+fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Option<usize>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
         // Writing to a string does not fail.
@@ -145,6 +170,12 @@ fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
         "queue",
         format!("{queued} waiting, of these {held} held and {retrying} retrying; {} under way", status.leased_items),
     );
+    if let Some(annotated) = annotated.filter(|count| *count > 0) {
+        line(
+            "annotated",
+            format!("{annotated} to be deleted and held by the annotation {}", engine::object::HOLD_ANNOTATION),
+        );
+    }
     line("executors", status.executors.to_string());
     if !status.grants_stopped.is_empty() {
         line("stopped", status.grants_stopped.clone());
@@ -178,7 +209,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection]) -> String {
     text
 }
 
-fn as_json(status: &GetStatusResponse, collections: &[Collection]) -> serde_json::Value {
+fn as_json(status: &GetStatusResponse, collections: &[Collection], annotated: Option<usize>) -> serde_json::Value {
     let collection = |at: &Collection| {
         let of = at.group_resource.clone().unwrap_or_default();
         json!({
@@ -202,6 +233,7 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection]) -> serde_json
         "virtualNodeCount": status.virtual_node_count,
         "queuedItems": status.queued_items,
         "heldItems": status.held_items,
+        "annotatedObjects": annotated,
         "backingOffItems": status.backing_off_items,
         "leasedItems": status.leased_items,
         "loopIdleSeconds": status.loop_idle.as_ref().map(|idle| idle.seconds),
@@ -295,9 +327,10 @@ mod tests {
             collection("", "bindings", State::Ignored, ""),
             collection("example.com", "widgets", State::Failed, "403"),
         ];
-        let text = lines(&GetStatusResponse::default(), &collections);
+        let text = lines(&GetStatusResponse::default(), &collections, Some(2));
+        assert!(text.contains("annotated   2 to be deleted"), "{text}");
         let expected = "collections 1 synced, 1 failed\n            widgets.example.com is failed: 403\n";
         assert!(text.contains(expected), "{text}");
-        assert_eq!(as_json(&GetStatusResponse::default(), &collections)["collections"][2]["state"], "failed");
+        assert_eq!(as_json(&GetStatusResponse::default(), &collections, None)["collections"][2]["state"], "failed");
     }
 }

@@ -42,7 +42,9 @@ pub use contract::{
     Cause, Config, Event, Grounds, Input, InvalidReferences, Mode, OnStoreRewind, OpenDecision, Output, PauseAnswer,
     PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
 };
-pub use reading::{CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked};
+pub use reading::{
+    ContentsLook, CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked,
+};
 
 /// Most nodes judged between two outputs, so that a large change does not hold up everything else.
 const JUDGE_BATCH: usize = 1000;

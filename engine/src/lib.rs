@@ -25,6 +25,7 @@ extern crate alloc;
 pub mod attempt;
 mod barrier;
 mod changes;
+mod containers;
 pub mod coverage;
 pub mod elector;
 pub mod evidence;

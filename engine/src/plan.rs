@@ -2,8 +2,10 @@
 //!
 //! The one judge is asked over and over, in a small copy of the graph in which the API server's part is played too: a deleted object
 //! without finalizers is gone, one with finalizers is marked. Foreign finalizers stay where they are. A step carries out everything
-//! that was decided at the end of the step before, so that what is in one step does not wait for each other.
+//! that was decided at the end of the step before, so that what is in one step does not wait for each other. A namespace that is deleted is
+//! emptied by its controller, and a definition loses its instances (`contents`). What a pause holds stays (`brake`).
 
+use crate::containers::Container;
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
 use crate::graph::{Coordinates, Graph, NodeId, Presence};
@@ -17,6 +19,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+pub(crate) use brake::Brake;
+use brake::brake;
+use contents::Contents;
+
+mod brake;
+mod contents;
 
 /// Kinds whose dependents the API server orphans where a DELETE does not say what to do with them, as it did before it could.
 const ORPHANING: [(&str, &str); 2] = [("", "ReplicationController"), ("batch", "Job")];
@@ -43,6 +51,8 @@ pub(crate) struct Copy {
     pub(crate) secret: u64,
     /// Watched collections that may hide dependents.
     pub(crate) unseen: Vec<KindId>,
+    /// What holds back what destroys, the first by name first.
+    pub(crate) brakes: Vec<Brake>,
 }
 
 /// What is asked.
@@ -54,7 +64,7 @@ pub struct PlanOptions {
     pub propagation_policy: Option<PropagationPolicy>,
     /// Objects that are taken as gone already.
     pub assume_gone: Vec<Uid>,
-    /// As if no hold annotation existed.
+    /// As if no hold annotation and no pause existed.
     pub ignore_holds: bool,
     /// Most objects that are looked at.
     pub max_objects: usize,
@@ -76,6 +86,8 @@ enum Act {
     Drop(Vec<usize>),
     Unblock(Vec<usize>),
     Finish(&'static str),
+    /// Everything in it is deleted.
+    Empty,
 }
 
 #[derive(Debug)]
@@ -83,13 +95,18 @@ struct World {
     graph: Graph,
     coverage: Coverage,
     unseen: Vec<KindId>,
+    brakes: Vec<Brake>,
+    contents: Contents,
     traces: BTreeMap<NodeId, Trace>,
     marked: BTreeSet<NodeId>,
     step: u32,
 }
 
 /// Plays the deletion through.
-pub(crate) fn plan(copy: Copy, options: &PlanOptions) -> Plan {
+pub(crate) fn plan(mut copy: Copy, options: &PlanOptions) -> Plan {
+    if options.ignore_holds {
+        copy.brakes.clear();
+    }
     let digest = digest(&copy, options);
     let mut world = World::new(copy, options.ignore_holds);
     let mut missing = Vec::new();
@@ -126,6 +143,8 @@ impl World {
             graph: Graph::new(copy.holds_invalid, copy.secret),
             coverage: copy.coverage,
             unseen: copy.unseen,
+            brakes: copy.brakes,
+            contents: Contents::default(),
             traces: BTreeMap::new(),
             marked: BTreeSet::new(),
             step: 0,
@@ -135,12 +154,22 @@ impl World {
             let Presence::Observed(observed) = &node.presence else { continue };
             let mut facts = observed.facts.clone();
             facts.hold &= !ignore_holds;
+            let place = Container::of(world.coverage.kind(node.at.kind), &node.at.name).filter(|_| node.whole);
+            // That of a namespace is in spec.finalizers, which is no metadata; that of a definition comes with its first DELETE.
+            let finalizer = place.as_ref().map(Container::finalizer);
+            if let Some(finalizer) = finalizer.filter(|name| facts.finalizers.iter().all(|other| **other != **name)) {
+                facts.finalizers = facts.finalizers.iter().cloned().chain([Name::from(finalizer)]).collect();
+            }
             let object = object(&node.uid, &node.at, observed.resource_version.clone(), facts);
             let (id, _) = world.graph.upsert(&mut world.coverage, node.at.kind, 0, object);
             if node.whole {
                 whole.push(id);
             }
+            if let Some(place) = place {
+                world.contents.add(id, place);
+            }
         }
+        world.contents.fill(&world.graph, &world.coverage);
         for node in copy.nodes {
             if node.orphaned {
                 world.graph.set_orphaned(node.uid.clone(), &node.at);
@@ -171,14 +200,19 @@ impl World {
     }
 
     fn decide(&self, id: NodeId) -> Option<Act> {
-        self.graph.get(id)?;
-        let drop = |places: Vec<usize>| (!places.is_empty()).then_some(Act::Drop(places));
+        let node = self.graph.get(id)?;
+        if let Some(act) = self.contents.act(id, node, &self.coverage) {
+            return Some(act);
+        }
+        let drop =
+            |places: Vec<usize>| (!places.is_empty() && !self.is_braked(id, &places)).then_some(Act::Drop(places));
         match verdict(&self.graph, &self.coverage, id) {
             Verdict::NotObserved | Verdict::Unowned | Verdict::Undecided(_) | Verdict::Held => None,
             Verdict::Kept { drop: places } | Verdict::Terminating { drop: places } => drop(places),
             Verdict::Collectable(collection) if !collection.unblock.is_empty() => {
                 Some(Act::Unblock(collection.unblock))
             }
+            Verdict::Collectable(_) if self.brake(id).is_some() => None,
             Verdict::Collectable(collection) => Some(Act::Delete(collection.propagation_policy)),
             Verdict::Foreground { drop: places, .. } if !places.is_empty() => drop(places),
             Verdict::Foreground { unblock, .. } if !unblock.is_empty() => Some(Act::Unblock(unblock)),
@@ -188,6 +222,18 @@ impl World {
             Verdict::Orphaning { dependents, drop: places } => drop(places)
                 .or_else(|| (dependents == 0 && !self.may_hide(id)).then_some(Act::Finish(ORPHAN_FINALIZER))),
         }
+    }
+
+    /// What holds back a DELETE of this object that is the collector's.
+    fn brake(&self, id: NodeId) -> Option<&Brake> {
+        let node = self.graph.node(id);
+        brake(&self.brakes, self.coverage.kind(node.kind()), node.namespace())
+    }
+
+    /// Whether the references at these places stay because a pause holds their removal: the one by which an owner orphans a dependent.
+    fn is_braked(&self, id: NodeId, places: &[usize]) -> bool {
+        let standings = standings(&self.graph, &self.coverage, self.graph.node(id));
+        self.brake(id).is_some() && places.iter().any(|&at| standings.get(at) == Some(&Standing::Orphaning))
     }
 
     /// Whether a collection that cannot be seen might hold dependents of this object.
@@ -207,6 +253,14 @@ impl World {
         let Some(mut facts) = node.facts() else { return };
         match act {
             Act::Delete(policy) => self.delete(id, policy),
+            Act::Empty => {
+                for inside in self.contents.empty(id) {
+                    let is_namespace = matches!(self.contents.place(id), Some(Container::Namespace(_)));
+                    let policy = if is_namespace { PropagationPolicy::Background } else { self.own_policy(inside) };
+                    self.delete(inside, policy);
+                }
+                self.mark(id);
+            }
             Act::Drop(places) => {
                 let standings = standings(&self.graph, &self.coverage, node);
                 let orphaned = places.iter().any(|&at| standings.get(at) == Some(&Standing::Orphaning));
@@ -294,6 +348,9 @@ impl World {
         if stays {
             self.mark_dependents(id);
         }
+        for place in self.contents.leave(id) {
+            self.mark(place);
+        }
     }
 
     /// Only what was copied whole is judged.
@@ -349,6 +406,10 @@ impl World {
         if !node.is_observed() {
             return None;
         }
+        if let Some(step) = trace.deleted.filter(|_| self.contents.is_hidden(id, &self.coverage)) {
+            unsynced.extend(self.contents.unseen(id, &self.coverage));
+            return Some((Effect::Unknown, step, self.waits_for(id)));
+        }
         if let Some(step) = trace.deleted {
             unsynced.extend(self.hiding(id).filter(|_| self.waits_unseen(id)));
             return Some((Effect::Waits, step, self.waits_for(id)));
@@ -377,6 +438,10 @@ impl World {
                 let code = if node.is_held() { ReasonCode::HoldAnnotation } else { ReasonCode::InvalidReference };
                 Some((Effect::Held, self.step, alloc::vec![self.related(code, &[])]))
             }
+            (Verdict::Collectable(_), false) => Some((Effect::Held, self.step, alloc::vec![self.paused(id)?])),
+            (Verdict::Kept { drop } | Verdict::Terminating { drop }, false) if self.is_braked(id, drop) => {
+                Some((Effect::Held, self.step, alloc::vec![self.paused(id)?]))
+            }
             (_, false) => None,
         }
     }
@@ -401,7 +466,9 @@ impl World {
         let node = self.graph.node(id);
         let mut reasons = Vec::new();
         let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
-        for finalizer in node.finalizers().iter().filter(foreign) {
+        reasons.extend(self.contents.reasons(id, &self.graph, &self.coverage));
+        let own = self.contents.place(id).map(Container::finalizer);
+        for finalizer in node.finalizers().iter().filter(foreign).filter(|name| own != Some(&***name)) {
             let code = ReasonCode::FinalizerPresent;
             reasons.push(Reason { detail: finalizer.to_string(), ..self.related(code, &[]) });
         }
@@ -409,12 +476,12 @@ impl World {
         if node.deletes_dependents() && !dependents.is_empty() {
             reasons.push(self.related(ReasonCode::BlockingDependents, &dependents));
         }
+        if node.orphans_dependents() && node.dependent_count() > 0 {
+            reasons.push(self.related(ReasonCode::DependentsToOrphan, &node.dependents().collect::<Vec<_>>()));
+        }
         if self.waits_unseen(id) {
             for kind in self.hiding(id).take(RELATED_MAX) {
-                let kind = self.coverage.kind(kind);
-                let name = kind.served.as_ref().map_or_else(String::new, |served| format!("{}", served.group_resource));
-                let detail = format!("{name} is {}", kind.state.as_str());
-                reasons.push(Reason { detail, ..self.related(ReasonCode::CollectionUnsynced, &[]) });
+                reasons.push(unseen(&self.coverage, kind));
             }
         }
         reasons
@@ -429,8 +496,23 @@ impl World {
 
     fn related(&self, code: ReasonCode, nodes: &[NodeId]) -> Reason {
         let related = nodes.iter().take(RELATED_MAX).map(|&id| self.graph.object_ref(&self.coverage, id)).collect();
-        Reason { code, detail: String::new(), related, count: nodes.len(), since: None }
+        Reason { related, count: nodes.len(), ..plain(code) }
     }
+
+    fn paused(&self, id: NodeId) -> Option<Reason> {
+        let Brake { words, until, .. } = self.brake(id)?;
+        Some(Reason { detail: words.clone(), until: *until, ..plain(ReasonCode::Paused) })
+    }
+}
+
+fn plain(code: ReasonCode) -> Reason {
+    Reason { code, detail: String::new(), related: Vec::new(), count: 0, since: None, until: None }
+}
+
+fn unseen(coverage: &Coverage, kind: KindId) -> Reason {
+    let kind = coverage.kind(kind);
+    let name = kind.served.as_ref().map_or_else(String::new, |served| format!("{}", served.group_resource));
+    Reason { detail: format!("{name} is {}", kind.state.as_str()), ..plain(ReasonCode::CollectionUnsynced) }
 }
 
 /// The reason behind a missing verdict.
@@ -476,6 +558,15 @@ fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
         };
         digest.byte(presence);
         digest.byte(u8::from(node.orphaned));
+        if node.whole {
+            if let Some(place) = Container::of(kind, &node.at.name) {
+                for kind in place.unseen(&copy.coverage).map(|id| copy.coverage.kind(id)) {
+                    digest.text(&kind.group);
+                    digest.text(&kind.kind);
+                }
+            }
+            digest.text(brake(&copy.brakes, kind, &node.at.namespace).map_or("", |brake| &brake.words));
+        }
         if let Some(facts) = facts {
             digest.number(facts.digest());
             for finalizer in &facts.finalizers {

@@ -157,7 +157,20 @@ pub struct NodeView {
     /// Of these, how many block its foreground deletion.
     pub blocking_dependents: usize,
     pub undecided: Option<Undecided>,
+    /// How far its deletion by the collector is, while it is not marked.
+    pub collecting: Option<Collecting>,
     pub evidence: Evidence,
+}
+
+/// How far the deletion of an object is that the collector wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collecting {
+    /// Decided, and waits.
+    Queued,
+    /// A pause or the annotation holds it.
+    Held,
+    /// An executor has it.
+    Leased,
 }
 
 /// How a node is known.
@@ -307,6 +320,8 @@ pub struct Reason {
     /// How many there are, of which `related` names the first.
     pub count: usize,
     pub since: Option<Time>,
+    /// When it ends by itself, where it does.
+    pub until: Option<Time>,
 }
 
 /// Most objects that one reason names.
@@ -327,6 +342,7 @@ pub enum ReasonCode {
     InvalidReference,
     FinalizerPresent,
     BlockingDependents,
+    ContentsRemain,
     DependentsToOrphan,
     Cycle,
     Forbidden,
@@ -360,6 +376,7 @@ impl ReasonCode {
             ReasonCode::InvalidReference => "invalid_reference",
             ReasonCode::FinalizerPresent => "finalizer_present",
             ReasonCode::BlockingDependents => "blocking_dependents",
+            ReasonCode::ContentsRemain => "contents_remain",
             ReasonCode::DependentsToOrphan => "dependents_to_orphan",
             ReasonCode::Cycle => "cycle",
             ReasonCode::Forbidden => "forbidden",

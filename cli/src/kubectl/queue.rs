@@ -7,13 +7,17 @@ use super::document::Document;
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Group, Queue};
 use super::naming::{by_type, shown};
+use super::questions::within_namespace;
 use super::service::{Need, Service};
 use super::session::Session;
 use proto::decision::v1alpha1::watch_decisions_request::Start;
 use proto::decision::v1alpha1::{DecisionEvent, DecisionFilter, EventEncoding, Phase};
+use proto::graph::v1alpha1::Reason;
+use proto::graph::v1alpha1::reason::Code;
 use proto::r#type::v1alpha1::ObjectFilter;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +31,16 @@ pub(super) async fn run(flags: Queue) -> Answered {
     let filter = DecisionFilter { targets: vec![only], ..Default::default() };
     let filters = if flags.scope.all_namespaces { Vec::new() } else { vec![filter] };
     let mut follow = Follow::new(service, Start::OpenThenFollow(true), filters, EventEncoding::Native);
-    let open = open(&mut session, &mut follow).await?;
+    let mut open = open(&mut session, &mut follow).await?;
+    // What an annotation holds is not decided, and waits like what a pause holds.
+    let mut service = Service::connect(&mut session, Need::Leader).await?;
+    let include = within_namespace(session.namespace(), flags.scope.all_namespaces);
+    let (stuck, _unsynced) = service.stuck(include, Duration::ZERO).await?;
+    open.extend(stuck.into_iter().filter(|found| is_annotated(&found.reasons)).map(|found| DecisionEvent {
+        target: found.node.and_then(|node| node.r#ref),
+        phase: Phase::Held.into(),
+        ..Default::default()
+    }));
     match session.format {
         Format::Json | Format::Yaml => session.print_document(document(&open, flags.by))?,
         Format::Name => {
@@ -43,6 +56,10 @@ pub(super) async fn run(flags: Queue) -> Answered {
         }
     }
     Ok(Ending::Fine)
+}
+
+fn is_annotated(reasons: &[Reason]) -> bool {
+    reasons.iter().any(|reason| reason.code() == Code::HoldAnnotation)
 }
 
 /// The present state of every open decision.

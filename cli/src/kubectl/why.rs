@@ -9,6 +9,7 @@ use super::questions::listing;
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::standing;
+use namespace::Condition;
 use proto::convert::PAUSE_PREFIX;
 use proto::graph::v1alpha1::reason::Code;
 use proto::graph::v1alpha1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};
@@ -16,6 +17,7 @@ use proto::r#type::v1alpha1::ObjectRef;
 use runtime::visible;
 use serde_json::json;
 
+mod namespace;
 #[cfg(test)]
 mod tests;
 
@@ -35,11 +37,17 @@ pub(super) async fn run(flags: Why) -> Answered {
     if !unsynced.is_empty() {
         session.missed(format!("not all is seen: {}", listing(&unsynced)));
     }
+    let conditions = if is_namespace(&reference) && of_contents(&answer) && !session.is_file() {
+        namespace::conditions(&mut session, &reference.name).await
+    } else {
+        Vec::new()
+    };
     if matches!(session.format, Format::Json | Format::Yaml) {
         let fields = Schema::load()?.value("ExplainObjectResponse", &answer)?;
-        session.print_document(Document::new("Explanation").with_fields(fields))?;
+        let document = Document::new("Explanation").with_fields(fields);
+        session.print_document(document.with("conditions", json!(conditions)))?;
     } else {
-        session.print(&text(&answer, now()))?;
+        session.print(&text(&answer, &conditions, now()))?;
     }
     Ok(ending(answer.verdict()))
 }
@@ -87,7 +95,7 @@ fn unknown_text(object: &ObjectRef, found: &Found) -> String {
 }
 
 /// The whole answer. `now` is in seconds of the Unix epoch.
-fn text(answer: &ExplainObjectResponse, now: i64) -> String {
+fn text(answer: &ExplainObjectResponse, conditions: &[Condition], now: i64) -> String {
     let node = answer.node.clone().unwrap_or_default();
     let object = node.r#ref.clone().unwrap_or_default();
     let mut text = format!("{} {}\n", shown(&object), headline(answer, &node, now));
@@ -96,6 +104,9 @@ fn text(answer: &ExplainObjectResponse, now: i64) -> String {
     }
     for reason in answer.departure.iter().flat_map(|departure| &departure.reasons) {
         line(&mut text, "because", &reason_words(reason));
+    }
+    for Condition { kind, message } in conditions {
+        line(&mut text, "says", &format!("{kind}: {message}"));
     }
     for edge in &answer.owners {
         line(&mut text, "owner", &owner_words(edge));
@@ -124,7 +135,7 @@ fn headline(answer: &ExplainObjectResponse, node: &Node, now: i64) -> String {
         Verdict::Collectable if has_executor(answer) => "is being deleted: an executor has it".to_owned(),
         Verdict::Collectable => "will be deleted: it waits for its turn".to_owned(),
         Verdict::Undecided => "stays for now: whether it has to go is not known".to_owned(),
-        Verdict::Held => "stays: it would go, and something holds it".to_owned(),
+        Verdict::Held => "would be deleted, but is held".to_owned(),
         Verdict::InProgress if node.orphaning_dependents => {
             format!("is going{}: its dependents lose their reference first, and stay", marked(node, now))
         }
@@ -132,11 +143,22 @@ fn headline(answer: &ExplainObjectResponse, node: &Node, now: i64) -> String {
         Verdict::Blocked if node.deleting_dependents => {
             format!("is going{}, and waits for its dependents to go first", marked(node, now))
         }
-        Verdict::Blocked => format!("is going{}, and something is in the way", marked(node, now)),
+        Verdict::Blocked if of_contents(answer) => {
+            format!("is terminating{}, and goes when it is empty", marked(node, now))
+        }
+        Verdict::Blocked => format!("is terminating{}, and blocked", marked(node, now)),
         Verdict::Parked => "should be deleted, and the API server refuses that as invalid".to_owned(),
         Verdict::Gone => went(answer.departure.as_ref(), now),
         Verdict::Unspecified => "has a verdict that this version does not know; upgrade it".to_owned(),
     }
+}
+
+fn of_contents(answer: &ExplainObjectResponse) -> bool {
+    answer.reasons.iter().any(|reason| reason.code() == Code::ContentsRemain)
+}
+
+fn is_namespace(object: &ObjectRef) -> bool {
+    object.group.is_empty() && object.kind == "Namespace"
 }
 
 fn has_executor(answer: &ExplainObjectResponse) -> bool {
@@ -156,7 +178,7 @@ fn went(departure: Option<&Departure>, now: i64) -> String {
     if departure.by_us {
         format!("was deleted{when} by the collector")
     } else {
-        format!("was deleted{when}, as far as the collector knows by somebody else")
+        format!("was deleted{when}, not by the collector")
     }
 }
 
@@ -219,6 +241,9 @@ fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
         (Verdict::Blocked, Code::BlockingDependents) if node.deleting_dependents => {
             "kubectl ownergraph stuck names what has to move first"
         }
+        (Verdict::Blocked, Code::ContentsRemain) if node.r#ref.as_ref().is_some_and(is_namespace) => {
+            "kubectl ownergraph stuck -n with its name lists what in it does not move, and why"
+        }
         (_, Code::NoExecutor) => "start an executor-service, or look at why none is connected",
         (_, Code::Forbidden) => "give the executors the right to do it",
         (_, Code::AdmissionDenied) => "ask whoever runs that webhook or policy",
@@ -244,7 +269,7 @@ pub(super) fn reason_words(reason: &Reason) -> String {
         }
         Code::CollectionUnsynced if who.is_empty() => about("a collection cannot be seen"),
         Code::CollectionUnsynced => beside(format!("the collection of {who} cannot be seen")),
-        Code::Paused if detail.starts_with(PAUSE_PREFIX) => format!("held by {detail}"),
+        Code::Paused if detail.starts_with(PAUSE_PREFIX) => format!("held by {detail}{}", until(reason)),
         Code::Paused => about("held"),
         Code::FinalizerPresent => format!("finalizer {detail}"),
         Code::BlockingDependents => {
@@ -272,6 +297,33 @@ pub(super) fn reason_words(reason: &Reason) -> String {
         Code::GracePeriod => "it goes by itself when its grace period is over".to_owned(),
         Code::NeverObserved => format!("only references to it are known: {who} {verb_have} one"),
         Code::Deleted => about("it was deleted"),
+        Code::ContentsRemain if reason.related_count == 0 => {
+            "it is not empty, as far as the API server knows, and nothing in it is known here".to_owned()
+        }
+        Code::ContentsRemain if reason.related.is_empty() => {
+            format!("{} in it: {detail}", objects(reason.related_count))
+        }
+        Code::ContentsRemain => {
+            let inside = beside(format!("{} in it", objects(reason.related_count)));
+            format!("{inside}, of which finalizers keep {}", some(&reason.related))
+        }
+    }
+}
+
+fn until(reason: &Reason) -> String {
+    reason.until.as_ref().map(|until| format!(", until {until}")).unwrap_or_default()
+}
+
+fn objects(count: u64) -> String {
+    if count == 1 { "1 object is".to_owned() } else { format!("{count} objects are") }
+}
+
+/// The first of these objects, and how many more there are.
+fn some(objects: &[ObjectRef]) -> String {
+    let named: Vec<String> = objects.iter().take(NAMED_MAX).map(shown).collect();
+    match objects.len().saturating_sub(NAMED_MAX) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod access;
 mod collect;
+mod containers;
 mod decisions;
 mod demo;
 mod hostile;

@@ -180,7 +180,7 @@ async fn a_plan_is_carried_out_as_it_was_or_not_at_all() {
     assert!(world.api().get("root").await.is_none());
     until("what went is remembered", async || {
         let why = world.ask(&["why", "cm/root"]).await.stdout;
-        why.contains("ConfigMap default/root was deleted") && why.contains("by somebody else")
+        why.contains("ConfigMap default/root was deleted") && why.contains("not by the collector")
     })
     .await;
     until("the dependents are known to be in vain", async || {

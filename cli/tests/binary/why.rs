@@ -57,12 +57,12 @@ async fn a_real_collector_tells_of_each_state() {
     delete(&world, "owner", "Background").await;
     let parts = ["will be deleted: it waits for its turn", "default/owner is gone", "the collector only observes"];
     assert_eq!(tells(&world, "queued", &parts).await, Some(0));
-    assert_eq!(tells(&world, "annotated", &["something holds it", "ownergraph.dev/hold"]).await, Some(2));
-    assert_eq!(tells(&world, "owner", &["was deleted", "by somebody else"]).await, Some(0));
+    assert_eq!(tells(&world, "annotated", &["would be deleted, but is held", "ownergraph.dev/hold"]).await, Some(2));
+    assert_eq!(tells(&world, "owner", &["was deleted", "not by the collector"]).await, Some(0));
 
     create(&world, "finalized", json!({ "finalizers": ["example.com/backup"] })).await;
     delete(&world, "finalized", "Background").await;
-    let parts = ["something is in the way", "finalizer example.com/backup", "skips its cleanup"];
+    let parts = ["is terminating", "finalizer example.com/backup", "skips its cleanup"];
     assert_eq!(tells(&world, "finalized", &parts).await, Some(2));
 
     delete(&world, "root", "Foreground").await;

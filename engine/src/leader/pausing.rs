@@ -6,6 +6,7 @@ use crate::hold::meaning::resolved;
 use crate::hold::{Hold, Pause, Scope, Taken};
 use crate::lease::{Lease, Session, SessionId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
+use crate::plan::Brake;
 use crate::stray::Writers;
 use crate::time::Time;
 use crate::view::PauseView;
@@ -126,6 +127,18 @@ impl Leader {
             }
             Hold::Unknown | Hold::TooMany => self.pauses_unknown().unwrap_or_default(),
         }
+    }
+
+    /// What holds back what destroys, the first by name first.
+    pub(super) fn brakes(&self) -> Vec<Brake> {
+        let standing = self.queue.holds.pauses().filter(|entry| !entry.over);
+        let brake = |entry: &crate::hold::Entry| Brake {
+            scope: entry.meaning.scope.clone(),
+            words: self.hold_text(&Hold::Pause(entry.pause.name.clone())),
+            until: Some(entry.until),
+        };
+        let unknown = self.pauses_unknown().map(|words| Brake { scope: Scope::default(), words, until: None });
+        standing.map(brake).chain(unknown).collect()
     }
 
     fn pending(&self, writers: &Writers) -> String {

@@ -4,21 +4,27 @@ use super::{Leader, Mode};
 use crate::coverage::KindId;
 use crate::graph::{Known, Node, NodeId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
+use crate::queue::Place;
 use crate::time::Time;
+use crate::verdict::{Verdict, verdict};
 use crate::view::{
-    CollectionStatus, ExecutorView, NodeView, PresenceView, Reached, Status, Tombstone, UnresolvedKind, Waiting, Waits,
+    Collecting, CollectionStatus, ExecutorView, NodeView, PresenceView, Reached, Status, Tombstone, UnresolvedKind,
+    Waiting, Waits,
 };
+use crate::work::ActionKind;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 mod changes;
+mod contents;
 mod explain;
 mod planning;
 mod scan;
 mod walk;
 
 pub use changes::Linked;
+pub use contents::ContentsLook;
 pub use planning::{Frame, Planning};
 pub use scan::{CycleSearch, Scan};
 pub use walk::{Direction, Found, Walk, WalkOptions, Walked};
@@ -221,6 +227,23 @@ impl Leader {
         nodes
     }
 
+    fn collecting(&self, id: NodeId) -> Option<Collecting> {
+        let node = self.graph.node(id);
+        if !node.is_observed() || node.is_terminating() {
+            return None;
+        }
+        let item = self.queue.get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
+        match item.map(|item| &item.place) {
+            Some(Place::Held(_)) => Some(Collecting::Held),
+            Some(Place::Leased(_)) => Some(Collecting::Leased),
+            Some(Place::Ready | Place::Observed | Place::Backoff { .. } | Place::Behind(_)) => Some(Collecting::Queued),
+            None => {
+                let held = node.is_held() && verdict(&self.graph, &self.coverage, id) == Verdict::Held;
+                held.then_some(Collecting::Held)
+            }
+        }
+    }
+
     fn view(&self, id: NodeId) -> NodeView {
         let node = self.graph.node(id);
         let presence = match node.known() {
@@ -236,6 +259,7 @@ impl Leader {
             dependents: node.dependent_count(),
             blocking_dependents: node.blocking_count(),
             undecided: self.undecided.get(id),
+            collecting: self.collecting(id),
             evidence: self.evidence(id),
         }
     }

@@ -22,6 +22,7 @@ mod interleavings;
 mod mirrors;
 mod pacing;
 mod pauses;
+mod places;
 mod pressure;
 mod races;
 mod readings;

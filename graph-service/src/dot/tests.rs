@@ -35,6 +35,7 @@ fn node(name: &str, owners: &[&str], dependents: usize) -> NodeView {
         dependents,
         blocking_dependents: 0,
         undecided: None,
+        collecting: None,
         evidence: engine::view::Evidence { source: engine::view::Source::Watch, resource_version: None },
     }
 }

@@ -69,6 +69,7 @@ fn node() -> NodeView {
         dependents: 3,
         blocking_dependents: 1,
         undecided: None,
+        collecting: None,
         evidence: Evidence { source: Source::Watch, resource_version: None },
     }
 }

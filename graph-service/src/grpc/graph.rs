@@ -286,7 +286,8 @@ impl GraphService for Graph {
         let known = self.resolve(r#ref, &sight).await?;
         let (uid, clock) = (known.uid(), wire_clock(self.shared.clock));
         let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
-        let explained = self.shared.reader.with(|leader| leader.explain(uid));
+        let mut explained = self.shared.reader.with(|leader| leader.explain(uid));
+        self.look_inside(explained.as_mut_slice()).await?;
         let mut answer = match explained.filter(|of| sight.sees(&of.object.object.namespace)) {
             Some(Explanation { object, verdict, reasons, owners, item }) => ExplainObjectResponse {
                 node: Some(object.into()),

@@ -117,6 +117,7 @@ pub fn reason_code(code: ReasonCode) -> Code {
         ReasonCode::NeverObserved => Code::NeverObserved,
         ReasonCode::CollectionInDoubt => Code::CollectionInDoubt,
         ReasonCode::Deleted => Code::Deleted,
+        ReasonCode::ContentsRemain => Code::ContentsRemain,
     }
 }
 
@@ -128,6 +129,7 @@ pub fn reason(reason: Reason, clock: Clock) -> graph::Reason {
         related: reason.related.into_iter().map(Into::into).collect(),
         since: reason.since.map(|since| clock.timestamp(since)),
         related_count: reason.count as u64,
+        until: reason.until.map(|until| clock.later(until)),
     }
 }
 

@@ -368,6 +368,7 @@ fn node(presence: PresenceView, terminating: bool) -> Node {
         dependents: 3,
         blocking_dependents: usize::MAX,
         undecided: None,
+        collecting: None,
         evidence: engine::view::Evidence { source: engine::view::Source::Watch, resource_version: None },
     }
     .into()

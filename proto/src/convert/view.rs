@@ -3,7 +3,7 @@
 use super::field;
 use crate::admin::v1alpha1::{Executor, GetStatusResponse};
 use crate::graph::v1alpha1::list_coverage_response::{Collection, State};
-use crate::graph::v1alpha1::{Node, NodeState};
+use crate::graph::v1alpha1::{Collecting, Node, NodeState};
 use crate::r#type::v1alpha1::{GroupResource, ResponseMeta};
 use crate::work::v1alpha1::ExecutorIdentity;
 use engine::coverage;
@@ -51,6 +51,13 @@ impl From<NodeView> for Node {
             owner_references: node.facts.owners.into_iter().map(Into::into).collect(),
             dependent_count: count(node.dependents),
             blocking_dependent_count: count(node.blocking_dependents),
+            collecting: match node.collecting {
+                None => Collecting::Unspecified,
+                Some(engine::view::Collecting::Queued) => Collecting::Queued,
+                Some(engine::view::Collecting::Held) => Collecting::Held,
+                Some(engine::view::Collecting::Leased) => Collecting::Leased,
+            }
+            .into(),
         }
     }
 }

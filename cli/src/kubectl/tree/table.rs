@@ -4,7 +4,7 @@ use super::rows::{Row, What, pattern};
 use crate::kubectl::columns::{Cell, columns, now, span};
 use crate::kubectl::conditions::{Condition, Conditions};
 use crate::kubectl::narrow::Narrow;
-use proto::graph::v1alpha1::{Edge, Node, NodeState, OwnerStanding};
+use proto::graph::v1alpha1::{Collecting, Edge, Node, NodeState, OwnerStanding};
 use proto::r#type::v1alpha1::ObjectRef;
 
 /// What the lines tell.
@@ -102,7 +102,7 @@ pub(super) fn alike(node: &Node, conditions: Option<&Conditions>) -> String {
     let ObjectRef { group, kind, namespace, name, uid, .. } = node.r#ref.clone().unwrap_or_default();
     let name = pattern(&name);
     let status = conditions.and_then(|all| all.get(&uid)).map_or("", |read| read.status.as_str());
-    format!("{kind}.{group}/{namespace}/{name} {status}")
+    format!("{kind}.{group}/{namespace}/{name} {status} {}", collecting(node))
 }
 
 pub(super) fn name(object: &ObjectRef) -> String {
@@ -119,7 +119,13 @@ pub(super) fn collecting(node: &Node) -> String {
         NodeState::Terminating => "deleting".to_owned(),
         NodeState::Virtual => "not seen".to_owned(),
         NodeState::Gone => "gone".to_owned(),
-        NodeState::Live | NodeState::Unspecified => "-".to_owned(),
+        NodeState::Live | NodeState::Unspecified => match node.collecting() {
+            Collecting::Unspecified => "-",
+            Collecting::Queued => "queued",
+            Collecting::Held => "held",
+            Collecting::Leased => "deleting",
+        }
+        .to_owned(),
     }
 }
 

@@ -17,7 +17,14 @@ fn at(seconds_ago: i64) -> Option<prost_types::Timestamp> {
 
 fn reason(code: Code, detail: &str, related: &[ObjectRef]) -> Reason {
     let related_count = related.len() as u64;
-    Reason { code: code.into(), detail: detail.to_owned(), related: related.to_vec(), related_count, since: None }
+    Reason {
+        code: code.into(),
+        detail: detail.to_owned(),
+        related: related.to_vec(),
+        related_count,
+        since: None,
+        until: None,
+    }
 }
 
 fn owner(standing: OwnerStanding) -> Edge {
@@ -63,7 +70,7 @@ fn replica_set() -> [ObjectRef; 1] {
 }
 
 fn told(answer: &ExplainObjectResponse) -> String {
-    text(answer, NOW)
+    text(answer, &[], NOW)
 }
 
 #[test]

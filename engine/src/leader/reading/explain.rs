@@ -1,6 +1,8 @@
 //! Why an object is still here, is going, or went: the one judge's verdict, put into reasons.
 
 use super::{Leader, Mode};
+use crate::containers::{Container, DEFINITION_FINALIZER};
+use crate::coverage::{KindId, State};
 use crate::evidence::Proof;
 use crate::graph::{Known, Node, NodeId};
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
@@ -162,6 +164,13 @@ impl Leader {
 
     fn terminating(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
         let finalizers = self.finalizers(id);
+        let at = self.graph.node(id).at();
+        if let Some(place) = Container::of(self.coverage.kind(at.kind), &at.name) {
+            // What is in it takes a look at every object: see `ContentsLook`.
+            let unseen = place.unseen(&self.coverage).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
+            let reasons = [plain(ReasonCode::ContentsRemain)].into_iter().chain(unseen.flatten());
+            return (VerdictView::Blocked, reasons.chain(finalizers).collect());
+        }
         match finalizers.is_empty() {
             true => (VerdictView::InProgress, alloc::vec![plain(ReasonCode::GracePeriod)]),
             false => (VerdictView::Blocked, finalizers),
@@ -203,7 +212,8 @@ impl Leader {
     /// Finalizers of others that an object in deletion waits for.
     fn finalizers(&self, id: NodeId) -> Vec<Reason> {
         let finalizers = self.graph.node(id).finalizers();
-        let foreign = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
+        let ours = [FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DEFINITION_FINALIZER];
+        let foreign = |name: &&Name| !ours.contains(&&***name);
         let reason = |name: &Name| Reason { detail: name.to_string(), ..plain(ReasonCode::FinalizerPresent) };
         finalizers.iter().filter(foreign).map(reason).collect()
     }
@@ -220,15 +230,18 @@ impl Leader {
     /// Collections that may hide dependents.
     fn unseen(&self) -> Vec<Reason> {
         let unseen = self.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind));
-        let reason = |(_, kind): (_, &crate::coverage::Kind)| {
-            let served = kind.served.as_ref()?;
-            let detail = match kind.is_unseen() {
-                true => format!("{} is {}", served.group_resource, kind.state.as_str()),
-                false => in_doubt(&served.group_resource),
-            };
-            Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
+        unseen.filter_map(|(id, _)| self.unseen_reason(id)).take(RELATED_MAX).collect()
+    }
+
+    fn unseen_reason(&self, kind: KindId) -> Option<Reason> {
+        let kind = self.coverage.kind(kind);
+        let served = kind.served.as_ref()?;
+        let colon = if kind.error.is_empty() { "" } else { ": " };
+        let detail = match kind.state != State::Synced {
+            true => format!("{} is {}{colon}{}", served.group_resource, kind.state.as_str(), kind.error),
+            false => in_doubt(&served.group_resource),
         };
-        unseen.filter_map(reason).take(RELATED_MAX).collect()
+        Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
     }
 
     /// What keeps a decision from being carried out at once.
@@ -394,7 +407,7 @@ fn with_trouble(text: String, item: &Item) -> String {
 
 /// A reason that is its code.
 pub(super) fn plain(code: ReasonCode) -> Reason {
-    Reason { code, detail: String::new(), related: Vec::new(), count: 0, since: None }
+    Reason { code, detail: String::new(), related: Vec::new(), count: 0, since: None, until: None }
 }
 
 /// A reason that is about objects.

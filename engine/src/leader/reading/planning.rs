@@ -2,14 +2,18 @@
 
 use super::Leader;
 use super::walk::{BELOW_COST, BELOW_STEP};
+use crate::containers::Container;
 use crate::coverage::Coverage;
 use crate::graph::NodeId;
 use crate::object::Uid;
 use crate::pieces::Pieces;
-use crate::plan::{Copied, Copy, PlanOptions, plan};
+use crate::plan::{Brake, Copied, Copy, PlanOptions, plan};
 use crate::view::Plan;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
+
+/// Nodes that are looked at for what is in a namespace, at the cost of one that is copied.
+const SWEPT_PER_COPY: usize = 16;
 
 /// A plan in the making: everything below the targets is copied, and the owners beside them.
 #[derive(Debug)]
@@ -22,6 +26,10 @@ pub struct Planning {
     beside: BTreeSet<Uid>,
     /// In pieces, because a large list that grows is moved as a whole while the graph is held.
     nodes: Pieces<Copied>,
+    /// Namespaces and definitions among the objects, whose contents are to be found.
+    places: BTreeSet<Container>,
+    /// Those that are looked for now, and how far the look over all nodes has come.
+    sweep: Option<(BTreeSet<Container>, usize)>,
     cut: bool,
 }
 
@@ -29,7 +37,16 @@ impl Planning {
     /// Nothing is looked at yet.
     pub fn new(options: PlanOptions) -> Planning {
         let open = options.targets.iter().chain(&options.assume_gone).map(|uid| (uid.clone(), None)).collect();
-        Planning { options, open, seen: BTreeSet::new(), beside: BTreeSet::new(), nodes: Pieces::new(), cut: false }
+        Planning {
+            options,
+            open,
+            seen: BTreeSet::new(),
+            beside: BTreeSet::new(),
+            nodes: Pieces::new(),
+            places: BTreeSet::new(),
+            sweep: None,
+            cut: false,
+        }
     }
 
     /// Copies at most `budget` objects. True once there is nothing left to copy.
@@ -42,6 +59,7 @@ impl Planning {
                     Some(_) => self.dependents(leader, &uid, below),
                     None => self.visit(leader, &uid),
                 });
+            } else if self.sweep(leader) {
             } else if let Some(uid) = self.beside.pop_first() {
                 if self.seen.insert(uid.clone()) {
                     let ids = leader.graph.by_uid(&uid);
@@ -51,7 +69,28 @@ impl Planning {
                 return true;
             }
         }
-        self.open.is_empty() && self.beside.is_empty()
+        self.open.is_empty() && self.beside.is_empty() && self.places.is_empty() && self.sweep.is_none()
+    }
+
+    /// Looks at some nodes for what is in namespaces and definitions. False where there is nothing to look for.
+    fn sweep(&mut self, leader: &Leader) -> bool {
+        if self.sweep.is_none() && !self.places.is_empty() && !self.cut {
+            self.sweep = Some((core::mem::take(&mut self.places), 0));
+        }
+        let Some((places, next)) = &mut self.sweep else { return false };
+        let end = leader.graph.places().min(*next + SWEPT_PER_COPY);
+        for id in (*next..end).filter_map(|place| leader.graph.at_place(place)) {
+            let node = leader.graph.node(id);
+            let kind = leader.coverage.kind(node.kind());
+            if node.is_observed() && places.iter().any(|place| place.holds(kind, node.namespace())) {
+                self.open.push_back((node.uid(), None));
+            }
+        }
+        *next = end;
+        if end == leader.graph.places() {
+            self.sweep = None;
+        }
+        true
     }
 
     /// What it costs beside the visit itself.
@@ -62,12 +101,16 @@ impl Planning {
         if self.seen.len() == self.options.max_objects {
             self.cut = true;
             self.open.clear();
+            self.places.clear();
+            self.sweep = None;
             return 0;
         }
         self.seen.insert(uid.clone());
         for id in leader.graph.by_uid(uid) {
             let node = leader.graph.node(id);
             self.nodes.push(copied(leader, id, true));
+            let at = node.at();
+            self.places.extend(Container::of(leader.coverage.kind(at.kind), &at.name).filter(|_| node.is_observed()));
             for owner in node.owners().map(|owner| leader.graph.node(owner)) {
                 // One that is in deletion already may have waited for this object alone.
                 let waits = owner.deletes_dependents() || owner.orphans_dependents();
@@ -99,8 +142,8 @@ impl Planning {
 
     /// What becomes of the targets and of what hangs on them. The work is in proportion to the copy and needs no leader.
     pub fn finish(mut self, frame: Frame) -> Plan {
-        let Frame { coverage, unseen, holds_invalid, secret } = frame;
-        let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, secret, unseen };
+        let Frame { coverage, unseen, holds_invalid, secret, brakes } = frame;
+        let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, secret, unseen, brakes };
         Plan { cut: self.cut, ..plan(copy, &self.options) }
     }
 }
@@ -112,6 +155,7 @@ pub struct Frame {
     unseen: Vec<crate::coverage::KindId>,
     holds_invalid: bool,
     secret: u64,
+    brakes: Vec<Brake>,
 }
 
 impl Leader {
@@ -123,6 +167,7 @@ impl Leader {
             unseen: unseen.collect(),
             holds_invalid: self.config.policy.invalid_references == super::super::InvalidReferences::Hold,
             secret: self.graph.secret(),
+            brakes: self.brakes(),
         }
     }
 }

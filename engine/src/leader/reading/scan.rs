@@ -35,15 +35,19 @@ impl Scan {
         Some(found)
     }
 
-    /// Objects that are marked or decided and have not gone. `None` once all places are done.
+    /// Objects that are marked or decided and have not gone, and those that something but a pause keeps from being decided. `None` once all places are done.
     pub fn stuck(&mut self, leader: &Leader, budget: usize) -> Option<Vec<Explanation>> {
         self.step(leader, budget, |leader, id| {
             let node = leader.graph.node(id);
             if !node.is_observed() {
                 return None;
             }
-            let moves =
-                node.is_terminating() || leader.undecided.get(id).is_some() || leader.queue.get(&node.uid()).is_some();
+            let held =
+                node.is_held() || node.owners().any(|owner| leader.graph.holds_as_invalid(leader.graph.node(owner)));
+            let moves = held
+                || node.is_terminating()
+                || leader.undecided.get(id).is_some()
+                || leader.queue.get(&node.uid()).is_some();
             let explanation = moves.then(|| leader.explain(&node.uid())).flatten()?;
             match explanation.verdict {
                 VerdictView::Blocked | VerdictView::Parked | VerdictView::Undecided | VerdictView::Held => {

@@ -28,6 +28,7 @@ fn pod() -> NodeView {
         dependents: 2,
         blocking_dependents: 0,
         undecided: None,
+        collecting: None,
         evidence: Evidence { source: Source::Watch, resource_version: None },
     }
 }

@@ -6,8 +6,9 @@ use crate::grpc::filter::Filter;
 use crate::grpc::freshness::About;
 use crate::grpc::pages::{Page, Paging};
 use crate::grpc::{status, wire_clock};
-use engine::leader::{CycleSearch, Leader, Scan};
-use engine::view::{CycleView, Explanation};
+use engine::leader::{ContentsLook, CycleSearch, Leader, Scan};
+use engine::object::Uid;
+use engine::view::{CycleView, Explanation, RELATED_MAX, ReasonCode};
 use proto::convert;
 use proto::graph::v1alpha1::find_cycles_response::Cycle;
 use proto::graph::v1alpha1::find_stuck_objects_response::Stuck;
@@ -32,6 +33,25 @@ impl Graph {
             tokio::task::yield_now().await;
         }
         Ok(all)
+    }
+
+    /// Finds what is in the namespaces and definitions among these that are marked for deletion.
+    pub(super) async fn look_inside(&self, explained: &mut [Explanation]) -> Result<(), Status> {
+        let remain = |of: &Explanation| of.reasons.iter().position(|reason| reason.code == ReasonCode::ContentsRemain);
+        let uids: Vec<Uid> =
+            explained.iter().filter(|of| remain(of).is_some()).map(|of| of.object.object.uid.clone()).collect();
+        if uids.is_empty() {
+            return Ok(());
+        }
+        let mut look = self.shared.reader.with(|leader| ContentsLook::of(leader, uids));
+        self.scan(|leader, each| (!look.step(leader, each)).then_some(()), SCAN_STEP).await?;
+        let found = look.finish();
+        for of in explained {
+            if let (Some(at), Some(reason)) = (remain(of), found.get(&of.object.object.uid)) {
+                of.reasons[at] = reason.clone();
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn stuck(
@@ -64,11 +84,13 @@ impl Graph {
                     && coded(explanation)
                     && include.as_ref().is_none_or(|filter| filter.admits(&explanation.object))
             };
-            let admitted = self.sift(found.into_iter().flatten().collect(), admits).await?;
+            let mut admitted = self.sift(found.into_iter().flatten().collect(), admits).await?;
+            admitted.truncate(FOUND_MAX);
+            self.look_inside(&mut admitted).await?;
             let moment = |stuck: &Stuck| stuck.since.map(|since| (since.seconds, since.nanos));
             let old = |stuck: &Stuck| stuck.since.as_ref().is_none_or(|since| before(since, &latest));
             let stuck = |explanation| self.as_stuck(explanation, clock);
-            let mut objects: Vec<Stuck> = admitted.into_iter().take(FOUND_MAX).map(stuck).filter(old).collect();
+            let mut objects: Vec<Stuck> = admitted.into_iter().map(stuck).filter(old).collect();
             objects.sort_by_key(|stuck| (stuck.since.is_none(), moment(stuck)));
             for stuck in &mut objects {
                 redact::stuck(&sight, stuck).await?;
@@ -82,7 +104,10 @@ impl Graph {
     fn as_stuck(&self, explanation: Explanation, clock: convert::Clock) -> Stuck {
         let decided = explanation.item.as_ref().map(|item| clock.timestamp(item.decided));
         let since = convert::delete_time(&explanation.object.facts).or(decided);
-        let root_blockers = self.shared.reader.with(|leader| leader.root_blockers(&explanation.object.object.uid));
+        let mut root_blockers = self.shared.reader.with(|leader| leader.root_blockers(&explanation.object.object.uid));
+        let inside = explanation.reasons.iter().find(|reason| reason.code == ReasonCode::ContentsRemain);
+        root_blockers.extend(inside.iter().flat_map(|reason| reason.related.clone()));
+        root_blockers.truncate(RELATED_MAX);
         Stuck {
             node: Some(explanation.object.into()),
             verdict: Verdict::from(explanation.verdict).into(),

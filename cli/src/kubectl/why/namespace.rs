@@ -1,0 +1,72 @@
+//! What the namespace controller itself says of a namespace that it empties: which API it cannot ask, what is left, and which finalizers hold that.
+
+use crate::kubectl::session::Session;
+use http::{Request, StatusCode};
+use runtime::kubernetes::call;
+use serde::Serialize;
+use serde_json::Value;
+
+const ANSWER_MAX_BYTES: usize = 4 << 20;
+
+/// A condition that holds.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Condition {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) message: String,
+}
+
+/// The conditions of a namespace that say why it is not gone, read with the caller's own rights.
+pub(super) async fn conditions(session: &mut Session, name: &str) -> Vec<Condition> {
+    match read(session, name).await {
+        Ok(namespace) => of(&namespace),
+        Err(why) => {
+            session.missed(format!("the conditions of namespace {name} cannot be read: {why}"));
+            Vec::new()
+        }
+    }
+}
+
+async fn read(session: &Session, name: &str) -> Result<Value, String> {
+    let request = Request::get(format!("/api/v1/namespaces/{name}")).body(Vec::new());
+    let request = request.map_err(|error| error.to_string())?;
+    let within = session.connection.request_timeout;
+    let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    match answer.status {
+        StatusCode::OK => serde_json::from_slice(&answer.body).map_err(|error| error.to_string()),
+        // It went meanwhile.
+        StatusCode::NOT_FOUND => Ok(Value::Null),
+        status => Err(status.to_string()),
+    }
+}
+
+fn of(namespace: &Value) -> Vec<Condition> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = namespace["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let holds = all.iter().filter(|condition| condition["status"] == "True");
+    holds.map(|condition| Condition { kind: text(&condition["type"]), message: text(&condition["message"]) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn conditions_that_hold_are_told_in_the_controllers_own_words() {
+        let condition =
+            |kind: &str, status: &str, message: &str| json!({ "type": kind, "status": status, "message": message });
+        let conditions = [
+            condition("NamespaceDeletionDiscoveryFailure", "False", "All resources successfully discovered"),
+            condition("NamespaceFinalizersRemaining", "True", "example.com/f in 1 resource instances"),
+        ];
+        let found = of(&json!({ "status": { "conditions": conditions } }));
+        let expected = Condition {
+            kind: "NamespaceFinalizersRemaining".to_owned(),
+            message: "example.com/f in 1 resource instances".to_owned(),
+        };
+        assert_eq!(found, [expected]);
+        assert_eq!(of(&Value::Null), []);
+    }
+}

@@ -1,0 +1,65 @@
+//! Objects with others in them: a namespace, and a definition with its instances. Nobody owns what is in them, and yet it goes when they go,
+//! because controllers of the API server delete it first.
+
+use crate::coverage::{Coverage, Kind, KindId, State};
+use crate::object::{Access, GroupResource, Name};
+
+/// What a namespace keeps in `spec.finalizers` until it is empty. It stands for the namespace controller.
+pub(crate) const NAMESPACE_FINALIZER: &str = "kubernetes";
+/// What a definition keeps until its instances are gone.
+pub(crate) const DEFINITION_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// Records that own nothing, that nothing waits for, and that are not watched unless it is asked for: no plan and no explanation rests on them.
+const EVENTS: [&str; 2] = ["", "events.k8s.io"];
+
+/// What is in an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Container {
+    Namespace(Name),
+    Instances(GroupResource),
+}
+
+impl Container {
+    /// The place that an object of this kind and name is, if it is one.
+    pub(crate) fn of(kind: &Kind, name: &str) -> Option<Container> {
+        match (&*kind.group, &*kind.kind) {
+            ("", "Namespace") => Some(Container::Namespace(Name::from(name))),
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                let (resource, group) = name.split_once('.')?;
+                Some(Container::Instances(GroupResource { group: group.into(), resource: resource.into() }))
+            }
+            _ => None,
+        }
+    }
+
+    /// What holds the object as long as something is in it.
+    pub(crate) fn finalizer(&self) -> &'static str {
+        match self {
+            Container::Namespace(_) => NAMESPACE_FINALIZER,
+            Container::Instances(_) => DEFINITION_FINALIZER,
+        }
+    }
+
+    /// Whether an object of this kind and namespace is in it.
+    pub(crate) fn holds(&self, kind: &Kind, namespace: &str) -> bool {
+        match self {
+            Container::Namespace(name) => **name == *namespace && !namespace.is_empty(),
+            Container::Instances(of) => kind.served.as_ref().is_some_and(|served| served.group_resource == *of),
+        }
+    }
+
+    /// Collections that the graph does not show, and that may have something in it.
+    pub(crate) fn unseen<'c>(&'c self, coverage: &'c Coverage) -> impl Iterator<Item = KindId> + 'c {
+        let may_hide = |kind: &Kind| {
+            let Some(served) = &kind.served else { return false };
+            let at = &served.group_resource;
+            let is_event = *at.resource == *"events" && EVENTS.contains(&&*at.group);
+            let concerns = match self {
+                Container::Namespace(_) => served.namespaced && served.deletable,
+                Container::Instances(of) => at == of,
+            };
+            let seen = served.access == Access::Watched && kind.state == State::Synced && !kind.doubtful;
+            concerns && !seen && !(is_event && kind.state == State::Ignored)
+        };
+        coverage.served().filter(move |(_, kind)| may_hide(kind)).map(|(id, _)| id)
+    }
+}

@@ -1,0 +1,94 @@
+//! What is still in a namespace that is marked for deletion, or which instances a definition still has.
+
+use super::Leader;
+use super::explain::plain;
+use crate::containers::Container;
+use crate::graph::Node;
+use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, Uid};
+use crate::view::{RELATED_MAX, Reason, ReasonCode};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Kinds that are named with how many there are.
+const KINDS_MAX: usize = 20;
+
+/// A pass over all nodes, in steps, for what is in some objects.
+#[derive(Debug)]
+pub struct ContentsLook {
+    wanted: Vec<Inside>,
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Inside {
+    uid: Uid,
+    place: Container,
+    kinds: BTreeMap<Name, usize>,
+    /// The first objects with finalizers of others, which nobody but their controllers removes.
+    holding: Vec<crate::object::ObjectRef>,
+    count: usize,
+}
+
+impl ContentsLook {
+    /// Looks for what is in those of the objects that are marked for deletion and have others in them.
+    pub fn of(leader: &Leader, uids: impl IntoIterator<Item = Uid>) -> ContentsLook {
+        let inside = |uid: Uid| {
+            let node = leader.graph.node(leader.graph.primary(&uid)?);
+            let at = node.at();
+            let place = Container::of(leader.coverage.kind(at.kind), &at.name).filter(|_| node.is_terminating())?;
+            Some(Inside { uid, place, kinds: BTreeMap::new(), holding: Vec::new(), count: 0 })
+        };
+        ContentsLook { wanted: uids.into_iter().filter_map(inside).collect(), next: 0 }
+    }
+
+    /// Looks at up to `budget` places. True once there is nothing left to look at.
+    pub fn step(&mut self, leader: &Leader, budget: usize) -> bool {
+        if self.wanted.is_empty() {
+            return true;
+        }
+        let end = leader.graph.places().min(self.next + budget);
+        for id in (self.next..end).filter_map(|place| leader.graph.at_place(place)) {
+            let node = leader.graph.node(id);
+            let kind = leader.coverage.kind(node.kind());
+            if !node.is_observed() {
+                continue;
+            }
+            for inside in self.wanted.iter_mut().filter(|of| of.place.holds(kind, node.namespace())) {
+                inside.count += 1;
+                *inside.kinds.entry(kind.kind.clone()).or_default() += 1;
+                if inside.holding.len() < RELATED_MAX && holds(node) {
+                    inside.holding.push(leader.object_ref(id));
+                }
+            }
+        }
+        self.next = end;
+        end == leader.graph.places()
+    }
+
+    /// What was found, as the reason why each of them is not gone: how many objects of which kinds, and those that hold it. Nothing for what is
+    /// empty.
+    pub fn finish(self) -> BTreeMap<Uid, Reason> {
+        let reason = |mut inside: Inside| {
+            let mut kinds: Vec<(Name, usize)> = inside.kinds.into_iter().collect();
+            kinds.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
+            let more = kinds.len().saturating_sub(KINDS_MAX);
+            let named: Vec<String> =
+                kinds.iter().take(KINDS_MAX).map(|(kind, count)| format!("{kind} {count}")).collect();
+            let more = if more > 0 { format!(" and {more} more kinds") } else { String::new() };
+            inside.holding.sort();
+            let detail = format!("{}{more}", named.join(", "));
+            let reason =
+                Reason { detail, related: inside.holding, count: inside.count, ..plain(ReasonCode::ContentsRemain) };
+            (inside.uid, reason)
+        };
+        self.wanted.into_iter().filter(|inside| inside.count > 0).map(reason).collect()
+    }
+}
+
+/// Stays until a controller has done its part.
+fn holds(node: Node<'_>) -> bool {
+    let foreign = |name: &Name| **name != *FOREGROUND_FINALIZER && **name != *ORPHAN_FINALIZER;
+    node.finalizers().iter().any(foreign)
+}
