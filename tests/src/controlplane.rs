@@ -95,6 +95,27 @@ impl ControlPlane {
         let admin = User { name: ADMIN.to_owned(), groups: vec!["system:masters".to_owned()] };
         let users = [admin, User::new("reader"), User::new("tenant")].into_iter().chain(options.users).collect();
         let credentials = Credentials::create(directory.path(), users)?;
+        Self::launch(binaries, directory, credentials, options.apiserver_flags).await
+    }
+
+    /// Starts a second control plane with the same users, whose etcd has a copy of the data as they are now, and waits until it is ready.
+    pub async fn copy(&self) -> anyhow::Result<Self> {
+        let directory = Directory::create()?;
+        let credentials = self.credentials.copy_to(directory.path())?;
+        // What a process that stands still has written so far is what one that was killed leaves, and etcd starts with that.
+        self.etcd.pause()?;
+        let copied = copy_directory(&self.directory.path().join(ETCD_DATA), &directory.path().join(ETCD_DATA));
+        self.etcd.resume()?;
+        copied?;
+        Self::launch(&self.binaries, directory, credentials, self.apiserver_flags.clone()).await
+    }
+
+    async fn launch(
+        binaries: &Binaries,
+        directory: Directory,
+        credentials: Credentials,
+        apiserver_flags: Vec<String>,
+    ) -> anyhow::Result<Self> {
         let etcd = start_etcd(binaries, directory.path())?;
         let mut plane = Self {
             apiserver: None,
@@ -104,7 +125,7 @@ impl ControlPlane {
             credentials,
             port: 0,
             url: String::new(),
-            apiserver_flags: options.apiserver_flags,
+            apiserver_flags,
             directory,
         };
         for _ in 0..START_TRIES_MAX {
@@ -249,12 +270,28 @@ const APISERVER_FLAGS: [&str; 7] = [
 /// etcd listens on Unix sockets in its working directory. It insists on an address with a port, and takes the whole for a file name.
 const ETCD_CLIENTS: &str = "localhost:2379";
 const ETCD_PEERS: &str = "localhost:2380";
+/// Its data, below the control plane's directory.
+const ETCD_DATA: &str = "etcd";
+
+fn copy_directory(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir(to).with_context(|| format!("creating {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_directory(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), &to).with_context(|| format!("copying {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}
 
 fn start_etcd(binaries: &Binaries, directory: &Path) -> anyhow::Result<Process> {
     let (clients, peers) = (format!("unix://{ETCD_CLIENTS}"), format!("unix://{ETCD_PEERS}"));
     let flags = [
         "--name=only".to_owned(),
-        format!("--data-dir={}", directory.join("etcd").display()),
+        format!("--data-dir={}", directory.join(ETCD_DATA).display()),
         // A test's data need not survive the machine, and killing the process loses nothing that was written.
         "--unsafe-no-fsync".to_owned(),
         format!("--listen-client-urls={clients}"),

@@ -6,7 +6,8 @@
 use anyhow::Context;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -40,6 +41,10 @@ struct Wires {
     wires: Vec<(String, watch::Sender<Wire>)>,
     /// Pieces on their way to the server that a held wire keeps.
     kept: AtomicUsize,
+    /// Milliseconds before a new connection reaches the server.
+    slow: AtomicU64,
+    /// Changes when every connection breaks.
+    breaks: watch::Sender<()>,
 }
 
 impl Link {
@@ -57,7 +62,13 @@ impl Link {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a free port on loopback")?;
         let address = listener.local_addr()?;
         let wires = words.into_iter().map(|word| (word, watch::Sender::new(Wire::Open))).collect();
-        let wires = Arc::new(Wires { target, wires, kept: AtomicUsize::new(0) });
+        let wires = Arc::new(Wires {
+            target,
+            wires,
+            kept: AtomicUsize::new(0),
+            slow: AtomicU64::new(0),
+            breaks: watch::Sender::new(()),
+        });
         let mut task = JoinSet::new();
         task.spawn(accept(listener, Arc::clone(&wires)));
         Ok(Link { address, wires, _task: task })
@@ -73,6 +84,12 @@ impl Link {
         for (_, sender) in self.wires.wires.iter().filter(|(known, _)| word.is_empty() || known == word) {
             sender.send_replace(wire);
         }
+    }
+
+    /// Breaks every connection. From now on a new one takes so long until it reaches the server.
+    pub fn reconnect_slowly(&self, by: Duration) {
+        self.wires.slow.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.wires.breaks.send_replace(());
     }
 
     /// Pieces on their way to the server that a held wire keeps.
@@ -96,6 +113,11 @@ async fn accept(listener: TcpListener, wires: Arc<Wires>) {
 
 /// Ends when either side has ended; what breaks shows to both as a closed connection.
 async fn connection(mut client: TcpStream, wires: Arc<Wires>) {
+    let mut breaks = wires.breaks.subscribe();
+    let slow = Duration::from_millis(wires.slow.load(Ordering::SeqCst));
+    if !slow.is_zero() {
+        tokio::time::sleep(slow).await;
+    }
     let Some((introduction, wire)) = introduced(&mut client, &wires).await else { return };
     let mut cut = wire.clone();
     let carried = async {
@@ -115,6 +137,7 @@ async fn connection(mut client: TcpStream, wires: Arc<Wires>) {
     tokio::select! {
         _broken = carried => {}
         _cut = cut.wait_for(|wire| *wire == Wire::Cut) => {}
+        _breaks = breaks.changed() => {}
     }
 }
 

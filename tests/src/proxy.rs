@@ -5,6 +5,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Method, StatusCode, header};
 use kube::Client;
@@ -36,9 +37,13 @@ pub enum Lie {
 /// Which requests are lied about; `None` goes through.
 type Choice = Box<dyn FnMut(&Parts) -> Option<Lie> + Send>;
 
+/// Gives its own response to a request, or passes a changed request on by the client. `None` passes the request on as it is.
+pub type Responder = Arc<dyn Fn(Parts, Client) -> BoxFuture<'static, Option<Response>> + Send + Sync>;
+
 struct Shared {
     upstream: Client,
     choice: Mutex<Option<Choice>>,
+    responder: Mutex<Option<Responder>>,
     slow: Mutex<Slow>,
     writes: Writes,
 }
@@ -95,8 +100,13 @@ impl Proxy {
         let address: SocketAddr = listener.local_addr()?;
         let kubeconfig = directory.join("proxy.kubeconfig");
         sandbox::write_kubeconfig(&kubeconfig, address)?;
-        let shared =
-            Arc::new(Shared { upstream, choice: Mutex::new(None), slow: Mutex::default(), writes: Writes::default() });
+        let shared = Arc::new(Shared {
+            upstream,
+            choice: Mutex::new(None),
+            responder: Mutex::new(None),
+            slow: Mutex::default(),
+            writes: Writes::default(),
+        });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -114,6 +124,11 @@ impl Proxy {
     /// Lies from now on wherever `choice` says so.
     pub fn lie(&self, choice: impl FnMut(&Parts) -> Option<Lie> + Send + 'static) {
         *self.shared.choice.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(choice));
+    }
+
+    /// Asks the responder about every request from now on.
+    pub fn respond(&self, responder: Responder) {
+        *self.shared.responder.lock().unwrap_or_else(PoisonError::into_inner) = Some(responder);
     }
 
     /// Lets every write take so much longer from now on.
@@ -135,6 +150,7 @@ impl Proxy {
     /// Behaves from now on.
     pub fn behave(&self) {
         *self.shared.choice.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.shared.responder.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -148,6 +164,12 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         return tell(lie);
     }
     parts.headers.remove(header::HOST);
+    let responder = shared.responder.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(responder) = responder
+        && let Some(response) = responder(parts.clone(), shared.upstream.clone()).await
+    {
+        return response;
+    }
     let Ok(body) = axum::body::to_bytes(body, BODY_MAX_BYTES).await else {
         return tell(Lie::Answer { status: 413, content_type: "text/plain", retry_after: None, body: String::new() });
     };

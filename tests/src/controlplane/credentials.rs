@@ -56,6 +56,23 @@ impl Credentials {
         Ok(credentials)
     }
 
+    /// The same keys, certificates and tokens in another directory.
+    pub(super) fn copy_to(&self, directory: &Path) -> anyhow::Result<Self> {
+        let copy = Self { directory: directory.to_owned(), ca: self.ca.clone(), tokens: self.tokens.clone() };
+        let files: [fn(&Self) -> PathBuf; 6] = [
+            Self::ca_file,
+            Self::serving_certificate_file,
+            Self::serving_key_file,
+            Self::service_account_key_file,
+            Self::service_account_public_key_file,
+            Self::token_file,
+        ];
+        for file in files {
+            fs::copy(file(self), file(&copy)).with_context(|| format!("copying {}", file(self).display()))?;
+        }
+        Ok(copy)
+    }
+
     /// Writes a kubeconfig for each user. JSON is YAML.
     pub(super) fn write_kubeconfigs(&self, url: &str) -> anyhow::Result<()> {
         for (user, token) in &self.tokens {

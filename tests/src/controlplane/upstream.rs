@@ -13,6 +13,8 @@ const SYNCED_WITHIN: Duration = Duration::from_secs(120);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 /// Logged once all informers have synced; nothing else tells it, its health endpoint is up long before.
 const SYNCED: &str = "all resource monitors have synced";
+/// Logged instead where some informers have not synced within upstream's own 30 s.
+const UNSYNCED: &str = "not all resource monitors could be synced";
 
 /// What differs from kube-controller-manager's defaults (20 requests/s with bursts of 30, 20 workers).
 #[derive(Debug, Clone, Default)]
@@ -23,6 +25,8 @@ pub struct CollectorOptions {
     pub workers: Option<u32>,
     /// How it reaches the API server; without it as `admin`, and directly.
     pub kubeconfig: Option<PathBuf>,
+    /// Collections that cannot be listed do not keep it from starting.
+    pub begins_unsynced: bool,
     /// Added after ours.
     pub flags: Vec<String>,
 }
@@ -56,7 +60,7 @@ impl UpstreamCollector {
         // Its log is searched below, and a second collector must not find the first one's lines.
         let name = format!("kube-controller-manager-{}", uuid::Uuid::new_v4().simple());
         let mut process = Process::spawn(&name, directory, &binaries.program("kube-controller-manager"), &flags)?;
-        until_synced(&mut process).await?;
+        until_synced(&mut process, options.begins_unsynced).await?;
         Ok(Self { process })
     }
 
@@ -66,12 +70,13 @@ impl UpstreamCollector {
     }
 }
 
-async fn until_synced(process: &mut Process) -> anyhow::Result<()> {
+async fn until_synced(process: &mut Process, or_not: bool) -> anyhow::Result<()> {
     let deadline = Instant::now() + SYNCED_WITHIN;
     let mut ticks = interval(POLL_EVERY);
     loop {
         ticks.tick().await;
-        if fs::read_to_string(process.log()).await.is_ok_and(|log| log.contains(SYNCED)) {
+        let begun = |log: String| log.contains(SYNCED) || (or_not && log.contains(UNSYNCED));
+        if fs::read_to_string(process.log()).await.is_ok_and(begun) {
             return Ok(());
         }
         if let Some(status) = process.exited()? {
