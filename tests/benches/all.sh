@@ -32,4 +32,6 @@ measure latency-8 tests latency IN_FLIGHT=8 ROUNDS=2
 measure cascade-large tests cascade POLICIES=Background IN_FLIGHT=64 OBJECTS=100000 ROUNDS=1
 measure fairness tests fairness ROUNDS=1
 measure neighbours tests neighbours ROUNDS=1
+measure slow tests slow
+measure tenants tests tenants
 measure cascade-observed tests cascade POLICIES=Background IN_FLIGHT=64 OBSERVED=1 ROUNDS=5

@@ -64,6 +64,20 @@ budgets! {
         "From the deletion of their owner in the middle of the cascade until the last is gone. Upstream: first come, first served.";
     "fairness-root" "-p tests --bench fairness" AtMost(2.0) "s" "ten objects beside a cascade in their own namespace"
         "The same, where only the owner is another.";
+    "foreground-slow-100" "-p tests --bench slow" AtMost(0.5) "× upstream" "foreground of 40 dependents, each request 0.1 s slower"
+        "From the deletion of the owner until it is gone. A deletion that does not end in three minutes counts as three minutes.";
+    "foreground-slow-1100" "-p tests --bench slow" AtMost(0.5) "× upstream" "foreground of 40 dependents, each request 1.1 s slower"
+        "The same.";
+    "foreground-slow-2000" "-p tests --bench slow" AtMost(0.5) "× upstream" "foreground of 40 dependents, each request 2 s slower"
+        "The same.";
+    "foreground-slow-5000" "-p tests --bench slow" AtMost(0.5) "× upstream" "foreground of 40 dependents, each request 5 s slower"
+        "The same.";
+    "tenants-delay" "-p tests --bench tenants" AtMost(100.0) "ms more" "three dependents beside ten objects of 20 000 references"
+        "The slowest of all cascades in another namespace, against the slowest without the ten objects, which are created just before.";
+    "tenants-round" "-p tests --bench tenants" AtMost(100.0) "ms" "longest round of the loop beside ten objects of 20 000 references"
+        "The bound of the histogram's first bucket that holds every round.";
+    "tenants-memory" "-p tests --bench tenants" AtMost(50.0) "MiB" "memory for ten objects of 20 000 references"
+        "What the graph service held at most, less what it held at most before.";
     "start-reader" "-p tests --bench start" AtMost(1.2) "× bare reader" "cold start"
         "From the start of the process until it has everything, against a client that reads the same lists and does nothing with them.";
     "memory-100k" "-p tests --bench start" AtMost(60.0) "MiB" "graph-service's memory, 100 000 objects"

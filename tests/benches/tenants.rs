@@ -1,0 +1,33 @@
+//! `cargo bench -p tests --bench tenants`: cascades of three dependents, alone and beside a tenant's ten objects with 20 000 references each:
+//! upstream's and ours. `CASCADES=n` takes others than 20, `ROUNDS=n` others than one, `JSON=FILE` writes every run there.
+
+use std::io::Write as _;
+use tests::bench::{Rounds, begin, number, turns};
+use tests::contender::Contender;
+use tests::service::Programs;
+use tests::tenants::run;
+
+const CASCADES: usize = 20;
+const ROUNDS: usize = 1;
+const WHO: [(Contender, bool); 4] = [
+    (Contender::Upstream(64), false),
+    (Contender::Adaptive, false),
+    (Contender::Upstream(64), true),
+    (Contender::Adaptive, true),
+];
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Some(binaries) = begin() else { return Ok(()) };
+    let (cascades, rounds) = (number("CASCADES", CASCADES)?, number("ROUNDS", ROUNDS)?);
+    let programs = Programs::build()?;
+    let mut table = Rounds::default();
+    let mut err = std::io::stderr();
+    for (round, (contender, tenant)) in turns(&WHO, rounds) {
+        let one = run(&binaries, &programs, contender, tenant, cascades).await?;
+        let most = one.cascades.most();
+        writeln!(err, "round {round}, {contender}, tenant: {tenant}: at most {most:.0} ms, stuck: {}", one.stuck)?;
+        table.add(one);
+    }
+    table.report("tenants", vec![("CASCADES", cascades), ("ROUNDS", rounds)])
+}
