@@ -1,0 +1,95 @@
+//! What becomes of promises where the API server, or the way to it, is slow.
+
+use anyhow::{Context, ensure};
+use std::process::Command;
+use std::time::Duration;
+use tests::contender::Contender;
+use tests::link::Link;
+use tests::load::{self, configmaps, count, delete, families, until};
+use tests::process::{Directory, free_port};
+use tests::service::{Service, start_graph};
+use tests::slow::{DEPENDENTS, run};
+use tests::stage::Stage;
+use tokio::time::{Instant, sleep_until};
+
+static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+const OWNERS: usize = 20;
+const OBJECTS: usize = 4_000;
+const SOON: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(120);
+/// A new connection takes so long.
+const CONNECTS_IN: Duration = Duration::from_secs(5);
+/// The longest a write may still leave after the pause is pressed.
+const PROMISED: Duration = Duration::from_secs(1);
+
+/// A read of the waiting owner that takes longer than a second is still good enough to act on.
+#[tokio::test(flavor = "multi_thread")]
+async fn foreground_ends_where_every_request_takes_longer_than_a_second() -> anyhow::Result<()> {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let Some(Stage { binaries, programs, .. }) = Stage::start().await? else { return Ok(()) };
+    for delay in [Duration::from_millis(1_100), Duration::from_secs(2)] {
+        let run = run(&binaries, &programs, Contender::Adaptive, delay).await?;
+        eprintln!("foreground of {DEPENDENTS} dependents, {delay:?} a request: {:.1} s", run.seconds);
+        ensure!(run.ended, "with {delay:?} a request it does not end");
+    }
+    Ok(())
+}
+
+/// The pause is pressed while the executors wait for their connections, and no write leaves once those are there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_holds_what_waits_for_a_connection() -> anyhow::Result<()> {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let Some(Stage { programs, plane, client, .. }) = Stage::start().await? else { return Ok(()) };
+    let directory = Directory::create()?;
+    let link = Link::to(plane.address()).await?;
+    let kubeconfig = directory.path().join("link.kubeconfig");
+    plane.kubeconfig_by(link.address(), &kubeconfig)?;
+    let grpc = format!("127.0.0.1:{}", free_port()?);
+    let mut graph = start_graph(&programs, plane.kubeconfig(), directory.path(), &grpc, 0)?;
+    graph.ready().await?;
+    let kubeconfig = kubeconfig.display().to_string();
+    let flags = ["--kubeconfig", &kubeconfig, "--graph", &grpc, "--concurrency", "16"];
+    let mut executor = Service::start(&programs, "executor-service", "executor", directory.path(), &flags)?;
+    executor.ready().await?;
+    let ownergraph = |arguments: &[&str]| {
+        let output =
+            Command::new(programs.path("ownergraph")).args(arguments).output().context("running ownergraph")?;
+        ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let definitions = directory.path().join("crds.yaml");
+    std::fs::write(&definitions, ownergraph(&["crds"])?)?;
+    let applied = plane.kubectl().args(["apply", "-f"]).arg(&definitions).output().context("running kubectl")?;
+    ensure!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    let served = || async { Ok(load::list(&client, "/apis/ownergraph.dev/v1alpha1/pauses").await.is_ok()) };
+    until("pauses are served", SOON, served, |served| *served).await?;
+
+    let maps = configmaps("default");
+    let owners = families(&client, "default", "o", OWNERS, OBJECTS / OWNERS).await?;
+    let all = count(&client, &maps).await?;
+    for owner in &owners {
+        delete(&client, &format!("{maps}/{owner}"), "Background").await?;
+    }
+    let left = || count(&client, &maps);
+    until("the cascade is under way", SOON, left, |left| *left < all - OWNERS - 100).await?;
+    link.reconnect_slowly(CONNECTS_IN);
+    let broken = Instant::now();
+    ownergraph(&["pause", "--all", "--for", "10m", "--reason", "the way is slow", "--server", &grpc])?;
+    let pressed = Instant::now();
+    ensure!(pressed < broken + CONNECTS_IN, "the connections were there before the pause was");
+    sleep_until(pressed + PROMISED).await;
+    let then = count(&client, &maps).await?;
+    // Long enough for connections that were asked for at any moment until then.
+    sleep_until(pressed + PROMISED + 2 * CONNECTS_IN).await;
+    let now = count(&client, &maps).await?;
+    eprintln!("{then} left {PROMISED:?} after the pause, {now} left {:?} later", 2 * CONNECTS_IN);
+    ensure!(then > 0, "the cascade was over before the pause: take more objects");
+    ensure!(then == now, "{} writes left after the pause", then - now);
+
+    let said =
+        plane.kubectl().args(["delete", "pauses.ownergraph.dev", "--all"]).output().context("running kubectl")?;
+    ensure!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    until("the cascade finishes", WITHIN, left, |left| *left <= all - OBJECTS - OWNERS).await?;
+    Ok(())
+}
