@@ -7,10 +7,11 @@ use tests::sim::{self, Peril, Search, Tally};
 
 /// The worlds that are run however slow the machine is: enough to go through all that is demanded below.
 const WORLDS_MIN: u64 = 150;
-/// Worlds in which something happens that is too rare for the first ones: an attempt that is abandoned, a write across a restore, a watch
+/// Worlds in which something happens that is too rare for the first ones: a write that is withheld, an attempt that is abandoned, a write
+/// across a restore, a watch
 /// that says nothing.
-const RARE: [u64; 3] = [547, 2794, 6355];
-const FAULTS: [&str; 36] = [
+const RARE: [u64; 4] = [172, 547, 2794, 6391];
+const FAULTS: [&str; 37] = [
     "backup or restore",
     "credentials expired",
     "duplicate",
@@ -39,6 +40,7 @@ const FAULTS: [&str; 36] = [
     "restore",
     "restore, bumped",
     "server error",
+    "slow connection",
     "slow request",
     "stream break",
     "throttled",
@@ -48,7 +50,7 @@ const FAULTS: [&str; 36] = [
     "webhook",
     "write across a restore",
 ];
-const EVENTS: [&str; 14] = [
+const EVENTS: [&str; 15] = [
     "drained",
     "listed",
     "no heartbeat",
@@ -63,6 +65,7 @@ const EVENTS: [&str; 14] = [
     "term lost",
     "type_emptied",
     "watch_deleted",
+    "write withheld",
 ];
 
 fn told(result: Result<Tally, Box<sim::Failure>>) -> Tally {

@@ -1,15 +1,17 @@
 //! An executor: the engine's session, and a shell that carries out attempts and keeps a stream.
 
-use super::attempt::{Answer, Attempt, Refused, Request};
+use super::attempt::{Answer, Questions, Refused, Request};
 use super::clock::Clock;
 use super::kinds::{STORED, UNWATCHED, by_resource};
 use super::law::Judge;
 use super::stream::is_behind;
 use super::world::{Happening, MS, S, World};
-use engine::object::Name;
+use engine::attempt::{self, Attempts, RequestId};
+use engine::object::{Name, ResourceVersion, Uid};
 use engine::session::{Config, Exit, Input, Output, Session};
 use engine::time::Time;
-use engine::work::{ActionKind, LeaseId, Term, WorkLease, WorkReport};
+use engine::work::{Action, ActionKind, LeaseId, Term, WorkLease, WorkReport};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,9 +29,18 @@ pub(super) struct Executor {
     /// Numbers attempts to connect; only the last one counts.
     pub(super) dial: u64,
     pub(super) next_replica: usize,
-    writes_end: Time,
-    attempts: BTreeMap<LeaseId, (Attempt, u64)>,
+    attempts: Attempts<Value>,
+    /// What the write of each lease under way rests on: the version that it was decided at, and owners that wait.
+    grounds: BTreeMap<LeaseId, (Option<ResourceVersion>, Vec<Uid>)>,
+    /// Requests of attempts, by number.
+    asked: BTreeMap<u64, RequestId>,
+    /// Leases that only ask, each with the number of its request.
+    questions: BTreeMap<LeaseId, (Questions, u64)>,
     requests: u64,
+    /// Reads of attempts: when each was asked for and answered.
+    reads: Vec<(Uid, u64, u64)>,
+    /// Reads under way: of what, and since when.
+    reading: BTreeMap<u64, (Uid, u64)>,
     /// Until then the API server does not accept its credentials.
     refused_until: u64,
     /// Reports on their way to the session.
@@ -49,9 +60,13 @@ impl Executor {
             newest: None,
             dial: 0,
             next_replica: 0,
-            writes_end: Time::ZERO,
-            attempts: BTreeMap::new(),
+            attempts: Attempts::default(),
+            grounds: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            questions: BTreeMap::new(),
             requests: 0,
+            reads: Vec::new(),
+            reading: BTreeMap::new(),
             refused_until: 0,
             finished: BTreeMap::new(),
         }
@@ -60,12 +75,33 @@ impl Executor {
     fn local(&self, now: u64) -> Time {
         self.clock.local(now)
     }
+
+    fn forget_attempts(&mut self) {
+        self.attempts = Attempts::default();
+        self.grounds.clear();
+        self.asked.clear();
+        self.questions.clear();
+        self.reads.clear();
+        self.reading.clear();
+    }
+
+    /// Since when the owners that a DELETE rests on may not have waited any more: a read counts for a second, or for
+    /// twice the time that it takes, and a clock may be slow.
+    fn checked_since(&self, now: u64, lease: LeaseId) -> Option<u64> {
+        let (_, owners) = self.grounds.get(&lease)?;
+        let counts = |&&(ref uid, asked, answered): &&(Uid, u64, u64)| {
+            owners.contains(uid) && now <= asked + (2 * (answered - asked)).max(S) * 5 / 4
+        };
+        self.reads.iter().filter(counts).map(|&(_, asked, _)| asked).min()
+    }
 }
 
 /// A session ends, and with it every lease, so long after the leader has recalled them in vain: its TTL, and what one message takes.
 const FORMER_LEASES_END: u64 = 70 * S;
 /// The client gives up on an answer.
 const REQUEST_LIMIT: u64 = 30 * S;
+/// No write rests on the read of an owner that was asked for so long ago.
+const READS_COUNT: u64 = 80 * S;
 
 impl World {
     pub(super) fn executor_start(&mut self, at: usize) {
@@ -88,8 +124,7 @@ impl World {
         executor.tick_at = None;
         executor.newest = None;
         executor.stream = None;
-        executor.writes_end = Time::ZERO;
-        executor.attempts.clear();
+        executor.forget_attempts();
         executor.finished.clear();
         self.note(|| format!("executor {at} starts"));
         self.drain_session(at);
@@ -100,7 +135,7 @@ impl World {
             return;
         }
         self.note(|| format!("executor {at} crashes"));
-        self.executors[at].attempts.clear();
+        self.executors[at].forget_attempts();
         if let Some(stream) = self.executors[at].stream.take() {
             self.break_stream(stream);
         }
@@ -168,17 +203,16 @@ impl World {
             }
             Output::Start(lease) => self.start(at, lease),
             Output::Cancel(lease) => {
-                if let Some((attempt, _)) = self.executors[at].attempts.get(&lease) {
-                    attempt.port.borrow_mut().cancelled = true;
-                }
-            }
-            Output::WritesEnd(end) => {
+                let now = self.now;
                 let executor = &mut self.executors[at];
-                executor.writes_end = end;
-                for (attempt, _) in executor.attempts.values() {
-                    attempt.port.borrow_mut().writes_end = end;
+                if let Some((questions, _)) = executor.questions.get_mut(&lease) {
+                    questions.cancelled = true;
                 }
+                let local = executor.local(now);
+                executor.attempts.cancel(local, lease);
+                self.drain_attempts(at);
             }
+            Output::WritesEnd(end) => self.executors[at].attempts.set_writes_end(end),
             Output::CheckCredentials => {
                 let incarnation = self.executors[at].incarnation;
                 let delay = self.api.delay(self.options.api_ms);
@@ -216,50 +250,119 @@ impl World {
         if executor.stranger {
             return self.violate(format!("executor {at} of another cluster was given lease {id}"));
         }
-        let attempt = Attempt::new(lease, executor.local(now), executor.writes_end);
-        executor.attempts.insert(id, (attempt, 0));
-        self.step_attempt(at, id);
+        let local = executor.local(now);
+        let Action::Verify { .. } = lease.item.action else {
+            let decided_at = lease.item.preconditions.as_ref().map(|wanted| wanted.resource_version.clone());
+            let owners = match &lease.item.action {
+                Action::Delete { owner_checks, .. } => owner_checks.iter().map(|owner| owner.uid.clone()).collect(),
+                Action::RemoveOwnerReferences { .. }
+                | Action::UnblockOwnerReferences { .. }
+                | Action::RemoveFinalizer { .. }
+                | Action::Verify { .. } => Vec::new(),
+            };
+            executor.grounds.insert(id, (decided_at, owners));
+            executor.attempts.start(local, lease);
+            return self.drain_attempts(at);
+        };
+        executor.questions.insert(id, (Questions::new(lease, local), 0));
+        self.ask_next(at, id);
     }
 
-    fn step_attempt(&mut self, at: usize, id: LeaseId) {
+    /// Does what the attempts want.
+    fn drain_attempts(&mut self, at: usize) {
+        while let Some(output) = self.executors[at].attempts.poll() {
+            let executor = &mut self.executors[at];
+            match output {
+                attempt::Output::Ask { id, lease, request } => {
+                    let decided_at = executor.grounds.get(&lease).and_then(|(version, _)| version.clone());
+                    executor.requests += 1;
+                    let number = executor.requests;
+                    executor.asked.insert(number, id);
+                    if let attempt::Request::Get(object) = &request {
+                        executor.reading.insert(number, (object.uid.clone(), self.now));
+                    }
+                    self.connect(at, lease, number, Request::of(request, decided_at));
+                }
+                attempt::Output::Withdraw(id) => executor.asked.retain(|_, asked| *asked != id),
+                attempt::Output::Ended { lease, report, .. } => {
+                    executor.grounds.remove(&lease.id);
+                    self.report(at, report);
+                }
+            }
+        }
+    }
+
+    /// The session is told once it has given all its outputs.
+    fn report(&mut self, at: usize, report: WorkReport) {
+        let (incarnation, lease) = (self.executors[at].incarnation, report.lease);
+        self.note(|| format!("executor {at} ends {lease}: {:?} {:?}", report.outcome, report.findings));
+        let answer = Answer::Nothing;
+        self.after(0, Happening::Answered { executor: at, incarnation, lease, number: u64::MAX, answer });
+        self.executors[at].finished.insert(lease, report);
+    }
+
+    fn ask_next(&mut self, at: usize, lease: LeaseId) {
         let now = self.now;
         let executor = &mut self.executors[at];
         let local = executor.local(now);
-        let writes_end = executor.writes_end;
-        let incarnation = executor.incarnation;
-        let Some((attempt, number)) = executor.attempts.get_mut(&id) else { return };
-        {
-            let mut port = attempt.port.borrow_mut();
-            port.now = local;
-            port.writes_end = writes_end;
+        let Some((questions, number)) = executor.questions.get_mut(&lease) else { return };
+        match questions.next(local) {
+            Ok(request) => {
+                executor.requests += 1;
+                *number = executor.requests;
+                let number = *number;
+                self.send(at, lease, number, request);
+            }
+            Err(report) => {
+                executor.questions.remove(&lease);
+                self.report(at, *report);
+            }
         }
-        if let Some(report) = attempt.step() {
-            executor.attempts.remove(&id);
-            self.note(|| format!("executor {at} ends {id}: {:?} {:?}", report.outcome, report.findings));
-            // The session is told once it has given all its outputs.
-            self.after(
-                0,
-                Happening::Answered { executor: at, incarnation, lease: id, number: u64::MAX, answer: Answer::Nothing },
-            );
-            self.executors[at].finished.insert(id, report);
+    }
+
+    /// A request waits for its connection, mostly not at all.
+    fn connect(&mut self, at: usize, lease: LeaseId, number: u64, request: Request) {
+        let incarnation = self.executors[at].incarnation;
+        let slow = !self.calm && self.connections.below(1000) < self.options.faults.slow_requests;
+        if !slow || !request.is_write() {
+            return self.connected(at, incarnation, lease, number, request);
+        }
+        self.tally.fault("slow connection");
+        let delay = self.connections.between(S / 10, 10 * S);
+        self.after(delay, Happening::Connected { executor: at, incarnation, lease, number, request });
+    }
+
+    /// The last moment before a write leaves.
+    pub(super) fn connected(&mut self, at: usize, incarnation: u64, lease: LeaseId, number: u64, mut request: Request) {
+        if !self.is_incarnation(at, incarnation) {
             return;
         }
-        let request = attempt.port.borrow_mut().request.take();
-        executor.requests += 1;
-        *number = executor.requests;
-        let number = *number;
-        let Some(request) = request else { return };
-        self.note(|| format!("executor {at} {id} sends {request:?}"));
+        let now = self.now;
+        let executor = &mut self.executors[at];
+        let Some(&id) = executor.asked.get(&number) else { return };
+        if request.is_write() && !executor.attempts.leaves(executor.local(now), id) {
+            self.tally.happened("write withheld");
+            return self.drain_attempts(at);
+        }
+        if let Request::Delete { checked, .. } = &mut request {
+            *checked = executor.checked_since(now, lease);
+        }
+        self.send(at, lease, number, request);
+    }
+
+    fn send(&mut self, at: usize, lease: LeaseId, number: u64, request: Request) {
+        let incarnation = self.executors[at].incarnation;
+        self.note(|| format!("executor {at} {lease} sends {request:?}"));
         let mut delay = self.api.delay(self.options.api_ms) + self.slowness();
         if self.strikes("slow request", self.options.faults.slow_requests) {
             delay += self.chaos.between(S, 50 * S);
         }
         if delay >= REQUEST_LIMIT {
             let answer = Answer::Nothing;
-            self.after(REQUEST_LIMIT, Happening::Answered { executor: at, incarnation, lease: id, number, answer });
+            self.after(REQUEST_LIMIT, Happening::Answered { executor: at, incarnation, lease, number, answer });
         }
         let sent = self.now;
-        self.after(delay, Happening::RequestArrives { executor: at, incarnation, lease: id, number, sent, request });
+        self.after(delay, Happening::RequestArrives { executor: at, incarnation, lease, number, sent, request });
     }
 
     pub(super) fn request_arrives(
@@ -272,7 +375,7 @@ impl World {
         request: &Request,
     ) {
         let faults = self.options.faults.clone();
-        let is_write = matches!(request, Request::Delete { .. } | Request::Patch { .. });
+        let is_write = request.is_write();
         // What was under way when the store was restored arrives nowhere, or afterwards.
         let broken = self.formers.last().is_some_and(|former| sent < former.ended) && self.chaos.percent(50);
         if broken {
@@ -401,11 +504,21 @@ impl World {
             }
             return;
         }
-        let Some((attempt, wanted)) = self.executors[at].attempts.get_mut(&lease) else { return };
-        if *wanted != number {
-            return;
+        let now = self.now;
+        let executor = &mut self.executors[at];
+        if let Some(id) = executor.asked.remove(&number) {
+            if let Some((uid, asked)) = executor.reading.remove(&number) {
+                executor.reads.retain(|&(_, asked, _)| now < asked + READS_COUNT);
+                executor.reads.push((uid, asked, now));
+            }
+            let local = executor.local(now);
+            executor.attempts.answered(local, id, answer.told());
+            return self.drain_attempts(at);
         }
-        attempt.port.borrow_mut().answer = Some(answer);
-        self.step_attempt(at, lease);
+        let Some((questions, wanted)) = executor.questions.get_mut(&lease) else { return };
+        if *wanted == number {
+            questions.answered(answer);
+            self.ask_next(at, lease);
+        }
     }
 }

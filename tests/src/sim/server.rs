@@ -1,13 +1,15 @@
 //! The API server of a world: the sandbox's model, and the record of what happened in it.
 
-use super::attempt::{Answer, Form, Refused, Request, What};
+use super::attempt::{Answer, Refused, Request, live};
 use super::kinds::{KINDS, NAMESPACES, PODS, by_resource, observe, stored};
 use super::law::{self, Judge};
 use super::perils::Member;
 use super::random::Random;
 use super::truth::{Actor, Life, Truth};
-use engine::object::{Facts, Object, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::attempt::Patch as Change;
+use engine::object::{Facts, Name, Object, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::work::PropagationPolicy;
+use executor_service::{PatchForm, patch_body};
 use sandbox::model::{
     ApiError, DeleteOptions, Deleted, ListQuery, Model, Now, ObjectKey, Patch, Policy, Reason, Selector, WriteOptions,
 };
@@ -122,13 +124,17 @@ impl Server {
     pub(super) fn serve(&mut self, now: u64, sent: u64, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
         let former = judge.former.filter(|_| !self.strict);
         let judge = Judge { former, ..judge };
+        self.truth.checked_since = None;
         match request {
             Request::Get(object) => {
                 let found = self.reader(now).get(&resource(object), &object.namespace, &object.name);
-                Ok(found.map_or_else(refuse, |found| Answer::Object(observe(&found))))
+                Ok(found.map_or_else(refuse, |found| live(&found).map_or(Answer::Nothing, Answer::Object)))
             }
             Request::ListName(object) => Ok(self.list(now, object)),
-            Request::Delete { target, version, policy } => self.collect(now, sent, target, version, *policy, judge),
+            Request::Delete { target, version, policy, checked } => {
+                self.truth.checked_since = *checked;
+                self.collect(now, sent, target, version, *policy, judge)
+            }
             Request::Patch { .. } => self.change(now, sent, request, judge),
         }
     }
@@ -209,7 +215,7 @@ impl Server {
         let key = ObjectKey::new(&target.namespace, &target.name);
         let answer = match self.model.delete(at(now), &resource(target), &key, &options) {
             Ok(Deleted::Removed(_)) => Answer::Accepted(None),
-            Ok(Deleted::Kept(object)) => Answer::Accepted(Some(observe(&object))),
+            Ok(Deleted::Kept(object)) => Answer::Accepted(live(&object)),
             Err(error) => return Ok(refuse(error)),
         };
         let before = before.ok_or_else(|| format!("deletes {target}, which is not there"))?;
@@ -220,11 +226,12 @@ impl Server {
     }
 
     fn change(&mut self, now: u64, sent: u64, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
-        let Request::Patch { target, form, body, what, decided_at } = request else { return Ok(Answer::Nothing) };
+        let Request::Patch { target, patch: change, decided_at } = request else { return Ok(Answer::Nothing) };
         let before = self.present(target);
-        let patch = match form {
-            Form::Strategic => Patch::Strategic(body.clone()),
-            Form::Merge => Patch::Merge(body.clone()),
+        let patch = match patch_body(target, change) {
+            (PatchForm::StrategicMerge, body) => Patch::Strategic(body),
+            (PatchForm::Merge, body) => Patch::Merge(body),
+            (PatchForm::Json, operations) => Patch::Json(operations),
         };
         let key = ObjectKey::new(&target.namespace, &target.name);
         let written = match self.model.patch(at(now), &resource(target), &key, &patch, &WriteOptions::default()) {
@@ -236,8 +243,12 @@ impl Server {
         if object.uid != target.uid {
             return Err(format!("patches {target}, which is another object"));
         }
-        let late = match what {
-            What::References => {
+        let late = match change {
+            Change::DropReferences { .. }
+            | Change::UnblockReferences { .. }
+            | Change::ReplaceReferences { .. }
+            | Change::RemoveReferencesAt { .. }
+            | Change::UnblockReferencesAt { .. } => {
                 let gone = |owner: &&OwnerReference| !object.facts.owners.iter().any(|left| left.uid == owner.uid);
                 let removed: Vec<_> = before.facts().owners.iter().filter(gone).cloned().collect();
                 if !removed.is_empty() {
@@ -248,7 +259,12 @@ impl Server {
                     law::references(truth, at, &before, &object.facts, as_decided, shown)
                 })?
             }
-            What::Finalizer(finalizer) => {
+            Change::ReplaceFinalizers { list, .. } => {
+                let stays = |name: &Name| list.iter().any(|kept| **kept == **name);
+                let gone: Vec<_> = before.facts().finalizers.iter().filter(|name| !stays(name)).collect();
+                let [finalizer] = gone[..] else {
+                    return Err(format!("takes {gone:?} from {}", before.named()));
+                };
                 unchanged_but(&before, &object.facts, finalizer)?;
                 judge.judge(&self.truth, sent, |truth, _, shown| {
                     law::finalizer(truth, &before, finalizer, decided_at.as_ref(), shown)
@@ -257,7 +273,7 @@ impl Server {
         };
         self.late_writes += u64::from(late);
         self.commit(now, Actor::Collector);
-        Ok(Answer::Accepted(Some(object)))
+        Ok(Answer::Accepted(live(&written.object)))
     }
 }
 

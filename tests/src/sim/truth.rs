@@ -139,6 +139,8 @@ pub(super) struct Truth {
     pub(super) mirror_served: bool,
     /// The last reads that showed an older state of the store: how old, and until when.
     pub(super) stale_reads: Option<(u64, u64)>,
+    /// The DELETE that is judged: since when the owners it rests on may not have waited any more.
+    pub(super) checked_since: Option<u64>,
     pub(super) perils: Perils,
     /// Owners that orphaned their dependents in a history that the store has lost.
     orphaned_formerly: BTreeSet<Uid>,
@@ -342,6 +344,9 @@ impl Truth {
     fn was_checked_since(&self, until: u64, now: u64) -> bool {
         // A read that a member answered shows what its copy of the store is of.
         let stale = |&(of, answered): &(u64, u64)| until >= of && now <= answered + STALE_ANSWER_COUNTS;
+        if self.checked_since.is_some_and(|since| until >= since) {
+            return true;
+        }
         now.saturating_sub(until) <= self.check_is_good_for() || self.stale_reads.as_ref().is_some_and(stale)
     }
 

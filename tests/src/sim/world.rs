@@ -60,6 +60,7 @@ pub(super) enum Happening {
     ToExecutor { stream: u64, message: ToExecutor },
     LeaderSideEnds { stream: u64 },
     ExecutorSideEnds { stream: u64, refusal: Option<Refusal> },
+    Connected { executor: usize, incarnation: u64, lease: LeaseId, number: u64, request: Request },
     RequestArrives { executor: usize, incarnation: u64, lease: LeaseId, number: u64, sent: u64, request: Request },
     Answered { executor: usize, incarnation: u64, lease: LeaseId, number: u64, answer: Answer },
     UserActs,
@@ -94,6 +95,8 @@ pub(super) struct World {
     pub(super) api: Random,
     pub(super) user: Random,
     pub(super) chaos: Random,
+    /// How long executors wait for connections.
+    pub(super) connections: Random,
     pub(super) server: Server,
     pub(super) replicas: Vec<Replica>,
     pub(super) executors: Vec<Executor>,
@@ -136,6 +139,7 @@ impl World {
             api: Random::new(seed, 3),
             user: Random::new(seed, 4),
             chaos: Random::new(seed, 5),
+            connections: Random::new(seed, 12),
             server: Server::new(seed),
             replicas: Vec::new(),
             executors: Vec::new(),
@@ -263,6 +267,9 @@ impl World {
             Happening::ToExecutor { stream, message } => self.executor_hears(stream, message),
             Happening::LeaderSideEnds { stream } => self.leader_side_ends(stream),
             Happening::ExecutorSideEnds { stream, refusal } => self.executor_side_ends(stream, refusal),
+            Happening::Connected { executor, incarnation, lease, number, request } => {
+                self.connected(executor, incarnation, lease, number, request);
+            }
             Happening::RequestArrives { executor, incarnation, lease, number, sent, request } => {
                 self.request_arrives(executor, incarnation, lease, number, sent, &request);
             }
@@ -336,6 +343,7 @@ impl World {
             Happening::ExecutorTick { executor: at, .. }
             | Happening::CredentialsChecked { executor: at, .. }
             | Happening::Answered { executor: at, .. }
+            | Happening::Connected { executor: at, .. }
             | Happening::SentAgain { executor: at, .. }
             | Happening::Dialled { executor: at, .. } => executor(*at),
             Happening::ToLeader { stream, .. } | Happening::LeaderSideEnds { stream } => {

@@ -9,6 +9,7 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use runtime::kubernetes::{Gated, gated};
 use sandbox::Server;
 use std::collections::BTreeMap;
 use std::io;
@@ -180,12 +181,12 @@ impl Network {
             let (network, from) = (network.clone(), from.clone());
             async move { network.dial(&from, API).await.map(|(pipe, _)| TokioIo::new(pipe)) }.boxed()
         });
-        let http: HttpClient<_, kube::client::Body> = HttpClient::builder(TokioExecutor::new())
+        let http: HttpClient<_, Gated> = HttpClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(60))
             .build(connector);
         let base = kube::client::middleware::BaseUriLayer::new(Uri::from_static("http://api"));
-        kube::Client::new(tower::ServiceBuilder::new().layer(base).service(http), "default")
+        kube::Client::new(tower::ServiceBuilder::new().layer(base).map_request(gated).service(http), "default")
     }
 
     /// What opens an executor's channels on a host.
