@@ -8,13 +8,13 @@ use crate::table;
 use anyhow::Context as _;
 use executor_service::Channel;
 use proto::admin::v1alpha1::decision_log_status::State as LogState;
-use proto::admin::v1alpha1::{DecisionLogStatus, GetStatusRequest, GetStatusResponse};
+use proto::admin::v1alpha1::{DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads};
 use proto::decision::v1alpha1::Position;
 use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
 use proto::graph::v1alpha1::list_coverage_response::{Collection, State};
 use proto::graph::v1alpha1::reason::Code;
 use proto::graph::v1alpha1::{FindStuckObjectsRequest, ListCoverageRequest};
-use proto::r#type::v1alpha1::ReplicaRole;
+use proto::r#type::v1alpha1::{GroupResource, ReplicaRole};
 use runtime::visible;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -90,8 +90,11 @@ fn in_words(state: State) -> &'static str {
 }
 
 fn name(collection: &Collection) -> String {
-    let of = collection.group_resource.clone().unwrap_or_default();
-    if of.group.is_empty() { of.resource } else { format!("{}.{}", of.resource, of.group) }
+    in_group(&collection.group_resource.clone().unwrap_or_default())
+}
+
+fn in_group(of: &GroupResource) -> String {
+    if of.group.is_empty() { of.resource.clone() } else { format!("{}.{}", of.resource, of.group) }
 }
 
 /// How many collections are in each state; those that are passed over on purpose are no news.
@@ -183,6 +186,16 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
     if !status.pauses_unknown.is_empty() {
         line("held", format!("everything that destroys: {}", status.pauses_unknown));
     }
+    for reads in &status.inconsistent_reads {
+        let of = reads.group_resource.clone().unwrap_or_default();
+        line("INCONSISTENT", format!("reads of {}: {}", in_group(&of), reads.detail));
+    }
+    if status.unverified_owners > 0 {
+        line("asking", format!("for {} owners that nobody has shown", status.unverified_owners));
+    }
+    for of in &status.kept_apart {
+        line("apart", format!("{} is kept in a store of its own", in_group(of)));
+    }
     if let Some(log) = &status.decision_log {
         line("decisions", of_log(log));
     }
@@ -217,6 +230,10 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection], annotated: Op
             "resourceVersion": at.resource_version, "error": at.error,
         })
     };
+    let inconsistent = |reads: &InconsistentReads| {
+        let of = reads.group_resource.clone().unwrap_or_default();
+        json!({ "group": of.group, "resource": of.resource, "detail": reads.detail })
+    };
     let unsynced: Vec<_> =
         status.unsynced.iter().map(|at| json!({ "group": at.group, "resource": at.resource })).collect();
     json!({
@@ -244,6 +261,10 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection], annotated: Op
         "collections": collections.iter().map(collection).collect::<Vec<_>>(),
         "grantsStopped": status.grants_stopped,
         "pausesUnknown": status.pauses_unknown,
+        "inconsistentReads": status.inconsistent_reads.iter().map(inconsistent).collect::<Vec<_>>(),
+        "keptApart": status.kept_apart.iter().map(|of| json!({ "group": of.group, "resource": of.resource }))
+            .collect::<Vec<_>>(),
+        "unverifiedOwners": status.unverified_owners,
         "decisionLog": status.decision_log.as_ref().map(log_as_json),
         "pauses": status.pauses.iter().map(pausing::as_json).collect::<Vec<_>>(),
     })

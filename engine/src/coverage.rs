@@ -84,6 +84,24 @@ pub(crate) struct Kind {
     pub(crate) doubtful: bool,
     /// Objects of the last list that cannot be used, and so are not in the graph.
     pub(crate) unusable: usize,
+    /// The main API server keeps it in another store than the rest: `--etcd-servers-overrides`.
+    pub(crate) kept_apart: bool,
+    /// It was seen at or past the highest version known of the main store.
+    pub(crate) keeps_up: bool,
+    /// Answers in a row to the question whether it does, that lay behind.
+    pub(crate) behind: u32,
+    /// How answers about it contradicted each other lately.
+    pub(crate) contradiction: Option<Contradiction>,
+}
+
+/// Answers of the API server that cannot both be true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Contradiction {
+    /// The last of them, in words.
+    pub(crate) why: String,
+    /// So many, none of them long after the one before.
+    pub(crate) count: u32,
+    pub(crate) last: Time,
 }
 
 impl Kind {
@@ -122,20 +140,25 @@ impl Kind {
         self.served.as_ref().is_some_and(|served| served.backend == Backend::Aggregated)
     }
 
+    /// Its first list has not ended, or the last one failed: what it lacks says nothing.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_watched() && self.position.is_some() && self.state != State::Failed
+    }
+
+    /// Its versions are those of the main store, and order with those of all other collections there.
+    pub(crate) fn is_in_main_store(&self) -> bool {
+        self.served.as_ref().is_some_and(|served| served.backend == Backend::Main) && !self.kept_apart
+    }
+
     /// Whether this version lies too far ahead for the time that has passed: a store that is restored from a backup is told to go on
     /// behind every version there ever was.
     pub(crate) fn leaps(&self, now: Time, version: &ResourceVersion) -> bool {
-        let leaps = |(high, at): &(ResourceVersion, Time)| {
-            version.leaps(high, LEAP_MIN + WRITES_PER_SECOND_MAX * u128::from(now.since(*at).as_secs()))
-        };
-        self.high.as_ref().is_some_and(leaps)
+        leaps(self.high.as_ref(), now, version)
     }
 
     /// Takes in that its store was seen at this version.
-    pub(crate) fn raise(&mut self, now: Time, version: &ResourceVersion) {
-        if !self.high.as_ref().is_some_and(|(high, _)| version.is_before(high)) && !self.leaps(now, version) {
-            self.high = Some((version.clone(), now));
-        }
+    fn raise(&mut self, now: Time, version: &ResourceVersion) {
+        raise(&mut self.high, now, version);
     }
 
     fn enter(&mut self, now: Time, state: State) -> bool {
@@ -145,6 +168,19 @@ impl Kind {
             self.since = now;
         }
         changed
+    }
+}
+
+fn leaps(high: Option<&(ResourceVersion, Time)>, now: Time, version: &ResourceVersion) -> bool {
+    let leaps = |(high, at): &(ResourceVersion, Time)| {
+        version.leaps(high, LEAP_MIN + WRITES_PER_SECOND_MAX * u128::from(now.since(*at).as_secs()))
+    };
+    high.is_some_and(leaps)
+}
+
+fn raise(high: &mut Option<(ResourceVersion, Time)>, now: Time, version: &ResourceVersion) {
+    if !high.as_ref().is_some_and(|(high, _)| version.is_before(high)) && !leaps(high.as_ref(), now, version) {
+        *high = Some((version.clone(), now));
     }
 }
 
@@ -162,6 +198,10 @@ pub(crate) struct Coverage {
     kinds: Vec<Kind>,
     by_kind: BTreeMap<(Name, Name), KindId>,
     by_resource: BTreeMap<GroupResource, KindId>,
+    /// The highest version that any collection of the main store was seen at, and when.
+    main: Option<(ResourceVersion, Time)>,
+    /// The highest version of an object that a list of the main store has shown, however that list ends.
+    shown: Option<ResourceVersion>,
 }
 
 impl Coverage {
@@ -194,6 +234,10 @@ impl Coverage {
             emptied: None,
             doubtful: false,
             unusable: 0,
+            kept_apart: false,
+            keeps_up: false,
+            behind: 0,
+            contradiction: None,
         });
         self.by_kind.insert(key, id);
         id
@@ -210,6 +254,90 @@ impl Coverage {
 
     pub(crate) fn kind_mut(&mut self, id: KindId) -> &mut Kind {
         &mut self.kinds[id.0 as usize]
+    }
+
+    /// Takes in that the store of this collection was seen at this version.
+    pub(crate) fn raise(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
+        let kind = &mut self.kinds[id.0 as usize];
+        kind.raise(now, version);
+        // What is left of a history that is over says nothing of the store as it is.
+        if kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered() {
+            if !kind.keeps_up && self.main.as_ref().is_some_and(|(main, _)| version.reached(main)) {
+                kind.keeps_up = true;
+                kind.behind = 0;
+            }
+            raise(&mut self.main, now, version);
+        }
+    }
+
+    /// Takes in that a list under way shows an object at this version.
+    pub(crate) fn show(&mut self, id: KindId, version: &ResourceVersion) {
+        let kind = self.kind(id);
+        let counts = kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered();
+        if counts && !self.shown.as_ref().is_some_and(|shown| version.is_before(shown)) {
+            self.shown = Some(version.clone());
+        }
+    }
+
+    /// No answer of this collection's store from now on can lie before this version: the collections of the main store share one, every
+    /// other has its own.
+    pub(crate) fn floor(&self, id: KindId) -> Option<&ResourceVersion> {
+        let kind = self.kind(id);
+        let own = kind.high.as_ref().map(|(high, _)| high);
+        let shared = [self.main.as_ref().map(|(high, _)| high), self.shown.as_ref()];
+        let shared = shared.into_iter().filter(|_| kind.is_in_main_store());
+        shared.chain([own]).flatten().reduce(|one, other| if one.is_before(other) { other } else { one })
+    }
+
+    /// The main store has another history: nothing is known of where it stands.
+    pub(crate) fn forget_main_store(&mut self) {
+        self.main = None;
+        self.shown = None;
+    }
+
+    /// Collections of the main store that have not been seen at or past where the others have shown it.
+    pub(crate) fn behind(&self) -> impl Iterator<Item = KindId> + '_ {
+        let is_behind = |kind: &Kind| kind.state == State::Synced && kind.is_in_main_store() && !kind.keeps_up;
+        self.served().filter(move |(_, kind)| is_behind(kind)).map(|(id, _)| id)
+    }
+
+    /// It is to be asked anew which collections share the main store.
+    pub(crate) fn compare_stores(&mut self) {
+        for kind in &mut self.kinds {
+            kind.keeps_up = false;
+            kind.behind = 0;
+        }
+    }
+
+    /// Of collections that have stayed behind for `rounds` questions: those with stores of their own. Where it is most of them, it is the
+    /// ones ahead that are kept apart.
+    pub(crate) fn apart(&self, rounds: u32) -> Vec<KindId> {
+        let behind: Vec<KindId> = self.behind().filter(|&id| self.kind(id).behind >= rounds).collect();
+        let high = |id: KindId| self.kind(id).high.as_ref().map(|(high, _)| high);
+        let Some(furthest) = behind.iter().filter_map(|&id| high(id)).reduce(|a, b| if a.is_before(b) { b } else { a })
+        else {
+            return Vec::new();
+        };
+        let is_ahead = |&(id, kind): &(KindId, &Kind)| {
+            kind.is_in_main_store() && high(id).is_some_and(|high| furthest.is_before(high))
+        };
+        let ahead: Vec<KindId> = self.served().filter(is_ahead).map(|(id, _)| id).collect();
+        let level = self.served().filter(|(_, kind)| kind.state == State::Synced && kind.is_in_main_store()).count();
+        if 2 * behind.len() > level { ahead } else { behind }
+    }
+
+    /// Takes collections for ones with stores of their own. Where the main store stands is what the others have shown.
+    pub(crate) fn keep_apart(&mut self, apart: &[KindId]) {
+        for &id in apart {
+            self.kind_mut(id).kept_apart = true;
+        }
+        self.forget_main_store();
+        for kind in &mut self.kinds {
+            kind.behind = 0;
+            if let Some((high, at)) = kind.high.clone().filter(|_| kind.is_in_main_store() && kind.rewound.is_none()) {
+                raise(&mut self.main, at, &high);
+            }
+        }
     }
 
     /// The kind of a served collection.
@@ -294,7 +422,8 @@ impl Coverage {
         if rewind {
             kind.high = None;
         }
-        kind.raise(now, &version);
+        self.raise(now, id, &version);
+        let kind = self.kind_mut(id);
         kind.position = Some(version);
         kind.doubtful = false;
         kind.error.clear();
@@ -317,7 +446,8 @@ impl Coverage {
         if (back || kind.leaps(now, version)) && kind.rewound.is_none() {
             return Advance::Rewind;
         }
-        kind.raise(now, version);
+        self.raise(now, id, version);
+        let kind = self.kind_mut(id);
         kind.position = Some(version.clone());
         kind.progress = Some(now);
         Advance::Moved

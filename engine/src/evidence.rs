@@ -16,7 +16,7 @@ mod tests;
 pub enum Proof {
     /// The watch of a synced collection delivered DELETED for this uid.
     WatchDeleted { resource_version: ResourceVersion },
-    /// A consistent list of that one name lacks the uid, at a position not before the collection's last known one.
+    /// A consistent list of that one name lacks the uid, at a position not before anything that was known of its store.
     Listed { resource_version: ResourceVersion },
     /// The CRD's last observed state says that its instances were deleted.
     TypeEmptied { crd: Uid },
@@ -53,6 +53,10 @@ const SETTLE: Duration = Duration::from_millis(250);
 const BETWEEN_READS: Duration = Duration::from_secs(120);
 /// Between the two rounds of a collection whose positions do not compare.
 const BETWEEN_ROUNDS: Duration = Duration::from_secs(10);
+/// Between two lists that have to agree.
+const BETWEEN_LISTS: Duration = Duration::from_secs(5);
+/// Lists that have to agree, at most.
+const LISTS_MAX: usize = 12;
 /// An owner that nobody watches is looked up again after this, doubling.
 const AGAIN_MIN: Duration = Duration::from_secs(5);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
@@ -62,22 +66,43 @@ const AGAIN_MAX: Duration = Duration::from_secs(300);
 pub(crate) struct Step {
     pub(crate) by: CheckBy,
     after: Duration,
+    /// Over another connection than the answer before it.
+    pub(crate) fresh: bool,
 }
 
 const fn list(after: Duration) -> Step {
-    Step { by: CheckBy::List, after }
+    Step { by: CheckBy::List, after, fresh: false }
 }
 
 const fn read(after: Duration) -> Step {
-    Step { by: CheckBy::Read, after }
+    Step { by: CheckBy::Read, after, fresh: false }
 }
 
-const LIST: &[Step] = &[list(Duration::ZERO)];
+/// One list more, that has to agree with the one before it.
+const AGAIN: Step = Step { by: CheckBy::List, after: BETWEEN_LISTS, fresh: true };
+
+const LISTS: &[Step; LISTS_MAX] = &{
+    let mut lists = [AGAIN; LISTS_MAX];
+    lists[0] = list(Duration::ZERO);
+    lists
+};
 const LIST_READ: &[Step] = &[list(Duration::ZERO), read(Duration::ZERO)];
 const LIST_READ_TWICE: &[Step] =
     &[list(Duration::ZERO), read(Duration::ZERO), list(BETWEEN_ROUNDS), read(Duration::ZERO)];
+const TWO_LISTS_READ: &[Step] = &[list(Duration::ZERO), AGAIN, read(Duration::ZERO)];
 const READ: &[Step] = &[read(Duration::ZERO)];
 const READ_TWICE: &[Step] = &[read(Duration::ZERO), read(BETWEEN_READS)];
+
+/// What an inquiry is about, apart from the owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ground<'a> {
+    pub(crate) kind: &'a ServedKind,
+    /// Its collection is complete, or was when its watch was lost: that the owner is not in it is the first thing that speaks for its
+    /// absence.
+    pub(crate) listed: bool,
+    /// So often answers about its collection contradicted each other lately.
+    pub(crate) contradictions: u32,
+}
 
 /// What is known of an owner so far that nobody shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,19 +117,32 @@ pub(crate) struct Inquiry {
     ordered: bool,
     /// Position of the last list that lacked the owner.
     listed: Option<ResourceVersion>,
+    /// Where its store stood when the owner was found last.
+    shown: Option<ResourceVersion>,
     /// Times in a row that the owner was found.
     found: u32,
+}
+
+/// What an answer "not there" comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Absence {
+    /// It takes more.
+    Open,
+    Proven(Proof),
+    /// The owner was shown at this version, and nothing that came after it can be in an answer at that one.
+    Contradicts(ResourceVersion),
 }
 
 impl Inquiry {
     /// An inquiry about an owner that has just been heard of.
     pub(crate) fn new(now: Time) -> Inquiry {
-        Inquiry { done: 0, not_before: now + SETTLE, deleted: None, ordered: true, listed: None, found: 0 }
+        let not_before = now + SETTLE;
+        Inquiry { done: 0, not_before, deleted: None, ordered: true, listed: None, shown: None, found: 0 }
     }
 
     /// An inquiry after a DELETED that is not proof by itself.
     pub(crate) fn after_deleted(now: Time, version: ResourceVersion) -> Inquiry {
-        Inquiry { done: 0, not_before: now, deleted: Some(version), ordered: true, listed: None, found: 0 }
+        Inquiry { deleted: Some(version), ..Inquiry::new(now).at_once(now) }
     }
 
     /// Asks as soon as may be.
@@ -120,51 +158,69 @@ impl Inquiry {
         }
     }
 
-    fn steps(&self, kind: &ServedKind) -> &'static [Step] {
-        match (kind.access, kind.backend) {
-            (Access::Watched | Access::Listed, Backend::Main) => LIST,
+    /// What was gathered so far counts no more.
+    pub(crate) fn begin_anew(&mut self) {
+        self.done = 0;
+        self.listed = None;
+    }
+
+    fn steps(&self, ground: Ground<'_>) -> &'static [Step] {
+        let doubts = if ground.contradictions > 0 { 2 * ground.contradictions as usize } else { 0 };
+        let lists = 1 + usize::from(!ground.listed) + 2 * usize::from(self.shown.is_some()) + doubts;
+        match (ground.kind.access, ground.kind.backend) {
+            (Access::Watched | Access::Listed, Backend::Main) => &LISTS[..lists.min(LISTS_MAX)],
             (Access::Watched | Access::Listed, Backend::Aggregated) if self.deleted.is_some() => READ,
-            (Access::Watched | Access::Listed, Backend::Aggregated) if self.ordered => LIST_READ,
-            (Access::Watched | Access::Listed, Backend::Aggregated) => LIST_READ_TWICE,
+            (Access::Watched | Access::Listed, Backend::Aggregated) if !self.ordered => LIST_READ_TWICE,
+            (Access::Watched | Access::Listed, Backend::Aggregated) if lists > 1 => TWO_LISTS_READ,
+            (Access::Watched | Access::Listed, Backend::Aggregated) => LIST_READ,
             (Access::ReadOnly, Backend::Main | Backend::Aggregated) => READ_TWICE,
         }
     }
 
     /// What to ask next.
-    pub(crate) fn next(&self, kind: &ServedKind) -> Step {
-        let steps = self.steps(kind);
+    pub(crate) fn next(&self, ground: Ground<'_>) -> Step {
+        let steps = self.steps(ground);
         steps[self.done.min(steps.len() - 1)]
     }
 
-    /// The step was answered "not there", a list at `version`. Gives the proof once all steps are.
-    pub(crate) fn absent(&mut self, now: Time, kind: &ServedKind, version: Option<&ResourceVersion>) -> Option<Proof> {
+    /// The step was answered "not there", a list at `version`.
+    pub(crate) fn absent(&mut self, now: Time, ground: Ground<'_>, version: Option<&ResourceVersion>) -> Absence {
         if let Some(version) = version {
+            if let Some(shown) = &self.shown
+                && version.is_ordered()
+                && !shown.is_before(version)
+            {
+                return Absence::Contradicts(shown.clone());
+            }
             self.ordered &= version.is_ordered();
             self.listed = Some(version.clone());
         }
         self.found = 0;
         self.done += 1;
-        let steps = self.steps(kind);
+        let steps = self.steps(ground);
         if let Some(step) = steps.get(self.done) {
             self.not_before = now + step.after;
-            return None;
+            return Absence::Open;
         }
-        match (&self.deleted, kind.access) {
+        let proof = match (&self.deleted, ground.kind.access) {
             (Some(deleted), _) => Some(Proof::WatchDeleted { resource_version: deleted.clone() }),
             (None, Access::ReadOnly) => Some(Proof::ReadTwice),
             (None, Access::Watched | Access::Listed) => {
                 self.listed.clone().map(|resource_version| Proof::Listed { resource_version })
             }
-        }
+        };
+        proof.map_or(Absence::Open, Absence::Proven)
     }
 
-    /// The owner was found: start over, later each time.
-    pub(crate) fn found(&mut self, now: Time) {
+    /// The owner was found by an answer at `version`: start over, later each time. Gives the position of the answer that it was absent by
+    /// before, if it was.
+    pub(crate) fn found(&mut self, now: Time, version: &ResourceVersion) -> Option<ResourceVersion> {
         self.done = 0;
         self.deleted = None;
-        self.listed = None;
+        self.shown = Some(version.clone());
         let wait = AGAIN_MIN.saturating_mul(1 << self.found.min(10)).min(AGAIN_MAX);
         self.found = self.found.saturating_add(1);
         self.not_before = now + wait;
+        self.listed.take()
     }
 }

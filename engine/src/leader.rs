@@ -14,12 +14,13 @@ use crate::stray::Strays;
 use crate::time::Time;
 use crate::timers::Timers;
 use crate::tombstones::Tombstones;
-use crate::work::{LeaseId, Term};
+use crate::work::{CheckBy, LeaseId, Term};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+mod asking;
 mod balancing;
 mod blocking;
 mod contract;
@@ -34,13 +35,14 @@ mod pausing;
 mod probing;
 mod reading;
 mod reporting;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod undecided;
 
 pub use contract::{
-    Cause, Config, Event, Grounds, Input, InvalidReferences, Mode, OnStoreRewind, OpenDecision, Output, PauseAnswer,
-    PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
+    Cause, Config, Event, Grounds, Input, InvalidReferences, Mode, Named, OnStoreRewind, OpenDecision, Output,
+    PauseAnswer, PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
 };
 pub use reading::{
     ContentsLook, CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked,
@@ -72,6 +74,12 @@ enum Timer {
     Limit(LeaseId),
     /// An owner may be asked for.
     Inquiry(NodeId),
+    /// A row of questions that failed may go on.
+    Questions,
+    /// Answers about a collection have not contradicted each other for long.
+    Contradiction(KindId),
+    /// Ask which collections keep up with the main store.
+    Stores,
     /// A write of ours should have shown up.
     Write(Uid),
     /// A lost watch makes its collection stale.
@@ -112,8 +120,32 @@ enum Purpose {
     },
     BarrierPosition(KindId),
     BarrierNamespace(KindId, Name),
+    /// Is the object of this node there?
+    Existence {
+        kind: KindId,
+        node: NodeId,
+        uid: Uid,
+        by: CheckBy,
+    },
+    /// Does this collection keep up with the main store?
+    Store(KindId),
     /// For nothing any more: it was asked of a history, or for a round, that is over.
     Void,
+}
+
+/// A probe that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asked {
+    purpose: Purpose,
+    /// When it was asked.
+    known: Known,
+}
+
+/// The highest versions known of a collection, and of its store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    own: Option<ResourceVersion>,
+    store: Option<ResourceVersion>,
 }
 
 /// The graph service's machine.
@@ -123,6 +155,8 @@ enum Purpose {
 /// * `granting` speaks with executors; `reporting` takes what their attempts came to, `blocking` what many of them met.
 /// * `pausing` holds back what pauses are about.
 /// * `probing` asks the API server where doubt or a barrier demands it; `history` is the doubt.
+/// * `stores` finds out which collections have a store of their own.
+/// * `asking` asks whether single objects are there.
 /// * `reading` serves readers.
 #[derive(Debug)]
 pub struct Leader {
@@ -156,10 +190,13 @@ pub struct Leader {
     /// Owners in deletion, with the barrier round that each waits for; `None`: not asked for yet.
     deletions: BTreeMap<NodeId, Option<u64>>,
 
-    probes: BTreeMap<ProbeId, Purpose>,
+    probes: BTreeMap<ProbeId, Asked>,
     last_probe: u64,
-    /// A connection broke: nothing is granted until the store is known to stand where it did. So many questions have been asked.
-    suspect: Option<u32>,
+    questions: asking::Questions,
+    /// [`Timer::Stores`] is set.
+    comparing: bool,
+    /// Nothing is granted until the store is known to stand where it did.
+    suspect: Option<history::Suspicion>,
     /// So often a store went back.
     histories: u64,
     /// A collection has been in doubt since all owners in deletion were judged last.
@@ -217,6 +254,8 @@ impl Leader {
             deletions: BTreeMap::new(),
             probes: BTreeMap::new(),
             last_probe: 0,
+            questions: asking::Questions::default(),
+            comparing: false,
             suspect: None,
             histories: 0,
             blind: false,
@@ -316,6 +355,10 @@ impl Leader {
                 Timer::Regrant(lease) => self.regrant_due(lease),
                 Timer::Limit(lease) => self.limit_due(lease),
                 Timer::Inquiry(node) => self.mark(node),
+                // What may be asked is asked before the next effect.
+                Timer::Questions => {}
+                Timer::Contradiction(kind) => self.contradiction_due(kind),
+                Timer::Stores => self.stores_due(),
                 Timer::Write(uid) => self.write_due(&uid),
                 Timer::Stale(kind) => self.stale_due(kind),
                 Timer::Emptied(kind) => self.emptied_due(kind),
@@ -348,6 +391,7 @@ impl Leader {
                 return Some(output);
             }
             self.judge_some();
+            self.ask_questions();
             self.turn_barrier();
             self.grant();
             self.settle_pauses();
@@ -408,6 +452,7 @@ impl Leader {
             self.undecided.remove(id);
             self.absent_since.remove(&id);
             self.inquiries.remove(&id);
+            self.questions.forget(id);
             self.deletions.remove(&id);
         }
     }

@@ -44,6 +44,36 @@ pub struct Status {
     pub stopped: Option<String>,
     /// Why nothing is granted that destroys, if it is not because of pauses.
     pub pauses_unknown: Option<String>,
+    /// Whether single objects are there.
+    pub questions: Questions,
+    /// Collections about which answers contradicted each other lately, and how they did last.
+    pub inconsistent: Vec<(GroupResource, String)>,
+    /// Collections that the main API server keeps in stores of their own.
+    pub kept_apart: Vec<GroupResource>,
+}
+
+/// Questions to the API server whether single objects are there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Questions {
+    pub waiting: usize,
+    pub under_way: usize,
+    /// Collections whose answers failed, by group and resource.
+    pub unanswered: Vec<Unanswered>,
+}
+
+/// A collection that does not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    pub collection: GroupResource,
+    /// Owners that are asked for in vain.
+    pub owners: usize,
+    /// The last failure.
+    pub why: String,
+    pub since: Time,
+    /// When it is asked next.
+    pub next: Time,
+    /// It is being asked now.
+    pub asking: bool,
 }
 
 /// One pause.
@@ -123,6 +153,10 @@ pub struct CollectionStatus {
     pub since: Time,
     /// Last event, bookmark or completed list.
     pub progress: Option<Time>,
+    /// The main API server keeps it in another store than the rest.
+    pub kept_apart: bool,
+    /// How answers about it contradicted each other lately, if they did.
+    pub inconsistent: Option<String>,
 }
 
 /// How far a collection has come.

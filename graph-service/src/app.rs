@@ -149,8 +149,11 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let (sessions, session_queue) = mpsc::channel(SESSION_QUEUE_MAX);
     let (facts, fact_queue) = mpsc::channel(FACT_QUEUE_MAX);
     let counted = |client| crate::metrics::counted(client, &metrics.requests);
-    let clients =
-        ingest::Clients { lists: counted(edges.cluster.client.clone()), watches: counted(another(&edges.cluster)?) };
+    let clients = ingest::Clients {
+        lists: counted(edges.cluster.client.clone()),
+        watches: counted(another(&edges.cluster)?),
+        fresh: counted(another(&edges.cluster)?),
+    };
     let questions = ingest::questions(clients.clone());
     let ingest = Ingest::start(clients, ingest_config(&config)?, facts, control.clone(), &shutdown, &mut tasks);
 

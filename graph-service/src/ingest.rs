@@ -5,7 +5,7 @@
 //!
 //! In reading order: `request` (raw requests, failures as sentences), `discovery` and `fetch` (documents to a
 //! view), `known` (views over time to changes), `follow` (list and watch, for ever), `collection` and `definitions` (what follows from it),
-//! `supervisor` (which collections run), `probe` (questions), `pauses` (which pauses there are).
+//! `supervisor` (which collections run), `probe` (questions), `existence` (those about one object), `pauses` (which pauses there are).
 
 use crate::driver::Control;
 use crate::grpc::freshness::Questions;
@@ -22,6 +22,7 @@ use tokio::sync::{Notify, mpsc};
 mod collection;
 mod definitions;
 mod discovery;
+mod existence;
 mod fetch;
 mod follow;
 pub(crate) mod fuzzing;
@@ -61,11 +62,13 @@ impl Default for Config {
     }
 }
 
-/// The API server, by two clients with connections and queues of their own, so that no list waits behind the watches.
+/// The API server, by clients with connections and queues of their own, so that no list waits behind the watches.
 #[derive(Clone)]
 pub(crate) struct Clients {
     pub(crate) lists: Client,
     pub(crate) watches: Client,
+    /// For questions over a connection of their own: none of its requests leaves one behind.
+    pub(crate) fresh: Client,
 }
 
 impl std::fmt::Debug for Clients {

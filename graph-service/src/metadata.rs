@@ -67,6 +67,9 @@ impl Encoding {
 /// One page of a list.
 #[derive(Debug)]
 pub struct Page<'a> {
+    /// As the list says of itself: of its objects, or that these are cut down to their metadata.
+    api_version: String,
+    kind: String,
     /// Empty where the server gives none.
     pub resource_version: String,
     /// Where the list goes on, if it does.
@@ -74,6 +77,31 @@ pub struct Page<'a> {
     /// Objects beyond this page, where the server counts them.
     pub remaining: Option<u64>,
     pub items: Items<'a>,
+}
+
+impl Page<'_> {
+    /// Whether this is a list of objects of this group and kind, as far as it says.
+    pub(crate) fn check(&self, group: &str, kind: &str) -> Result<(), String> {
+        is_of(&self.api_version, &self.kind, group, kind, "List")
+    }
+}
+
+/// Whether an object says that it is of this group and kind, as far as it says anything. The error is a sentence without its subject.
+pub(crate) fn check_kind(object: &RawValue, group: &str, kind: &str) -> Result<(), String> {
+    let (api_version, of) = json::types(object)?;
+    is_of(&api_version, &of, group, kind, "")
+}
+
+fn is_of(api_version: &str, of: &str, group: &str, kind: &str, suffix: &str) -> Result<(), String> {
+    let said = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let plain = of.strip_suffix(suffix);
+    let fits = match plain {
+        Some("PartialObjectMetadata") => said == "meta.k8s.io",
+        Some(of) => of == kind && said == group,
+        None => false,
+    };
+    let clipped = |text: &str| clip(text, REASON_MAX_BYTES);
+    if fits { Ok(()) } else { Err(format!("is of kind {:?} of {:?}", clipped(of), clipped(api_version))) }
 }
 
 /// The objects of a page, one after the other.
@@ -150,6 +178,9 @@ pub fn page(encoding: Encoding, body: &[u8]) -> Result<Page<'_>, String> {
         Encoding::Protobuf => {
             let page = protobuf::page(body)?;
             Ok(Page {
+                // The envelope has said so.
+                api_version: "meta.k8s.io/v1".to_owned(),
+                kind: "PartialObjectMetadataList".to_owned(),
                 resource_version: page.resource_version.to_owned(),
                 continues: (!page.continues.is_empty()).then(|| page.continues.to_owned()),
                 remaining: page.remaining.and_then(|count| u64::try_from(count).ok()),

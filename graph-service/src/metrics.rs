@@ -41,6 +41,9 @@ const REASONS: [&str; 8] = [
     "kept",
 ];
 
+/// What becomes of a question whether an owner is there.
+const ANSWERS: [&str; 3] = ["exists", "absent", "failed"];
+
 /// All metrics. Cloning shares them.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
@@ -58,6 +61,9 @@ pub(crate) struct Metrics {
     /// Objects that were passed over because they lack what an identity needs.
     pub(crate) unusable: Counter,
     pub(crate) rewinds: Counter,
+    /// Answers that cannot all be true.
+    pub(crate) inconsistent: Counter,
+    asked: Family<Labels<1>, Counter>,
     /// Attempts to learn the cluster's identity that failed.
     pub(crate) start_failures: Counter,
     pub(crate) election_failures: Counter,
@@ -160,6 +166,18 @@ impl Metrics {
                 ("How often the store of the API server was seen to go back", "After a restore from a backup one is expected. Without a restore, look at etcd."),
                 Counter::default(),
             ),
+            inconsistent: book.put(
+                "ownergraph_inconsistent_reads",
+                [],
+                ("Answers of the API server that contradict what it answered before", "Nothing is granted until answers agree. Look for an API server or an etcd member that lags, or that serves another store; `/readyz?verbose` names the collection and both versions."),
+                Counter::default(),
+            ),
+            asked: book.put(
+                "ownergraph_questions",
+                [Label::of("answer", ANSWERS)],
+                ("Questions whether an owner is there that nobody has shown, by answer", "`failed` grows while a collection cannot be asked; its dependents stay. `/readyz?verbose` has the reason."),
+                zeroed(ANSWERS.map(|answer| [("answer", answer)])),
+            ),
             start_failures: book.put(
                 "ownergraph_start_failures",
                 [],
@@ -242,6 +260,10 @@ impl Metrics {
 
     pub(crate) fn proven(&self, proof: &Proof) {
         self.proofs.get_or_create(&[("proof", proof.as_str())]).inc();
+    }
+
+    pub(crate) fn asked(&self, answer: &'static str) {
+        self.asked.get_or_create(&[("answer", answer)]).inc();
     }
 
     pub(crate) fn round(&self, facts: usize, took: Duration) {

@@ -70,6 +70,8 @@ mod tests {
             error: String::new(),
             since: Time::ZERO,
             progress: None,
+            kept_apart: false,
+            inconsistent: None,
         }
     }
 

@@ -144,6 +144,13 @@ impl Probe for Health {
         }
         lines.extend(discovery.problems.iter().map(|problem| format!("discovery: {problem}")));
         lines.extend(log_lines(&running.decisions));
+        lines.extend(
+            look.status.inconsistent.iter().map(|(collection, why)| format!("inconsistent reads: {collection}: {why}")),
+        );
+        let questions = &look.status.questions;
+        if questions.waiting + questions.under_way > 0 {
+            lines.push(format!("owners asked for: {} under way, {} wait", questions.under_way, questions.waiting));
+        }
         lines.extend(look.status.stopped.iter().map(|why| format!("grants: stopped, {why}")));
         lines.extend(
             look.status.pauses_unknown.iter().map(|why| format!("pauses: nothing that destroys is granted, {why}")),
@@ -300,6 +307,9 @@ fn collection_line(collection: &CollectionStatus) -> String {
     );
     if let Some(position) = &collection.position {
         line.push_str(&format!(" at {position}"));
+    }
+    if collection.kept_apart {
+        line.push_str(", in a store of its own");
     }
     if !collection.error.is_empty() {
         line.push_str(&format!(": {}", collection.error));

@@ -127,6 +127,17 @@ impl Render {
                 self.metrics.prevented.inc();
                 tracing::info!(%target, uid = %target.uid, %owner, owner_uid = %owner.uid, "deletion prevented: the owner is alive");
             }
+            Event::Asked { owner, by, answer } => {
+                self.metrics.asked(answer);
+                tracing::debug!(%owner, uid = %owner.uid, ?by, answer, "asked whether an owner is there");
+            }
+            Event::Inconsistent { collection, why } => {
+                self.metrics.inconsistent.inc();
+                tracing::warn!(%collection, why, "inconsistent reads: answers of the API server contradict each other; look for API servers or etcd members that lag, or that serve another store");
+            }
+            Event::KeptApart { collection } => {
+                tracing::info!(%collection, "the API server keeps this collection in a store of its own; its versions are compared with themselves alone");
+            }
             Event::Collection { collection, state, error } => self.collection(collection, *state, error),
             Event::SessionOpened { executor, version, protocol } => {
                 tracing::info!(%executor, version, protocol, "executor connected");

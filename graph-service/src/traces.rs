@@ -186,6 +186,9 @@ impl Traces {
             | Event::GrantsStopped { .. }
             | Event::GrantsResumed
             | Event::Rewound { .. }
+            | Event::Asked { .. }
+            | Event::Inconsistent { .. }
+            | Event::KeptApart { .. }
             | Event::OwnerInOtherNamespace { .. }
             | Event::Unusable { .. }
             | Event::PauseTaken { .. }

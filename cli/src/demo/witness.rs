@@ -92,6 +92,9 @@ impl Ledger {
             | Event::GrantsStopped { .. }
             | Event::GrantsResumed
             | Event::Rewound { .. }
+            | Event::Asked { .. }
+            | Event::Inconsistent { .. }
+            | Event::KeptApart { .. }
             | Event::OwnerInOtherNamespace { .. }
             | Event::Unusable { .. }
             | Event::PauseTaken { .. }

@@ -15,19 +15,24 @@ fn kind(access: Access, backend: Backend) -> ServedKind {
 }
 
 /// Answers every step with "not there" and gives what was asked, with the seconds waited before each.
-fn ask(mut inquiry: Inquiry, kind: &ServedKind, version: &str) -> (alloc::vec::Vec<(CheckBy, u64)>, Proof) {
+fn ask(inquiry: Inquiry, kind: &ServedKind, version: &str) -> (alloc::vec::Vec<(CheckBy, u64)>, Proof) {
+    ask_on(inquiry, Ground { kind, listed: true, contradictions: 0 }, version)
+}
+
+fn ask_on(mut inquiry: Inquiry, ground: Ground<'_>, version: &str) -> (alloc::vec::Vec<(CheckBy, u64)>, Proof) {
     let mut now = inquiry.not_before;
     let mut asked = alloc::vec![];
-    for _ in 0..10 {
-        let step = inquiry.next(kind);
+    for _ in 0..20 {
+        let step = inquiry.next(ground);
+        assert_eq!(step.fresh, step.by == CheckBy::List && inquiry.not_before.since(now) == BETWEEN_LISTS);
         asked.push((step.by, inquiry.not_before.since(now).as_secs()));
         now = now.max(inquiry.not_before);
         let version = (step.by == CheckBy::List).then(|| ResourceVersion::parse(version));
-        if let Some(proof) = inquiry.absent(now, kind, version.as_ref()) {
+        if let Absence::Proven(proof) = inquiry.absent(now, ground, version.as_ref()) {
             return (asked, proof);
         }
     }
-    panic!("no proof after ten answers: {asked:?}");
+    panic!("no proof after twenty answers: {asked:?}");
 }
 
 #[test]
@@ -57,15 +62,53 @@ fn each_kind_of_server_demands_its_own_steps() {
 }
 
 #[test]
+fn the_less_there_is_to_go_by_the_more_lists_have_to_agree() {
+    use CheckBy::{List, Read};
+    let steps = |backend, listed, shown: bool, contradictions| {
+        let kind = kind(Access::Watched, backend);
+        let mut inquiry = Inquiry::new(Time::ZERO);
+        if shown {
+            inquiry.found(Time::ZERO, &ResourceVersion::parse("5"));
+        }
+        ask_on(inquiry, Ground { kind: &kind, listed, contradictions }, "7").0
+    };
+    let lists = |many: usize| -> alloc::vec::Vec<(CheckBy, u64)> {
+        (0..many).map(|at| (List, if at == 0 { 0 } else { 5 })).collect()
+    };
+    assert_eq!(steps(Backend::Main, false, false, 0), lists(2), "failed, or never listed");
+    assert_eq!(steps(Backend::Main, true, true, 0), lists(3), "a read has shown it");
+    assert_eq!(steps(Backend::Main, true, false, 1), lists(3), "answers have contradicted each other");
+    assert_eq!(steps(Backend::Main, false, true, 2), lists(8));
+    assert_eq!(steps(Backend::Main, false, true, 1000), lists(LISTS_MAX), "and no more than these");
+    assert_eq!(steps(Backend::Aggregated, false, false, 0), [(List, 0), (List, 5), (Read, 0)]);
+}
+
+#[test]
+fn an_owner_that_was_shown_is_absent_only_past_where_it_was_shown() {
+    let kind = kind(Access::Watched, Backend::Main);
+    let ground = Ground { kind: &kind, listed: true, contradictions: 0 };
+    let at = |version: &str| ResourceVersion::parse(version);
+    let mut inquiry = Inquiry::new(Time::ZERO);
+    assert_eq!(inquiry.found(Time::ZERO, &at("9")), None);
+    for version in ["8", "9"] {
+        assert_eq!(inquiry.absent(Time::ZERO, ground, Some(&at(version))), Absence::Contradicts(at("9")));
+    }
+    assert_eq!(inquiry.absent(Time::ZERO, ground, Some(&at("10"))), Absence::Open);
+    assert_eq!(inquiry.found(Time::ZERO, &at("11")), Some(at("10")), "a uid does not come back");
+}
+
+#[test]
 fn finding_the_owner_voids_what_was_gathered() {
     let kind = kind(Access::ReadOnly, Backend::Main);
+    let ground = Ground { kind: &kind, listed: false, contradictions: 0 };
+    let version = ResourceVersion::parse("5");
     let mut inquiry = Inquiry::new(Time::ZERO);
-    assert_eq!(inquiry.absent(Time::ZERO, &kind, None), None);
-    inquiry.found(Time::ZERO);
+    assert_eq!(inquiry.absent(Time::ZERO, ground, None), Absence::Open);
+    inquiry.found(Time::ZERO, &version);
     assert_eq!(inquiry.not_before.since_origin(), AGAIN_MIN);
-    assert_eq!(inquiry.absent(Time::ZERO, &kind, None), None, "one answer after a find is one answer");
+    assert_eq!(inquiry.absent(Time::ZERO, ground, None), Absence::Open, "one answer after a find is one answer");
     for _ in 0..20 {
-        inquiry.found(Time::ZERO);
+        inquiry.found(Time::ZERO, &version);
     }
     assert_eq!(inquiry.not_before.since_origin(), AGAIN_MAX);
 }

@@ -4,7 +4,7 @@ use super::{Leader, Timer};
 use crate::coverage::KindId;
 use crate::object::{Name, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY, Row};
-use crate::view::BlockerView;
+use crate::view::{BlockerView, Unanswered};
 use crate::work::{Outcome, WorkReport};
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -72,6 +72,9 @@ impl Leader {
         for obstacle in self.queue.obstacles() {
             *blocked.entry(obstacle.blocker.word()).or_default() += obstacle.items;
         }
+        for unanswered in self.questions().unanswered {
+            *blocked.entry("unreadable").or_default() += unanswered.owners;
+        }
         blocked.into_iter().collect()
     }
 
@@ -80,7 +83,6 @@ impl Leader {
         let mut obstacles: Vec<_> =
             self.queue.obstacles().filter(|obstacle| obstacle.items > 0 || obstacle.probing).collect();
         obstacles.sort_by(|a, b| b.items.cmp(&a.items).then_with(|| a.blocker.cmp(b.blocker)));
-        let more = obstacles.len().saturating_sub(max);
         let view = |obstacle: crate::queue::Obstacle<'_>| BlockerView {
             what: self.in_words(obstacle.blocker),
             items: obstacle.items,
@@ -88,7 +90,19 @@ impl Leader {
             next_probe: obstacle.due,
             probing: obstacle.probing,
         };
-        (obstacles.into_iter().take(max).map(view).collect(), more)
+        let unanswered = |row: Unanswered| BlockerView {
+            what: format!("unreadable: owners in {}: {}", row.collection, row.why),
+            items: row.owners,
+            since: row.since,
+            next_probe: Some(row.next),
+            probing: row.asking,
+        };
+        let mut views: Vec<BlockerView> = obstacles.into_iter().map(view).collect();
+        views.extend(self.questions().unanswered.into_iter().map(unanswered));
+        views.sort_by_key(|view| core::cmp::Reverse(view.items));
+        let more = views.len().saturating_sub(max);
+        views.truncate(max);
+        (views, more)
     }
 }
 

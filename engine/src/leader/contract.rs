@@ -8,7 +8,7 @@ use crate::pace::Rate;
 use crate::time::Time;
 use crate::view::EdgeView;
 use crate::work::{
-    ActionKind, Outcome, Preconditions, PropagationPolicy, Protocols, Refusal, Term, ToExecutor, ToLeader,
+    ActionKind, CheckBy, Outcome, Preconditions, PropagationPolicy, Protocols, Refusal, Term, ToExecutor, ToLeader,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -149,17 +149,32 @@ pub enum Input {
     Stop,
 }
 
-/// A consistent metadata list (resourceVersion unset) that the shell makes for the engine.
+/// A consistent metadata list (resourceVersion unset), or a read, that the shell makes for the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     pub id: ProbeId,
     pub collection: GroupResource,
+    /// Of the collection's objects. An answer that says that it is of another kind or group is no answer.
+    pub kind: Name,
     /// The version to ask for on the wire.
     pub version: Name,
     /// `None`: all namespaces, or a cluster-scoped kind.
     pub namespace: Option<Name>,
     /// `Some(1)` asks only for the position.
     pub limit: Option<u32>,
+    /// Asks for the object of this name alone, in `namespace`.
+    pub object: Option<Named>,
+    /// Over a connection that no earlier question has used, so that another API server behind the same address may answer.
+    pub fresh: bool,
+}
+
+/// The one object that a probe asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub name: Name,
+    /// By a list with a field selector, or by one GET. A GET that finds nothing counts only where a Status with reason NotFound names
+    /// the object; it is then answered without objects, and without a version.
+    pub by: CheckBy,
 }
 
 /// What a probe found.
@@ -280,6 +295,21 @@ pub enum Event {
     Prevented {
         target: ObjectRef,
         owner: ObjectRef,
+    },
+    /// It was asked whether the object of a node is there: it `exists`, is `absent`, or the question `failed`.
+    Asked {
+        owner: ObjectRef,
+        by: CheckBy,
+        answer: &'static str,
+    },
+    /// The main API server keeps a collection in another store than the rest.
+    KeptApart {
+        collection: GroupResource,
+    },
+    /// Answers of the API server about a collection cannot all be true.
+    Inconsistent {
+        collection: GroupResource,
+        why: String,
     },
     /// A collection changed its state.
     Collection {

@@ -1,8 +1,9 @@
 //! Whether the store's history is still the one that the graph was built from, and whether the graph is still what the store holds.
 
 use super::{Event, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
-use crate::coverage::{KindId, State};
-use crate::graph::{NodeId, Presence};
+use crate::coverage::{Contradiction, KindId, State};
+use crate::evidence::{Inquiry, Proof};
+use crate::graph::{Known, NodeId, Presence};
 use crate::object::{GroupResource, ResourceVersion, Uid};
 use crate::queue::{Blocker, Place};
 use crate::work::RevokeMode;
@@ -30,29 +31,118 @@ const AUDIT_AGAIN: Duration = Duration::from_secs(10);
 /// The same where the list failed: until it works again.
 const AUDIT_FAILED_AGAIN: Duration = Duration::from_secs(300);
 
+/// Answers in a row that have to agree after some that contradicted each other.
+const AGREE_AFTER: u32 = 3;
+/// A contradiction counts for so long: proofs take more answers meanwhile.
+const CONTRADICTION_COUNTS: Duration = Duration::from_secs(600);
+
+/// Why it has to be asked where the store stands.
+#[derive(Debug)]
+pub(super) struct Suspicion {
+    /// So many questions have been asked.
+    asked: u32,
+    /// So many more answers have to agree.
+    wanted: u32,
+    /// One of several servers may have answered from the past.
+    of_answers: bool,
+    why: &'static str,
+}
+
+impl Suspicion {
+    /// Whether another connection may show more.
+    pub(super) fn is_of_answers(&self) -> bool {
+        self.of_answers
+    }
+
+    pub(super) fn why(&self) -> &'static str {
+        self.why
+    }
+}
+
 impl Leader {
     /// A connection to the API server broke: what comes next may be another server, or another history.
     pub(super) fn suspect(&mut self) {
-        if self.suspect.is_some() {
+        self.suspect_for(Suspicion { asked: 0, wanted: 1, of_answers: false, why: "a watch connection broke" });
+    }
+
+    fn suspect_for(&mut self, new: Suspicion) {
+        if let Some(suspicion) = &mut self.suspect {
+            suspicion.wanted = suspicion.wanted.max(new.wanted);
+            suspicion.of_answers |= new.of_answers;
             return;
         }
-        self.suspect = Some(0);
-        self.event(Event::GrantsStopped {
-            why: String::from("a watch connection broke; asking where the store stands"),
-        });
-        self.recall_unstarted("a watch connection broke");
+        let why = new.why;
+        self.suspect = Some(new);
+        self.event(Event::GrantsStopped { why: format!("{why}; asking where the store stands") });
+        self.recall_unstarted(why);
         self.ask_suspect();
+    }
+
+    /// Answers about a collection cannot all be true: nothing that rests on its store is granted until more of them agree, and what its
+    /// lists of single names have proven counts no more.
+    pub(super) fn contradicted(&mut self, kind: KindId, why: String) {
+        let now = self.now;
+        let entry = self.coverage.kind_mut(kind);
+        let before = entry.contradiction.take().filter(|before| now.since(before.last) < CONTRADICTION_COUNTS);
+        let is_fresh = before.as_ref().is_none_or(|before| now.since(before.last) >= SUSPECT_AGAIN);
+        let count = before.map_or(1, |before| before.count.saturating_add(1));
+        entry.contradiction = Some(Contradiction { why: why.clone(), count, last: now });
+        if count == 1 {
+            self.timers.set(now + CONTRADICTION_COUNTS, Timer::Contradiction(kind));
+        }
+        let (aggregated, collection) =
+            (entry.is_aggregated(), entry.served.as_ref().map(|served| &served.group_resource));
+        if let Some(collection) = collection.cloned() {
+            self.event(Event::Inconsistent { collection, why });
+        }
+        if is_fresh {
+            self.void_lists(kind);
+        }
+        if aggregated {
+            return self.doubt(kind);
+        }
+        let why = "answers of the API server contradict each other";
+        self.suspect_for(Suspicion { asked: 0, wanted: AGREE_AFTER, of_answers: true, why });
+    }
+
+    /// What lists of single names have shown of a collection is asked anew.
+    fn void_lists(&mut self, kind: KindId) {
+        for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
+            if let Some(inquiry) = self.inquiries.get_mut(&id) {
+                inquiry.begin_anew();
+            }
+            if matches!(self.graph.node(id).known(), Known::Absent(Proof::Listed { .. })) {
+                self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
+                self.absent_since.remove(&id);
+                self.inquiries.insert(id, Inquiry::new(self.now).at_once(self.now));
+                self.mark_dependents(id);
+                self.mark(id);
+            }
+        }
+    }
+
+    /// Whether answers about a collection have agreed for long enough to be believed as any other.
+    pub(super) fn contradiction_due(&mut self, kind: KindId) {
+        let entry = self.coverage.kind_mut(kind);
+        let Some(until) = entry.contradiction.as_ref().map(|last| last.last + CONTRADICTION_COUNTS) else { return };
+        if until <= self.now {
+            entry.contradiction = None;
+        } else {
+            self.timers.set(until, Timer::Contradiction(kind));
+        }
     }
 
     /// Asks where the store stands: the collection that was seen furthest, since all that a store has lost lies behind what it has
     /// kept; in turn another one, so that one broken collection does not hold up everything.
     pub(super) fn ask_suspect(&mut self) {
-        let Some(asked) = self.suspect else { return };
+        let Some(asked) = self.suspect.as_ref().map(|suspicion| suspicion.asked) else { return };
         let candidates = self.witnesses();
         let next = (asked / ASK_EACH) as usize;
         match next.checked_rem(candidates.len()).map(|at| candidates[at].clone()) {
             Some((kind, high)) => {
-                self.suspect = Some(asked.saturating_add(1));
+                if let Some(suspicion) = &mut self.suspect {
+                    suspicion.asked = asked.saturating_add(1);
+                }
                 self.probe(kind, None, Some(1), Purpose::Suspect(kind, high));
             }
             // Nothing is known of the store that it could contradict.
@@ -100,7 +190,7 @@ impl Leader {
                     }
                 }
                 self.doubt_unserved(&answer.resource_version);
-                self.clear_suspect();
+                self.agreed();
             }
             // No answer, or none that compares: ask another.
             Ok(_) | Err(_) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect),
@@ -121,7 +211,7 @@ impl Leader {
         if leapt {
             self.rewind(kind, format!("the store stands at {version}, far past all that was seen"));
         } else {
-            entry.raise(now, version);
+            self.coverage.raise(now, kind, version);
         }
         leapt
     }
@@ -140,6 +230,17 @@ impl Leader {
             }
             None if self.withheld.take().is_some() && !self.is_stopped_by_doubt() => self.event(Event::GrantsResumed),
             None => {}
+        }
+    }
+
+    /// One more answer of those that are wanted.
+    fn agreed(&mut self) {
+        match &mut self.suspect {
+            Some(suspicion) if suspicion.wanted > 1 => {
+                suspicion.wanted -= 1;
+                self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect);
+            }
+            Some(_) | None => self.clear_suspect(),
         }
     }
 
@@ -187,19 +288,24 @@ impl Leader {
                 entry.doubtful = false;
             }
         }
-        for purpose in self.probes.values_mut() {
-            let concerned = match purpose {
+        for asked in self.probes.values_mut() {
+            let concerned = match &asked.purpose {
                 Purpose::Suspect(of, _)
                 | Purpose::Doubt(of, _)
                 | Purpose::Settle(of, _)
+                | Purpose::Store(of)
                 | Purpose::Audit { kind: of, .. } => touched.contains(of),
+                // Answers to questions about single objects have to give their places back: they are not awaited any more.
+                Purpose::Existence { .. } => false,
                 Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..) | Purpose::Void => false,
             };
             if concerned {
-                *purpose = Purpose::Void;
+                asked.purpose = Purpose::Void;
             }
         }
+        self.questions.void();
         if everything {
+            self.coverage.forget_main_store();
             self.suspect = None;
             self.forget_pause_versions();
             self.rewound.extend(touched.iter().copied());

@@ -114,6 +114,7 @@ impl Leader {
     }
 
     pub(super) fn listed(&mut self, kind: KindId, object: Object) {
+        self.coverage.show(kind, &object.resource_version);
         self.take_in(kind, object, Source::List);
     }
 
@@ -135,6 +136,7 @@ impl Leader {
         let advance = self.coverage.list_ended(self.now, kind, version.clone());
         self.barrier.advanced(kind, &version);
         self.audit_later(kind);
+        self.compare_stores_later();
         self.tell_collection(kind);
         if advance == Advance::Rewind {
             self.rewind(kind, format!("a new list ends at {version}, which does not follow on what was seen before"));

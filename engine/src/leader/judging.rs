@@ -9,7 +9,7 @@ use crate::object::{
 use crate::queue::{Delay, Draft, Place, Put};
 use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
 use crate::view::Undecided;
-use crate::work::{Action, CheckBy, ExistenceCheck, Preconditions, RevokeMode};
+use crate::work::{Action, Preconditions, RevokeMode};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -333,46 +333,26 @@ impl Leader {
     fn judge_owner(&mut self, id: NodeId) {
         let node = self.graph.node(id);
         let kind = self.coverage.kind(node.kind());
-        let uid = node.uid();
         let listing = kind.is_watched() && kind.state == crate::coverage::State::Listing;
         let misplaced = kind.namespaced() == Some(true) && node.namespace().is_empty();
         let asked = !node.is_absent() && !listing && !misplaced;
-        let Some(served) = kind.served.clone().filter(|_| asked) else {
+        let access = kind.served.as_ref().filter(|_| asked).map(|served| served.access);
+        // What was decided about the object ends here, or with its lease.
+        self.withdraw(id);
+        let Some(access) = access else {
             self.inquiries.remove(&id);
-            return self.withdraw(id);
+            return self.questions.forget(id);
         };
         let new = Inquiry::new(self.now);
         // Only a watched collection will show its owner by itself in a moment.
-        let new = if served.access == Access::Watched { new } else { new.at_once(self.now) };
+        let new = if access == Access::Watched { new } else { new.at_once(self.now) };
         let inquiry = self.inquiries.entry(id).or_insert(new);
         if self.now < inquiry.not_before {
             let at = inquiry.not_before;
             self.timers.set(at, Timer::Inquiry(id));
             return;
         }
-        let step = inquiry.next(&served);
-        // What is decided about another node of this uid goes first; when that is done, this node is judged again.
-        if self.queue.get(&uid).is_some_and(|item| !matches!(item.draft.action, Action::Verify { .. })) {
-            // One about an object that the graph no longer holds ends here, or with its lease.
-            if self.graph.primary(&uid).is_some() || self.queue.withdraw(&uid).is_err() {
-                return;
-            }
-        }
-        self.verify(id, step.by);
-    }
-
-    /// Has an executor look whether an object is there.
-    pub(super) fn verify(&mut self, id: NodeId, by: CheckBy) {
-        let target = self.object_ref(id);
-        let checks = alloc::vec![ExistenceCheck { object: target.clone(), by }];
-        let draft = Draft {
-            target,
-            action: Action::Verify { checks },
-            preconditions: None,
-            read_first: false,
-            destroys: false,
-        };
-        self.put(draft, alloc::vec![Cause::NeverSeen]);
+        self.ask_about(id);
     }
 
     /// A node as others name it. Version and resource are empty where the kind is not served.

@@ -1,12 +1,12 @@
 //! Questions to the API server, and the barrier, which asks most of them.
 
 use super::intake::Source;
-use super::{Event, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose};
+use super::{Asked, Event, Known, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose};
 use crate::barrier::Wanted;
 use crate::coverage::{KindId, State};
-use crate::object::{Name, Object};
+use crate::object::{Name, Object, ResourceVersion};
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 impl Leader {
@@ -16,14 +16,30 @@ impl Leader {
         let id = ProbeId(self.last_probe);
         let collection = served.group_resource.clone();
         let namespace = namespace.filter(|namespace| served.namespaced && !namespace.is_empty());
-        let probe = Probe { id, collection, version: served.version.clone(), namespace, limit };
-        self.probes.insert(id, purpose);
+        let (kind_name, version) = (served.kind.clone(), served.version.clone());
+        // Whether it was one server of several that answered from the past, another connection may show.
+        let fresh = matches!(purpose, Purpose::Suspect(..) | Purpose::Doubt(..))
+            && self.suspect.as_ref().is_some_and(|why| why.is_of_answers());
+        let probe = Probe { id, collection, kind: kind_name, version, namespace, limit, object: None, fresh };
+        let known = self.known(kind);
+        self.probes.insert(id, Asked { purpose, known });
         self.outputs.push_back(Output::Probe(probe));
     }
 
     pub(super) fn probed(&mut self, probe: ProbeId, answer: Result<ProbeAnswer, String>) {
-        let Some(purpose) = self.probes.remove(&probe) else {
+        let Some(Asked { purpose, known }) = self.probes.remove(&probe) else {
             return self.event(Event::Rejected { why: format!("an answer to probe {}, which nobody asked", probe.0) });
+        };
+        let answer = match &purpose {
+            Purpose::Audit { kind, .. } | Purpose::BarrierPosition(kind) | Purpose::BarrierNamespace(kind, _) => {
+                answer.and_then(|answer| self.of_the_present(*kind, &known, answer))
+            }
+            Purpose::Suspect(..)
+            | Purpose::Doubt(..)
+            | Purpose::Settle(..)
+            | Purpose::Existence { .. }
+            | Purpose::Store(_)
+            | Purpose::Void => answer,
         };
         if let Ok(answer) = &answer
             && let Purpose::Audit { kind, .. } | Purpose::BarrierPosition(kind) | Purpose::BarrierNamespace(kind, _) =
@@ -39,17 +55,54 @@ impl Leader {
             Purpose::Audit { kind, again } => self.audit_answered(kind, again, answer),
             Purpose::BarrierPosition(kind) => self.position_answered(kind, answer),
             Purpose::BarrierNamespace(kind, namespace) => self.namespace_answered(kind, &namespace, answer),
+            Purpose::Existence { kind, node, uid, by } => {
+                self.existence_answered(probe, (kind, node), (uid, by), &known, answer);
+            }
+            Purpose::Store(kind) => self.store_answered(kind, &known, answer),
             Purpose::Void => {}
         }
+    }
+
+    /// How far a collection and its store are known to have come.
+    pub(super) fn known(&self, kind: KindId) -> Known {
+        let own = self.coverage.kind(kind).high.as_ref().map(|(high, _)| high.clone());
+        Known { own, store: self.coverage.floor(kind).cloned() }
+    }
+
+    /// A consistent list shows the main store no earlier than it was known to stand when it was asked. One that does is of a server that
+    /// lags, or of another history, and says nothing.
+    pub(super) fn of_the_present(
+        &mut self,
+        kind: KindId,
+        known: &Known,
+        answer: ProbeAnswer,
+    ) -> Result<ProbeAnswer, String> {
+        let version = &answer.resource_version;
+        let is_before = |known: &Option<ResourceVersion>| known.as_ref().is_some_and(|known| version.is_before(known));
+        let entry = self.coverage.kind(kind);
+        if entry.is_aggregated() || !is_before(&known.store) {
+            return Ok(answer);
+        }
+        let seen = known.store.as_ref().map(ToString::to_string).unwrap_or_default();
+        let why = format!("a list stands at {version}, after {seen} was seen");
+        if !is_before(&known.own) && entry.is_listed() {
+            if !entry.keeps_up {
+                // It may be kept in a store of its own, which is being asked.
+                return Err(why);
+            }
+            self.compare_stores();
+        }
+        self.contradicted(kind, why.clone());
+        Err(why)
     }
 
     /// Rounds are not carried over: whoever waits for one asks again.
     pub(super) fn restart_barrier(&mut self) {
         self.barrier.reset(self.now);
         // An answer to a question of an earlier round says nothing of what came after it was asked.
-        for purpose in self.probes.values_mut() {
-            if matches!(purpose, Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..)) {
-                *purpose = Purpose::Void;
+        for asked in self.probes.values_mut() {
+            if matches!(asked.purpose, Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..)) {
+                asked.purpose = Purpose::Void;
             }
         }
         for round in self.deletions.values_mut() {

@@ -52,6 +52,9 @@ impl Leader {
             sessions: self.leases.session_count(),
             stopped: self.stopped(),
             pauses_unknown: self.pauses_unknown(),
+            questions: self.questions(),
+            inconsistent: self.inconsistent(),
+            kept_apart: self.kept_apart(),
         }
     }
 
@@ -69,8 +72,8 @@ impl Leader {
             "the store's history changed; start this process anew to go on"
         } else if self.is_rewound() {
             "the store's history changed, and it is not yet certain that what is known now fits together"
-        } else if self.suspect.is_some() {
-            "a watch connection broke, and the store has not said where it stands"
+        } else if let Some(suspicion) = &self.suspect {
+            return Some(alloc::format!("{}, and the store has not said where it stands", suspicion.why()));
         } else {
             return self.withheld.clone();
         };
@@ -88,6 +91,8 @@ impl Leader {
                 error: kind.error.clone(),
                 since: kind.since,
                 progress: kind.progress,
+                kept_apart: kind.kept_apart,
+                inconsistent: kind.contradiction.as_ref().map(|contradiction| contradiction.why.clone()),
             })
         };
         self.coverage.served().filter_map(|(_, kind)| status(kind)).collect()

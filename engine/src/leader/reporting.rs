@@ -6,13 +6,11 @@ use super::intake::Source;
 use super::{Event, Leader, StreamId, Timer};
 use crate::coverage::State;
 use crate::evidence::Inquiry;
-use crate::graph::{Coordinates, Known, NodeId, Presence};
+use crate::graph::{Coordinates, NodeId};
 use crate::lease::SessionId;
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY, Place};
-use crate::work::{
-    ActionKind, CheckBy, Finding, FindingResult, Outcome, ReportResult, Sighting, ToExecutor, WorkReport,
-};
+use crate::work::{ActionKind, Finding, FindingResult, Outcome, ReportResult, Sighting, ToExecutor, WorkReport};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -190,7 +188,8 @@ impl Leader {
                 self.owner_found(target, &report.findings);
                 Next::Close
             }
-            Outcome::Verified => self.verified(&target.uid, &report.findings),
+            // Nothing is asked of executors whose answer could be proof.
+            Outcome::Verified => Next::Close,
             Outcome::Forbidden => {
                 let namespace = target.namespace.clone();
                 let action = self.queue.get(&target.uid).map_or(ActionKind::Verify, |item| item.draft.action.kind());
@@ -262,9 +261,9 @@ impl Leader {
         match self.graph.primary(uid) {
             Some(id) => {
                 if self.coverage.kind(self.graph.node(id).kind()).served.is_some() {
-                    self.verify(id, CheckBy::List);
+                    self.ask_about(id);
                 }
-                // The question may give way to one about another node of this uid, or its kind may not be served.
+                // Its kind may not be served, or the question may fail.
                 self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
             }
             None => {
@@ -274,7 +273,7 @@ impl Leader {
     }
 
     /// An answer of the API server showed an object that the graph holds: what is newer counts.
-    fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
+    pub(super) fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
         let Some(id) = self.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
         let known = self.graph.node(id).resource_version();
         if !known.is_some_and(|known| known.is_before(&sighting.resource_version)) {
@@ -296,7 +295,7 @@ impl Leader {
             let FindingResult::Exists(sighting) = &finding.result else { continue };
             let owner = finding.check.object.clone();
             if let Some(id) = self.node_of(&owner) {
-                self.found(id, &owner, sighting);
+                self.found(id, &owner, sighting, &sighting.resource_version);
             }
             self.event(Event::Prevented { target: target.clone(), owner });
         }
@@ -320,90 +319,20 @@ impl Leader {
         self.graph.find(&object.uid, &at)
     }
 
-    /// Takes the findings of a Verify.
-    fn verified(&mut self, uid: &Uid, findings: &[Finding]) -> Next {
-        let mut next = Next::Close;
-        for finding in findings.iter().filter(|finding| finding.check.object.uid == *uid) {
-            let object = &finding.check.object;
-            let Some(id) = self.node_of(object) else { continue };
-            match &finding.result {
-                FindingResult::Exists(sighting) => self.found(id, object, sighting),
-                FindingResult::Absent(version) | FindingResult::OtherUid(version) => {
-                    if let Some(wait) = self.not_found(id, finding.check.by, version.as_ref()) {
-                        next = Next::Backoff(wait);
-                    }
-                }
-                FindingResult::KindUnresolved | FindingResult::Forbidden | FindingResult::Failed => {
-                    if matches!(self.graph.node(id).known(), Known::Virtual { unreadable: false }) {
-                        self.graph.set_unobserved(id, Presence::Virtual { unreadable: true });
-                        self.mark_dependents(id);
-                    }
-                    next = Next::Behind(Blocker::Unreadable { collection: object.group_resource() }, PROBE_EVERY);
-                }
-            }
-        }
-        next
-    }
-
-    fn found(&mut self, id: NodeId, object: &ObjectRef, sighting: &Sighting) {
-        if sighting.uid != object.uid {
-            return;
-        }
-        if self.graph.node(id).is_observed() {
-            self.writes.remove(&object.uid);
-            return self.sighted(object, sighting);
-        }
-        if let Known::Absent(proof) = self.graph.node(id).known()
-            && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
-        {
-            // A read that was answered before the owner went.
-            return;
-        }
-        let changed = self.graph.node(id).facts().as_ref() != Some(&sighting.facts);
-        let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
-        self.graph.set_unobserved(id, Presence::Read { facts, position });
-        self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).found(self.now);
-        self.mark(id);
-        if changed {
-            self.mark_dependents(id);
-        }
-    }
-
-    /// An object was not where it was looked for. Gives a wait if the answer cannot be used.
-    fn not_found(&mut self, id: NodeId, by: CheckBy, version: Option<&ResourceVersion>) -> Option<Duration> {
-        let kind_id = self.graph.node(id).kind();
-        if by == CheckBy::List {
-            let version = version?;
-            if self.leapt(kind_id, version) {
-                return None;
-            }
-            let kind = self.coverage.kind(kind_id);
-            if kind.position.as_ref().is_some_and(|position| version.is_before(position)) {
-                // An answer from before what the watch has already shown.
-                let uid = self.graph.node(id).uid();
-                return Some(self.longer(&uid, TRANSIENT_MIN, TRANSIENT_MAX));
-            }
-        }
-        if self.graph.node(id).is_observed() {
-            self.disagreement(id);
-            return None;
-        }
-        let served = self.coverage.kind(kind_id).served.clone()?;
-        let inquiry = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now));
-        if inquiry.next(&served).by != by {
-            // The inquiry was begun anew while this was under way: it is no answer to what is asked now.
-            return None;
-        }
-        if let Some(proof) = inquiry.absent(self.now, &served, version) {
-            self.prove(id, proof);
-        }
-        None
-    }
-
     /// The graph holds an object that a consistent list does not show.
-    fn disagreement(&mut self, id: NodeId) {
+    pub(super) fn disagreement(&mut self, id: NodeId, version: Option<&ResourceVersion>) {
         let node = self.graph.node(id);
-        let (kind, uid) = (node.kind(), node.uid());
+        let (kind, uid, name) = (node.kind(), node.uid(), String::from(node.name()));
+        let position = self.coverage.kind(kind).position.clone();
+        // One that was changed since may have been made since.
+        let was_there =
+            |version: &ResourceVersion| node.resource_version().is_some_and(|known| !version.is_before(&known));
+        let owed = |&(version, ref at): &(&ResourceVersion, ResourceVersion)| at.reached(version) && was_there(version);
+        if let Some((version, position)) = version.zip(position).filter(owed) {
+            let why =
+                format!("a list at {version} does not show {name}, and its watch, which stands at {position}, does");
+            self.contradicted(kind, why);
+        }
         if self.coverage.kind(kind).state == State::Synced {
             // Its watch owes us a DELETED, or has lost it.
             self.relist(kind, "a consistent list lacks an object that the watch has not shown as deleted");

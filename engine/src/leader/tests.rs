@@ -18,6 +18,7 @@ mod doubts;
 mod evidence;
 mod fleet;
 mod following;
+mod forged;
 mod interleavings;
 mod mirrors;
 mod pacing;
@@ -328,25 +329,74 @@ impl Bench {
         self.message(STREAM, ToLeader::Reports { reports: vec![report], returns: Vec::new() });
     }
 
+    /// Answers the one question whether the object of this name is there.
     fn found(&mut self, target: &str, result: FindingResult) {
-        let lease = self.take(target);
-        let Action::Verify { checks } = &lease.item.action else { panic!("{target} is not to be verified") };
-        let findings = checks.iter().map(|check| Finding { check: check.clone(), result: result.clone() }).collect();
-        self.report_with(&lease, |report| {
-            report.outcome = Outcome::Verified;
-            report.findings = findings;
-        });
+        assert!(self.found_if_asked(target, &result), "{target} is not asked for, but {:?}", self.questions());
+    }
+
+    /// The same, where the question is asked.
+    fn found_if_asked(&mut self, target: &str, result: &FindingResult) -> bool {
+        let asked = &self.leader.probes;
+        let about = |probe: &Probe| match asked.get(&probe.id).map(|asked| &asked.purpose) {
+            Some(Purpose::Existence { uid: of, .. }) => *of == uid(target),
+            _ => false,
+        };
+        let Some(at) = self.probes.iter().position(about) else { return false };
+        let probe = self.probes.remove(at);
+        let name = &probe.object.as_ref().unwrap().name;
+        let kind = self.leader.coverage.find(&probe.collection).unwrap();
+        let stands = self.leader.coverage.floor(kind).cloned();
+        let of = |uid: Uid, resource_version: ResourceVersion, facts: Facts| {
+            let namespace = probe.namespace.clone().unwrap_or_else(|| "".into());
+            Object { uid, namespace, name: name.clone(), resource_version, facts }
+        };
+        let list = |version: &ResourceVersion, objects: Vec<Object>| {
+            Ok(ProbeAnswer { resource_version: version.clone(), objects, complete: true, remaining: None })
+        };
+        let none = ResourceVersion::parse("");
+        let answer = match result {
+            FindingResult::Exists(seen) => {
+                let object = of(seen.uid.clone(), seen.resource_version.clone(), seen.facts.clone());
+                // The list is of now, however old the object.
+                let stands = stands.filter(|stands| seen.resource_version.is_before(stands));
+                list(&stands.unwrap_or_else(|| seen.resource_version.clone()), vec![object])
+            }
+            FindingResult::Absent(at) => list(at.as_ref().unwrap_or(&none), vec![]),
+            FindingResult::OtherUid(at) => {
+                let at = at.as_ref().unwrap_or(&none);
+                list(at, vec![of(uid("another"), at.clone(), Facts::default())])
+            }
+            FindingResult::KindUnresolved => Err("404 page not found".to_string()),
+            FindingResult::Forbidden => Err("403 Forbidden".to_string()),
+            FindingResult::Failed => Err("500".to_string()),
+        };
+        self.input(Input::Probed { probe: probe.id, answer });
+        true
+    }
+
+    /// The questions about single objects that are under way, as text: `o by List`.
+    fn questions(&self) -> Vec<String> {
+        let about = |probe: &Probe| probe.object.as_ref().map(|object| format!("{} by {:?}", object.name, object.by));
+        self.probes.iter().filter_map(about).collect()
+    }
+
+    /// Forgets probes that are under way, but not questions about single objects.
+    fn other_probes(&mut self) -> Vec<Probe> {
+        let (questions, others) =
+            core::mem::take(&mut self.probes).into_iter().partition(|probe| probe.object.is_some());
+        self.probes = questions;
+        others
     }
 
     fn undecided(&self) -> Vec<(Undecided, usize)> {
         self.leader.status().undecided
     }
 
-    /// Answers all probes: the store stands at `position`, the collections hold nothing else than `objects`; and that there are no
+    /// Answers all probes but questions about single objects: the store stands at `position`, the collections hold nothing else than `objects`; and that there are no
     /// pauses, which would hide what must not be granted for another reason.
     fn answer_probes(&mut self, position: u64, objects: &[(&str, Object)]) {
         self.answer_reads(&Ok(PauseAnswer::NotServed));
-        for probe in core::mem::take(&mut self.probes) {
+        for probe in self.other_probes() {
             let of = |(resource, object): &(&str, Object)| {
                 (collection(resource) == probe.collection).then(|| object.clone())
             };
@@ -381,10 +431,7 @@ fn describe(lease: &WorkLease) -> String {
             format!("unblock {} in {target}", owners.join(" "))
         }
         Action::RemoveFinalizer { finalizer } => format!("remove finalizer {finalizer} of {target}"),
-        Action::Verify { checks } => {
-            let how: Vec<String> = checks.iter().map(|check| format!("{:?}", check.by)).collect();
-            format!("verify {target} by {}", how.join(" "))
-        }
+        Action::Verify { .. } => format!("verify {target}"),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Answers the engine's questions by consistent lists, a bounded number at a time.
+//! Answers the engine's questions by consistent lists and reads, a bounded number at a time.
 
-use super::Clients;
 use super::request::{self, ACCEPT_METADATA, ACCEPT_METADATA_LIST, collection_path, is_path_segment, query_value};
+use super::{Clients, existence};
 use crate::grpc::freshness::{Span, Stand};
 use crate::metadata::{self, Decoder, Event};
 use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
@@ -10,7 +10,7 @@ use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,10 @@ mod tests;
 pub(crate) const QUEUE_MAX: usize = 4_096;
 /// Refused probes whose answers wait, at most.
 pub(crate) const REFUSALS_MAX: usize = 65_536;
-/// Probes under way, at most.
-const IN_FLIGHT_MAX: usize = 16;
+/// Probes under way, at most: the engine asks for no more than 32 single objects at a time, so there is always room for others.
+const IN_FLIGHT_MAX: usize = 48;
+/// A question about one object that the server turns away is answered when the server wants to be asked again, and no later than this.
+const TURNED_AWAY_MAX: Duration = Duration::from_secs(10);
 /// For all pages of a probe together.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// A watch gets its last bookmark two seconds before its end,
@@ -80,7 +82,9 @@ pub(crate) async fn run(
 /// Where a collection stands now, with everything in it where that is at most [`STAND_OBJECTS_MAX`].
 pub(super) async fn stand(clients: Clients, collection: GroupResource, version: Name) -> Result<Stand, String> {
     // Probes are numbered for the engine alone.
-    let probe = Probe { id: ProbeId(0), collection, version, namespace: None, limit: Some(STAND_OBJECTS_MAX) };
+    let limit = Some(STAND_OBJECTS_MAX);
+    let kind = Name::from("");
+    let probe = Probe { id: ProbeId(0), collection, kind, version, namespace: None, limit, object: None, fresh: false };
     let found = answer(&clients, STAND_OBJECTS_MAX, &probe).await?;
     let seen = |object: engine::object::Object| (object.uid, object.resource_version);
     let objects = found.complete.then(|| found.objects.into_iter().map(seen).collect());
@@ -125,6 +129,17 @@ async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceV
 }
 
 async fn answer(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, String> {
+    if let Some(named) = &probe.object {
+        let asked = timeout(ANSWER_WITHIN, existence::answer(clients, probe, named)).await;
+        return match asked {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(failure)) => {
+                sleep(failure.retry_after.unwrap_or_default().min(TURNED_AWAY_MAX)).await;
+                Err(failure.sentence)
+            }
+            Err(_) => Err(format!("list {}: no answer within {} s", probe.collection, ANSWER_WITHIN.as_secs())),
+        };
+    }
     match timeout(ANSWER_WITHIN, pages(clients, page_size, probe)).await {
         Ok(answer) => answer,
         Err(_) => Err(format!("list {}: no answer within {} s", probe.collection, ANSWER_WITHIN.as_secs())),
@@ -149,9 +164,16 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
         if let Some(token) = &token {
             uri.push_str(&format!("&continue={}", query_value(token)));
         }
-        let page =
-            request::answer(clients, &what, &uri, ACCEPT_METADATA_LIST).await.map_err(|failure| failure.sentence)?;
-        let page = request::page(&page).map_err(|why| format!("{what}: the answer {why}"))?;
+        let page = request::one(clients, &what, &uri, ACCEPT_METADATA_LIST, probe.fresh)
+            .await
+            .map_err(|failure| failure.sentence)?;
+        // A reader that asks where a collection stands does not know its kind, and proves nothing by it.
+        let page = if probe.kind.is_empty() {
+            request::page(&page).map_err(|why| format!("the answer {why}"))
+        } else {
+            request::page_of(&page, &probe.collection.group, &probe.kind)
+        };
+        let page = page.map_err(|why| format!("{what}: {why}"))?;
         // All pages show the collection as of the first.
         let answer = found.get_or_insert_with(|| ProbeAnswer {
             resource_version: ResourceVersion::parse(&page.resource_version),

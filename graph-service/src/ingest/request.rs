@@ -5,8 +5,9 @@ use crate::metadata::{self, Encoding, Page};
 use bytes::Bytes;
 pub(crate) use engine::follow::Failure;
 use engine::object::{GroupResource, clip};
-use http::header::{ACCEPT, ACCEPT_ENCODING};
-use http::{Request, StatusCode};
+use futures::FutureExt as _;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION};
+use http::{HeaderValue, Request, StatusCode};
 use runtime::kubernetes::{Answer, CallError, Frames, Lines, Opened, Status, call, open_stream, parse_status};
 use std::time::Duration;
 
@@ -116,23 +117,61 @@ pub(crate) async fn get(clients: &Clients, what: &str, uri: &str, accept: &str) 
 
 /// A 200.
 pub(crate) async fn answer(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Answer, Failure> {
-    let first = answer_to(clients, what, uri, accept).await;
+    one(clients, what, uri, accept, false).await
+}
+
+/// A 200, over a connection that no other request uses where it is to be `fresh`.
+pub(crate) async fn one(
+    clients: &Clients,
+    what: &str,
+    uri: &str,
+    accept: &str,
+    fresh: bool,
+) -> Result<Answer, Failure> {
+    let first = any(clients, what, uri, accept, fresh).await.and_then(|answer| accepted(what, answer));
     match (first, without_protobuf(accept)) {
-        (Err(failure), Some(accept)) if is_about_form(&failure) => answer_to(clients, what, uri, accept).await,
+        (Err(failure), Some(accept)) if is_about_form(&failure) => {
+            accepted(what, any(clients, what, uri, accept, fresh).await?)
+        }
         (first, _) => first,
     }
 }
 
-async fn answer_to(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Answer, Failure> {
-    let request = request(what, uri, accept)?;
-    let answer =
-        call(&clients.lists, request, BODY_MAX_BYTES, BODY_WITHIN).await.map_err(|error| transport(what, &error))?;
+/// Whatever is answered.
+pub(crate) async fn any(
+    clients: &Clients,
+    what: &str,
+    uri: &str,
+    accept: &str,
+    fresh: bool,
+) -> Result<Answer, Failure> {
+    let mut request = request(what, uri, accept)?;
+    if fresh {
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    let client = if fresh { &clients.fresh } else { &clients.lists };
+    call(client, request, BODY_MAX_BYTES, BODY_WITHIN).await.map_err(|error| transport(what, &error))
+}
+
+/// Takes a 200, and nothing else.
+pub(crate) fn accepted(what: &str, answer: Answer) -> Result<Answer, Failure> {
     if answer.status == StatusCode::OK { Ok(answer) } else { Err(refused(what, &answer)) }
 }
 
 /// Reads a page of a list, in the encoding it came in. The error is a sentence without its subject.
 pub(crate) fn page(answer: &Answer) -> Result<Page<'_>, String> {
     metadata::page(Encoding::of(&answer.content_type), &answer.body)
+}
+
+/// The same, where it says that it is a list of this kind.
+pub(crate) fn page_of<'a>(answer: &'a Answer, group: &str, kind: &str) -> Result<Page<'a>, String> {
+    let media_type = answer.content_type.split(';').next().unwrap_or_default().trim();
+    if Encoding::of(media_type) != Encoding::Protobuf && !media_type.eq_ignore_ascii_case("application/json") {
+        return Err(format!("the answer is no list but {:?}", clip(media_type, MESSAGE_MAX_BYTES)));
+    }
+    let page = page(answer).map_err(|why| format!("the answer {why}"))?;
+    page.check(group, kind).map_err(|why| format!("the answer {why}"))?;
+    Ok(page)
 }
 
 /// The events of a watch, one by one and still to be read.

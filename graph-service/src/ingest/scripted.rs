@@ -101,7 +101,7 @@ fn answering(encoding: Encoding, route: impl Fn(&str) -> Option<Reply> + Send + 
         }
     });
     let client = Client::new(service, "default");
-    (Clients { lists: client.clone(), watches: client }, asked)
+    (Clients { lists: client.clone(), watches: client.clone(), fresh: client }, asked)
 }
 
 /// The same as protobuf, where all of it has such a form.
@@ -151,7 +151,7 @@ pub(crate) fn bookmark(version: u64, ends_list: bool) -> String {
 /// A page of a list.
 pub(crate) fn page(version: u64, token: &str, objects: &[String]) -> String {
     format!(
-        r#"{{"kind":"PartialObjectMetadataList","metadata":{{"resourceVersion":"{version}","continue":"{token}"}},"items":[{}]}}"#,
+        r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"{version}","continue":"{token}"}},"items":[{}]}}"#,
         objects.join(",")
     )
 }

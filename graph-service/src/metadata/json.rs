@@ -21,6 +21,8 @@ pub(super) fn page(body: &[u8]) -> Result<Page<'_>, String> {
     let items: Option<Vec<&RawValue>> =
         serde_json::from_str(list.items.get()).map_err(|error| format!("is a list without items: {error}"))?;
     Ok(Page {
+        api_version: list.api_version.map(|text| text.0.into_owned()).unwrap_or_default(),
+        kind: list.kind.0.into_owned(),
         resource_version: list.metadata.resource_version.map(|text| text.0.into_owned()).unwrap_or_default(),
         continues: list.metadata.continues.map(|text| text.0.into_owned()).filter(|token| !token.is_empty()),
         remaining: list.metadata.remaining_item_count.and_then(|count| u64::try_from(count).ok()),
@@ -51,6 +53,12 @@ pub(super) fn resource_version(item: &RawValue) -> Option<ResourceVersion> {
     let object: RawVersioned<'_> = serde_json::from_str(item.get()).ok()?;
     let text = object.metadata.resource_version.0;
     (!text.is_empty()).then(|| ResourceVersion::parse(&text))
+}
+
+/// The `apiVersion` and `kind` of an object.
+pub(super) fn types(object: &RawValue) -> Result<(String, String), String> {
+    let typed: RawTyped<'_> = serde_json::from_str(object.get()).map_err(|error| format!("is no object: {error}"))?;
+    Ok((typed.api_version.0.into_owned(), typed.kind.0.into_owned()))
 }
 
 /// Reads what the collector needs of an object.
@@ -105,9 +113,19 @@ fn seconds(time: &RawValue) -> Option<NonZeroU32> {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(serde::Deserialize)]
+struct RawTyped<'a> {
+    #[serde(borrow, rename = "apiVersion")]
+    api_version: Text<'a>,
+    #[serde(borrow)]
+    kind: Text<'a>,
+}
+
+#[derive(serde::Deserialize)]
 struct RawList<'a> {
     #[serde(borrow)]
     kind: Text<'a>,
+    #[serde(borrow, rename = "apiVersion")]
+    api_version: Option<Text<'a>>,
     #[serde(borrow)]
     metadata: RawListMetadata<'a>,
     /// Raw, so that the key must be there, and may hold `null`: so Go writes an empty slice.

@@ -26,6 +26,8 @@ fn collection(state: State, error: &str) -> CollectionStatus {
         error: error.to_owned(),
         since: Time::ZERO,
         progress: None,
+        kept_apart: false,
+        inconsistent: None,
     }
 }
 

@@ -60,6 +60,9 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
         | Event::Proven { .. }
         | Event::Prevented { .. }
         | Event::Collection { .. }
+        | Event::Asked { .. }
+        | Event::Inconsistent { .. }
+        | Event::KeptApart { .. }
         | Event::SessionOpened { .. }
         | Event::SessionEnded { .. }
         | Event::TermGained(_)

@@ -1,7 +1,7 @@
 //! What readers see of the graph service. One way: a reader takes the messages as they are.
 
 use super::field;
-use crate::admin::v1alpha1::{Executor, GetStatusResponse};
+use crate::admin::v1alpha1::{Executor, GetStatusResponse, InconsistentReads};
 use crate::graph::v1alpha1::list_coverage_response::{Collection, State};
 use crate::graph::v1alpha1::{Collecting, Node, NodeState};
 use crate::r#type::v1alpha1::{GroupResource, ResponseMeta};
@@ -159,6 +159,13 @@ pub fn status(
         decision_log: None,
         stalled_for: None,
         loop_idle: None,
+        inconsistent_reads: status
+            .inconsistent
+            .into_iter()
+            .map(|(collection, detail)| InconsistentReads { group_resource: Some(collection.into()), detail })
+            .collect(),
+        kept_apart: status.kept_apart.into_iter().map(Into::into).collect(),
+        unverified_owners: (status.questions.waiting + status.questions.under_way) as u64,
     }
 }
 

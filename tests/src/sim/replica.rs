@@ -8,15 +8,16 @@ use super::law::{self, Shown};
 use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
 use engine::leader::{
-    Config, Event, Input, Leader, Mode, Output, PauseAnswer, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
+    Config, Event, Input, Leader, Mode, Named, Output, PauseAnswer, PauseRead, Policy, Probe, ProbeAnswer, ProbeId,
+    StreamId,
 };
 use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::time::Time;
 use engine::view::ExecutorView;
 use engine::view::{NodeView, PresenceView};
-use engine::work::{Refusal, ToExecutor, ToLeader};
-use sandbox::model::ListQuery;
+use engine::work::{CheckBy, Refusal, ToExecutor, ToLeader};
+use sandbox::model::{ListQuery, Reason};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -359,11 +360,27 @@ impl World {
         let resource = KINDS[kind].resource();
         let namespace = probe.namespace.as_ref().map(|name| name.to_string());
         let limit = probe.limit.map_or(0, |limit| limit as usize);
+        if let Some(Named { name, by: CheckBy::Read }) = &probe.object {
+            let found = self.server.reader(self.now).get(&resource, namespace.as_deref().unwrap_or_default(), name);
+            let object = match found {
+                Ok(object) => Some(observe(&object)),
+                Err(error) if error.reason == Reason::NotFound && !error.details.name.is_empty() => None,
+                Err(error) => return Err(error.to_string()),
+            };
+            let resource_version = object.as_ref().map_or(ResourceVersion::parse(""), |of| of.resource_version.clone());
+            return Ok(ProbeAnswer {
+                resource_version,
+                objects: object.into_iter().collect(),
+                complete: true,
+                remaining: None,
+            });
+        }
         let query = ListQuery { namespace, limit, ..ListQuery::default() };
         let page = self.server.reader(self.now).list(&resource, &query).map_err(|error| error.to_string())?;
+        let is_asked_for = |object: &Object| probe.object.as_ref().is_none_or(|named| *object.name == *named.name);
         Ok(ProbeAnswer {
             resource_version: position(page.revision),
-            objects: page.items.iter().map(|item| observe(item)).collect(),
+            objects: page.items.iter().map(|item| observe(item)).filter(is_asked_for).collect(),
             complete: page.next.is_none(),
             remaining: None,
         })

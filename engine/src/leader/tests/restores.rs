@@ -391,31 +391,26 @@ fn a_list_that_the_watch_has_overtaken_shows_no_restored_store() {
 
 #[test]
 fn a_report_to_the_leader_of_a_lost_history_answers_nothing_in_the_one_that_got_its_term_again() {
-    let verifies = |seed| {
+    let deletes = |seed| {
         let mut bench = Bench::of_process(seed);
         bench.hello(STREAM, hello("e1", "i1"));
         for resource in ["configmaps", "things"] {
             bench.serve(resource);
             bench.list(resource, 100, vec![]);
         }
+        bench.seen("things", object("things", "o", 101));
         bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
-        bench.pass(Duration::from_secs(1));
-        let lease = bench.take("o");
+        bench.deleted("things", "o", 103);
+        let lease = bench.take("a");
         (bench, lease)
     };
-    let (_, lost) = verifies(7 << 40);
-    let (mut bench, lease) = verifies(8 << 40);
+    let (_, lost) = deletes(7 << 40);
+    let (mut bench, lease) = deletes(8 << 40);
     assert_eq!((&lost.term, lost.item.id), (&lease.term, lease.item.id));
-    let answer = |bench: &mut Bench, lease: &WorkLease| {
-        let Action::Verify { checks } = &lease.item.action else { panic!() };
-        bench.report_with(lease, |report| {
-            report.outcome = Outcome::Verified;
-            report.findings =
-                vec![Finding { check: checks[0].clone(), result: FindingResult::Absent(Some(version(200))) }];
-        });
-    };
-    answer(&mut bench, &lost);
-    assert_eq!(bench.grants(), NOTHING, "o may be back");
-    answer(&mut bench, &lease);
+    bench.report(&lost, Outcome::Transient);
+    bench.pass(Duration::from_secs(5));
+    assert_eq!(bench.grants(), NOTHING, "it is still out");
+    bench.report(&lease, Outcome::Transient);
+    bench.pass(Duration::from_secs(5));
     assert_eq!(bench.grants(), ["delete(Background) a"]);
 }

@@ -24,7 +24,7 @@ fn refusing(status: u16) -> (Clients, Arc<AtomicUsize>) {
         }
     });
     let client = Client::new(service, "default");
-    (Clients { lists: client.clone(), watches: client }, asked)
+    (Clients { lists: client.clone(), watches: client.clone(), fresh: client }, asked)
 }
 
 #[tokio::test]

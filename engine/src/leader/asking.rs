@@ -1,0 +1,396 @@
+//! Questions whether one object is there. The leader has the graph service ask them: no executor's word proves that an owner is absent.
+//!
+//! Each collection has a row of nodes that wait, and the rows take turns. Only so many questions are under way at once, whatever waits;
+//! a collection whose answers fail is asked one at a time, less and less often, and always about another node.
+
+use super::{Asked, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
+use crate::coverage::{Coverage, KindId, State};
+use crate::evidence::{Absence, Ground, Inquiry};
+use crate::graph::{Known, NodeId, Presence};
+use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
+use crate::time::Time;
+use crate::view::{Questions as View, Unanswered};
+use crate::work::{CheckBy, Sighting};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use core::ops::Bound;
+use core::time::Duration;
+
+/// Questions under way, at most,
+const UNDER_WAY_MAX: usize = 32;
+/// and in one collection.
+const UNDER_WAY_EACH_MAX: usize = 24;
+/// After an answer that failed, doubling.
+const FAILED_MIN: Duration = Duration::from_millis(500);
+/// Short enough that everything is asked within ten seconds of a server's recovery.
+const FAILED_MAX: Duration = Duration::from_secs(5);
+
+/// Nodes that wait to be asked about.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    rows: BTreeMap<KindId, Row>,
+    /// The row in which a node waits.
+    waiting: BTreeMap<NodeId, KindId>,
+    under_way: usize,
+    /// The probe that asks about a node.
+    asked: BTreeMap<NodeId, ProbeId>,
+    /// The row that had its turn last.
+    turn: Option<KindId>,
+}
+
+/// The nodes of one collection.
+#[derive(Debug, Default)]
+struct Row {
+    waiting: BTreeSet<NodeId>,
+    under_way: usize,
+    /// The node that was asked about last: the next one comes after it.
+    last: Option<NodeId>,
+    failing: Option<Failing>,
+}
+
+#[derive(Debug)]
+struct Failing {
+    why: String,
+    since: Time,
+    times: u32,
+    not_before: Time,
+}
+
+impl Row {
+    fn may_ask(&self, now: Time) -> bool {
+        let room = match &self.failing {
+            Some(failing) => self.under_way == 0 && failing.not_before <= now,
+            None => self.under_way < UNDER_WAY_EACH_MAX,
+        };
+        room && !self.waiting.is_empty()
+    }
+
+    fn pop(&mut self) -> Option<NodeId> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.waiting.range((after, Bound::Unbounded)).next().or_else(|| self.waiting.first()).copied()?;
+        self.waiting.remove(&next);
+        self.last = Some(next);
+        Some(next)
+    }
+}
+
+impl Questions {
+    fn wait(&mut self, kind: KindId, node: NodeId) {
+        if !self.asked.contains_key(&node) {
+            self.rows.entry(kind).or_default().waiting.insert(node);
+            self.waiting.insert(node, kind);
+        }
+    }
+
+    /// Nothing is to be asked about this node any more.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.asked.remove(&node);
+        if let Some(kind) = self.waiting.remove(&node)
+            && let Some(row) = self.rows.get_mut(&kind)
+        {
+            row.waiting.remove(&node);
+            self.drop_idle(kind);
+        }
+    }
+
+    /// What is under way is about a history that is over.
+    pub(super) fn void(&mut self) {
+        self.asked.clear();
+    }
+
+    fn drop_idle(&mut self, kind: KindId) {
+        if self.rows.get(&kind).is_some_and(|row| row.waiting.is_empty() && row.under_way == 0) {
+            self.rows.remove(&kind);
+        }
+    }
+
+    /// The next node to ask about.
+    fn next(&mut self, now: Time) -> Option<(KindId, NodeId)> {
+        if self.under_way >= UNDER_WAY_MAX {
+            return None;
+        }
+        let after = self.turn.map_or(Bound::Unbounded, Bound::Excluded);
+        let ready = |(&kind, row): (&KindId, &Row)| row.may_ask(now).then_some(kind);
+        let kind =
+            self.rows.range((after, Bound::Unbounded)).find_map(ready).or_else(|| self.rows.iter().find_map(ready))?;
+        self.turn = Some(kind);
+        let row = self.rows.get_mut(&kind)?;
+        let node = row.pop()?;
+        row.under_way += 1;
+        self.under_way += 1;
+        self.waiting.remove(&node);
+        Some((kind, node))
+    }
+
+    /// An answer has come. False if it is not awaited any more.
+    fn end(&mut self, kind: KindId, node: NodeId, probe: ProbeId) -> bool {
+        self.under_way = self.under_way.saturating_sub(1);
+        if let Some(row) = self.rows.get_mut(&kind) {
+            row.under_way = row.under_way.saturating_sub(1);
+        }
+        let awaited = self.asked.get(&node) == Some(&probe);
+        if awaited {
+            self.asked.remove(&node);
+        }
+        self.drop_idle(kind);
+        awaited
+    }
+
+    fn failed(&mut self, now: Time, kind: KindId, why: &str) -> Time {
+        let row = self.rows.entry(kind).or_default();
+        let (since, times) = row.failing.as_ref().map_or((now, 0), |failing| (failing.since, failing.times + 1));
+        let not_before = now + FAILED_MIN.saturating_mul(1 << times.min(10)).min(FAILED_MAX);
+        row.failing = Some(Failing { why: String::from(why), since, times, not_before });
+        not_before
+    }
+
+    fn answered(&mut self, kind: KindId) {
+        if let Some(row) = self.rows.get_mut(&kind) {
+            row.failing = None;
+        }
+    }
+}
+
+impl Leader {
+    /// Has the graph service look whether this node's object is there, as soon as there is room.
+    pub(super) fn ask_about(&mut self, id: NodeId) {
+        self.questions.wait(self.graph.node(id).kind(), id);
+    }
+
+    /// Asks what there is room for.
+    pub(super) fn ask_questions(&mut self) {
+        if self.term.is_none() || self.stopping || self.is_stopped_by_doubt() {
+            return;
+        }
+        while let Some((kind, id)) = self.questions.next(self.now) {
+            self.last_probe += 1;
+            let probe = ProbeId(self.last_probe);
+            self.questions.asked.insert(id, probe);
+            if !self.ask_now(kind, id, probe) {
+                self.questions.end(kind, id, probe);
+            }
+        }
+    }
+
+    /// False where there is nothing to ask any more.
+    fn ask_now(&mut self, kind: KindId, id: NodeId, probe: ProbeId) -> bool {
+        let Some((served, node)) = self.coverage.kind(kind).served.clone().zip(self.graph.get(id)) else {
+            return false;
+        };
+        let (uid, namespace, name) = (node.uid(), node.namespace().clone(), node.name().into());
+        let inquiry = self.inquiries.get(&id).filter(|_| !node.is_observed());
+        let step = inquiry.zip(ground(&self.coverage, kind)).map(|(inquiry, ground)| inquiry.next(ground));
+        let (by, fresh) = step.map_or((CheckBy::List, false), |step| (step.by, step.fresh));
+        let known = self.known(kind);
+        self.probes.insert(probe, Asked { purpose: Purpose::Existence { kind, node: id, uid, by }, known });
+        self.outputs.push_back(Output::Probe(Probe {
+            id: probe,
+            collection: served.group_resource,
+            kind: served.kind,
+            version: served.version,
+            namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
+            limit: None,
+            object: Some(Named { name, by }),
+            fresh,
+        }));
+        true
+    }
+
+    pub(super) fn existence_answered(
+        &mut self,
+        probe: ProbeId,
+        (kind, id): (KindId, NodeId),
+        (uid, by): (Uid, CheckBy),
+        known: &super::Known,
+        answer: Result<ProbeAnswer, String>,
+    ) {
+        let awaited = self.questions.end(kind, id, probe);
+        let is_there = self.graph.get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
+        if !awaited || !is_there || self.coverage.kind(kind).served.is_none() {
+            // A node that is asked about again waits anew.
+            return self.mark_uid(&uid);
+        }
+        let answer = answer.and_then(|answer| self.believable(kind, by, known, answer));
+        self.event(Event::Asked {
+            owner: self.object_ref(id),
+            by,
+            answer: match &answer {
+                Ok(answer) if answer.objects.iter().any(|object| object.uid == uid) => "exists",
+                Ok(_) => "absent",
+                Err(_) => "failed",
+            },
+        });
+        match answer {
+            Ok(answer) => {
+                self.questions.answered(kind);
+                self.set_unreadable(id, false);
+                let mut objects = answer.objects.into_iter();
+                match objects.find(|object| object.uid == uid) {
+                    Some(object) => {
+                        let at =
+                            if by == CheckBy::List { answer.resource_version } else { object.resource_version.clone() };
+                        self.exists(id, object, at);
+                    }
+                    None => self.not_there(id, by, Some(&answer.resource_version).filter(|_| by == CheckBy::List)),
+                }
+            }
+            Err(why) => {
+                self.set_unreadable(id, true);
+                self.ask_again(kind, id, &why);
+            }
+        }
+        if self.graph.get(id).is_some() {
+            self.mark(id);
+        }
+    }
+
+    /// The same question once more, when its row may go on.
+    fn ask_again(&mut self, kind: KindId, id: NodeId, why: &str) {
+        let at = self.questions.failed(self.now, kind, why);
+        self.timers.set(at, Timer::Questions);
+        self.questions.wait(kind, id);
+    }
+
+    /// Whether an answer can be one of the store as it is: not from before what was known when it was asked for, and not from another
+    /// history.
+    fn believable(
+        &mut self,
+        kind: KindId,
+        by: CheckBy,
+        known: &super::Known,
+        answer: ProbeAnswer,
+    ) -> Result<ProbeAnswer, String> {
+        if by == CheckBy::Read {
+            return Ok(answer);
+        }
+        let version = &answer.resource_version;
+        let is_main = !self.coverage.kind(kind).is_aggregated();
+        if is_main && !version.is_ordered() {
+            return Err(format!(
+                "a list of its name has the version {version:?}, which says nothing of when it was true"
+            ));
+        }
+        if !is_main && known.own.as_ref().is_some_and(|known| version.is_before(known)) {
+            return Err(format!("a list of its name stands at {version}, before what was seen"));
+        }
+        let answer = self.of_the_present(kind, known, answer)?;
+        if self.leapt(kind, &answer.resource_version) {
+            return Err(format!("the store stands at {}, far past all that was seen", answer.resource_version));
+        }
+        Ok(answer)
+    }
+
+    fn set_unreadable(&mut self, id: NodeId, unreadable: bool) {
+        if matches!(self.graph.node(id).known(), Known::Virtual { unreadable: known } if known != unreadable) {
+            self.graph.set_unobserved(id, Presence::Virtual { unreadable });
+            self.mark_dependents(id);
+        }
+    }
+
+    /// An answer at `at` showed the object of a node.
+    fn exists(&mut self, id: NodeId, object: Object, at: ResourceVersion) {
+        let node = self.graph.node(id);
+        let (kind, is_observed) = (node.kind(), node.is_observed());
+        let sighting = Sighting { uid: object.uid, resource_version: object.resource_version, facts: object.facts };
+        if !is_observed {
+            let entry = self.coverage.kind(kind);
+            let position = entry.position.clone().filter(|_| entry.state == State::Synced);
+            if let Some(position) = position.filter(|position| position.reached(&sighting.resource_version)) {
+                self.contradicted(
+                    kind,
+                    format!(
+                        "a list at {at} shows {} as of {}, and its watch, which stands at {position}, does not",
+                        object.name, sighting.resource_version
+                    ),
+                );
+            }
+        }
+        let target = self.object_ref(id);
+        self.found(id, &target, &sighting, &at);
+    }
+
+    /// An answer at `at` showed an object that the graph holds, or has heard of.
+    pub(super) fn found(&mut self, id: NodeId, object: &ObjectRef, sighting: &Sighting, at: &ResourceVersion) {
+        if sighting.uid != object.uid {
+            return;
+        }
+        if self.graph.node(id).is_observed() {
+            self.writes.remove(&object.uid);
+            return self.sighted(object, sighting);
+        }
+        if let Known::Absent(proof) = self.graph.node(id).known()
+            && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
+        {
+            // A read that was answered before the owner went.
+            return;
+        }
+        let changed = self.graph.node(id).facts().as_ref() != Some(&sighting.facts);
+        let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
+        self.graph.set_unobserved(id, Presence::Read { facts, position });
+        let lacked = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).found(self.now, at);
+        self.mark(id);
+        if changed {
+            self.mark_dependents(id);
+        }
+        if let Some(lacked) = lacked {
+            let kind = self.graph.node(id).kind();
+            let name = &object.name;
+            self.contradicted(kind, format!("a list at {lacked} does not show {name}, and an answer at {at} does"));
+        }
+    }
+
+    /// An object was not where it was looked for.
+    fn not_there(&mut self, id: NodeId, by: CheckBy, version: Option<&ResourceVersion>) {
+        let node = self.graph.node(id);
+        let kind = node.kind();
+        if node.is_observed() {
+            return self.disagreement(id, version);
+        }
+        let name = String::from(node.name());
+        let Some(ground) = ground(&self.coverage, kind) else { return };
+        let inquiry = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now));
+        if inquiry.next(ground).by != by {
+            // The inquiry was begun anew while this was under way: it is no answer to what is asked now.
+            return;
+        }
+        match inquiry.absent(self.now, ground, version) {
+            Absence::Open => {}
+            Absence::Proven(proof) => self.prove(id, proof),
+            Absence::Contradicts(shown) => {
+                let at = version.map(alloc::string::ToString::to_string).unwrap_or_default();
+                let why = format!("a list at {shown} shows {name}, and one at {at} does not");
+                self.contradicted(kind, why.clone());
+                self.ask_again(kind, id, &why);
+            }
+        }
+    }
+
+    /// How many questions wait, and why.
+    pub(super) fn questions(&self) -> View {
+        let unanswered = |(&kind, row): (&KindId, &Row)| {
+            let failing = row.failing.as_ref()?;
+            let served = self.coverage.kind(kind).served.as_ref()?;
+            Some(Unanswered {
+                collection: served.group_resource.clone(),
+                owners: row.waiting.len() + row.under_way,
+                why: failing.why.clone(),
+                since: failing.since,
+                next: failing.not_before,
+                asking: row.under_way > 0,
+            })
+        };
+        View {
+            waiting: self.questions.rows.values().map(|row| row.waiting.len()).sum(),
+            under_way: self.questions.under_way,
+            unanswered: self.questions.rows.iter().filter_map(unanswered).collect(),
+        }
+    }
+}
+
+/// What is known of a kind whose objects are asked for.
+fn ground(coverage: &Coverage, kind: KindId) -> Option<Ground<'_>> {
+    let entry = coverage.kind(kind);
+    let contradictions = entry.contradiction.as_ref().map_or(0, |contradiction| contradiction.count);
+    Some(Ground { kind: entry.served.as_ref()?, listed: entry.is_listed(), contradictions })
+}

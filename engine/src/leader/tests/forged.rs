@@ -1,0 +1,232 @@
+//! Answers that are wrong, and that must not be believed: from the past, of another kind, or from members that disagree.
+
+use super::*;
+
+/// Configmap `a` is owned by thing `o`; the list of things fails, as it does while an API server starts.
+fn unlisted() -> Bench {
+    let mut bench = Bench::bare();
+    for resource in ["configmaps", "nodes", "things"] {
+        bench.serve(resource);
+    }
+    bench.list("nodes", 451, vec![]);
+    bench.list("configmaps", 445, vec![object("configmaps", "a", 440).owned_by("things", "o")]);
+    bench.input(Input::ListFailed { collection: collection("things"), error: "429".to_string() });
+    bench
+}
+
+/// Answers every question about `o` for a while, and gives what was granted, once for each.
+fn answered(bench: &mut Bench, result: &FindingResult) -> Vec<String> {
+    for _ in 0..30 {
+        bench.pass(Duration::from_secs(5));
+        bench.answer_probes(451, &[]);
+        bench.found_if_asked("o", result);
+    }
+    let mut grants = bench.grants();
+    grants.dedup();
+    grants
+}
+
+#[test]
+fn a_list_from_before_what_its_store_has_shown_elsewhere_proves_nothing() {
+    for stale in [1, 211, 444, 450] {
+        let absent = FindingResult::Absent(Some(version(stale)));
+        assert_eq!(answered(&mut unlisted(), &absent), NOTHING, "at {stale}");
+    }
+    assert_eq!(
+        answered(&mut unlisted(), &FindingResult::Absent(Some(version(451)))),
+        ["delete(Background) a"],
+        "where the store stands by now"
+    );
+}
+
+#[test]
+fn a_list_without_a_version_that_can_be_ordered_proves_nothing_in_the_main_store() {
+    for text in ["0", "abc", "", "-7", "0451"] {
+        let absent = FindingResult::Absent(Some(ResourceVersion::parse(text)));
+        assert_eq!(answered(&mut unlisted(), &absent), NOTHING, "at {text:?}");
+    }
+}
+
+#[test]
+fn a_collection_that_was_never_listed_takes_two_lists() {
+    let mut bench = unlisted();
+    bench.pass(Duration::from_secs(1));
+    bench.found("o", FindingResult::Absent(Some(version(451))));
+    bench.pass(Duration::from_millis(4900));
+    assert_eq!(bench.grants(), NOTHING);
+    bench.pass(Duration::from_millis(100));
+    bench.found("o", FindingResult::Absent(Some(version(452))));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn an_owner_that_a_read_has_shown_is_absent_only_past_that_read() {
+    let mut bench = unlisted();
+    bench.pass(Duration::from_secs(1));
+    let sighting = Sighting { uid: uid("o"), resource_version: version(470), facts: Facts::default() };
+    bench.found("o", FindingResult::Exists(sighting));
+    assert_eq!(answered(&mut bench, &FindingResult::Absent(Some(version(470)))), NOTHING);
+}
+
+fn told(bench: &Bench) -> Vec<&str> {
+    let why = |event| if let &Event::Inconsistent { ref why, .. } = event { Some(why.as_str()) } else { None };
+    bench.events.iter().filter_map(why).collect()
+}
+
+#[test]
+fn an_answer_from_before_what_was_known_stops_grants_until_three_answers_agree() {
+    let mut bench = unlisted();
+    bench.seen("nodes", object("nodes", "n", 452));
+    bench.seen("configmaps", object("configmaps", "b", 453).owned_by("nodes", "n"));
+    bench.pass(Duration::from_secs(1));
+    bench.found("o", FindingResult::Absent(Some(version(211))));
+    bench.deleted("nodes", "n", 454);
+    assert_eq!(told(&bench), ["a list stands at 211, after 453 was seen"]);
+    let things = bench.leader.collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
+    assert_eq!(things.and_then(|of| of.inconsistent).as_deref(), Some("a list stands at 211, after 453 was seen"));
+    for agreed in 0..3 {
+        assert_eq!(bench.grants(), NOTHING, "after {agreed}");
+        assert!(bench.probes.iter().any(|probe| probe.object.is_none() && probe.fresh), "by other connections");
+        bench.answer_probes(454, &[]);
+        bench.pass(Duration::from_millis(500));
+    }
+    assert_eq!(bench.grants(), ["delete(Background) b"]);
+    bench.pass(Duration::from_secs(700));
+    let things = bench.leader.collections().into_iter().find(|of| of.kind.group_resource == collection("things"));
+    assert_eq!(things.and_then(|of| of.inconsistent), None, "and is forgotten when answers agree");
+}
+
+#[test]
+fn members_that_disagree_about_an_owner_prove_nothing() {
+    let mut bench = unlisted();
+    let there = Sighting { uid: uid("o"), resource_version: version(430), facts: Facts::default() };
+    let (exists, absent) = (FindingResult::Exists(there), |at| FindingResult::Absent(Some(version(at))));
+    // Both members go on, each by itself.
+    for at in 451..700 {
+        bench.bookmark("nodes", at);
+        bench.answer_probes(at, &[]);
+        bench.found_if_asked("o", &if at % 3 == 1 { exists.clone() } else { absent(at) });
+        bench.pass(Duration::from_secs(1));
+        assert_eq!(bench.grants(), NOTHING, "at {at}");
+    }
+    assert!(!told(&bench).is_empty());
+}
+
+#[test]
+fn what_one_list_has_proven_counts_no_more_once_another_contradicts_it() {
+    let mut bench = Bench::synced();
+    for (name, rv) in [("a", 101), ("b", 102)] {
+        bench.seen("configmaps", object("configmaps", name, rv).owned_by("things", &format!("of-{name}")));
+    }
+    bench.pass(Duration::from_secs(1));
+    bench.found("of-a", FindingResult::Absent(Some(version(105))));
+    assert_eq!(bench.grants(), ["delete(Background) a"]);
+    bench.bookmark("things", 106);
+    let there = Sighting { uid: uid("of-b"), resource_version: version(99), facts: Facts::default() };
+    bench.found("of-b", FindingResult::Exists(there));
+    assert_eq!(told(&bench).len(), 1, "the watch has not shown it");
+    let recalled = |(_, message): &(StreamId, ToExecutor)| matches!(message, ToExecutor::Revoke { .. });
+    assert!(bench.sent.iter().any(recalled), "what was not begun comes back");
+    bench.answer_probes(106, &[]);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.undecided(), [(Undecided::OwnerUnverified, 1)], "of-a is asked for anew");
+}
+
+#[test]
+fn a_collection_with_a_store_of_its_own_is_compared_with_itself() {
+    for ahead in [false, true] {
+        let mut bench = Bench::synced();
+        // As `--etcd-servers-overrides` has it: jobs have been written less often than all the rest, or more often.
+        let stands = if ahead { 900 } else { 20 };
+        bench.serve("jobs");
+        bench.list("jobs", stands, vec![]);
+        bench.seen("configmaps", object("configmaps", "a", 101).owned_by("jobs", "j"));
+        bench.seen("configmaps", object("configmaps", "b", 102).owned_by("things", "o"));
+        for _ in 0..300 {
+            bench.pass(Duration::from_secs(1));
+            for probe in bench.other_probes() {
+                let at = if probe.collection == collection("jobs") { stands } else { 110 };
+                let answer =
+                    ProbeAnswer { resource_version: version(at), objects: vec![], complete: true, remaining: None };
+                bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+            }
+            bench.found_if_asked("j", &FindingResult::Absent(Some(version(stands))));
+            bench.found_if_asked("o", &FindingResult::Absent(Some(version(110))));
+        }
+        let mut grants = bench.grants();
+        grants.dedup();
+        assert_eq!(grants, ["delete(Background) a", "delete(Background) b"], "ahead: {ahead}");
+        let apart: Vec<_> = bench.leader.collections().into_iter().filter(|of| of.kept_apart).collect();
+        assert_eq!(apart.len(), 1);
+        assert_eq!(apart[0].kind.group_resource, collection("jobs"));
+        assert_eq!(rewinds(&bench), 0);
+    }
+}
+
+fn rewinds(bench: &Bench) -> usize {
+    bench.events.iter().filter(|event| matches!(event, Event::Rewound { .. })).count()
+}
+
+#[test]
+fn no_consistent_answer_from_the_past_is_used_whatever_it_was_asked_for() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    bench.pass(Duration::from_secs(1));
+    // Each round of the barrier is answered by a member that lags.
+    for _ in 0..20 {
+        for probe in bench.other_probes() {
+            let at = if probe.fresh { 101 } else { 99 };
+            let answer =
+                ProbeAnswer { resource_version: version(at), objects: vec![], complete: true, remaining: None };
+            bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+        }
+        bench.pass(Duration::from_secs(1));
+        assert_eq!(bench.grants(), NOTHING);
+    }
+    assert!(!told(&bench).is_empty());
+    for _ in 0..20 {
+        bench.answer_probes(101, &[]);
+        bench.pass(Duration::from_secs(1));
+    }
+    assert_eq!(bench.grants(), ["remove finalizer orphan of o"]);
+}
+
+#[test]
+fn a_hundred_thousand_owners_are_asked_for_a_few_at_a_time_and_a_collection_that_fails_holds_up_no_other() {
+    let mut bench = Bench::synced();
+    for at in 0..2_000 {
+        bench
+            .seen("configmaps", object("configmaps", &format!("a{at}"), 101 + at).owned_by("nodes", &format!("n{at}")));
+    }
+    bench.seen("configmaps", object("configmaps", "b", 5_000).owned_by("things", "o"));
+    bench.pass(Duration::from_millis(250));
+    assert!(bench.questions().len() <= 32, "{} under way", bench.questions().len());
+    let fails = |bench: &mut Bench| {
+        for probe in core::mem::take(&mut bench.probes) {
+            match probe.collection == collection("things") {
+                true => bench.probes.push(probe),
+                false => bench.input(Input::Probed { probe: probe.id, answer: Err("500".to_string()) }),
+            }
+        }
+    };
+    fails(&mut bench);
+    bench.found("o", FindingResult::Absent(Some(version(5_001))));
+    assert_eq!(bench.grants(), ["delete(Background) b"]);
+    for _ in 0..600 {
+        bench.pass(Duration::from_millis(100));
+        assert!(bench.questions().len() <= 1, "one at a time while it fails");
+        fails(&mut bench);
+    }
+    let questions = bench.leader.status().questions;
+    assert_eq!(questions.waiting + questions.under_way, 2_000);
+    assert_eq!(questions.unanswered.len(), 1);
+    assert_eq!((questions.unanswered[0].owners, &*questions.unanswered[0].why), (2_000, "500"));
+    // Within seconds of its recovery all are asked.
+    for _ in 0..200 {
+        bench.pass(Duration::from_millis(50));
+        for at in 0..2_000 {
+            bench.found_if_asked(&format!("n{at}"), &FindingResult::Absent(Some(version(6_000))));
+        }
+    }
+    assert_eq!(bench.grants().len(), 999, "the executor's window, less the one it has");
+}

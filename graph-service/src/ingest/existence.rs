@@ -1,0 +1,111 @@
+//! Questions whether one object is there: what the API server says of one name, without any conclusion.
+
+use super::Clients;
+use super::request::{self, ACCEPT_METADATA_LIST, Failure, collection_path, query_value};
+use crate::metadata::{self, Decoder, Item};
+use engine::leader::{Named, Probe, ProbeAnswer};
+use engine::object::{Object, ResourceVersion};
+use engine::work::CheckBy;
+use runtime::kubernetes::{NotFound, classify_not_found};
+use serde_json::value::RawValue;
+
+#[cfg(test)]
+mod tests;
+
+/// One object as JSON, cut down to its metadata where the server can do that.
+const ACCEPT_OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// Names in references are whatever users write, and a URI ends at 64 KiB.
+const URI_MAX_BYTES: usize = 60_000;
+
+/// Asks for the one object.
+pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> Result<ProbeAnswer, Failure> {
+    let what = match (&probe.namespace, named.by) {
+        (Some(namespace), CheckBy::List) => {
+            format!("list {} {:?} in namespace {namespace:?}", probe.collection, named.name)
+        }
+        (None, CheckBy::List) => format!("list {} {:?}", probe.collection, named.name),
+        (Some(namespace), CheckBy::Read) => {
+            format!("get {} {:?} in namespace {namespace:?}", probe.collection, named.name)
+        }
+        (None, CheckBy::Read) => format!("get {} {:?}", probe.collection, named.name),
+    };
+    let Some(uri) = uri(probe, named) else {
+        return Err(Failure::senseless(format!("{what}: such a name cannot be asked for")));
+    };
+    let senseless = |why: String| Failure::senseless(format!("{what}: {why}"));
+    let object = match named.by {
+        CheckBy::List => {
+            let page = request::one(clients, &what, &uri, ACCEPT_METADATA_LIST, probe.fresh).await?;
+            let page = request::page_of(&page, &probe.collection.group, &probe.kind).map_err(senseless)?;
+            if page.continues.is_some() || page.remaining.is_some_and(|remaining| remaining > 0) {
+                return Err(senseless("the list is not whole".to_owned()));
+            }
+            let resource_version = ResourceVersion::parse(&page.resource_version);
+            let mut items = page.items;
+            let (item, more) = (items.next(), items.next().is_some());
+            let object = item.map(|item| decode(probe, &item)).transpose().map_err(senseless)?;
+            if more || object.as_ref().is_some_and(|object| !is_asked_for(probe, named, object)) {
+                return Err(senseless("the list holds other objects: the server ignores field selectors".to_owned()));
+            }
+            return Ok(found(resource_version, object));
+        }
+        CheckBy::Read => request::any(clients, &what, &uri, ACCEPT_OBJECT, probe.fresh).await?,
+    };
+    if classify_not_found(&object, &probe.collection.group, &probe.collection.resource, &named.name)
+        == Some(NotFound::ThisObject)
+    {
+        return Ok(found(ResourceVersion::parse(""), None));
+    }
+    let body = request::accepted(&what, object)?.body;
+    let raw: &RawValue = serde_json::from_slice(&body).map_err(|error| senseless(format!("no object: {error}")))?;
+    metadata::check_kind(raw, &probe.collection.group, &probe.kind).map_err(senseless)?;
+    let object = decode(probe, &Item::Json(raw)).map_err(senseless)?;
+    if !is_asked_for(probe, named, &object) {
+        return Err(senseless("the answer is another object".to_owned()));
+    }
+    Ok(found(object.resource_version.clone(), Some(object)))
+}
+
+fn decode(probe: &Probe, item: &Item<'_>) -> Result<Object, String> {
+    Decoder::new(Some(probe.namespace.is_some())).object(item)
+}
+
+fn is_asked_for(probe: &Probe, named: &Named, object: &Object) -> bool {
+    object.name == named.name && *object.namespace == *probe.namespace.as_deref().unwrap_or_default()
+}
+
+fn found(resource_version: ResourceVersion, object: Option<Object>) -> ProbeAnswer {
+    ProbeAnswer { resource_version, objects: object.into_iter().collect(), complete: true, remaining: None }
+}
+
+/// `None` where the coordinates cannot be a path: an empty name would address the whole collection, and a slash a subresource, because
+/// the API server splits the path after it has decoded it. None either where it is too long for a URI.
+fn uri(probe: &Probe, named: &Named) -> Option<String> {
+    let namespace = probe.namespace.as_deref();
+    if named.name.is_empty() || namespace.is_some_and(|namespace| !is_segment(namespace)) {
+        return None;
+    }
+    let collection = collection_path(&probe.collection, &probe.version, namespace.map(query_value).as_deref());
+    let uri = match named.by {
+        CheckBy::Read if !is_segment(&named.name) => return None,
+        CheckBy::Read => format!("{collection}/{}", query_value(&named.name)),
+        CheckBy::List => {
+            // The selector's own syntax, before the one of the query.
+            let mut selected = String::with_capacity(named.name.len());
+            for character in named.name.chars() {
+                if matches!(character, '\\' | ',' | '=') {
+                    selected.push('\\');
+                }
+                selected.push(character);
+            }
+            // No resourceVersion: the server answers from the present.
+            format!("{collection}?fieldSelector=metadata.name%3D{}", query_value(&selected))
+        }
+    };
+    (uri.len() <= URI_MAX_BYTES).then_some(uri)
+}
+
+/// What the API server itself demands of a name in a path.
+fn is_segment(text: &str) -> bool {
+    !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
+}
