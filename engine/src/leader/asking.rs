@@ -266,11 +266,6 @@ impl Leader {
         }
         let version = &answer.resource_version;
         let is_main = !self.coverage.kind(kind).is_aggregated();
-        if is_main && !version.is_ordered() {
-            return Err(format!(
-                "a list of its name has the version {version:?}, which says nothing of when it was true"
-            ));
-        }
         if !is_main && known.own.as_ref().is_some_and(|known| version.is_before(known)) {
             return Err(format!("a list of its name stands at {version}, before what was seen"));
         }

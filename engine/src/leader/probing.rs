@@ -5,6 +5,7 @@ use super::{Asked, Event, Known, Leader, Output, Probe, ProbeAnswer, ProbeId, Pu
 use crate::barrier::Wanted;
 use crate::coverage::{KindId, State};
 use crate::object::{Name, Object, ResourceVersion};
+use crate::work::CheckBy;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -30,6 +31,24 @@ impl Leader {
         let Some(Asked { purpose, known }) = self.probes.remove(&probe) else {
             return self.event(Event::Rejected { why: format!("an answer to probe {}, which nobody asked", probe.0) });
         };
+        let of = match &purpose {
+            Purpose::Suspect(kind, _)
+            | Purpose::Doubt(kind, _)
+            | Purpose::Settle(kind, _)
+            | Purpose::Audit { kind, .. }
+            | Purpose::BarrierPosition(kind)
+            | Purpose::BarrierNamespace(kind, _)
+            | Purpose::Existence { kind, by: CheckBy::List, .. }
+            | Purpose::Store(kind) => Some(*kind),
+            Purpose::Existence { by: CheckBy::Read, .. } | Purpose::Void => None,
+        };
+        let is_main = of.is_some_and(|kind| !self.coverage.kind(kind).is_aggregated());
+        let answer = answer.and_then(|answer| match &answer.resource_version {
+            version if is_main && !version.is_ordered() => {
+                Err(format!("a list has the version {version:?}, which says nothing of when it was true"))
+            }
+            _ => Ok(answer),
+        });
         let answer = match &purpose {
             Purpose::Audit { kind, .. } | Purpose::BarrierPosition(kind) | Purpose::BarrierNamespace(kind, _) => {
                 answer.and_then(|answer| self.of_the_present(*kind, &known, answer))

@@ -352,6 +352,9 @@ impl World {
     }
 
     fn asked(&mut self, probe: &Probe) -> Result<ProbeAnswer, String> {
+        if probe.object.as_ref().is_some_and(|named| self.is_unreadable(&named.name)) {
+            return Err(String::from("500"));
+        }
         if let Some(resource_version) = self.server.foreign_version() {
             self.tally.fault("foreign list");
             return Ok(ProbeAnswer { resource_version, objects: Vec::new(), complete: true, remaining: None });

@@ -230,3 +230,20 @@ fn a_hundred_thousand_owners_are_asked_for_a_few_at_a_time_and_a_collection_that
     }
     assert_eq!(bench.grants().len(), 999, "the executor's window, less the one it has");
 }
+
+#[test]
+fn a_barrier_does_not_pass_by_lists_whose_version_says_nothing() {
+    for text in ["0", "abc", ""] {
+        let mut bench = Bench::synced();
+        bench.seen("things", object("things", "o", 101).terminating("orphan"));
+        for _ in 0..60 {
+            bench.pass(Duration::from_secs(1));
+            for probe in bench.other_probes() {
+                let resource_version = ResourceVersion::parse(text);
+                let answer = ProbeAnswer { resource_version, objects: vec![], complete: true, remaining: None };
+                bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+            }
+        }
+        assert_eq!(bench.grants(), NOTHING, "{text:?}");
+    }
+}

@@ -135,13 +135,21 @@ impl World {
         if floor == 0 { 0 } else { self.perilous.random.between(floor * 9 / 10, floor) }
     }
 
+    /// Whether what is asked about the object of this name is answered with an error.
+    pub(in crate::sim) fn is_unreadable(&mut self, name: &str) -> bool {
+        let unreadable = self.options.perils.poison && name == UNREADABLE;
+        if unreadable {
+            self.tally.fault("unreadable owner");
+        }
+        unreadable
+    }
+
     /// What stands between a request and the server beyond the usual.
     pub(in crate::sim) fn peril_refuses(&mut self, request: &Request) -> Option<Refused> {
         if !self.options.perils.poison {
             return None;
         }
-        if matches!(request, Request::Get(_) | Request::ListName(_)) && *request.object().name == *UNREADABLE {
-            self.tally.fault("unreadable owner");
+        if matches!(request, Request::Get(_) | Request::ListName(_)) && self.is_unreadable(&request.object().name) {
             return Some(Refused { code: 500, ..Refused::default() });
         }
         let Request::Delete { target, .. } = request else { return None };
