@@ -1,7 +1,7 @@
 //! The leader against scripted facts: what it grants, and what it does not.
 
 use super::*;
-use crate::object::{Access, Backend, Facts, Object, OwnerReference, ServedKind};
+use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
 use crate::view::Undecided;
 use crate::work::{
     Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, Hello, Outcome, Protocols, Refusal,

@@ -247,3 +247,29 @@ fn a_barrier_does_not_pass_by_lists_whose_version_says_nothing() {
         assert_eq!(bench.grants(), NOTHING, "{text:?}");
     }
 }
+
+#[test]
+fn no_report_of_an_executor_proves_that_an_owner_is_absent() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "p", 101).terminating("foregroundDeletion"));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o").owned_by("things", "p"));
+    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "p"));
+    let lease = bench.take("b");
+    let owner = ObjectRef { uid: uid("o"), name: "o".into(), ..object_ref(&lease) };
+    for result in [FindingResult::Absent(Some(version(9999))), FindingResult::OtherUid(Some(version(9999)))] {
+        let findings = vec![Finding { check: ExistenceCheck { object: owner.clone(), by: CheckBy::List }, result }];
+        bench.report_with(&lease, |report| {
+            report.outcome = Outcome::Verified;
+            report.findings = findings;
+        });
+    }
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.undecided(), [(Undecided::OwnerUnverified, 1)]);
+    assert!(!bench.events.iter().any(|event| matches!(event, Event::Proven { .. })));
+}
+
+/// The owner that a deletion checks.
+fn object_ref(lease: &WorkLease) -> ObjectRef {
+    let Action::Delete { owner_checks, .. } = &lease.item.action else { panic!("{lease:?}") };
+    owner_checks[0].clone()
+}
