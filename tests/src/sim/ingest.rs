@@ -1,62 +1,71 @@
-//! The lists and watches of a replica: the model's history, late and in pieces.
+//! The lists and watches of a replica: the engine's machine asks, and the model's history answers, late and in pieces.
 
 use super::kinds::{KINDS, UNWATCHED, observe};
 use super::replica::position;
 use super::world::{Happening, MS, S, World};
+use engine::follow::{Ask, Config, Failure, Follow, Input as Heard, Output, Pass, Tell};
 use engine::leader::Input;
-use engine::object::{Access, Backend, Name, Object, ServedKind};
-use sandbox::model::ListQuery;
+use engine::object::{Access, Backend, Name, Object, ResourceVersion, ServedKind};
+use sandbox::model::{ListQuery, Position};
 use std::collections::VecDeque;
 
 /// The shell's side of one collection.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     pub(super) served: bool,
-    phase: Phase,
+    follow: Option<Follow>,
+    line: Line,
+    /// Numbers requests and streams: what was sent under another number is stale.
     generation: u64,
-    /// What of the log has been read.
-    cursor: usize,
-    pumping: bool,
+    /// Of a page, or of the beginning of a watch-list, what the leader was not shown yet.
+    objects: VecDeque<Object>,
+    tick_at: Option<u64>,
+    /// Until then the server opens no watch.
+    down_until: u64,
     /// Up to which revision the leader was shown everything, while the collection is complete.
     pub(super) through: Option<u64>,
     /// The history of the store that it belongs to.
     pub(super) history: usize,
-    fruitless: u32,
+}
+
+/// What is open to the API server.
+#[derive(Debug, Default)]
+enum Line {
+    #[default]
+    Nothing,
+    /// A request is on its way.
+    Asked(Ask),
+    /// A page has come; whether its objects are being handed on.
+    Page {
+        begun: bool,
+    },
+    Stream(Stream),
+    /// Nothing comes any more, and nobody knows.
+    Broken,
+}
+
+/// A watch or watch-list.
+#[derive(Debug)]
+struct Stream {
+    /// What of the log has been read.
+    cursor: usize,
+    pumping: bool,
+    /// The revision of a watch-list whose end is still to come.
+    ends_list: Option<u64>,
 }
 
 impl Collection {
     /// The connection breaks; nobody has noticed yet. Gives the number under which it will be.
     pub(super) fn cut(&mut self) -> Option<u64> {
-        match self.phase {
-            Phase::Listing { .. } | Phase::Watching => {}
-            Phase::Off | Phase::Asking { .. } | Phase::Broken { .. } | Phase::Lost => return None,
+        match self.line {
+            Line::Asked(_) | Line::Stream(_) => {}
+            Line::Nothing | Line::Page { .. } | Line::Broken => return None,
         }
-        self.phase = Phase::Broken { listing: matches!(self.phase, Phase::Listing { .. }) };
+        self.line = Line::Broken;
+        self.objects.clear();
         self.generation += 1;
-        self.pumping = false;
         Some(self.generation)
     }
-}
-
-#[derive(Debug, Default)]
-pub(super) enum Phase {
-    #[default]
-    Off,
-    /// A list begins soon; whether it has been announced.
-    Asking {
-        announced: bool,
-    },
-    Listing {
-        items: VecDeque<Object>,
-        revision: u64,
-        cursor: usize,
-    },
-    Watching,
-    /// Nothing comes any more, and nobody knows.
-    Broken {
-        listing: bool,
-    },
-    Lost,
 }
 
 impl World {
@@ -101,7 +110,7 @@ impl World {
         };
         self.tell(at, Input::KindServed(served));
         if access == Access::Watched {
-            self.begin_list(at, kind, 0, false);
+            self.follow(at, kind);
         }
     }
 
@@ -109,31 +118,27 @@ impl World {
         // What the watch still brings is taken first.
         self.deliver(at, kind, usize::MAX);
         let collection = &mut self.replicas[at].collections[kind];
-        collection.phase = Phase::Off;
+        collection.follow = None;
+        collection.line = Line::Nothing;
         collection.generation += 1;
         collection.through = None;
         self.tell(at, Input::KindUnserved(KINDS[kind].key()));
     }
 
-    // Lists.
-
-    fn begin_list(&mut self, at: usize, kind: usize, delay: u64, announced: bool) {
-        let epoch = self.replicas[at].epoch;
+    /// Begins from the beginning; what is under way is dropped.
+    fn follow(&mut self, at: usize, kind: usize) {
+        let page_size = [1, 3, 500][self.api.index(3)];
+        let (paged, seed) = (self.api.once_in(2), self.api.next());
+        let name = KINDS[kind].plural.to_owned();
         let collection = &mut self.replicas[at].collections[kind];
-        collection.phase = Phase::Asking { announced };
+        collection.follow = Some(Follow::new(Config { name, page_size, paged, seed }));
+        collection.line = Line::Nothing;
         collection.generation += 1;
-        collection.pumping = false;
-        collection.fruitless = 0;
-        let generation = collection.generation;
-        if !announced {
-            collection.through = None;
-            self.tell(at, Input::ListBegun { collection: KINDS[kind].key() });
-        }
-        let delay = delay + self.api.delay(self.options.api_ms.max(self.watch_ms(kind) / 4));
-        self.after(delay, Happening::ListStep { replica: at, epoch, kind, generation });
+        collection.through = None;
+        self.drain_follow(at, kind);
     }
 
-    /// The wish for a new list is taken by another task than the one that made it; whatever is under way then is dropped.
+    /// The wish for a new list is taken by another task than the one that made it.
     pub(super) fn relist(&mut self, at: usize, kind: usize) {
         if self.replicas[at].leader.is_some() {
             let epoch = self.replicas[at].epoch;
@@ -142,79 +147,230 @@ impl World {
     }
 
     pub(super) fn relist_now(&mut self, at: usize, epoch: u64, kind: usize) {
-        if !self.is_epoch(at, epoch) {
-            return;
-        }
-        let collection = &self.replicas[at].collections[kind];
-        if collection.served && !matches!(collection.phase, Phase::Off) {
-            self.begin_list(at, kind, 0, false);
+        if self.is_epoch(at, epoch) && self.replicas[at].collections[kind].follow.is_some() {
+            self.follow(at, kind);
         }
     }
 
-    pub(super) fn list_step(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
+    // The machine.
+
+    fn hears(&mut self, at: usize, kind: usize, heard: Heard) {
+        let local = self.replicas[at].local(self.now);
+        if let Some(follow) = &mut self.replicas[at].collections[kind].follow {
+            follow.handle(local, heard);
+        }
+        self.drain_follow(at, kind);
+    }
+
+    pub(super) fn follow_tick(&mut self, at: usize, epoch: u64, kind: usize) {
+        // One that was stopped meanwhile comes late.
+        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].tick_at.is_none_or(|due| due > self.now) {
             return;
         }
-        let fails = self.strikes("list failure", self.options.faults.list_failures);
-        let key = KINDS[kind].key();
-        let phase = std::mem::take(&mut self.replicas[at].collections[kind].phase);
-        match phase {
-            Phase::Asking { announced } => {
-                let listed = self.server.model.list(&KINDS[kind].resource(), &ListQuery::default());
-                let page = match listed {
-                    Ok(page) if !fails => page,
-                    Ok(_) | Err(_) => return self.list_fails(at, kind),
-                };
-                if announced {
-                    // After a failure the leader hears of a new list when the server has begun to answer.
-                    self.tell(at, Input::ListBegun { collection: key });
+        let local = self.replicas[at].local(self.now);
+        let collection = &mut self.replicas[at].collections[kind];
+        collection.tick_at = None;
+        if let Some(follow) = &mut collection.follow {
+            follow.tick(local);
+        }
+        self.drain_follow(at, kind);
+    }
+
+    fn drain_follow(&mut self, at: usize, kind: usize) {
+        loop {
+            let collection = &mut self.replicas[at].collections[kind];
+            if matches!(collection.line, Line::Page { begun: true }) {
+                return;
+            }
+            let Some(output) = collection.follow.as_mut().and_then(Follow::poll) else { break };
+            match output {
+                Output::Ask(ask) => self.ask(at, kind, ask),
+                Output::Objects => {
+                    collection.line = Line::Page { begun: true };
+                    return self.hand_on(at, kind);
                 }
-                let items: VecDeque<Object> = page.items.iter().map(|item| observe(item)).collect();
-                let cursor = self.server.truth.log[kind].len();
+                Output::Tell(tell) => self.follow_tells(at, kind, tell),
+            }
+        }
+        let replica = &mut self.replicas[at];
+        let collection = &mut replica.collections[kind];
+        let deadline = collection.follow.as_ref().and_then(Follow::next_deadline);
+        let Some(due) = deadline.map(|due| replica.clock.world(due).max(self.now)) else { return };
+        // A deadline moves with every event: one that comes early looks again.
+        if collection.tick_at.is_none_or(|known| known <= self.now || due < known) {
+            collection.tick_at = Some(due);
+            let epoch = replica.epoch;
+            self.at(due, Happening::FollowTick { replica: at, epoch, kind });
+        }
+    }
+
+    fn follow_tells(&mut self, at: usize, kind: usize, tell: Tell) {
+        let collection = KINDS[kind].key();
+        let entry = &mut self.replicas[at].collections[kind];
+        let input = match tell {
+            Tell::ListBegun => {
+                entry.through = None;
+                Input::ListBegun { collection }
+            }
+            Tell::ListEnded(resource_version) => {
+                entry.through = revision(&resource_version);
+                Input::ListEnded { collection, resource_version }
+            }
+            Tell::ListFailed(failure) => {
+                entry.through = None;
+                Input::ListFailed { collection, error: failure.sentence }
+            }
+            Tell::Bookmark(resource_version) => {
+                entry.through = revision(&resource_version);
+                Input::Bookmark { collection, resource_version }
+            }
+            Tell::WatchLost(failure) => {
+                Input::WatchLost { collection, transport: failure.is_transport(), error: failure.sentence }
+            }
+            Tell::WatchResumed => Input::WatchResumed { collection },
+            Tell::ListsAnew(_) => return,
+        };
+        self.tell(at, input);
+    }
+
+    fn ask(&mut self, at: usize, kind: usize, ask: Ask) {
+        let delay = self.api.delay(self.options.api_ms.max(self.watch_ms(kind) / 4));
+        let epoch = self.replicas[at].epoch;
+        let collection = &mut self.replicas[at].collections[kind];
+        collection.generation += 1;
+        collection.objects.clear();
+        let generation = collection.generation;
+        let asks = ask != Ask::Nothing;
+        collection.line = if asks { Line::Asked(ask) } else { Line::Nothing };
+        if asks {
+            self.after(delay, Happening::ListStep { replica: at, epoch, kind, generation });
+        }
+    }
+
+    fn is_following(&self, at: usize, epoch: u64, kind: usize, generation: u64) -> bool {
+        self.is_epoch(at, epoch) && self.replicas[at].collections[kind].generation == generation
+    }
+
+    // The server's side.
+
+    /// A request arrives, or the next objects of a page are handed on.
+    pub(super) fn list_step(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
+        if !self.is_following(at, epoch, kind, generation) {
+            return;
+        }
+        let Line::Asked(ask) = &self.replicas[at].collections[kind].line else {
+            return self.hand_on(at, kind);
+        };
+        match ask.clone() {
+            Ask::Nothing => {}
+            Ask::Page { limit, token } => self.answer_page(at, kind, limit, token.as_deref()),
+            Ask::WatchList { seconds } => self.open_watch_list(at, kind, seconds),
+            Ask::Watch { seconds, .. } => self.open_watch(at, kind, seconds),
+        }
+    }
+
+    fn answer_page(&mut self, at: usize, kind: usize, limit: Option<u32>, token: Option<&str>) {
+        if self.strikes("list failure", self.options.faults.list_failures) {
+            return self.fails(at, kind, &[None, Some(500), Some(429), Some(403)]);
+        }
+        let from = token.and_then(|token| Position::parse(token).ok());
+        let query = ListQuery { limit: limit.unwrap_or(0) as usize, from, ..ListQuery::default() };
+        match self.server.model.list(&KINDS[kind].resource(), &query) {
+            Ok(page) => {
                 let history = self.history();
                 let collection = &mut self.replicas[at].collections[kind];
                 collection.history = history;
-                collection.through = None;
-                collection.phase = Phase::Listing { items, revision: page.revision, cursor };
+                collection.objects = page.items.iter().map(|item| observe(item)).collect();
+                collection.line = Line::Page { begun: false };
+                let token = page.next.map(|next| next.token());
+                self.hears(at, kind, Heard::Page { position: Some(position(page.revision)), token });
             }
-            Phase::Listing { items, .. } if fails && !items.is_empty() => return self.list_fails(at, kind),
-            Phase::Listing { mut items, revision, cursor } => {
-                let chunk = self.api.between(1, 8) as usize;
-                for _ in 0..chunk {
-                    let Some(object) = items.pop_front() else { break };
-                    self.tell(at, Input::Listed { collection: key.clone(), object });
-                }
-                let collection = &mut self.replicas[at].collections[kind];
-                if items.is_empty() {
-                    collection.phase = Phase::Watching;
-                    collection.cursor = cursor;
-                    collection.through = Some(revision);
-                    collection.fruitless = 0;
-                    self.tell(at, Input::ListEnded { collection: key, resource_version: position(revision) });
-                    self.pump_soon(at, kind);
-                    let delay = self.net.between(S, 60 * S);
-                    return self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
-                }
-                collection.phase = Phase::Listing { items, revision, cursor };
-            }
-            other @ (Phase::Off | Phase::Watching | Phase::Broken { .. } | Phase::Lost) => {
-                self.replicas[at].collections[kind].phase = other;
-                return;
-            }
+            Err(error) => self.fail(at, kind, Some(error.code()), &error.to_string()),
         }
+    }
+
+    /// Hands some objects of a page on.
+    fn hand_on(&mut self, at: usize, kind: usize) {
+        for _ in 0..self.api.between(1, 8) {
+            let Some(object) = self.replicas[at].collections[kind].objects.pop_front() else { break };
+            self.tell(at, Input::Listed { collection: KINDS[kind].key(), object });
+        }
+        let epoch = self.replicas[at].epoch;
+        let collection = &mut self.replicas[at].collections[kind];
+        if collection.objects.is_empty() {
+            collection.line = Line::Nothing;
+            return self.drain_follow(at, kind);
+        }
+        let generation = collection.generation;
         let delay = self.api.delay(self.options.api_ms);
         self.after(delay, Happening::ListStep { replica: at, epoch, kind, generation });
     }
 
-    fn list_fails(&mut self, at: usize, kind: usize) {
-        let error = String::from("the list failed");
-        self.replicas[at].collections[kind].through = None;
-        self.tell(at, Input::ListFailed { collection: KINDS[kind].key(), error });
-        let delay = self.api.between(S, 5 * S);
-        self.begin_list(at, kind, delay, true);
+    fn open_watch_list(&mut self, at: usize, kind: usize, seconds: u64) {
+        if self.strikes("list failure", self.options.faults.list_failures) {
+            return self.fails(at, kind, &[None, Some(500), Some(429), Some(403), Some(422)]);
+        }
+        match self.server.model.list(&KINDS[kind].resource(), &ListQuery::default()) {
+            Ok(page) => {
+                let (history, cursor) = (self.history(), self.server.truth.log[kind].len());
+                let collection = &mut self.replicas[at].collections[kind];
+                collection.history = history;
+                collection.objects = page.items.iter().map(|item| observe(item)).collect();
+                self.opened(at, kind, cursor, Some(page.revision), seconds);
+            }
+            Err(error) => self.fail(at, kind, Some(error.code()), &error.to_string()),
+        }
     }
 
-    // Watches.
+    fn open_watch(&mut self, at: usize, kind: usize, seconds: u64) {
+        if self.replicas[at].collections[kind].down_until > self.now && !self.calm {
+            return self.fails(at, kind, &[None, Some(503)]);
+        }
+        if !self.server.truth.served[kind] {
+            return self.fail(at, kind, Some(404), "not served");
+        }
+        if self.strikes("expired", self.options.faults.expired) {
+            return self.fail(at, kind, Some(410), "too old resource version");
+        }
+        let cursor = match self.place_to_resume(at, kind) {
+            Place::At(cursor) => cursor,
+            Place::Expired => return self.fail(at, kind, Some(410), "too old resource version"),
+            // A server may say nothing until its revision is as high,
+            Place::TooHigh if self.chaos.percent(30) => {
+                self.tally.fault("watch says nothing");
+                usize::MAX
+            }
+            // or refuse it.
+            Place::TooHigh => return self.fail(at, kind, Some(504), "too large resource version"),
+        };
+        self.replicas[at].collections[kind].history = self.history();
+        self.opened(at, kind, cursor, None, seconds);
+    }
+
+    fn opened(&mut self, at: usize, kind: usize, cursor: usize, ends_list: Option<u64>, seconds: u64) {
+        let epoch = self.replicas[at].epoch;
+        let collection = &mut self.replicas[at].collections[kind];
+        collection.line = Line::Stream(Stream { cursor, pumping: false, ends_list });
+        let generation = collection.generation;
+        self.hears(at, kind, Heard::Opened);
+        self.pump_soon(at, kind);
+        let delay = self.net.between(S, 60 * S);
+        self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
+        self.after(seconds * S, Happening::WatchEnds { replica: at, epoch, kind, generation });
+    }
+
+    /// The server answers with one of these, or nothing.
+    fn fails(&mut self, at: usize, kind: usize, statuses: &[Option<u16>]) {
+        let status = self.chaos.pick(statuses).copied().flatten();
+        self.fail(at, kind, status, "it failed");
+    }
+
+    fn fail(&mut self, at: usize, kind: usize, status: Option<u16>, why: &str) {
+        let sentence = format!("{}: {why}", KINDS[kind].plural);
+        self.hears(at, kind, Heard::Failed(Failure { sentence, status, retry_after: None }));
+    }
+
+    // What watches bring.
 
     fn watch_ms(&self, kind: usize) -> u64 {
         if kind == self.options.slow_kind && !self.calm { self.options.slow_ms } else { self.options.watch_ms }
@@ -242,29 +398,31 @@ impl World {
 
     fn pump_soon(&mut self, at: usize, kind: usize) {
         let behind = self.server.truth.log[kind].len();
-        let collection = &self.replicas[at].collections[kind];
-        let idle = matches!(collection.phase, Phase::Watching) && !collection.pumping && collection.cursor < behind;
-        if !idle {
+        let epoch = self.replicas[at].epoch;
+        let collection = &mut self.replicas[at].collections[kind];
+        let generation = collection.generation;
+        let Line::Stream(stream) = &mut collection.line else { return };
+        if stream.pumping || (stream.ends_list.is_none() && stream.cursor >= behind) {
             return;
         }
-        let (epoch, generation) = (self.replicas[at].epoch, collection.generation);
-        self.replicas[at].collections[kind].pumping = true;
+        stream.pumping = true;
         let delay = self.net.delay(self.watch_ms(kind));
         self.after(delay, Happening::Pump { replica: at, epoch, kind, generation });
     }
 
     pub(super) fn pump(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
+        if !self.is_following(at, epoch, kind, generation) {
             return;
         }
-        self.replicas[at].collections[kind].pumping = false;
         if self.replicas[at].lags_until > self.now {
-            self.replicas[at].collections[kind].pumping = true;
             let delay = self.replicas[at].lags_until - self.now + self.net.delay(self.watch_ms(kind));
             return self.after(delay, Happening::Pump { replica: at, epoch, kind, generation });
         }
+        if let Line::Stream(stream) = &mut self.replicas[at].collections[kind].line {
+            stream.pumping = false;
+        }
         if self.strikes("watch drop", self.options.faults.watch_drops) {
-            return self.lose_watch(at, kind);
+            return self.drop_watch(at, kind);
         }
         let chunk = self.net.between(1, 6) as usize;
         self.deliver(at, kind, chunk);
@@ -272,133 +430,107 @@ impl World {
     }
 
     fn deliver(&mut self, at: usize, kind: usize, most: usize) {
-        if !matches!(self.replicas[at].collections[kind].phase, Phase::Watching) {
-            return;
-        }
         for _ in 0..most {
             let collection = &mut self.replicas[at].collections[kind];
-            let Some(event) = self.server.truth.log[kind].get(collection.cursor).cloned() else { break };
-            collection.cursor += 1;
-            collection.through = Some(event.revision);
+            let Line::Stream(stream) = &mut collection.line else { return };
+            let Some(follow) = &mut collection.follow else { return };
             let key = KINDS[kind].key();
+            if let Some(revision) = stream.ends_list {
+                if let Some(object) = collection.objects.pop_front() {
+                    let pass = follow.pass(false, Some(object.resource_version.clone()));
+                    debug_assert_eq!(pass, Pass::Listed);
+                    self.tell(at, Input::Listed { collection: key, object });
+                } else {
+                    stream.ends_list = None;
+                    self.hears(at, kind, Heard::Bookmark { position: position(revision), ends_list: true });
+                }
+                continue;
+            }
+            let Some(event) = self.server.truth.log[kind].get(stream.cursor).cloned() else { break };
+            stream.cursor += 1;
+            collection.through = Some(event.revision);
             let crd = event.object.uid.clone();
-            self.tell(
-                at,
-                match event.deleted {
-                    true => Input::Deleted { collection: key, object: event.object },
-                    false => Input::Seen { collection: key, object: event.object },
-                },
-            );
+            let input = match follow.pass(event.deleted, Some(position(event.revision))) {
+                Pass::Deleted => Input::Deleted { collection: key, object: event.object },
+                Pass::Seen => Input::Seen { collection: key, object: event.object },
+                Pass::Listed | Pass::Nothing => return self.violate(format!("{key} is watched, but not followed")),
+            };
+            self.tell(at, input);
             if let Some((group, kind)) = event.emptied {
                 self.tell(at, Input::KindEmptied { group, kind, crd });
             }
         }
+        let local = self.replicas[at].local(self.now);
+        if let Some(follow) = &mut self.replicas[at].collections[kind].follow {
+            follow.waits(local);
+        }
+        self.drain_follow(at, kind);
     }
 
     pub(super) fn bookmark(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
+        if !self.is_following(at, epoch, kind, generation) {
             return;
         }
-        let collection = &self.replicas[at].collections[kind];
-        let caught_up = collection.cursor >= self.server.truth.log[kind].len();
+        let Line::Stream(stream) = &self.replicas[at].collections[kind].line else { return };
+        let caught_up = stream.ends_list.is_none() && stream.cursor == self.server.truth.log[kind].len();
         let lags = self.replicas[at].lags_until > self.now;
-        if matches!(collection.phase, Phase::Watching) && caught_up && !lags && self.server.truth.served[kind] {
-            let revision = self.server.model.revision();
-            self.replicas[at].collections[kind].through = Some(revision);
-            self.tell(at, Input::Bookmark { collection: KINDS[kind].key(), resource_version: position(revision) });
+        if caught_up && !lags && self.server.truth.served[kind] {
+            let position = position(self.server.model.revision());
+            self.hears(at, kind, Heard::Bookmark { position, ends_list: false });
+            let local = self.replicas[at].local(self.now);
+            if let Some(follow) = &mut self.replicas[at].collections[kind].follow {
+                follow.waits(local);
+            }
         }
         let delay = self.net.between(30 * S, 60 * S);
         self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
     }
 
-    fn lose_watch(&mut self, at: usize, kind: usize) {
-        let transport = self.strikes("transport error", self.options.faults.transport);
-        self.watch_lost(at, kind, transport);
+    // How watches end.
+
+    /// The time of the watch is up.
+    pub(super) fn watch_ends(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
+        if self.is_following(at, epoch, kind, generation) {
+            self.hears(at, kind, Heard::Ended);
+        }
     }
 
-    fn watch_lost(&mut self, at: usize, kind: usize, transport: bool) {
-        let epoch = self.replicas[at].epoch;
-        let collection = &mut self.replicas[at].collections[kind];
-        collection.phase = Phase::Lost;
-        collection.generation += 1;
-        let generation = collection.generation;
-        let error = String::from("the watch broke");
-        self.tell(at, Input::WatchLost { collection: KINDS[kind].key(), transport, error });
+    fn drop_watch(&mut self, at: usize, kind: usize) {
+        let transport = self.strikes("transport error", self.options.faults.transport);
         let long = self.chaos.once_in(5);
         let delay = if long { self.chaos.between(S, 90 * S) } else { self.chaos.between(MS, 3 * S) };
-        self.after(delay, Happening::Resume { replica: at, epoch, kind, generation });
+        self.replicas[at].collections[kind].down_until = self.now + delay;
+        self.fail(at, kind, if transport { None } else { Some(500) }, "the watch broke");
     }
 
     /// A connection is found broken.
     pub(super) fn broken(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
+        if !self.is_following(at, epoch, kind, generation) {
             return;
         }
-        let aggregated = self.options.is_aggregated(kind);
-        if !aggregated {
+        if !self.options.is_aggregated(kind) {
             self.told_of_history(at);
         }
-        if matches!(self.replicas[at].collections[kind].phase, Phase::Broken { listing: true }) {
-            return self.list_fails(at, kind);
-        }
-        self.watch_lost(at, kind, true);
-    }
-
-    pub(super) fn resume(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
-        if !self.is_epoch(at, epoch) || self.replicas[at].collections[kind].generation != generation {
-            return;
-        }
-        if !self.server.truth.served[kind] || self.strikes("expired", self.options.faults.expired) {
-            return self.begin_list(at, kind, 0, false);
-        }
-        match self.place_to_resume(at, kind) {
-            Place::At(cursor) => {
-                let history = self.history();
-                let collection = &mut self.replicas[at].collections[kind];
-                collection.cursor = cursor;
-                collection.history = history;
-            }
-            Place::Expired => return self.begin_list(at, kind, 0, false),
-            // A server may say nothing until its revision is as high,
-            Place::TooHigh if self.chaos.percent(30) => {
-                self.tally.fault("watch says nothing");
-                self.replicas[at].collections[kind].cursor = usize::MAX;
-            }
-            // or refuse it.
-            Place::TooHigh => {
-                self.replicas[at].collections[kind].fruitless += 1;
-                if self.replicas[at].collections[kind].fruitless > 3 {
-                    return self.begin_list(at, kind, 0, false);
-                }
-                let delay = self.chaos.between(S, 3 * S);
-                return self.after(delay, Happening::Resume { replica: at, epoch, kind, generation });
-            }
-        }
-        let collection = &mut self.replicas[at].collections[kind];
-        collection.fruitless = 0;
-        collection.phase = Phase::Watching;
-        collection.pumping = false;
-        self.tell(at, Input::WatchResumed { collection: KINDS[kind].key() });
-        self.pump_soon(at, kind);
-        let delay = self.net.between(S, 60 * S);
-        self.after(delay, Happening::Bookmark { replica: at, epoch, kind, generation });
+        self.fail(at, kind, None, "the connection broke");
     }
 
     /// Where a watch goes on, as the server sees it.
     fn place_to_resume(&self, at: usize, kind: usize) -> Place {
         let collection = &self.replicas[at].collections[kind];
-        if collection.history == self.history() {
-            return Place::At(collection.cursor);
-        }
+        let log = &self.server.truth.log[kind];
         match collection.through {
-            _ if self.options.bumped => Place::Expired,
+            None => Place::Expired,
+            Some(_) if collection.history != self.history() && self.options.bumped => Place::Expired,
             Some(through) if through <= self.server.model.revision() => {
-                Place::At(self.server.truth.log[kind].partition_point(|event| event.revision <= through))
+                Place::At(log.partition_point(|event| event.revision <= through))
             }
             Some(_) => Place::TooHigh,
-            None => Place::Expired,
         }
     }
+}
+
+fn revision(version: &ResourceVersion) -> Option<u64> {
+    version.to_string().parse().ok()
 }
 
 /// Where a watch that was lost goes on.

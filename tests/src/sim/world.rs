@@ -42,7 +42,8 @@ pub(super) enum Happening {
     PodEnds { pod: Uid },
     Relist { replica: usize, epoch: u64, kind: usize },
     Bookmark { replica: usize, epoch: u64, kind: usize, generation: u64 },
-    Resume { replica: usize, epoch: u64, kind: usize, generation: u64 },
+    WatchEnds { replica: usize, epoch: u64, kind: usize, generation: u64 },
+    FollowTick { replica: usize, epoch: u64, kind: usize },
     ProbeArrives { replica: usize, epoch: u64, probe: Probe },
     ProbeAnswered { replica: usize, epoch: u64, probe: ProbeId, answer: Result<ProbeAnswer, String> },
     PausesRead { replica: usize, epoch: u64, read: PauseRead, fails: bool },
@@ -245,7 +246,10 @@ impl World {
             Happening::Relist { replica, epoch, kind } => self.relist_now(replica, epoch, kind),
             Happening::PodEnds { pod } => self.pod_ends(&pod),
             Happening::Bookmark { replica, epoch, kind, generation } => self.bookmark(replica, epoch, kind, generation),
-            Happening::Resume { replica, epoch, kind, generation } => self.resume(replica, epoch, kind, generation),
+            Happening::WatchEnds { replica, epoch, kind, generation } => {
+                self.watch_ends(replica, epoch, kind, generation);
+            }
+            Happening::FollowTick { replica, epoch, kind } => self.follow_tick(replica, epoch, kind),
             Happening::ProbeArrives { replica, epoch, probe } => self.probe_arrives(replica, epoch, &probe),
             Happening::PausesRead { replica, epoch, read, fails } => self.pauses_read(replica, epoch, read, fails),
             Happening::ProbeAnswered { replica, epoch, probe, answer } => {
@@ -333,7 +337,8 @@ impl World {
             | Happening::Broken { replica: at, .. }
             | Happening::Relist { replica: at, .. }
             | Happening::Bookmark { replica: at, .. }
-            | Happening::Resume { replica: at, .. }
+            | Happening::WatchEnds { replica: at, .. }
+            | Happening::FollowTick { replica: at, .. }
             | Happening::ProbeAnswered { replica: at, .. }
             | Happening::ElectorTick { replica: at, .. }
             | Happening::LeaseAnswered { replica: at, .. }
