@@ -13,7 +13,7 @@
 //!                                      anything else: the list fails                                          -> Rest
 //! Opening    a watch is asked for      opened                                                                 -> Watching
 //!                                      refused: lost                                                          -> Rest
-//! Watching   events and bookmarks      ended: asked for again where it was; broken, or silent: lost           -> Opening, Rest
+//! Watching   events and bookmarks      ended: asked for again where it was; early, broken or silent: lost too  -> Opening, Rest
 //!                                      410, or three watches that bring only failures                         -> a new list
 //! Rest       the wait after a failure  over                                                                   -> what it was for
 //! ```
@@ -25,6 +25,9 @@
 //! * *A page fails.* What came before it stays good for as long as its token, so a later page is asked for again.
 //! * *The server has no watch-list*, and says so, or ignores the parameter: no bookmark comes, or a plain one. Pages do the same.
 //! * *A watch breaks, is refused, or is silent*: it goes on at the last position. Bookmarks come once a minute, so silence is a fault.
+//! * *A watch ends in good order before its time.* kube-apiserver does so when it shuts down, and behind one address another server may
+//!   come next, of a store that was restored, whose watch from a position of the future says nothing at all. So it is told as lost, with
+//!   [`WatchEnd::Early`]. A server chooses the time of a watch only where the client names none, and this client does.
 //! * *The position has expired*, or the server fails at every watch: a new list.
 //! * *The shell cannot use what came*: a new list.
 //! * *The server goes in circles*: pages, waits and the length of a watch have limits.
@@ -61,6 +64,8 @@ const WATCH_FOR_S: u64 = 300;
 /// The same where no bookmark has been seen yet: a quiet watch must end before it is taken for dead.
 pub const WATCH_FOR_UNMARKED_S: u64 = 70;
 const _: () = assert!(2 * WATCH_FOR_UNMARKED_S < SILENCE_MAX.as_secs());
+/// A watch that ends this much before its time is ended by something else; the server's clock may run faster than ours.
+const EARLY_AT_LEAST: Duration = Duration::from_secs(2);
 /// Each watch-list whose time is up before its list is complete doubles the time of the next, so many times.
 const LONGER_LISTS_MAX: u32 = 5;
 
@@ -149,6 +154,26 @@ impl Failure {
     }
 }
 
+/// How a watch ended that did not live as long as it was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchEnd {
+    /// In good order, but before its time: the server shuts down, or has lost its own watch of the store.
+    Early,
+    /// The connection broke, could not be made, or was silent.
+    Transport,
+    /// The server does not know the position any more.
+    Expired,
+    /// The server refused it or failed at it, or what came made no sense.
+    Refused,
+}
+
+impl WatchEnd {
+    /// Whether what answers next may be another server, or another history of the store.
+    pub fn is_doubt(self) -> bool {
+        self != WatchEnd::Refused
+    }
+}
+
 /// How the shell hands on the object of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
@@ -190,7 +215,7 @@ pub enum Tell {
     ListEnded(ResourceVersion),
     ListFailed(Failure),
     Bookmark(ResourceVersion),
-    WatchLost(Failure),
+    WatchLost(WatchEnd, Failure),
     WatchResumed,
     /// What was known is listed anew, for this reason. Followed by [`Tell::ListBegun`].
     ListsAnew(String),
@@ -243,8 +268,22 @@ enum Next {
 /// A watch or watch-list, asked for or open.
 #[derive(Debug)]
 struct Stream {
+    asked: Time,
+    /// How long the server was asked to go on.
+    seconds: u64,
     /// Everything that had come by then was handed on; `None` before it is open.
     quiet_since: Option<Time>,
+}
+
+impl Stream {
+    fn new(now: Time, seconds: u64) -> Stream {
+        Stream { asked: now, seconds, quiet_since: None }
+    }
+
+    /// The server ends it before its time. The server counts from when it has the request, so no end in time comes early.
+    fn is_early(&self, now: Time) -> bool {
+        now.since(self.asked) + EARLY_AT_LEAST < Duration::from_secs(self.seconds)
+    }
 }
 
 /// How far the list under way is known to the leader.
@@ -275,7 +314,7 @@ impl Backoff {
 }
 
 impl Follow {
-    pub fn new(config: Config) -> Follow {
+    pub fn new(now: Time, config: Config) -> Follow {
         let mut follow = Follow {
             jitter: Jitter::new(config.seed),
             config,
@@ -287,7 +326,7 @@ impl Follow {
             bookmarked: false,
             cut_short: 0,
         };
-        follow.list();
+        follow.list(now);
         follow
     }
 
@@ -337,9 +376,9 @@ impl Follow {
             return;
         }
         match mem::replace(&mut self.state, State::Between) {
-            State::Rest { then: Next::List, .. } => self.list(),
+            State::Rest { then: Next::List, .. } => self.list(now),
             State::Rest { then: Next::Page(pages), .. } => self.ask_page(pages),
-            State::Rest { then: Next::Watch(watch), .. } => self.ask_watch(watch),
+            State::Rest { then: Next::Watch(watch), .. } => self.ask_watch(now, watch),
             State::Initial(_) => self.list_in_pages(),
             State::Watching { watch, .. } => {
                 let seconds = SILENCE_MAX.as_secs();
@@ -377,7 +416,7 @@ impl Follow {
 
     // Lists. Of those in pages: `pages`.
 
-    fn list(&mut self) {
+    fn list(&mut self, now: Time) {
         self.announced = Announced::No;
         // After a failure the leader hears of a new list when the server has begun to answer, so that the failure stays visible.
         if !self.failing {
@@ -387,7 +426,7 @@ impl Follow {
             return self.ask_page(Pages::new(Some(self.config.page_size)));
         }
         let seconds = self.watch_for_s() << self.cut_short;
-        self.state = State::Initial(Stream { quiet_since: None });
+        self.state = State::Initial(Stream::new(now, seconds));
         self.ask(Ask::WatchList { seconds });
     }
 

@@ -314,8 +314,8 @@ impl Leader {
                     leader.advance(kind, &resource_version);
                 });
             }
-            Input::WatchLost { collection, transport, error } => {
-                self.with_kind(&collection, |leader, kind| leader.watch_lost(kind, transport, error));
+            Input::WatchLost { collection, end, error } => {
+                self.with_kind(&collection, |leader, kind| leader.watch_lost(kind, end, error));
             }
             Input::WatchResumed { collection } => self.with_kind(&collection, Leader::watch_resumed),
             Input::Unusable { collection, why } => self.unusable(collection, why),

@@ -59,7 +59,7 @@ impl Follow {
         match token {
             None => {
                 self.list_ended(position.clone());
-                self.ask_watch(Watch::new(now, position));
+                self.ask_watch(now, Watch::new(now, position));
             }
             Some(_) if pages.limit.is_none() => {
                 self.pages_are_senseless(now, "is cut short although no limit was asked for");

@@ -33,11 +33,13 @@ fn word(output: &Output) -> String {
         Output::Tell(Tell::ListEnded(position)) => format!("ended {position}"),
         Output::Tell(Tell::ListFailed(failure)) => format!("failed: {}", failure.sentence),
         Output::Tell(Tell::Bookmark(position)) => format!("bookmark {position}"),
-        Output::Tell(Tell::WatchLost(failure)) => format!("lost: {}", failure.sentence),
+        Output::Tell(Tell::WatchLost(end, failure)) => format!("lost {end:?}: {}", failure.sentence),
         Output::Tell(Tell::WatchResumed) => "resumed".to_string(),
         Output::Tell(Tell::ListsAnew(why)) => format!("anew: {why}"),
     }
 }
+
+const EARLY: &str = "lost Early: watch things: the API server ended it before its time";
 
 struct Bench {
     follow: Follow,
@@ -46,7 +48,7 @@ struct Bench {
 
 impl Bench {
     fn new(paged: bool) -> Bench {
-        Bench { follow: Follow::new(config(paged)), now: at(100) }
+        Bench { follow: Follow::new(at(100), config(paged)), now: at(100) }
     }
 
     /// A collection that is listed up to version 10, and watched.
@@ -100,7 +102,31 @@ fn a_watch_list_goes_on_as_a_watch() {
     assert!(!bench.follow.is_listing());
     assert_eq!(bench.follow.pass(false, Some(version(11))), Pass::Seen);
     assert_eq!(bench.follow.pass(true, Some(version(12))), Pass::Deleted);
-    assert_eq!(bench.says(Input::Ended), ["watch 12"]);
+    assert_eq!(bench.says(Input::Ended), [EARLY, "watch 12"]);
+}
+
+#[test]
+fn an_end_before_its_time_is_told_of_and_one_in_time_is_not() {
+    let mut bench = Bench::watching();
+    bench.follow.pass(false, Some(version(11)));
+    assert_eq!(bench.says(Input::Ended), [EARLY, "watch 11"]);
+    assert_eq!(bench.says(Input::Opened), ["resumed"]);
+    assert_eq!(bench.says(Input::Ended), [EARLY, "rest"], "one that brought nothing is not begun anew at once");
+    let (took, words) = bench.waits();
+    assert!(took <= BACKOFF_MAX, "{took:?}");
+    assert_eq!(words, ["watch 11"]);
+    for (early, told) in [(10, true), (3, true), (2, false), (1, false), (0, false)] {
+        let mut bench = Bench::watching();
+        bench.follow.pass(false, Some(version(11)));
+        bench.follow.handle(bench.now, Input::Ended);
+        let asked: Vec<Output> = core::iter::from_fn(|| bench.follow.poll()).collect();
+        let Some(Output::Ask(Ask::Watch { seconds, .. })) = asked.last() else { panic!("{asked:?}") };
+        bench.says(Input::Opened);
+        bench.follow.pass(false, Some(version(12)));
+        bench.now = bench.now + Duration::from_secs(seconds - early);
+        let words = bench.says(Input::Ended);
+        assert_eq!(words.contains(&EARLY.to_string()), told, "{early} s before its time");
+    }
 }
 
 #[test]
@@ -204,11 +230,11 @@ fn a_list_that_the_server_cuts_short_is_given_more_time() {
 fn a_lost_watch_is_told_once_and_goes_on_where_it_was() {
     let mut bench = Bench::watching();
     bench.follow.pass(false, Some(version(11)));
-    assert_eq!(bench.fails(None), ["lost: cut", "rest"]);
+    assert_eq!(bench.fails(None), ["lost Transport: cut", "rest"]);
     assert_eq!(bench.waits().1, ["watch 11"]);
     assert_eq!(bench.fails(None), ["rest"], "the same again is no news");
     assert_eq!(bench.waits().1, ["watch 11"]);
-    assert_eq!(bench.fails(503), ["lost: 503", "rest"]);
+    assert_eq!(bench.fails(503), ["lost Refused: 503", "rest"]);
     assert_eq!(bench.waits().1, ["watch 11"]);
     assert_eq!(bench.says(Input::Opened), ["resumed"]);
 }
@@ -217,12 +243,12 @@ fn a_lost_watch_is_told_once_and_goes_on_where_it_was() {
 fn an_expired_position_leads_to_a_new_list() {
     let mut bench = Bench::watching();
     bench.follow.pass(false, Some(version(11)));
-    assert_eq!(bench.fails(410), ["anew: 410", "begun", "watch-list"]);
+    assert_eq!(bench.fails(410), ["lost Expired: 410", "anew: 410", "begun", "watch-list"]);
     let mut bench = Bench::watching();
     bench.fails(None);
     bench.waits();
     let words = bench.fails(410);
-    assert_eq!(words, ["anew: 410", "rest"], "nothing came, so it waits");
+    assert_eq!(words, ["lost Expired: 410", "anew: 410", "rest"], "nothing came, so it waits");
     assert_eq!(bench.waits().1, ["begun", "watch-list"]);
 }
 
@@ -233,7 +259,7 @@ fn three_watches_that_bring_failures_alone_lead_to_a_new_list_where_one_may_help
         bench.fails(500);
         bench.waits();
     }
-    assert_eq!(bench.fails(500)[0], "anew: 500");
+    assert!(bench.fails(500).contains(&"anew: 500".to_string()));
     for helpless in [None, Some(401), Some(403), Some(404), Some(429), Some(502), Some(503), Some(504)] {
         let mut bench = Bench::watching();
         for _ in 0..20 {
@@ -251,7 +277,7 @@ fn a_silent_watch_is_given_up_and_one_that_waits_for_the_leader_is_not() {
     bench.follow.waits(bench.now);
     let (took, words) = bench.waits();
     assert_eq!(took, SILENCE_MAX);
-    assert_eq!(words, ["lost: watch things: nothing for 150 s, not even a bookmark", "rest"]);
+    assert_eq!(words, ["lost Transport: watch things: nothing for 150 s, not even a bookmark", "rest"]);
     let mut bench = Bench::watching();
     bench.now = at(1_000);
     bench.follow.pass(false, Some(version(11)));

@@ -1,8 +1,9 @@
 //! A watch over all its streams.
 
-use super::{Ask, Failure, Follow, Input, Next, RESUME_BACKOFF_MAX, State, Stream, Tell};
+use super::{Ask, Failure, Follow, Input, Next, RESUME_BACKOFF_MAX, State, Stream, Tell, WatchEnd};
 use crate::object::ResourceVersion;
 use crate::time::Time;
+use alloc::format;
 use alloc::string::String;
 use core::mem;
 use core::time::Duration;
@@ -41,10 +42,10 @@ impl Watch {
 }
 
 impl Follow {
-    pub(super) fn ask_watch(&mut self, watch: Watch) {
+    pub(super) fn ask_watch(&mut self, now: Time, watch: Watch) {
         let seconds = self.watch_for_s();
         self.ask(Ask::Watch { position: watch.position.clone(), seconds });
-        self.state = State::Opening { watch, stream: Stream { quiet_since: None } };
+        self.state = State::Opening { watch, stream: Stream::new(now, seconds) };
     }
 
     pub(super) fn opening(&mut self, now: Time, mut watch: Watch, mut stream: Stream, input: Input) {
@@ -71,7 +72,7 @@ impl Follow {
                 self.tell(Tell::Bookmark(position));
                 self.state = State::Watching { watch, stream };
             }
-            Input::Ended => self.watch_ended(now, watch),
+            Input::Ended => self.watch_ended(now, watch, &stream),
             Input::Failed(failure) => self.watch_failed(now, watch, failure),
             Input::Page { .. } | Input::Opened | Input::Unusable(_) => self.state = State::Watching { watch, stream },
         }
@@ -88,10 +89,14 @@ impl Follow {
         }
     }
 
-    fn watch_ended(&mut self, now: Time, mut watch: Watch) {
+    fn watch_ended(&mut self, now: Time, mut watch: Watch, stream: &Stream) {
         self.stream_over(&mut watch);
+        if stream.is_early(now) {
+            let why = format!("watch {}: the API server ended it before its time", self.config.name);
+            self.lose(&mut watch, WatchEnd::Early, Failure::senseless(why));
+        }
         if watch.fruitless == 0 {
-            return self.ask_watch(watch);
+            return self.ask_watch(now, watch);
         }
         // A server that ends every watch at once is asked less often.
         let wait = self.backoff.next(&mut self.jitter);
@@ -101,17 +106,24 @@ impl Follow {
     pub(super) fn watch_failed(&mut self, now: Time, mut watch: Watch, failure: Failure) {
         self.stream_over(&mut watch);
         if failure.is_expired() {
+            self.lose(&mut watch, WatchEnd::Expired, failure.clone());
             return self.list_anew(now, &watch, failure.sentence);
         }
         let hopeless = watch.fruitless >= FRUITLESS_WATCHES_MAX && failure.may_be_healed_by_list();
         let wait = (!hopeless).then(|| self.wait(&failure, RESUME_BACKOFF_MAX));
-        if watch.lost.as_ref() != Some(&failure.sentence) {
-            watch.lost = Some(failure.sentence.clone());
-            self.tell(Tell::WatchLost(failure.clone()));
-        }
+        let end = if failure.is_transport() { WatchEnd::Transport } else { WatchEnd::Refused };
+        self.lose(&mut watch, end, failure.clone());
         match wait {
             Some(wait) => self.rest(now + wait, Next::Watch(watch)),
             None => self.list_anew(now, &watch, failure.sentence),
+        }
+    }
+
+    /// Tells that the watch is lost, unless the leader knows, for this reason.
+    fn lose(&mut self, watch: &mut Watch, end: WatchEnd, failure: Failure) {
+        if watch.lost.as_ref() != Some(&failure.sentence) {
+            watch.lost = Some(failure.sentence.clone());
+            self.tell(Tell::WatchLost(end, failure));
         }
     }
 
@@ -119,7 +131,7 @@ impl Follow {
         self.tell(Tell::ListsAnew(why));
         if watch.fruitful || watch.progress || now.since(watch.began) >= RELIST_AT_ONCE_AFTER {
             self.backoff.reset();
-            return self.list();
+            return self.list(now);
         }
         let wait = self.backoff.next(&mut self.jitter);
         self.rest(now + wait, Next::List);

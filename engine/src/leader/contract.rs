@@ -2,6 +2,7 @@
 
 use crate::coverage::State;
 use crate::evidence::Proof;
+use crate::follow::WatchEnd;
 use crate::hold::{Pause, Scope};
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
@@ -111,8 +112,8 @@ pub enum Input {
     Deleted { collection: GroupResource, object: Object },
     /// BOOKMARK.
     Bookmark { collection: GroupResource, resource_version: ResourceVersion },
-    /// The watch ended other than by its own time limit; the shell resumes it. `transport`: the connection broke.
-    WatchLost { collection: GroupResource, transport: bool, error: String },
+    /// The watch ended other than by its own time limit; the shell resumes it, or lists anew.
+    WatchLost { collection: GroupResource, end: WatchEnd, error: String },
     /// The watch goes on from where it was.
     WatchResumed { collection: GroupResource },
     /// An item of a list or watch was no object the collector can use (no uid, say).

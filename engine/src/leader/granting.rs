@@ -186,6 +186,16 @@ impl Leader {
         }
     }
 
+    /// Stops every attempt that destroys something, and takes back what is not started: a write that waits for its connection may reach
+    /// another server than the one whose watch it was decided by.
+    pub(super) fn stop_destroying(&mut self, reason: &str) {
+        let (destroying, other): (Vec<_>, Vec<_>) = self.leases.iter().partition(|(_, lease)| lease.destroys.is_some());
+        let ids = |leases: Vec<(LeaseId, &Lease)>| leases.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        let (destroying, other) = (ids(destroying), ids(other));
+        self.revoke(&destroying, RevokeMode::Stop, reason);
+        self.revoke(&other, RevokeMode::IfNotStarted, reason);
+    }
+
     pub(super) fn recall_unstarted(&mut self, reason: &str) {
         let unstarted = self.leases.unstarted();
         self.revoke(&unstarted, RevokeMode::IfNotStarted, reason);

@@ -60,9 +60,9 @@ impl Suspicion {
 }
 
 impl Leader {
-    /// A connection to the API server broke: what comes next may be another server, or another history.
+    /// A watch ended other than by its own time: what comes next may be another server, or another history.
     pub(super) fn suspect(&mut self) {
-        self.suspect_for(Suspicion { asked: 0, wanted: 1, of_answers: false, why: "a watch connection broke" });
+        self.suspect_for(Suspicion { asked: 0, wanted: 1, of_answers: false, why: "a watch broke or ended before its time" });
     }
 
     fn suspect_for(&mut self, new: Suspicion) {
@@ -74,7 +74,7 @@ impl Leader {
         let why = new.why;
         self.suspect = Some(new);
         self.event(Event::GrantsStopped { why: format!("{why}; asking where the store stands") });
-        self.recall_unstarted(why);
+        self.stop_destroying(why);
         self.ask_suspect();
     }
 

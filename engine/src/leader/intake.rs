@@ -3,6 +3,7 @@
 use super::{Event, Leader, Output, Timer};
 use crate::coverage::{Advance, KindId, State};
 use crate::evidence::{Inquiry, Proof};
+use crate::follow::WatchEnd;
 use crate::graph::{Coordinates, Known, NodeId, Presence};
 use crate::object::{GroupResource, Object, ResourceVersion, ServedKind, Uid};
 use crate::queue::Place;
@@ -212,10 +213,10 @@ impl Leader {
         }
     }
 
-    pub(super) fn watch_lost(&mut self, kind: KindId, transport: bool, error: String) {
+    pub(super) fn watch_lost(&mut self, kind: KindId, end: WatchEnd, error: String) {
         self.coverage.watch_lost(self.now, kind, error);
         self.timers.set(self.now + self.config.stale_after, Timer::Stale(kind));
-        if transport {
+        if end.is_doubt() {
             self.doubt(kind);
             if !self.coverage.kind(kind).is_aggregated() {
                 self.suspect();

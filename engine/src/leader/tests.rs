@@ -1,6 +1,7 @@
 //! The leader against scripted facts: what it grants, and what it does not.
 
 use super::*;
+use crate::follow::WatchEnd;
 use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
 use crate::view::Undecided;
 use crate::work::{
@@ -31,6 +32,7 @@ mod restores;
 mod scale;
 mod sessions;
 mod stories;
+mod switches;
 
 /// A leader, one executor with a large window, and a clock.
 struct Bench {

@@ -52,7 +52,7 @@ impl Collection {
 impl Sink for Collection {
     async fn take(&mut self, step: Step<'_>) -> Result<(), Halt> {
         let collection = self.key.clone();
-        if let Step::ListFailed(failure) | Step::WatchLost(failure) = &step
+        if let Step::ListFailed(failure) | Step::WatchLost(_, failure) = &step
             && failure.status == Some(404)
         {
             if self.leaving.load(Ordering::Relaxed) {
@@ -83,9 +83,8 @@ impl Sink for Collection {
                 Err(Halt::Relist(format!("a DELETED of {} named no object", self.key)))
             }
             Step::Bookmark(resource_version) => self.send(Input::Bookmark { collection, resource_version }).await,
-            Step::WatchLost(failure) => {
-                let (transport, error) = (failure.is_transport(), failure.sentence.clone());
-                self.send(Input::WatchLost { collection, transport, error }).await
+            Step::WatchLost(end, failure) => {
+                self.send(Input::WatchLost { collection, end, error: failure.sentence.clone() }).await
             }
             Step::WatchResumed => self.send(Input::WatchResumed { collection }).await,
         }

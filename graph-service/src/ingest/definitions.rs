@@ -171,7 +171,7 @@ impl<T: Definition> Sink for Watcher<T> {
                 Err(why) => Err(Halt::Relist(why)),
             },
             Step::Bookmark(_) => Ok(()),
-            Step::ListFailed(failure) | Step::WatchLost(failure) => {
+            Step::ListFailed(failure) | Step::WatchLost(_, failure) => {
                 let error = failure.sentence.clone();
                 // The first failure ends the wait for a list.
                 self.apply(|state| (T::slot(state).error.replace(error).is_none(), Vec::new())).await

@@ -7,7 +7,7 @@ use super::request::{self, Events, Failure, query_value};
 use crate::clock::Clock;
 use crate::metadata::{self, Event, Item, Items};
 use bytes::Bytes;
-use engine::follow::{Ask, Config, Follow, Input, Output, Pass, Tell};
+use engine::follow::{Ask, Config, Follow, Input, Output, Pass, Tell, WatchEnd};
 use engine::object::ResourceVersion;
 use futures::FutureExt as _;
 use runtime::kubernetes::CallError;
@@ -36,7 +36,7 @@ pub(crate) enum Step<'a> {
     Seen(Item<'a>),
     Deleted(Item<'a>),
     Bookmark(ResourceVersion),
-    WatchLost(&'a Failure),
+    WatchLost(WatchEnd, &'a Failure),
     WatchResumed,
 }
 
@@ -74,13 +74,15 @@ pub(crate) struct Source {
 
 /// Follows the source until nobody takes the steps any more.
 pub(crate) async fn follow<S: Sink>(source: Source, sink: &mut S) {
-    let machine = Follow::new(Config {
+    let clock = Clock::start();
+    let config = Config {
         name: source.name.clone(),
         page_size: source.page_size,
         paged: source.paged.load(Ordering::Relaxed),
         seed: source.seed,
-    });
-    let mut follower = Follower { source, clock: Clock::start(), machine, asked: Ask::Nothing, open: None };
+    };
+    let machine = Follow::new(clock.now(), config);
+    let mut follower = Follower { source, clock, machine, asked: Ask::Nothing, open: None };
     // Its only end is that nobody listens.
     let Err(Closed) = follower.run(sink).await;
 }
@@ -308,7 +310,7 @@ async fn hand_on<S: Sink>(sink: &mut S, tell: &Tell) -> Result<(), Halt> {
         Tell::ListEnded(position) => sink.take(Step::ListEnded(position.clone())).await,
         Tell::ListFailed(failure) => sink.take(Step::ListFailed(failure)).await,
         Tell::Bookmark(position) => sink.take(Step::Bookmark(position.clone())).await,
-        Tell::WatchLost(failure) => sink.take(Step::WatchLost(failure)).await,
+        Tell::WatchLost(end, failure) => sink.take(Step::WatchLost(*end, failure)).await,
         Tell::WatchResumed => sink.take(Step::WatchResumed).await,
         Tell::ListsAnew(_) => Ok(()),
     }

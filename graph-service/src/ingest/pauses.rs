@@ -99,7 +99,7 @@ impl Sink for Follower {
             },
             Step::Bookmark(position) => self.send(Input::PausesFollowed { position: Some(position) }).await,
             Step::WatchResumed => self.send(Input::PausesFollowed { position: None }).await,
-            Step::ListFailed(failure) | Step::WatchLost(failure) => {
+            Step::ListFailed(failure) | Step::WatchLost(_, failure) => {
                 self.send(Input::PausesLost { error: failure.sentence.clone() }).await
             }
         }

@@ -169,9 +169,7 @@ pub(crate) fn word(input: &Input) -> String {
         Input::Seen { object, .. } => format!("seen {} {}", object.name, object.resource_version),
         Input::Deleted { object, .. } => format!("deleted {} {}", object.name, object.resource_version),
         Input::Bookmark { resource_version, .. } => format!("bookmark {resource_version}"),
-        Input::WatchLost { transport, error, .. } => {
-            format!("lost {}: {error}", if *transport { "transport" } else { "otherwise" })
-        }
+        Input::WatchLost { end, error, .. } => format!("lost {end:?}: {error}"),
         Input::WatchResumed { .. } => "resumed".to_owned(),
         Input::Unusable { why, .. } => format!("unusable: {why}"),
         Input::Probed { probe, answer } => format!("probed {} {answer:?}", probe.0),

@@ -130,8 +130,9 @@ impl World {
         let page_size = [1, 3, 500][self.api.index(3)];
         let (paged, seed) = (self.api.once_in(2), self.api.next());
         let name = KINDS[kind].plural.to_owned();
+        let local = self.replicas[at].local(self.now);
         let collection = &mut self.replicas[at].collections[kind];
-        collection.follow = Some(Follow::new(Config { name, page_size, paged, seed }));
+        collection.follow = Some(Follow::new(local, Config { name, page_size, paged, seed }));
         collection.line = Line::Nothing;
         collection.generation += 1;
         collection.through = None;
@@ -224,9 +225,7 @@ impl World {
                 entry.through = revision(&resource_version);
                 Input::Bookmark { collection, resource_version }
             }
-            Tell::WatchLost(failure) => {
-                Input::WatchLost { collection, transport: failure.is_transport(), error: failure.sentence }
-            }
+            Tell::WatchLost(end, failure) => Input::WatchLost { collection, end, error: failure.sentence },
             Tell::WatchResumed => Input::WatchResumed { collection },
             Tell::ListsAnew(_) => return,
         };

@@ -25,7 +25,7 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut random = Jitter::new(seed);
         let config = Config { name: "things".to_string(), page_size: 2, paged: random.next() & 1 == 0, seed };
-        let follow = Follow::new(config);
+        let follow = Follow::new(at(1), config);
         let mut run = Run {
             follow,
             random,
@@ -83,7 +83,7 @@ impl Run {
                     assert!(self.synced && !self.listing);
                     self.position = Some(position);
                 }
-                Output::Tell(Tell::WatchLost(_) | Tell::WatchResumed) => assert!(self.synced && !self.listing),
+                Output::Tell(Tell::WatchLost(..) | Tell::WatchResumed) => assert!(self.synced && !self.listing),
                 Output::Tell(Tell::ListsAnew(_)) => self.synced = false,
             }
         }

@@ -4,7 +4,11 @@ use super::*;
 use crate::view::ReasonCode;
 
 fn breaks(bench: &mut Bench, resource: &str) {
-    bench.input(Input::WatchLost { collection: collection(resource), transport: true, error: "reset".to_string() });
+    bench.input(Input::WatchLost {
+        collection: collection(resource),
+        end: WatchEnd::Transport,
+        error: "reset".to_string(),
+    });
 }
 
 /// Answers what is asked, but fails where `fails` says so, for ten seconds.

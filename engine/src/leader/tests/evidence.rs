@@ -226,7 +226,11 @@ fn after_a_broken_connection_nothing_is_granted_until_the_store_has_said_where_i
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
     orphaned_child_at(&mut bench, 102);
-    bench.input(Input::WatchLost { collection: collection("nodes"), transport: true, error: "reset".to_string() });
+    bench.input(Input::WatchLost {
+        collection: collection("nodes"),
+        end: WatchEnd::Transport,
+        error: "reset".to_string(),
+    });
     bench.deleted("things", "o", 103);
     assert_eq!(bench.grants(), NOTHING);
     let probe = bench.probes.pop().unwrap();
@@ -240,7 +244,11 @@ fn after_a_broken_connection_nothing_is_granted_until_the_store_has_said_where_i
 #[test]
 fn a_store_that_stands_before_what_was_seen_is_a_rewind() {
     let mut bench = Bench::synced();
-    bench.input(Input::WatchLost { collection: collection("nodes"), transport: true, error: "reset".to_string() });
+    bench.input(Input::WatchLost {
+        collection: collection("nodes"),
+        end: WatchEnd::Transport,
+        error: "reset".to_string(),
+    });
     bench.answer_probes(99, &[]);
     assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })));
     let resumed = bench.events.iter().any(|event| matches!(event, Event::GrantsResumed));
@@ -275,7 +283,11 @@ fn a_broken_connection_to_an_aggregated_server_holds_only_what_rests_on_it() {
     bench.list("remotes", 5, vec![object("remotes", "r", 1), object("remotes", "child", 2).owned_by("things", "o")]);
     bench.seen("things", object("things", "o", 101));
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
-    bench.input(Input::WatchLost { collection: collection("remotes"), transport: true, error: "reset".to_string() });
+    bench.input(Input::WatchLost {
+        collection: collection("remotes"),
+        end: WatchEnd::Transport,
+        error: "reset".to_string(),
+    });
     bench.deleted("things", "o", 103);
     assert_eq!(bench.grants(), ["delete(Background) a"]);
     bench.answer_probes(5, &[]);

@@ -146,7 +146,11 @@ fn what_a_server_ten_minutes_behind_shows_again_or_not_yet_is_not_acted_on() {
     assert_eq!(bench.grants(), ["delete(Background) of-gone"]);
     // The next connection leads to a server that has not heard of any of it.
     for resource in ["things", "configmaps"] {
-        bench.input(Input::WatchLost { collection: collection(resource), transport: true, error: "reset".to_string() });
+        bench.input(Input::WatchLost {
+            collection: collection(resource),
+            end: WatchEnd::Transport,
+            error: "reset".to_string(),
+        });
     }
     bench.answer_probes(440, &[]);
     assert!(bench.leader.status().stopped.is_some());
@@ -182,7 +186,8 @@ fn a_backup_whose_revisions_were_raised_is_another_history_too() {
     let granted = bench.grants();
     assert_eq!(granted, ["delete(Background) a", "delete(Background) b"]);
     // The store is as it was at 120, and counts from a billion on.
-    let lost = Input::WatchLost { collection: collection("things"), transport: false, error: "410 Gone".to_string() };
+    let lost =
+        Input::WatchLost { collection: collection("things"), end: WatchEnd::Expired, error: "410 Gone".to_string() };
     bench.input(lost);
     bench.list("things", 1_000_000_000, vec![object("things", "back", 101)]);
     assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })), "its DELETED was seen");
@@ -215,7 +220,11 @@ fn what_is_withheld_is_not_granted_and_what_was_not_begun_comes_back_until_it_is
     assert_eq!(bench.grants(), Vec::<String>::new());
     assert_eq!(bench.leader.status().stopped.as_deref(), Some("the log is away"));
 
-    bench.input(Input::WatchLost { collection: collection("things"), transport: true, error: "cut".to_string() });
+    bench.input(Input::WatchLost {
+        collection: collection("things"),
+        end: WatchEnd::Transport,
+        error: "cut".to_string(),
+    });
     bench.input(Input::Withhold { why: None });
     assert_eq!(bench.grants(), Vec::<String>::new(), "another reason has come meanwhile");
     bench.answer_probes(200, &[]);

@@ -5,8 +5,11 @@ use super::*;
 #[test]
 fn a_watch_that_moves_on_while_the_store_is_asked_is_no_rewind() {
     let mut bench = Bench::synced();
-    let lost =
-        Input::WatchLost { collection: collection("nodes"), transport: true, error: "connection reset".to_string() };
+    let lost = Input::WatchLost {
+        collection: collection("nodes"),
+        end: WatchEnd::Transport,
+        error: "connection reset".to_string(),
+    };
     bench.input(lost);
     for resource in ["configmaps", "nodes", "things"] {
         bench.seen(resource, object(resource, "x", 105));
@@ -55,8 +58,11 @@ fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
 fn nothing_is_due_while_the_barrier_waits_for_the_store() {
     let mut bench = Bench::synced();
     bench.pass(Duration::from_secs(1));
-    let lost =
-        Input::WatchLost { collection: collection("nodes"), transport: true, error: "connection reset".to_string() };
+    let lost = Input::WatchLost {
+        collection: collection("nodes"),
+        end: WatchEnd::Transport,
+        error: "connection reset".to_string(),
+    };
     bench.input(lost);
     bench.seen("things", object("things", "o", 101).terminating("orphan"));
     bench.now = bench.now + Duration::from_secs(1);
@@ -83,7 +89,8 @@ fn a_late_dependent_of_an_owner_that_nothing_referred_to_is_found_by_the_second_
     bench.answer_probes(102, &[]);
     let lease = bench.take("o");
     bench.report(&lease, Outcome::Done);
-    let lost = Input::WatchLost { collection: collection("configmaps"), transport: false, error: "ended".to_string() };
+    let lost =
+        Input::WatchLost { collection: collection("configmaps"), end: WatchEnd::Refused, error: "ended".to_string() };
     bench.input(lost);
     bench.deleted("things", "o", 103);
     bench.answer_probes(105, &[("configmaps", object("configmaps", "late", 104).owned_by("things", "o"))]);

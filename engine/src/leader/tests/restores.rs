@@ -9,7 +9,11 @@ fn rewinds(bench: &Bench) -> usize {
 }
 
 fn breaks(bench: &mut Bench, resource: &str) {
-    bench.input(Input::WatchLost { collection: collection(resource), transport: true, error: "reset".to_string() });
+    bench.input(Input::WatchLost {
+        collection: collection(resource),
+        end: WatchEnd::Transport,
+        error: "reset".to_string(),
+    });
 }
 
 /// `things/o`, deleted at 103, and `configmaps/a`, which it owned; nothing has been granted yet.

@@ -153,14 +153,13 @@ async fn a_list_that_the_server_cuts_short_is_given_more_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_the_server_ends_goes_on_without_a_word() {
+async fn a_watch_that_the_server_ends_before_its_time_is_told_of_and_goes_on() {
     let first = listed(&[event("ADDED", &object("b", 11))], Then::End);
     let second = ok(&[&event("ADDED", &object("c", 12)), &bookmark(15, false)], Then::End);
     let third = ok(&[&event("ADDED", &object("d", 16))], Then::Hang);
     let (words, asked) = after_list(vec![first, second, third]).await;
-    let undisturbed = words.iter().filter(|word| !word.starts_with("lost")).cloned().collect::<Vec<_>>();
-    assert_eq!(undisturbed[..4], ["seen b 11", "seen c 12", "bookmark 15", "seen d 16"]);
-    assert_eq!(words[..4], undisturbed[..4], "no loss is told of before the silence at the end");
+    let early = "lost Early: watch things: the API server ended it before its time";
+    assert_eq!(words[..8], ["seen b 11", early, "resumed", "seen c 12", "bookmark 15", early, "resumed", "seen d 16"]);
     assert!(asked[1].contains("resourceVersion=11&") && asked[2].contains("resourceVersion=15&"), "{asked:?}");
 }
 
@@ -173,8 +172,8 @@ async fn a_lost_connection_is_told_and_resumed() {
     ])
     .await;
     assert_eq!(words[0], "bookmark 11");
-    assert!(words[1].starts_with("lost transport: watch things: no complete answer"), "{words:?}");
-    assert!(words[2].starts_with("lost transport: watch things: "), "{words:?}");
+    assert!(words[1].starts_with("lost Transport: watch things: no complete answer"), "{words:?}");
+    assert!(words[2].starts_with("lost Transport: watch things: "), "{words:?}");
     assert_eq!(words[3..5], ["resumed", "seen b 12"]);
     assert!(asked[1].contains("resourceVersion=11&") && asked[2].contains("resourceVersion=11&"), "{asked:?}");
 }
@@ -185,14 +184,14 @@ async fn a_silent_connection_is_dead() {
     let (following, mut received, _asked) = follower(Encoding::Json, vec![listed(&[bookmark(11, false)], Then::Hang)]);
     let listening = async {
         while let Some(input) = received.recv().await {
-            if let Input::WatchLost { transport, error, .. } = input {
-                return (transport, error);
+            if let Input::WatchLost { end, error, .. } = input {
+                return (end, error);
             }
         }
         panic!("the loss is not told of");
     };
     let lost = tokio::select! { () = following => panic!("nobody ended it"), lost = listening => lost };
-    assert_eq!(lost, (true, "watch things: nothing for 150 s, not even a bookmark".to_owned()));
+    assert_eq!(lost, (WatchEnd::Transport, "watch things: nothing for 150 s, not even a bookmark".to_owned()));
     assert_eq!(started.elapsed(), SILENCE_MAX);
 }
 
@@ -243,7 +242,7 @@ async fn an_error_event_is_a_loss_and_three_in_a_row_a_new_list() {
     let again = ok(&[&broken], Then::End);
     let script = vec![listed(std::slice::from_ref(&broken), Then::End), again.clone(), again, listed(&[], Then::Hang)];
     let (words, asked) = after_list(script).await;
-    assert_eq!(words[0], "lost otherwise: watch things: the API server ended it with 500 InternalError: no");
+    assert_eq!(words[0], "lost Refused: watch things: the API server ended it with 500 InternalError: no");
     let relisted = words.iter().position(|word| word == "begun").unwrap();
     assert_eq!(words[relisted..relisted + 3], LISTED);
     assert_eq!(asked.len(), 4);
@@ -259,7 +258,7 @@ async fn garbage_is_never_an_object() {
         ])
         .await;
         assert_eq!(words[0], "seen b 11", "{line}");
-        assert!(words[1].starts_with("lost otherwise: watch things: the answer a line is "), "{line}: {words:?}");
+        assert!(words[1].starts_with("lost Refused: watch things: the answer a line is "), "{line}: {words:?}");
         assert_eq!(words[2..4], ["resumed", "seen c 12"], "{line}");
         assert!(asked[1].contains("resourceVersion=11&"), "{line}");
 
@@ -322,7 +321,7 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
     let started = Instant::now();
     let (words, asked) = play_in(Encoding::Protobuf, script).await;
     assert_eq!(words[..3], LISTED);
-    assert!(words[3..].iter().all(|word| word.starts_with("lost")), "{words:?}");
+    assert!(words[3..].iter().all(|word| word.starts_with("lost") || word == "resumed"), "{words:?}");
     assert!(asked.len() < 11 || started.elapsed() > Duration::from_secs(60), "{} requests", asked.len());
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::ingest::scripted::{Reply, Then, ok, refuse, routed};
+use engine::follow::WatchEnd;
 use engine::leader::PauseAnswer;
 use serde_json::value::RawValue;
 
@@ -122,7 +123,7 @@ async fn a_watch_becomes_facts() {
         follower.take(Step::Seen(Item::Json(&leaving))).await.unwrap();
         follower.take(Step::Deleted(Item::Json(&a))).await.unwrap();
         follower.take(Step::Bookmark(ResourceVersion::parse("8"))).await.unwrap();
-        follower.take(Step::WatchLost(&Failure::senseless("cut".to_owned()))).await.unwrap();
+        follower.take(Step::WatchLost(WatchEnd::Refused, &Failure::senseless("cut".to_owned()))).await.unwrap();
         follower.take(Step::WatchResumed).await.unwrap();
         assert!(matches!(follower.take(Step::Seen(Item::Json(&raw("{}".to_owned())))).await, Err(Halt::Relist(_))));
     })

@@ -1,0 +1,77 @@
+//! A store that is switched behind one address while nobody hears a connection break.
+
+use super::*;
+
+fn ends(bench: &mut Bench, resource: &str, end: WatchEnd) {
+    let error = "the API server ended it before its time".to_string();
+    bench.input(Input::WatchLost { collection: collection(resource), end, error });
+}
+
+fn suspicions(bench: &Bench) -> usize {
+    bench.events.iter().filter(|event| matches!(event, Event::GrantsStopped { .. })).count()
+}
+
+#[test]
+fn a_watch_that_ends_before_its_time_is_doubt_until_the_store_has_said_where_it_stands() {
+    for end in [WatchEnd::Early, WatchEnd::Expired] {
+        let mut bench = Bench::synced();
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+        ends(&mut bench, "nodes", end);
+        bench.input(Input::WatchResumed { collection: collection("nodes") });
+        bench.deleted("things", "o", 103);
+        assert_eq!(bench.grants(), NOTHING, "{end:?}");
+        bench.answer_probes(104, &[]);
+        // The one that was seen further while the question was on its way is asked too.
+        bench.answer_probes(104, &[]);
+        assert_eq!(bench.grants(), ["delete(Background) a"], "{end:?}");
+    }
+}
+
+#[test]
+fn a_store_that_was_restored_behind_watches_that_end_in_good_order_is_a_rewind() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    bench.granted.clear();
+    ends(&mut bench, "nodes", WatchEnd::Early);
+    bench.answer_probes(101, &[]);
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })));
+}
+
+#[test]
+fn a_burst_of_ends_is_one_suspicion() {
+    let mut bench = Bench::synced();
+    for resource in ["configmaps", "nodes", "things"] {
+        ends(&mut bench, resource, WatchEnd::Early);
+    }
+    assert_eq!(suspicions(&bench), 1);
+    bench.answer_probes(104, &[]);
+    assert_eq!((suspicions(&bench), bench.leader.status().stopped), (1, None));
+}
+
+#[test]
+fn a_watch_that_is_refused_is_no_doubt() {
+    let mut bench = Bench::synced();
+    ends(&mut bench, "nodes", WatchEnd::Refused);
+    assert_eq!((suspicions(&bench), bench.probes.len()), (0, 0));
+}
+
+#[test]
+fn what_destroys_is_stopped_and_what_only_asks_goes_on() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "unseen"));
+    bench.pass(Duration::from_secs(1));
+    bench.deleted("things", "o", 104);
+    let (delete, verify) = (bench.take("a"), bench.take("unseen"));
+    bench.message(STREAM, ToLeader::Started { leases: vec![delete.id, verify.id] });
+    ends(&mut bench, "nodes", WatchEnd::Early);
+    let stopped = |lease: &WorkLease| {
+        let stops = |message: &ToExecutor| matches!(message, ToExecutor::Revoke { leases, mode: RevokeMode::Stop, .. } if leases.contains(&lease.id));
+        bench.sent.iter().any(|(_, message)| stops(message))
+    };
+    assert_eq!((stopped(&delete), stopped(&verify)), (true, false));
+}
