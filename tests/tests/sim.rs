@@ -8,11 +8,11 @@ use tests::sim::{self, Peril, Search, Tally};
 /// The worlds that are run however slow the machine is: enough to go through all that is demanded below.
 const WORLDS_MIN: u64 = 150;
 /// Worlds in which something happens that is too rare for the first ones: a write that is withheld, an attempt that is abandoned, a write
-/// across a restore, a watch
-/// that says nothing.
-const RARE: [u64; 4] = [172, 547, 2794, 6391];
-const FAULTS: [&str; 37] = [
+/// across a restore, a watch that says nothing.
+const RARE: [u64; 5] = [172, 547, 2794, 6355, 6391];
+const FAULTS: [&str; 39] = [
     "backup or restore",
+    "clean end",
     "credentials expired",
     "duplicate",
     "executor crash",
@@ -38,6 +38,7 @@ const FAULTS: [&str; 37] = [
     "replica pause",
     "replica stop",
     "restore",
+    "restore behind clean ends",
     "restore, bumped",
     "server error",
     "slow connection",

@@ -40,8 +40,10 @@ enum Line {
         begun: bool,
     },
     Stream(Stream),
-    /// Nothing comes any more, and nobody knows.
-    Broken,
+    /// Nothing comes any more, and nobody knows; whether it ends in good order.
+    Broken {
+        clean: bool,
+    },
 }
 
 /// A watch or watch-list.
@@ -55,13 +57,15 @@ struct Stream {
 }
 
 impl Collection {
-    /// The connection breaks; nobody has noticed yet. Gives the number under which it will be.
-    pub(super) fn cut(&mut self) -> Option<u64> {
+    /// The server goes; nobody has noticed yet. Gives the number under which it will be. Where it goes in good order it ends its watches,
+    /// and what is asked for meanwhile another one answers.
+    pub(super) fn cut(&mut self, clean: bool) -> Option<u64> {
         match self.line {
-            Line::Asked(_) | Line::Stream(_) => {}
-            Line::Nothing | Line::Page { .. } | Line::Broken => return None,
+            Line::Asked(_) if !clean => {}
+            Line::Stream(_) => {}
+            Line::Asked(_) | Line::Nothing | Line::Page { .. } | Line::Broken { .. } => return None,
         }
-        self.line = Line::Broken;
+        self.line = Line::Broken { clean };
         self.objects.clear();
         self.generation += 1;
         Some(self.generation)
@@ -499,6 +503,10 @@ impl World {
         let long = self.chaos.once_in(5);
         let delay = if long { self.chaos.between(S, 90 * S) } else { self.chaos.between(MS, 3 * S) };
         self.replicas[at].collections[kind].down_until = self.now + delay;
+        if !transport && self.chaos.once_in(2) {
+            self.tally.fault("clean end");
+            return self.hears(at, kind, Heard::Ended);
+        }
         self.fail(at, kind, if transport { None } else { Some(500) }, "the watch broke");
     }
 
@@ -510,7 +518,10 @@ impl World {
         if !self.options.is_aggregated(kind) {
             self.told_of_history(at);
         }
-        self.fail(at, kind, None, "the connection broke");
+        match self.replicas[at].collections[kind].line {
+            Line::Broken { clean: true } => self.hears(at, kind, Heard::Ended),
+            _ => self.fail(at, kind, None, "the connection broke"),
+        }
     }
 
     /// Where a watch goes on, as the server sees it.

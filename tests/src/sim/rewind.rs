@@ -1,4 +1,4 @@
-//! A store that is restored from a backup: what was written since is undone, and every connection to the API server breaks.
+//! A store that is restored from a backup: what was written since is undone, and every watch ends, by a broken connection or in good order.
 
 use super::election::Lease;
 use super::kinds::KINDS;
@@ -63,9 +63,13 @@ impl World {
         }
         self.note(|| format!("the store is restored to revision {shared_through}"));
         self.server.truth.find_unserved(&self.server.model, self.now);
+        let clean = self.chaos.once_in(2);
+        if clean {
+            self.tally.fault("restore behind clean ends");
+        }
         for at in 0..self.replicas.len() {
             if self.replicas[at].leader.is_some() {
-                self.break_connections(at);
+                self.break_connections(at, clean);
             }
         }
         self.spread();
@@ -96,11 +100,11 @@ impl World {
         self.formers.len()
     }
 
-    /// Each watch and list under way is found broken in its own time, most of them at once.
-    fn break_connections(&mut self, at: usize) {
+    /// Each watch under way is found ended or broken in its own time, most of them at once; where they break, requests do too.
+    fn break_connections(&mut self, at: usize, clean: bool) {
         let epoch = self.replicas[at].epoch;
         for kind in 0..KINDS.len() {
-            let Some(generation) = self.replicas[at].collections[kind].cut() else { continue };
+            let Some(generation) = self.replicas[at].collections[kind].cut(clean) else { continue };
             let delay = if self.chaos.once_in(8) { self.chaos.between(S, 30 * S) } else { self.chaos.between(MS, S) };
             self.after(delay, Happening::Broken { replica: at, epoch, kind, generation });
         }
