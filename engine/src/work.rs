@@ -111,6 +111,7 @@ pub enum Action {
     RemoveFinalizer {
         finalizer: Name,
     },
+    /// Read only, and granted by leaders of an earlier release alone: this one asks by itself, and takes no executor's word for it.
     Verify {
         checks: Vec<ExistenceCheck>,
     },

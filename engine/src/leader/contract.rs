@@ -72,7 +72,7 @@ pub enum OnStoreRewind {
 pub enum Mode {
     /// Decide and act.
     Enforce,
-    /// Decide, publish, count; grant nothing but Verify.
+    /// Decide, publish, count; grant nothing.
     Observe,
 }
 
@@ -292,7 +292,7 @@ pub enum Event {
         owner: ObjectRef,
         proof: Proof,
     },
-    /// An owner check or a Verify found the owner alive, so that a deletion did not happen.
+    /// An owner check found the owner alive, so that a deletion did not happen.
     Prevented {
         target: ObjectRef,
         owner: ObjectRef,

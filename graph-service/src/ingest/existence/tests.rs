@@ -60,7 +60,10 @@ async fn what_is_no_list_of_the_kind_says_nothing() {
         json(&list("GadgetList", "apps/v1")),
         json(&list("ThingList", "other.test/v1")),
         json(&list("ThingList", "v1")),
-        json(&list("PartialObjectMetadataList", "other.test/v1")),
+        Reply::Bytes {
+            content_type: "application/json",
+            bytes: list("PartialObjectMetadataList", "other.test/v1").into_bytes(),
+        },
         json(&list("List", "v1")),
         json(&list("Status", "v1")),
         json("<html>"),
