@@ -92,6 +92,8 @@ pub(crate) struct Election {
     metrics: Metrics,
     clock: Clock,
     identity: String,
+    /// The term that the driver was told of.
+    announced: Option<Term>,
     releasing: bool,
     released: bool,
 }
@@ -128,6 +130,7 @@ impl Election {
             metrics,
             clock,
             identity,
+            announced: None,
             releasing: false,
             released: false,
         })
@@ -160,7 +163,13 @@ impl Election {
 
     async fn carry_out(&mut self) {
         // Before a term is announced, and where none is left before anybody hears of it.
+        let lapsed = self.validity.is_over(self.clock);
         self.validity.set(self.elector.valid_until());
+        // The driver may have seen that the term was over before a renewal was heard of that had come in time.
+        let goes_on = self.elector.leading().filter(|&term| lapsed && self.announced.as_ref() == Some(term));
+        if let Some(term) = goes_on.cloned() {
+            self.order(leader::Input::TermGained(term)).await;
+        }
         while let Some(output) = self.elector.poll() {
             match output {
                 Output::Get { call } => self.call(call, None),
@@ -172,9 +181,11 @@ impl Election {
                         known.holder = Some(self.identity.clone());
                         known.endpoint = self.access.endpoint().to_owned();
                     });
+                    self.announced = Some(term.clone());
                     self.order(leader::Input::TermGained(term)).await;
                 }
                 Output::Lost { why } => {
+                    self.announced = None;
                     if self.releasing {
                         tracing::debug!(why, "the election Lease is given up");
                     } else {

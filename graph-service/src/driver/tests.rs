@@ -128,6 +128,20 @@ async fn a_term_that_is_over_counts_no_longer_although_nobody_has_said_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_term_lasts_to_the_very_end_that_the_elector_gives_it() {
+    let mut harness = Harness::new();
+    harness.lead();
+    let micros = |micros| engine::time::Time::from_origin(Duration::from_micros(micros));
+    harness.validity.set(Some(micros(10_000_700)));
+    tokio::time::advance(Duration::from_micros(10_000_200)).await;
+    assert!(harness.clock.now() < micros(10_000_700));
+    let (mut receiver, ending) = harness.open(1, OUTBOX_MAX);
+    harness.say(1, hello("a"));
+    let welcome = harness.run(async { receiver.recv().await }).await;
+    assert!(matches!(welcome, Some(ToExecutor::Welcome(_))), "{welcome:?}, {:?}", ending.get());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_standby_refuses() {
     let mut harness = Harness::new();
     let (mut receiver, ending) = harness.open(1, OUTBOX_MAX);

@@ -80,6 +80,7 @@ struct Replica {
     orders: mpsc::Receiver<Control>,
     leadership: watch::Receiver<Leadership>,
     release: Shutdown,
+    validity: Validity,
     election: Election,
 }
 
@@ -103,8 +104,9 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
         changes,
     };
     let metrics = Metrics::register(&mut Book::new(&mut Registry::default()));
-    let election = Election::new(candidate, control, known, Validity::default(), metrics, Clock::start(), 1).unwrap();
-    Replica { orders, leadership, release: Shutdown::new(), election }
+    let (validity, clock) = (Validity::default(), Clock::start());
+    let election = Election::new(candidate, control, known, validity.clone(), metrics, clock, 1).unwrap();
+    Replica { orders, leadership, release: Shutdown::new(), validity, election }
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,4 +175,24 @@ async fn a_lease_that_may_not_be_used_is_a_visible_problem_until_it_may() {
     let all = async { tokio::join!(one.election.run(release), story) };
     let (ended, ()) = tokio::time::timeout(Duration::from_secs(600), Box::pin(all)).await.expect("it ends");
     ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_took_the_term_for_over_is_told_of_it_again_once_the_lease_is_renewed() {
+    let store = Arc::new(Mutex::new(Store::default()));
+    let mut only = replica("only", &store);
+    let release = only.release.clone();
+    let story = async {
+        let Some(Control::Input(Input::TermGained(term))) = only.orders.recv().await else { panic!("no term") };
+        // As if the last renewal were heard of in the moment in which the one before ran out.
+        only.validity.set(Some(engine::time::Time::ZERO));
+        let order = tokio::time::timeout(Duration::from_secs(10), only.orders.recv()).await.unwrap();
+        assert!(matches!(&order, Some(Control::Input(Input::TermGained(again))) if *again == term), "{order:?}");
+        let nothing = tokio::time::timeout(Duration::from_secs(60), only.orders.recv()).await;
+        assert!(nothing.is_err(), "once: {nothing:?}");
+        release.request();
+        drop(only.orders);
+    };
+    let election = async { only.election.run(only.release.clone()).await.unwrap() };
+    tokio::join!(election, story);
 }

@@ -18,13 +18,13 @@ impl Validity {
 
     /// `None` where this process does not lead.
     pub(crate) fn set(&self, until: Option<Time>) {
-        // Rounded down: a millisecond too early does no harm.
-        let millis = until.map_or(0, |until| u64::try_from(until.since_origin().as_millis()).unwrap_or(u64::MAX));
-        self.0.store(millis, Ordering::SeqCst);
+        // To the nanosecond, as the elector counts: where only one of the two takes the term for over, nobody leads.
+        let nanos = until.map_or(0, |until| u64::try_from(until.since_origin().as_nanos()).unwrap_or(u64::MAX));
+        self.0.store(nanos, Ordering::SeqCst);
     }
 
     /// Nothing may be done as leader now.
     pub(crate) fn is_over(&self, clock: Clock) -> bool {
-        clock.now().since_origin().as_millis() >= u128::from(self.0.load(Ordering::SeqCst))
+        clock.now().since_origin().as_nanos() >= u128::from(self.0.load(Ordering::SeqCst))
     }
 }
