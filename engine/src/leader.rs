@@ -34,6 +34,7 @@ mod pacing;
 mod pausing;
 mod probing;
 mod reading;
+mod repeating;
 mod reporting;
 mod stores;
 #[cfg(test)]
@@ -199,6 +200,8 @@ pub struct Leader {
     suspect: Option<history::Suspicion>,
     /// So often a store went back.
     histories: u64,
+    /// What was carried out last, by target.
+    carried_out: Recent<repeating::CarriedOut>,
     /// A collection has been in doubt since all owners in deletion were judged last.
     blind: bool,
     /// The first round of the barrier that began after a connection broke last.
@@ -258,6 +261,7 @@ impl Leader {
             comparing: false,
             suspect: None,
             histories: 0,
+            carried_out: Recent::new(repeating::CARRIED_OUT_MAX, secrets.next()),
             blind: false,
             barrier_from: 0,
             rewound: BTreeSet::new(),

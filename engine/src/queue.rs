@@ -51,6 +51,8 @@ pub(crate) enum Delay {
     NoTaker,
     /// The object has changed since it was refused.
     Moved,
+    /// It was carried out a moment ago, and has been undone so often in a row.
+    Undone { times: u32 },
 }
 
 /// How the last attempt failed.

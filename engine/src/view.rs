@@ -392,6 +392,7 @@ pub enum ReasonCode {
     NeverObserved,
     Deleted,
     CollectionInDoubt,
+    Undone,
 }
 
 impl ReasonCode {
@@ -426,6 +427,7 @@ impl ReasonCode {
             ReasonCode::NeverObserved => "never_observed",
             ReasonCode::Deleted => "deleted",
             ReasonCode::CollectionInDoubt => "collection_in_doubt",
+            ReasonCode::Undone => "undone",
         }
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Metrics {
     owner_to_dependent: Histogram,
     /// Deletions that did not happen because an owner was found alive.
     pub(crate) prevented: Counter,
+    /// Writes that had been carried out a moment before and have to be done again.
+    pub(crate) undone: Counter,
     pub(crate) misplaced: Counter,
     pub(crate) rejected: Counter,
     /// Objects that were passed over because they lack what an identity needs.
@@ -140,6 +142,12 @@ impl Metrics {
                 "ownergraph_prevented_deletions",
                 [],
                 ("Deletions that were stopped because an owner was found alive", "Each would have been a wrong deletion of a less careful collector. More than a few point at an API server whose watches cannot be trusted."),
+                Counter::default(),
+            ),
+            undone: book.put(
+                "ownergraph_undone_writes",
+                [],
+                ("Writes that were accepted, and have to be done again within a minute", "Somebody puts back what is removed, or an aggregated API server accepts deletions and does not do them. The log names the objects."),
                 Counter::default(),
             ),
             misplaced: book.put(

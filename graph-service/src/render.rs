@@ -138,6 +138,11 @@ impl Render {
             Event::KeptApart { collection } => {
                 tracing::info!(%collection, "the API server keeps this collection in a store of its own; its versions are compared with themselves alone");
             }
+            Event::Undone { target, action, times, wait } => {
+                self.metrics.undone.inc();
+                let (action, wait_s) = (action.as_str(), wait.as_secs());
+                tracing::warn!(%target, uid = %target.uid, action, times, wait_s, "a write was accepted and undone; find what writes the object, for example by its managedFields");
+            }
             Event::Collection { collection, state, error } => self.collection(collection, *state, error),
             Event::SessionOpened { executor, version, protocol } => {
                 tracing::info!(%executor, version, protocol, "executor connected");

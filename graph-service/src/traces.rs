@@ -179,6 +179,7 @@ impl Traces {
             // Of a replica that does not lead.
             Event::Decided { grounds: None, .. }
             | Event::Prevented { .. }
+            | Event::Undone { .. }
             | Event::Collection { .. }
             | Event::SessionOpened { .. }
             | Event::SessionEnded { .. }

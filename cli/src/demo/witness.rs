@@ -89,6 +89,7 @@ impl Ledger {
             | Event::Withdrawn { .. }
             | Event::TermGained(_)
             | Event::TermLost
+            | Event::Undone { .. }
             | Event::GrantsStopped { .. }
             | Event::GrantsResumed
             | Event::Rewound { .. }

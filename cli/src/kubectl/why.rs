@@ -246,6 +246,9 @@ fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
         }
         (_, Code::NoExecutor) => "start an executor-service, or look at why none is connected",
         (_, Code::Forbidden) => "give the executors the right to do it",
+        (_, Code::Undone) => {
+            "find out which controller or webhook puts it back: kubectl get -o yaml --show-managed-fields"
+        }
         (_, Code::AdmissionDenied) => "ask whoever runs that webhook or policy",
         _ => return None,
     };
@@ -276,7 +279,7 @@ pub(super) fn reason_words(reason: &Reason) -> String {
             format!("{who} {} to go first", if reason.related_count == 1 { "has" } else { "have" })
         }
         Code::Cycle => "it is in a cycle of blocking references, which is about to be relaxed".to_owned(),
-        Code::CollectionInDoubt => detail.to_owned(),
+        Code::CollectionInDoubt | Code::Undone => detail.to_owned(),
         Code::Forbidden => about("the executors lack a right"),
         Code::AdmissionDenied => about("a webhook or an admission policy refuses"),
         Code::Backoff if detail.is_empty() => "an attempt failed, and there will be another".to_owned(),

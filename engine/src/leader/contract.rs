@@ -312,6 +312,13 @@ pub enum Event {
         collection: GroupResource,
         why: String,
     },
+    /// What was carried out a moment ago has to be done once more: somebody undoes it, or the server did not do it. It waits for so long.
+    Undone {
+        target: ObjectRef,
+        action: ActionKind,
+        times: u32,
+        wait: Duration,
+    },
     /// A collection changed its state.
     Collection {
         collection: GroupResource,

@@ -285,11 +285,15 @@ impl Leader {
     fn put(&mut self, draft: Draft, causes: Vec<Cause>) {
         let action = draft.action.kind();
         let target = draft.target.clone();
+        let known = self.carried_out.get(&target.uid).is_some();
+        let repeated = known.then(|| (target.clone(), draft.action.clone()));
         let observe = self.config.mode == Mode::Observe && !matches!(draft.action, Action::Verify { .. });
         // Where the cascade began counts for what is new; what is told of a decision has all of the way.
         let chain = self.chain(&target.uid, &causes);
         let root = chain.last().map(|root| root.uid.clone());
-        match self.queue.put(self.now, draft, root, observe) {
+        let put = self.queue.put(self.now, draft, root, observe);
+        let repeated = repeated.filter(|_| put == Put::New && !observe);
+        match put {
             Put::New | Put::Replaced => {
                 if let Some(item) = self.queue.get(&target.uid) {
                     let (id, generation) = (item.id, item.generation);
@@ -301,6 +305,9 @@ impl Leader {
             Put::Same => {}
             Put::Moved => self.backoff(&target.uid, MOVED, Delay::Moved),
             Put::Leased(lease) => self.revoke(&[lease], RevokeMode::IfNotStarted, "a newer decision"),
+        }
+        if let Some((target, action)) = repeated {
+            self.delay_repeated(&target, &action);
         }
     }
 

@@ -3,6 +3,7 @@
 //! A write's answer closes the *item*, nothing else: an object leaves the graph only by DELETED or a relist of its own collection.
 
 use super::intake::Source;
+use super::repeating::essence;
 use super::{Event, Leader, StreamId, Timer};
 use crate::coverage::State;
 use crate::evidence::Inquiry;
@@ -10,7 +11,10 @@ use crate::graph::{Coordinates, NodeId};
 use crate::lease::SessionId;
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY, Place};
-use crate::work::{ActionKind, Finding, FindingResult, Outcome, ReportResult, Sighting, ToExecutor, WorkReport};
+use crate::work::{
+    Action, ActionKind, Finding, FindingResult, Outcome, PropagationPolicy, ReportResult, Sighting, ToExecutor,
+    WorkReport,
+};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -141,6 +145,12 @@ impl Leader {
         {
             item.note_trouble(report.outcome, &report.message);
         }
+        let done = matches!(report.outcome, Outcome::Done | Outcome::Unchanged) && action != ActionKind::Verify;
+        let goes = report.observed.as_ref().is_none_or(|seen| seen.facts.terminating) && action == ActionKind::Delete;
+        let what = self.queue.get(uid).map(|item| essence(&item.draft.action)).filter(|_| done && !goes);
+        if let Some(what) = what {
+            self.note_carried_out(uid, what);
+        }
         let next = self.next(session, target, report);
         let met = match &next {
             Next::Behind(blocker, _) => Some(blocker.clone()),
@@ -260,6 +270,13 @@ impl Leader {
         }
         match self.graph.primary(uid) {
             Some(id) => {
+                self.note_carried_out(
+                    uid,
+                    essence(&Action::Delete {
+                        propagation_policy: PropagationPolicy::Background,
+                        owner_checks: Vec::new(),
+                    }),
+                );
                 if self.coverage.kind(self.graph.node(id).kind()).served.is_some() {
                     self.ask_about(id);
                 }

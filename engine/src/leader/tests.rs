@@ -28,6 +28,7 @@ mod places;
 mod pressure;
 mod races;
 mod readings;
+mod repeats;
 mod restores;
 mod scale;
 mod sessions;

@@ -59,6 +59,7 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
         | Event::Removed { .. }
         | Event::Proven { .. }
         | Event::Prevented { .. }
+        | Event::Undone { .. }
         | Event::Collection { .. }
         | Event::Asked { .. }
         | Event::Inconsistent { .. }

@@ -116,6 +116,7 @@ pub fn reason_code(code: ReasonCode) -> Code {
         ReasonCode::GracePeriod => Code::GracePeriod,
         ReasonCode::NeverObserved => Code::NeverObserved,
         ReasonCode::CollectionInDoubt => Code::CollectionInDoubt,
+        ReasonCode::Undone => Code::Undone,
         ReasonCode::Deleted => Code::Deleted,
         ReasonCode::ContentsRemain => Code::ContentsRemain,
     }

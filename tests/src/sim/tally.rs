@@ -86,6 +86,7 @@ impl Tally {
             Event::Removed { .. } => "removed",
             Event::Proven { proof, .. } => proof.as_str(),
             Event::Prevented { .. } => "prevented",
+            Event::Undone { .. } => "undone",
             Event::Collection { .. } => "collection",
             Event::Asked { answer, .. } => answer,
             Event::Inconsistent { .. } => "inconsistent reads",

@@ -383,6 +383,7 @@ fn delay_code(why: &Delay) -> ReasonCode {
         Delay::Refused(blocker) => blocker_code(blocker),
         Delay::Moved => ReasonCode::AdmissionDenied,
         Delay::NoTaker => ReasonCode::NoExecutor,
+        Delay::Undone { .. } => ReasonCode::Undone,
     }
 }
 
@@ -392,6 +393,11 @@ fn delay_text(item: &Item, why: &Delay) -> String {
         Delay::Failed => with_trouble(format!("attempt {} failed", item.attempts), item),
         Delay::Refused(blocker) => with_trouble(format!("{}, which lets others pass", blocker_text(blocker)), item),
         Delay::Moved => String::from("it has changed since it was refused, and is tried again in a moment"),
+        Delay::Undone { times } => {
+            let often = if *times == 1 { String::from("once") } else { format!("{times} times") };
+            let each = if *times == 1 { "" } else { " each time" };
+            format!("{} was carried out {often}, and undone{each}", item.draft.action.kind().as_str())
+        }
         Delay::NoTaker => format!("no connected executor takes work of kind {}", item.draft.action.kind().as_str()),
     }
 }
