@@ -44,6 +44,12 @@ impl Leader {
             self.restart_barrier();
             self.mark_deletions();
         }
+        if was_watched && !self.coverage.kind(kind).is_watched() {
+            // Nobody tells any more what becomes of them.
+            for id in self.observed_of(kind) {
+                self.forget_shown(id);
+            }
+        }
         if before != Some(namespaced) {
             // References were led by the dependent's namespace while the scope was unknown.
             for owner in self.graph.unobserved(kind).collect::<Vec<_>>() {
@@ -70,11 +76,37 @@ impl Leader {
             // It can be asked no more: another one has to say where the store stands.
             self.suspect();
         }
+        // What another group still shows is that group's to act for.
+        for id in self.observed_of(kind) {
+            if self.graph.get(id).is_some_and(|node| self.is_shown_elsewhere(id, &node.uid())) {
+                self.forget_shown(id);
+            }
+        }
         self.mark_dependents_of_kind(kind);
         self.mark_unobserved(kind);
         self.mark_deletions();
         // The definition may have said before that this would come.
         self.timers.set(self.now + EMPTIED_SETTLES, Timer::Emptied(kind));
+    }
+
+    fn observed_of(&self, kind: KindId) -> Vec<NodeId> {
+        self.graph.iter().filter(|(_, node)| node.kind() == kind && node.is_observed()).map(|(id, _)| id).collect()
+    }
+
+    /// Whether another node of this uid is observed, of a kind that is watched.
+    fn is_shown_elsewhere(&self, id: NodeId, uid: &Uid) -> bool {
+        self.graph.by_uid(uid).any(|other| {
+            let node = self.graph.node(other);
+            other != id && node.is_observed() && self.coverage.kind(node.kind()).is_watched()
+        })
+    }
+
+    /// What its collection has shown of a node does not count any more. That proves nothing: the next to ask for it is its name.
+    fn forget_shown(&mut self, id: NodeId) {
+        // One that only another of this kind referred to goes with that one.
+        if self.graph.get(id).is_some_and(|node| node.is_observed()) {
+            self.take_out(id, None);
+        }
     }
 
     /// The instances of a definition are gone. They are proven absent only when the kind has not been served for a moment after that:
@@ -296,6 +328,14 @@ impl Leader {
             entry.fresh += usize::from(shown);
             self.inquiries.remove(&id);
             self.mark_other_claims(id);
+            let ghost = |other: &NodeId| {
+                let node = self.graph.node(*other);
+                *other != id && node.is_observed() && self.coverage.kind(node.kind()).served.is_none()
+            };
+            let uid = self.graph.node(id).uid();
+            for other in self.graph.by_uid(&uid).filter(ghost).collect::<Vec<_>>() {
+                self.forget_shown(other);
+            }
         }
         self.mark(id);
         if change.standing {
@@ -356,6 +396,16 @@ impl Leader {
         for owner in owners {
             self.mark(owner);
         }
+        if stays && self.coverage.kind(kind).namespaced().is_some_and(|wants| wants == namespace.is_empty()) {
+            // The kind has changed its scope since this object was shown: the owner is somewhere else now, if anywhere.
+            for dependent in self.graph.relink_dependents(&mut self.coverage, id) {
+                self.mark(dependent);
+                for owner in self.graph.node(dependent).owners().collect::<Vec<_>>() {
+                    self.mark(owner);
+                }
+            }
+        }
+        let stays = stays && self.graph.get(id).is_some();
         if stays {
             self.absent_since.insert(id, self.now);
             self.mark(id);

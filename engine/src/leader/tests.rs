@@ -20,6 +20,7 @@ mod evidence;
 mod fleet;
 mod following;
 mod forged;
+mod ghosts;
 mod interleavings;
 mod mirrors;
 mod pacing;

@@ -1,0 +1,87 @@
+//! Kinds that are served no more, watched no more, or in another scope: what they once showed acts no more, and proves nothing.
+
+use super::*;
+
+fn lose(bench: &mut Bench, resource: &str) {
+    bench.input(Input::KindUnserved(collection(resource)));
+}
+
+/// Configmap `a` and its mirror in another group, whose owner `o` goes once `between` has happened.
+fn mirrored_dependent(between: fn(&mut Bench)) -> Bench {
+    let mut bench = Bench::synced();
+    bench.serve("mirrors");
+    bench.list("mirrors", 100, vec![]);
+    bench.pass(Duration::from_secs(1));
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("mirrors", object("mirrors", "a", 102).owned_by("things", "o"));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    between(&mut bench);
+    bench.deleted("things", "o", 103);
+    bench
+}
+
+#[test]
+fn where_the_group_that_was_seen_first_goes_the_other_one_acts() {
+    let mut bench = mirrored_dependent(|bench| lose(bench, "mirrors"));
+    let lease = bench.take("a");
+    assert_eq!(&*lease.item.target.resource, "configmaps");
+    bench.report(&lease, Outcome::Done);
+    bench.deleted("configmaps", "a", 104);
+    assert_eq!(bench.leader.status().nodes, 0, "no node of the lost group is left over");
+}
+
+#[test]
+fn the_same_where_the_other_group_shows_the_object_only_after_that() {
+    let mut bench = Bench::synced();
+    bench.serve("mirrors");
+    bench.list("mirrors", 100, vec![]);
+    bench.pass(Duration::from_secs(1));
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("mirrors", object("mirrors", "a", 102).owned_by("things", "o"));
+    lose(&mut bench, "mirrors");
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    assert_eq!(&*bench.take("a").item.target.resource, "configmaps");
+}
+
+#[test]
+fn an_owner_whose_kind_is_watched_no_more_is_asked_for_and_keeps_nobody_by_itself() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.input(Input::KindServed(ServedKind { access: Access::Listed, ..served("things") }));
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.undecided(), [(Undecided::OwnerUnverified, 1)]);
+    assert_eq!(bench.grants(), ["verify o by List"]);
+}
+
+#[test]
+fn a_dependent_of_a_kind_that_is_watched_no_more_is_not_written_to() {
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.input(Input::KindServed(ServedKind { access: Access::Listed, ..served("configmaps") }));
+    bench.deleted("things", "o", 103);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!((bench.grants(), bench.leader.status().nodes), (vec![], 0));
+}
+
+/// The reference of `dependent` leads to `o` of kind `resource`; then the kind is served in the other scope, and listed without `o`.
+fn scope_changes(resource: &str, dependent: Object, of: &str) -> Bench {
+    let mut bench = Bench::synced();
+    bench.seen(resource, object(resource, "o", 101));
+    bench.seen(of, dependent);
+    bench.input(Input::KindServed(ServedKind { namespaced: !served(resource).namespaced, ..served(resource) }));
+    bench.list(resource, 110, vec![]);
+    bench.pass(Duration::from_secs(1));
+    bench
+}
+
+#[test]
+fn an_owner_is_looked_for_in_the_scope_that_its_kind_has_now() {
+    let mut bench = scope_changes("things", object("configmaps", "a", 102).owned_by("things", "o"), "configmaps");
+    assert_eq!(&*bench.take("o").item.target.namespace, "", "of cluster scope now");
+    let mut bench = scope_changes("nodes", object("configmaps", "a", 102).owned_by("nodes", "o"), "configmaps");
+    let namespace = object("configmaps", "a", 0).namespace;
+    assert_eq!(bench.take("o").item.target.namespace, namespace, "in the dependent's namespace now");
+}
