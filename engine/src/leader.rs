@@ -200,6 +200,10 @@ pub struct Leader {
     suspect: Option<history::Suspicion>,
     /// So often a store went back.
     histories: u64,
+    /// What audits have counted, by collection, until the watches have come that far.
+    counts: BTreeMap<KindId, history::Count>,
+    /// When each collection is counted next.
+    audits: BTreeMap<KindId, Time>,
     /// What was carried out last, by target.
     carried_out: Recent<repeating::CarriedOut>,
     /// A collection has been in doubt since all owners in deletion were judged last.
@@ -261,6 +265,8 @@ impl Leader {
             comparing: false,
             suspect: None,
             histories: 0,
+            counts: BTreeMap::new(),
+            audits: BTreeMap::new(),
             carried_out: Recent::new(repeating::CARRIED_OUT_MAX, secrets.next()),
             blind: false,
             barrier_from: 0,
@@ -369,7 +375,7 @@ impl Leader {
                 Timer::Suspect => self.ask_suspect(),
                 Timer::Doubt(kind) => self.ask_doubt(kind),
                 Timer::Settle => self.ask_settle(),
-                Timer::Audit(kind) => self.audit(kind, false),
+                Timer::Audit(kind) => self.audit_due(kind),
                 Timer::Recount(kind) => self.audit(kind, true),
                 Timer::PauseEnd(name) => self.pause_end_due(&name),
                 Timer::PauseRead => self.pause_read_due(),

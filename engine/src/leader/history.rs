@@ -59,6 +59,16 @@ impl Suspicion {
     }
 }
 
+/// What an audit has counted.
+#[derive(Debug)]
+pub(super) struct Count {
+    /// As of this version.
+    version: ResourceVersion,
+    counted: u64,
+    /// A count before has differed too.
+    again: bool,
+}
+
 impl Leader {
     /// A watch ended other than by its own time: what comes next may be another server, or another history.
     pub(super) fn suspect(&mut self) {
@@ -517,7 +527,22 @@ impl Leader {
     /// The collection is listed: its next audit is an hour away, spread over some minutes.
     pub(super) fn audit_later(&mut self, kind: KindId) {
         let wait = self.jitter.between(AUDIT_EVERY, AUDIT_EVERY + AUDIT_EVERY / 10);
-        self.timers.set(self.now + wait, Timer::Audit(kind));
+        self.audit_in(kind, wait);
+    }
+
+    /// Sets the time of a collection's next audit, whatever was set before.
+    fn audit_in(&mut self, kind: KindId, wait: Duration) {
+        let at = self.now + wait;
+        self.audits.insert(kind, at);
+        self.timers.set(at, Timer::Audit(kind));
+    }
+
+    /// The time of an audit has come, if none was set for later.
+    pub(super) fn audit_due(&mut self, kind: KindId) {
+        if self.audits.get(&kind).is_some_and(|&at| at <= self.now) {
+            self.audits.remove(&kind);
+            self.audit(kind, false);
+        }
     }
 
     /// Compares a collection with what the server counts, now and then: no event announces what a watch has lost.
@@ -529,7 +554,7 @@ impl Leader {
         if entry.state == State::Synced && self.term.is_some() {
             return self.probe(kind, None, Some(1), Purpose::Audit { kind, again });
         }
-        self.timers.set(self.now + AUDIT_EVERY, Timer::Audit(kind));
+        self.audit_in(kind, AUDIT_EVERY);
     }
 
     pub(super) fn audit_answered(&mut self, kind: KindId, again: bool, answer: Result<ProbeAnswer, String>) {
@@ -540,22 +565,47 @@ impl Leader {
         if self.coverage.note(kind, String::new()) {
             self.tell_collection(kind);
         }
-        let entry = self.coverage.kind(kind);
         let rest = if answer.complete { Some(0) } else { answer.remaining };
-        let counted = rest.map(|rest| answer.objects.len() as u64 + rest);
-        let known = (entry.observed + entry.unusable) as u64;
-        match counted {
-            Some(counted) if counted != known && again => {
-                self.relist(kind, "the server counts another number of objects than its watch has shown");
+        let Some(counted) = rest.map(|rest| answer.objects.len() as u64 + rest) else {
+            return self.audit_in(kind, AUDIT_EVERY);
+        };
+        let version = answer.resource_version;
+        let position = self.coverage.kind(kind).position.clone();
+        if position.as_ref().is_some_and(|position| position.is_before(&version)) {
+            // What the watch has yet to show may be what makes the difference.
+            self.counts.insert(kind, Count { version, counted, again });
+            self.audit_in(kind, AUDIT_EVERY);
+        } else if position.is_some_and(|position| version.is_before(&position)) {
+            match again {
+                true => self.timers.set(self.now + AUDIT_AGAIN, Timer::Recount(kind)),
+                false => self.audit_in(kind, AUDIT_AGAIN),
             }
-            // The watch may be a moment behind the list.
-            Some(counted) if counted != known => {
-                self.timers.set(self.now + AUDIT_AGAIN, Timer::Recount(kind));
-                return;
-            }
-            Some(_) | None => {}
+        } else {
+            self.counted(kind, counted, again);
         }
-        self.timers.set(self.now + AUDIT_EVERY, Timer::Audit(kind));
+    }
+
+    /// The watch goes on at this version. If it has shown all up to that of a count by now, the two are compared.
+    pub(super) fn compare_count(&mut self, kind: KindId, version: &ResourceVersion) {
+        if self.counts.get(&kind).is_some_and(|count| count.version.is_before(version))
+            && let Some(count) = self.counts.remove(&kind)
+        {
+            self.counted(kind, count.counted, count.again);
+        }
+    }
+
+    /// The server counts so many objects where the watch stands now.
+    fn counted(&mut self, kind: KindId, counted: u64, again: bool) {
+        let entry = self.coverage.kind(kind);
+        let known = (entry.observed + entry.unusable) as u64;
+        if counted == known || entry.state != State::Synced {
+            self.audit_in(kind, AUDIT_EVERY);
+        } else if again {
+            self.relist(kind, "the server counts another number of objects than its watch has shown");
+            self.audit_in(kind, AUDIT_EVERY);
+        } else {
+            self.timers.set(self.now + AUDIT_AGAIN, Timer::Recount(kind));
+        }
     }
 
     /// The watch may go on for days where a list is forbidden by now, and a restart would find that out. So it is said before.
@@ -563,6 +613,6 @@ impl Leader {
         if self.coverage.note(kind, format!("it is still watched, but could not be listed anew: {why}")) {
             self.tell_collection(kind);
         }
-        self.timers.set(self.now + AUDIT_FAILED_AGAIN, Timer::Audit(kind));
+        self.audit_in(kind, AUDIT_FAILED_AGAIN);
     }
 }

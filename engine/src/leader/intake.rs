@@ -141,6 +141,7 @@ impl Leader {
     }
 
     pub(super) fn list_begun(&mut self, kind: KindId) {
+        self.counts.remove(&kind);
         if self.coverage.list_begun(self.now, kind) {
             self.tell_collection(kind);
         }
@@ -230,6 +231,7 @@ impl Leader {
         if self.coverage.kind(kind).lost.is_some() {
             self.watch_resumed(kind);
         }
+        self.compare_count(kind, version);
         match self.coverage.advance(self.now, kind, version) {
             Advance::Moved => {
                 self.barrier.advanced(kind, version);

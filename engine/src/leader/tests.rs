@@ -12,6 +12,7 @@ use alloc::string::ToString;
 use alloc::vec;
 use core::time::Duration;
 
+mod audits;
 mod balancing;
 mod blocking;
 mod cascades;
