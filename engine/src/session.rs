@@ -43,7 +43,12 @@ mod tests;
 
 /// A stream that is neither open nor refused after this time is given up.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
-/// A hello that is not answered for this long was in vain.
+/// The same, of the first attempt after a session: the network is known to work.
+const RECONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// A hello that is not answered for this long was in vain: a process that stands still accepts connections, and says nothing. Twice as long
+/// after each such silence,
+const WELCOME_LIMIT_MIN: Duration = Duration::from_secs(1);
+/// up to this: a graph service that is only slow is heard in the end.
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 /// Without a session for so long, the known term counts no more: whoever led in an earlier one has given up by then, and the election's
 /// Lease may have been restored together with the store.
@@ -211,6 +216,8 @@ pub struct Session {
     link: Link,
     /// Attempts to connect since a heartbeat was last acknowledged, and hints followed in a row.
     retries: u32,
+    /// Attempts in a row in which nothing at all was heard of the other end in time.
+    silences: u32,
     hints_followed: u32,
     /// The first session there was.
     first: Option<SessionNumber>,
@@ -333,6 +340,7 @@ impl Session {
             outputs: VecDeque::from([Output::Connect { endpoint: None }]),
             link: Link::Connecting { give_up_at: None },
             retries: 0,
+            silences: 0,
             hints_followed: 0,
             first: None,
             term: None,
@@ -387,7 +395,7 @@ impl Session {
         let link = match &self.link {
             Link::Waiting { retry_at, .. } => Some(*retry_at),
             Link::Connecting { give_up_at } => *give_up_at,
-            Link::Greeting { hello_sent } => Some(*hello_sent + WELCOME_LIMIT),
+            Link::Greeting { hello_sent } => Some(*hello_sent + self.welcome_limit()),
             Link::Active(stream) => Some(stream.next_deadline()),
             Link::Over => return None,
         };

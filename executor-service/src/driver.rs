@@ -37,6 +37,8 @@ pub(crate) struct Driver {
     attempts: Attempts,
     peers: Peers,
     stream: Option<Ends>,
+    /// Something was heard on it.
+    heard: bool,
     /// Raised with every stream: the end of an older one is nobody's business any more.
     stream_number: u64,
     streams: Jobs<u64, End>,
@@ -65,6 +67,7 @@ impl Driver {
             attempts,
             peers,
             stream: None,
+            heard: false,
             stream_number: 0,
             streams: Jobs::new(STREAMS_MAX),
             checks: Jobs::new(1),
@@ -114,7 +117,12 @@ impl Driver {
         while let Some(output) = self.session.poll() {
             match output {
                 Output::Connect { endpoint } => self.connect(endpoint),
-                Output::Disconnect => self.disconnect(),
+                Output::Disconnect => {
+                    if !self.heard {
+                        self.note_silence();
+                    }
+                    self.disconnect();
+                }
                 Output::Send(message) => self.send(message),
                 Output::Start(lease) => self.start(lease),
                 Output::Cancel(lease) => self.attempts.cancel(lease),
@@ -129,10 +137,13 @@ impl Driver {
 
     fn connect(&mut self, endpoint: Option<String>) {
         self.disconnect();
-        let (text, target) = match endpoint {
+        let now = self.clock.now();
+        // A replica names the leader of before until there is a new one.
+        let hint = endpoint.filter(|address| !self.peers.is_silent(now, address));
+        let (text, target) = match hint {
             Some(address) => (address.clone(), self.peers.hinted(&address)),
             None => {
-                let (text, target) = self.peers.next();
+                let (text, target) = self.peers.next(now);
                 (text, Ok(target))
             }
         };
@@ -149,6 +160,7 @@ impl Driver {
         let (ends, keeping) = stream::open(self.peers.connector.clone(), target);
         self.stream_number += 1;
         self.stream = Some(ends);
+        self.heard = false;
         self.streams.spawn(self.stream_number, keeping);
         Ok(())
     }
@@ -157,6 +169,23 @@ impl Driver {
         if self.stream.take().is_some() {
             self.streams.abort(&self.stream_number);
         }
+    }
+
+    /// The other end of the stream has said nothing in time.
+    fn note_silence(&mut self) {
+        if let Some(address) = self.stream.as_ref().and_then(|ends| ends.address.get()) {
+            self.peers.went_silent(self.clock.now(), address);
+        }
+    }
+
+    /// The other end of the stream has said something.
+    fn note_answer(&mut self) {
+        if !self.heard
+            && let Some(address) = self.stream.as_ref().and_then(|ends| ends.address.get())
+        {
+            self.peers.answered(address);
+        }
+        self.heard = true;
     }
 
     fn send(&mut self, message: ToLeader) {
@@ -224,6 +253,7 @@ impl Driver {
         match inbound {
             Inbound::Connected => self.session.handle(now, Input::Connected),
             Inbound::Message(Received { message, unknown_actions }) => {
+                self.note_answer();
                 if let Some(traces) = &mut self.traces {
                     traces.heard(&message);
                 }
@@ -262,6 +292,9 @@ impl Driver {
         // What was read before the end comes before it.
         while let Some(inbound) = self.stream.as_mut().and_then(|ends| ends.inbound.try_recv().ok()) {
             self.received(inbound);
+        }
+        if end.refusal.is_some() {
+            self.note_answer();
         }
         self.stream = None;
         self.lost(end);
@@ -321,6 +354,7 @@ impl Driver {
             }
             Event::SentAway { cause } => tracing::info!(?cause, "the graph service asks this executor to reconnect"),
             Event::Lapsed => {
+                self.note_silence();
                 self.metrics.lapses.inc();
                 self.health.failed(now, "heartbeats were not acknowledged in time");
                 tracing::warn!(

@@ -2,8 +2,10 @@
 
 use crate::options;
 use crate::stream::Connector;
+use engine::time::Time;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,11 @@ const DNS: &str = "dns:///";
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
 /// Addresses of one name that are tried; a graph service has a handful of replicas.
 const ADDRESSES_MAX: usize = 256;
+
+/// How long an address of which nothing was heard comes after the others; twice as long each time,
+const SILENT_MIN: Duration = Duration::from_secs(4);
+/// up to this.
+const SILENT_MAX: Duration = Duration::from_secs(30);
 
 /// How the addresses of a host are found. Clones share it.
 #[derive(Clone)]
@@ -88,6 +95,8 @@ pub(crate) enum Target {
         resolver: Resolver,
         /// It may be beyond this machine.
         far: bool,
+        /// Addresses that were silent a moment ago: others go first.
+        silent: Vec<String>,
     },
 }
 
@@ -102,9 +111,9 @@ impl Target {
 
     /// The address to connect to. The error is a sentence that names what was asked for.
     pub(crate) async fn address(self) -> Result<String, String> {
-        let (host, port, turn, resolver, far) = match self {
+        let (host, port, turn, resolver, far, silent) = match self {
             Target::Address(address) => return Ok(address),
-            Target::Name { host, port, turn, resolver, far } => (host, port, turn, resolver, far),
+            Target::Name { host, port, turn, resolver, far, silent } => (host, port, turn, resolver, far, silent),
         };
         let resolving = (resolver.0)(host.clone(), port);
         let found = match tokio::time::timeout(RESOLVE_WITHIN, resolving).await {
@@ -119,7 +128,9 @@ impl Target {
         if addresses.is_empty() {
             return Err(format!("{host} has no address"));
         }
-        let address = SocketAddr::new(addresses[turn % addresses.len()], port).to_string();
+        let in_turn = |at: usize| SocketAddr::new(addresses[(turn + at) % addresses.len()], port).to_string();
+        let speaking = (0..addresses.len()).map(in_turn).find(|address| !silent.contains(address));
+        let address = speaking.unwrap_or_else(|| in_turn(0));
         if !far && !options::is_loopback(&address) {
             return Err(format!(
                 "{address}, found for {host}, is not a loopback address; use TLS (--tls-ca), or allow plaintext to it with --insecure"
@@ -138,6 +149,8 @@ pub(crate) struct Peers {
     resolver: Resolver,
     far: bool,
     next: usize,
+    /// Addresses of which nothing was heard in time: until when others go first, and how often in a row.
+    silent: BTreeMap<String, (Time, u32)>,
 }
 
 impl Peers {
@@ -148,11 +161,47 @@ impl Peers {
             let peer = Peer::parse(&text).unwrap_or_else(|_| Peer::Address(text.clone()));
             (text, peer)
         };
-        Peers { connector, peers: peers.into_iter().map(parse).collect(), resolver, far, next: 0 }
+        Peers {
+            connector,
+            peers: peers.into_iter().map(parse).collect(),
+            resolver,
+            far,
+            next: 0,
+            silent: BTreeMap::new(),
+        }
     }
 
-    /// The next one's name, and where an attempt to it goes.
-    pub(crate) fn next(&mut self) -> (String, Target) {
+    /// Nothing was heard of this address in time, although it may accept connections: for a while others go first.
+    pub(crate) fn went_silent(&mut self, now: Time, address: &str) {
+        if self.silent.len() >= ADDRESSES_MAX {
+            self.silent.retain(|_, (until, _)| *until > now);
+        }
+        let times = self.silent.get(address).map_or(0, |(_, times)| *times);
+        if times > 0 || self.silent.len() < ADDRESSES_MAX {
+            let wait = SILENT_MIN.saturating_mul(1 << times.min(8)).min(SILENT_MAX);
+            self.silent.insert(address.to_owned(), (now + wait, times.saturating_add(1)));
+        }
+    }
+
+    /// This address has answered, whatever it said.
+    pub(crate) fn answered(&mut self, address: &str) {
+        self.silent.remove(address);
+    }
+
+    /// Whether nothing was heard of this address a moment ago.
+    pub(crate) fn is_silent(&self, now: Time, address: &str) -> bool {
+        self.silent.get(address).is_some_and(|(until, _)| *until > now)
+    }
+
+    /// The next one's name, and where an attempt to it goes. One that was silent a moment ago is passed over where there is another.
+    pub(crate) fn next(&mut self, now: Time) -> (String, Target) {
+        for _ in 1..self.peers.len() {
+            let (_, peer) = &self.peers[self.next % self.peers.len()];
+            if !matches!(peer, Peer::Address(address) if self.is_silent(now, address)) {
+                break;
+            }
+            self.next = self.next.wrapping_add(1);
+        }
         let (text, peer) = &self.peers[self.next % self.peers.len()];
         let target = match peer {
             Peer::Address(address) => Target::Address(address.clone()),
@@ -162,6 +211,7 @@ impl Peers {
                 turn: self.next / self.peers.len(),
                 resolver: self.resolver.clone(),
                 far: self.far,
+                silent: self.silent.keys().filter(|address| self.is_silent(now, address)).cloned().collect(),
             },
         };
         self.next = self.next.wrapping_add(1);

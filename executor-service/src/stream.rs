@@ -14,7 +14,7 @@ use proto::work::v1alpha1::work_service_client::WorkServiceClient;
 use runtime::tls::Caller;
 use std::collections::HashMap;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
@@ -76,6 +76,8 @@ impl std::fmt::Debug for Connector {
 pub(crate) struct Ends {
     pub(crate) outbound: mpsc::Sender<StreamWorkRequest>,
     pub(crate) inbound: mpsc::Receiver<Inbound>,
+    /// Where it leads, once that is known.
+    pub(crate) address: Arc<OnceLock<String>>,
 }
 
 /// What comes in while a stream lives.
@@ -100,12 +102,15 @@ pub(crate) struct End {
 pub(crate) fn open(connector: Connector, target: Target) -> (Ends, impl Future<Output = End> + Send + 'static) {
     let (outbound, requests) = mpsc::channel(OUTBOUND_MAX);
     let (events, inbound) = mpsc::channel(INBOUND_MAX);
-    (Ends { outbound, inbound }, keep(connector, target, requests, events))
+    let address = Arc::new(OnceLock::new());
+    let known = Arc::clone(&address);
+    (Ends { outbound, inbound, address }, keep(connector, target, known, requests, events))
 }
 
 async fn keep(
     connector: Connector,
     target: Target,
+    known: Arc<OnceLock<String>>,
     mut requests: mpsc::Receiver<StreamWorkRequest>,
     events: mpsc::Sender<Inbound>,
 ) -> End {
@@ -114,6 +119,7 @@ async fn keep(
         Ok(address) => address,
         Err(why) => return End::because(why),
     };
+    known.get_or_init(|| address.clone());
     let channel = match connector.open(&address, name.as_deref()).await {
         Ok(channel) => channel,
         Err(why) => return End::because(why),

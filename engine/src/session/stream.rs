@@ -1,7 +1,8 @@
 //! The stream to the leader: opening, greeting, heartbeats, going elsewhere, the end.
 
 use super::{
-    CONNECT_LIMIT, Drain, Event, Exit, Leaving, Link, Output, Session, Stream, TERM_FORGOTTEN_AFTER, WELCOME_LIMIT,
+    CONNECT_LIMIT, Drain, Event, Exit, Leaving, Link, Output, RECONNECT_LIMIT, Session, Stream, TERM_FORGOTTEN_AFTER,
+    WELCOME_LIMIT, WELCOME_LIMIT_MIN,
 };
 use crate::time::Time;
 use crate::work::{GoAwayCause, HeldLease, Hello, Refusal, SessionNumber, Term, ToExecutor, ToLeader, Welcome};
@@ -38,19 +39,33 @@ impl Stream {
 }
 
 impl Session {
+    /// How long a connection may take.
+    fn connect_limit(&self) -> Duration {
+        let first = if self.first.is_some() { RECONNECT_LIMIT } else { CONNECT_LIMIT };
+        first.saturating_mul(1 << self.silences.min(8)).min(CONNECT_LIMIT)
+    }
+
+    /// How long the answer to a hello may take.
+    pub(super) fn welcome_limit(&self) -> Duration {
+        WELCOME_LIMIT_MIN.saturating_mul(1 << self.silences.min(8)).min(WELCOME_LIMIT)
+    }
+
     pub(super) fn advance_link(&mut self, now: Time) {
+        let (connect_limit, welcome_limit) = (self.connect_limit(), self.welcome_limit());
         match &mut self.link {
             Link::Waiting { retry_at, endpoint } if now >= *retry_at => {
                 let endpoint = endpoint.take();
-                self.link = Link::Connecting { give_up_at: Some(now + CONNECT_LIMIT) };
+                self.link = Link::Connecting { give_up_at: Some(now + connect_limit) };
                 self.outputs.push_back(Output::Connect { endpoint });
             }
             Link::Connecting { give_up_at: Some(at) } if now >= *at => {
-                self.hang_up(now, format!("no connection within {CONNECT_LIMIT:?}"));
+                self.silences = self.silences.saturating_add(1);
+                self.hang_up(now, format!("no connection within {connect_limit:?}"));
             }
-            Link::Connecting { give_up_at: at @ None } => *at = Some(now + CONNECT_LIMIT),
-            Link::Greeting { hello_sent } if now >= *hello_sent + WELCOME_LIMIT => {
-                self.hang_up(now, format!("no welcome within {WELCOME_LIMIT:?}"));
+            Link::Connecting { give_up_at: at @ None } => *at = Some(now + connect_limit),
+            Link::Greeting { hello_sent } if now >= *hello_sent + welcome_limit => {
+                self.silences = self.silences.saturating_add(1);
+                self.hang_up(now, format!("no welcome within {welcome_limit:?}"));
             }
             Link::Active(stream) if now >= stream.heartbeat_at => self.beat(now),
             Link::Waiting { .. } | Link::Connecting { .. } | Link::Greeting { .. } | Link::Active(_) | Link::Over => {}
@@ -137,7 +152,10 @@ impl Session {
                 }
             }
             // The graph service is there and about to have a leader: no time for long waits, however long nobody led.
-            Some(Refusal::NotLeader) => self.retries = self.retries.min(1),
+            Some(Refusal::NotLeader) => {
+                self.retries = self.retries.min(1);
+                self.silences = 0;
+            }
             Some(Refusal::TermStale { .. } | Refusal::OutOfTurn | Refusal::TooManySessions { .. }) | None => {}
         }
         match &mut self.link {
@@ -261,6 +279,7 @@ impl Session {
         self.first.get_or_insert_with(|| SessionNumber { term: term.clone(), number: session });
         self.term = Some(term);
         self.lapsed = None;
+        self.silences = 0;
         self.set_writes_end(hello_sent + session_ttl);
         self.send_drain(now);
         self.flush_at = Some(now);

@@ -215,7 +215,8 @@ fn a_stream_that_does_not_open_is_tried_again_ever_more_slowly() {
         30000 | tick      | disconnect, lost
         30500 | tick      | connect
         30501 | connected | hello - window 4 []
-        40501 | tick      | disconnect, lost
+        32500 | tick      |
+        32501 | tick      | disconnect, lost
         "#,
     );
 }

@@ -447,3 +447,35 @@ async fn the_cluster_is_asked_until_it_answers() {
     assert!(!readiness.ready);
     assert!(readiness.lines[0].starts_with("start: scripted does not say which cluster it is: "), "{readiness:?}");
 }
+
+/// The leader stops without closing its connections; the other replica leads `after_ms` later. How long after that it is found.
+async fn found_after(after_ms: u64) -> Duration {
+    let (frozen, other) = ("127.0.0.1:1", "127.0.0.1:2");
+    let mut world = World::start_with([], vec![frozen.to_owned(), other.to_owned()]);
+    let mut first = world.call().await;
+    first.hello().await;
+    first.welcome().await;
+    let leads_at = tokio::time::Instant::now() + Duration::from_millis(after_ms);
+    let mut silent = vec![first];
+    loop {
+        let mut call = world.call().await;
+        if call.address == frozen {
+            silent.push(call);
+            continue;
+        }
+        call.hello().await;
+        if tokio::time::Instant::now() < leads_at {
+            call.refuse("NOT_LEADER", &[("leaderEndpoint", frozen)]).await;
+        } else {
+            return leads_at.elapsed();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_is_found_within_two_seconds_while_the_old_one_stands_still() {
+    for after_ms in (15_500..19_000).step_by(130) {
+        let found = found_after(after_ms).await;
+        assert!(found <= Duration::from_secs(2), "a leader of {after_ms} ms after was found after {found:?}");
+    }
+}
