@@ -8,13 +8,13 @@ use crate::table;
 use anyhow::Context as _;
 use executor_service::Channel;
 use proto::admin::v1alpha1::decision_log_status::State as LogState;
-use proto::admin::v1alpha1::{DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads};
+use proto::admin::v1alpha1::{DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads, Obstacle};
 use proto::decision::v1alpha1::Position;
 use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
 use proto::graph::v1alpha1::list_coverage_response::{Collection, State};
 use proto::graph::v1alpha1::reason::Code;
 use proto::graph::v1alpha1::{FindStuckObjectsRequest, ListCoverageRequest};
-use proto::r#type::v1alpha1::{GroupResource, ReplicaRole};
+use proto::r#type::v1alpha1::{GroupResource, ObjectRef, ReplicaRole};
 use runtime::visible;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -25,6 +25,11 @@ const PAGE_SIZE: i32 = 1000;
 const LOOP_STANDS_STILL_S: i64 = 30;
 /// Work that is ready is granted within moments where anybody is there for it.
 const STALLED_S: i64 = 30;
+
+/// A decision that was tried so often does not go on.
+const FAILS_OFTEN: u32 = 5;
+/// Longest text of a foreign answer in one line.
+const WHY_MAX: usize = 300;
 
 /// Asks, and prints the answer: the leader's where it can be reached, else that of whoever was asked.
 pub(crate) async fn run(way: &impl Reach, output: StatusOutput) -> Result<(), Failure> {
@@ -153,8 +158,31 @@ fn of_progress(status: &GetStatusResponse) -> String {
     let oldest = |of: &Option<prost_types::Duration>, what: &str| {
         of.as_ref().map(|of| format!(", the oldest {what} for {} s", of.seconds))
     };
+    if let Some(worst) = status.obstacles.iter().max_by_key(|obstacle| obstacle.attempts)
+        && worst.attempts >= FAILS_OFTEN
+    {
+        let object = worst.object.as_ref().map(named).unwrap_or_default();
+        return format!("FAILING: {} of {object} was tried {} times: {}", worst.what, worst.attempts, worst.why);
+    }
     let waits = oldest(&status.oldest_queued_age, "decision waits").unwrap_or_else(|| ", nothing waits".to_owned());
     format!("the loop turns{waits}{}", oldest(&status.oldest_held_age, "is held").unwrap_or_default())
+}
+
+fn named(object: &ObjectRef) -> String {
+    let slash = if object.namespace.is_empty() { "" } else { "/" };
+    format!("{} {}{slash}{}", object.kind, object.namespace, object.name)
+}
+
+/// What decided work waits for.
+fn of_obstacle(obstacle: &Obstacle) -> String {
+    let why: String = obstacle.why.chars().take(WHY_MAX).collect();
+    let colon = if why.is_empty() { "" } else { ": " };
+    match &obstacle.object {
+        Some(object) => {
+            format!("{} of {}, tried {} times{colon}{why}", obstacle.what, named(object), obstacle.attempts)
+        }
+        None => format!("{} behind {}{colon}{why}", obstacle.items, obstacle.what),
+    }
 }
 
 fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Option<usize>) -> String {
@@ -178,6 +206,12 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
             "annotated",
             format!("{annotated} to be deleted and held by the annotation {}", engine::object::HOLD_ANNOTATION),
         );
+    }
+    for (at, obstacle) in status.obstacles.iter().enumerate() {
+        line(if at == 0 { "blocked" } else { "" }, of_obstacle(obstacle));
+    }
+    if status.more_obstacles > 0 {
+        line("", format!("and {} more", status.more_obstacles));
     }
     line("executors", status.executors.to_string());
     if !status.grants_stopped.is_empty() {
@@ -255,6 +289,8 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection], annotated: Op
         "leasedItems": status.leased_items,
         "loopIdleSeconds": status.loop_idle.as_ref().map(|idle| idle.seconds),
         "stalledSeconds": status.stalled_for.as_ref().map(|stalled| stalled.seconds),
+        "obstacles": status.obstacles.iter().map(obstacle_as_json).collect::<Vec<_>>(),
+        "moreObstacles": status.more_obstacles,
         "executors": status.executors,
         "undecidedCounts": status.undecided_counts,
         "unsynced": unsynced,
@@ -267,6 +303,17 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection], annotated: Op
         "unverifiedOwners": status.unverified_owners,
         "decisionLog": status.decision_log.as_ref().map(log_as_json),
         "pauses": status.pauses.iter().map(pausing::as_json).collect::<Vec<_>>(),
+    })
+}
+
+fn obstacle_as_json(obstacle: &Obstacle) -> serde_json::Value {
+    json!({
+        "what": obstacle.what,
+        "items": obstacle.items,
+        "why": obstacle.why,
+        "since": obstacle.since_time.as_ref().map(|at| at.seconds),
+        "object": obstacle.object.as_ref().map(named),
+        "attempts": obstacle.attempts,
     })
 }
 
@@ -312,6 +359,47 @@ mod tests {
         assert_eq!(of_progress(&status), "STALLED: work is ready, and nothing has gone on for 31 s");
         status.loop_idle = seconds(31);
         assert_eq!(of_progress(&status), "STOPPED: the collector's loop has not turned for 31 s");
+    }
+
+    #[test]
+    fn what_decided_work_waits_for_is_named_with_the_last_answer() {
+        let webhook = Obstacle {
+            what: "webhook: guard".to_owned(),
+            items: 322,
+            why: "admission_denied: no deletions on Fridays".to_owned(),
+            ..Obstacle::default()
+        };
+        let object = ObjectRef {
+            kind: "ConfigMap".to_owned(),
+            namespace: "a".to_owned(),
+            name: "x".to_owned(),
+            ..ObjectRef::default()
+        };
+        let slow = Obstacle {
+            what: "delete".to_owned(),
+            items: 1,
+            why: "attempt 13 failed: transient: the owner answers too slowly".to_owned(),
+            object: Some(object),
+            attempts: 13,
+            ..Obstacle::default()
+        };
+        let mut status = GetStatusResponse {
+            loop_idle: Some(prost_types::Duration::default()),
+            obstacles: vec![webhook, slow],
+            more_obstacles: 2,
+            ..GetStatusResponse::default()
+        };
+        let text = lines(&status, &[]);
+        for expected in [
+            "progress    FAILING: delete of ConfigMap a/x was tried 13 times: attempt 13 failed: transient: the owner answers too slowly\n",
+            "blocked     322 behind webhook: guard: admission_denied: no deletions on Fridays\n",
+            "            and 2 more\n",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
+        status.obstacles.pop();
+        assert_eq!(of_progress(&status), "the loop turns, nothing waits");
+        assert_eq!(as_json(&status, &[])["obstacles"][0]["items"], 322);
     }
 
     #[test]

@@ -63,6 +63,13 @@ pub(crate) struct Trouble {
     pub(crate) message: Box<str>,
 }
 
+impl core::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let colon = if self.message.is_empty() { "" } else { ": " };
+        write!(f, "{}{colon}{}", self.outcome.as_str(), self.message)
+    }
+}
+
 /// Longest message of a failed attempt that is kept.
 const TROUBLE_MAX_BYTES: usize = 200;
 
@@ -162,6 +169,8 @@ pub(crate) struct Queue {
     pub(crate) holds: Holds,
     /// Held uids by what holds them.
     held: BTreeMap<Hold, BTreeSet<Uid>>,
+    /// Items that wait for another try of their own, by how often they were tried.
+    troubled: BTreeSet<(u32, Uid)>,
     ages: Ages,
     last_id: u64,
     leased: usize,
@@ -208,6 +217,15 @@ impl Queue {
     pub(crate) fn held_by(&self, hold: &Hold) -> impl ExactSizeIterator<Item = &Uid> {
         const NONE: &BTreeSet<Uid> = &BTreeSet::new();
         self.held.get(hold).unwrap_or(NONE).iter()
+    }
+
+    /// Items that wait for another try of their own, those that were tried most often first.
+    pub(crate) fn troubled(&self) -> impl Iterator<Item = &Item> {
+        self.troubled.iter().rev().filter_map(|(_, uid)| self.get(uid))
+    }
+
+    pub(crate) fn troubled_count(&self) -> usize {
+        self.troubled.len()
     }
 
     /// How much waits where, and for how long.
@@ -384,6 +402,7 @@ impl Queue {
             }
             Place::Backoff { why, .. } => {
                 self.waiting -= 1;
+                self.troubled.remove(&(tries(item, why), uid.clone()));
                 if let Delay::Refused(blocker) = why {
                     self.blockers.joins_others(blocker, uid);
                 }
@@ -418,6 +437,10 @@ impl Queue {
             }
             Place::Backoff { why, .. } => {
                 self.waiting += 1;
+                let tries = tries(item, &why);
+                if tries > 0 {
+                    self.troubled.insert((tries, uid.clone()));
+                }
                 if let Delay::Refused(blocker) = why {
                     self.blockers.stands_alone(blocker, uid.clone());
                 }
@@ -485,6 +508,14 @@ impl Queue {
     /// Every uid with an item, in order.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.items.keys()
+    }
+}
+
+/// How often an item was tried that waits so.
+fn tries(item: &Item, why: &Delay) -> u32 {
+    match why {
+        Delay::Undone { times } => item.attempts.max(*times),
+        Delay::Failed | Delay::Refused(_) | Delay::NoTaker | Delay::Moved => item.attempts,
     }
 }
 

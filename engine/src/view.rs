@@ -225,10 +225,24 @@ pub struct BlockerView {
     /// Items that wait for it.
     pub items: usize,
     pub since: Time,
+    /// What the last attempt that met it came to; empty where none did.
+    pub said: String,
     /// When one of these items, or of those behind a blocker of the same kind, tries next. `None` where all are let go at a pace.
     pub next_probe: Option<Time>,
     /// One of them is trying now.
     pub probing: bool,
+}
+
+/// A decision that waits for another try of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TroubleView {
+    pub object: ObjectRef,
+    pub action: ActionKind,
+    pub attempts: u32,
+    /// When it was decided.
+    pub since: Time,
+    /// Why it waits, in words.
+    pub why: String,
 }
 
 /// One executor with a session.

@@ -281,9 +281,12 @@ fn blocker_line(blocker: &BlockerView, clock: Clock) -> String {
     let next = match blocker.next_probe {
         _ if blocker.probing => "tried now".to_owned(),
         Some(at) => format!("tried in {} s", at.since(clock.now()).as_secs_f64().ceil()),
+        None if blocker.what.starts_with("in_doubt") => "let go once the collection says where it stands".to_owned(),
         None => "let go at a pace".to_owned(),
     };
-    format!("blocked: {}, {} {items} for {} s, {next}", blocker.what, blocker.items, clock.age(blocker.since).as_secs())
+    let said = if blocker.said.is_empty() { String::new() } else { format!("; last answer: {}", blocker.said) };
+    let since = clock.age(blocker.since).as_secs();
+    format!("blocked: {}, {} {items} for {since} s, {next}{said}", blocker.what, blocker.items)
 }
 
 fn executor_line(executor: &ExecutorView) -> String {

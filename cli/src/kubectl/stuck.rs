@@ -26,7 +26,14 @@ pub(super) async fn run(flags: Stuck) -> Answered {
     narrow.retain(&mut session, &mut found, |stuck| stuck.node.as_ref()).await;
     write(&session, &found)?;
     if found.is_empty() {
-        session.note("nothing is stuck");
+        let seconds = i64::try_from(flags.older_than.as_secs()).unwrap_or(i64::MAX);
+        session.note(&match seconds {
+            0 => "nothing is stuck".to_owned(),
+            _ => format!(
+                "nothing is stuck for longer than {}; --older-than 0s tells of what waits for less",
+                span(seconds)
+            ),
+        });
         return Ok(Ending::Fine);
     }
     Ok(Ending::Findings)

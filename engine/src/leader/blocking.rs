@@ -3,8 +3,8 @@
 use super::{Leader, Timer};
 use crate::coverage::KindId;
 use crate::object::{Name, Uid};
-use crate::queue::{Blocker, Delay, PROBE_EVERY, Row};
-use crate::view::{BlockerView, Unanswered};
+use crate::queue::{Blocker, Delay, Item, PROBE_EVERY, Row};
+use crate::view::{BlockerView, TroubleView, Unanswered};
 use crate::work::{Outcome, WorkReport};
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -87,6 +87,7 @@ impl Leader {
             what: self.in_words(obstacle.blocker),
             items: obstacle.items,
             since: obstacle.since,
+            said: obstacle.said.map(ToString::to_string).unwrap_or_default(),
             next_probe: obstacle.due,
             probing: obstacle.probing,
         };
@@ -103,6 +104,21 @@ impl Leader {
         let more = views.len().saturating_sub(max);
         views.truncate(max);
         (views, more)
+    }
+}
+
+impl Leader {
+    /// What waits for another try of its own, that which was tried most often first, at most `max`; and how many more there are.
+    pub fn troubles(&self, max: usize) -> (Vec<TroubleView>, usize) {
+        let view = |item: &Item| TroubleView {
+            object: item.draft.target.clone(),
+            action: item.draft.action.kind(),
+            attempts: item.attempts,
+            since: item.decided,
+            why: self.waits(item).into_iter().next().map(|reason| reason.detail).unwrap_or_default(),
+        };
+        let more = self.queue.troubled_count().saturating_sub(max);
+        (self.queue.troubled().take(max).map(view).collect(), more)
     }
 }
 

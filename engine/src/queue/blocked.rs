@@ -1,10 +1,11 @@
 //! What stands in the way of many items at once: who stands behind it, and who tries next.
 
-use super::{Place, Queue};
+use super::{Place, Queue, Trouble};
 use crate::coverage::KindId;
 use crate::object::{GroupResource, Name, Uid};
 use crate::time::Time;
 use crate::work::ActionKind;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -103,6 +104,8 @@ pub(super) struct Blocked {
     lanes: BTreeMap<Name, BTreeMap<u64, Uid>>,
     last_arrival: u64,
     since: Time,
+    /// What the last attempt that met it came to.
+    said: Option<Box<Trouble>>,
     /// Its place in its row.
     turn: i64,
     /// The lane that was let go last.
@@ -158,6 +161,8 @@ pub(crate) struct Obstacle<'a> {
     pub(crate) blocker: &'a Blocker,
     pub(crate) items: usize,
     pub(crate) since: Time,
+    /// What the last attempt that met it came to.
+    pub(crate) said: Option<&'a Trouble>,
     /// When its row tries next, and whether it is being tried now. `None` where nothing is probed.
     pub(crate) due: Option<Time>,
     pub(crate) probing: bool,
@@ -270,7 +275,7 @@ impl Blockers {
         let turn = turns.last_turn;
         turns.order.insert(turn, blocker.clone());
         let (members, lanes) = (BTreeMap::new(), BTreeMap::new());
-        let blocked = Blocked { members, lanes, last_arrival: 0, since: now, turn, lane: Name::default() };
+        let blocked = Blocked { members, lanes, last_arrival: 0, since: now, said: None, turn, lane: Name::default() };
         self.blocked.insert(blocker, blocked);
         new
     }
@@ -301,6 +306,10 @@ impl Queue {
         }
         let row = blocker.row();
         let new = !self.blockers.knows(&blocker) && self.blockers.line_up(now, blocker.clone(), now + wait);
+        let said = self.get(uid).and_then(|item| item.trouble.clone());
+        if let Some(blocked) = self.blockers.blocked.get_mut(&blocker) {
+            blocked.said = said;
+        }
         self.place(uid, Place::Behind(blocker));
         new.then_some(row)
     }
@@ -467,6 +476,7 @@ impl Queue {
                 blocker,
                 items: blocked.members.len(),
                 since: blocked.since,
+                said: blocked.said.as_deref(),
                 due: turns.map(|turns| turns.due).filter(|_| blocker.is_probed()),
                 probing: turns.is_some_and(|turns| turns.probing.contains_key(blocker)),
             }

@@ -1,6 +1,6 @@
 //! What must hold between any two calls.
 
-use super::{Delay, LANES_SPARE, Place, Queue};
+use super::{Delay, Item, LANES_SPARE, Place, Queue, tries};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -31,6 +31,12 @@ impl Queue {
         let alone = place(|place| matches!(place, Place::Backoff { why: Delay::Refused(_), .. }));
         if alone != self.blockers.loners() {
             return Some(format!("{alone} items wait alone, but {} by their count", self.blockers.loners()));
+        }
+        let waits = |item: &&Item| matches!(&item.place, Place::Backoff { why, .. } if tries(item, why) > 0);
+        let troubled = self.items.values().map(Box::as_ref).filter(waits).count();
+        let listed = self.troubled().count();
+        if troubled != listed || listed != self.troubled_count() {
+            return Some(format!("{troubled} items wait for another try, but {listed} are listed"));
         }
         let held = place(|place| matches!(place, Place::Held(_)));
         if held != self.held() {

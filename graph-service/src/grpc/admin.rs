@@ -17,6 +17,9 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
+/// Most obstacles of each sort that a status names.
+const OBSTACLES_MAX: usize = 10;
+
 #[derive(Debug)]
 pub(super) struct Admin {
     shared: Arc<Shared>,
@@ -34,6 +37,8 @@ impl AdminService for Admin {
     async fn get_status(&self, _request: Request<GetStatusRequest>) -> Result<Response<GetStatusResponse>, Status> {
         let now = self.shared.clock.now();
         let (status, waits) = self.shared.reader.with(|leader| (leader.status(), leader.queue_waits(now)));
+        let (blockers, troubles) =
+            self.shared.reader.with(|leader| (leader.blockers(OBSTACLES_MAX), leader.troubles(OBSTACLES_MAX)));
         let (pauses, collections) = self.shared.reader.with(|leader| (leader.pauses(), leader.collections()));
         let stalled_for = self.shared.health.stalled(&waits, status.term.is_some());
         let loop_idle = self.shared.health.loop_idle();
@@ -41,7 +46,11 @@ impl AdminService for Admin {
         let leader = self.shared.leadership().holder.unwrap_or_default();
         let (clock, version) = (wire_clock(self.shared.clock), env!("CARGO_PKG_VERSION"));
         let status = proto::convert::status(status, pauses, clock, version, &leader, meta);
+        let obstacles = blockers.0.into_iter().map(|view| proto::convert::obstacle(view, clock));
+        let troubles_shown = troubles.0.into_iter().map(|view| proto::convert::trouble(view, clock));
         Ok(Response::new(GetStatusResponse {
+            obstacles: obstacles.chain(troubles_shown).collect(),
+            more_obstacles: (blockers.1 + troubles.1) as u64,
             decision_log: Some(of_log(&self.shared.decisions)),
             stalled_for: stalled_for.try_into().ok(),
             loop_idle: loop_idle.try_into().ok(),

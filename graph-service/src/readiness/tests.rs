@@ -100,11 +100,14 @@ async fn what_stands_in_the_way_is_named_with_what_waits_for_it() {
         what: "forbidden: delete of pods in namespace a".to_owned(),
         items: 12,
         since: at(18),
+        said: String::new(),
         next_probe: Some(at(63)),
         probing: false,
     };
     let line = "blocked: forbidden: delete of pods in namespace a, 12 items wait for 42 s, tried in 3 s";
     assert_eq!(blocker_line(&blocker, clock), line);
+    let told = BlockerView { said: "forbidden: no rule".to_owned(), ..blocker.clone() };
+    assert_eq!(blocker_line(&told, clock), format!("{line}; last answer: forbidden: no rule"));
     let probing = BlockerView { items: 1, probing: true, ..blocker };
     assert!(blocker_line(&probing, clock).ends_with(", 1 item waits for 42 s, tried now"));
 }

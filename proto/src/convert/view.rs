@@ -1,7 +1,7 @@
 //! What readers see of the graph service. One way: a reader takes the messages as they are.
 
 use super::field;
-use crate::admin::v1alpha1::{Executor, GetStatusResponse, InconsistentReads};
+use crate::admin::v1alpha1::{Executor, GetStatusResponse, InconsistentReads, Obstacle};
 use crate::graph::v1alpha1::list_coverage_response::{Collection, State};
 use crate::graph::v1alpha1::{Collecting, Node, NodeState};
 use crate::r#type::v1alpha1::{GroupResource, ResponseMeta};
@@ -9,7 +9,9 @@ use crate::work::v1alpha1::ExecutorIdentity;
 use engine::coverage;
 use engine::object::{Facts, Name, ResourceVersion};
 use engine::time::Time;
-use engine::view::{CollectionStatus, ExecutorView, NodeView, PauseView, PresenceView, Status};
+use engine::view::{
+    BlockerView, CollectionStatus, ExecutorView, NodeView, PauseView, PresenceView, Status, TroubleView,
+};
 use std::time::SystemTime;
 
 /// Pins the engine's instants to the calendar: both fields are the same moment.
@@ -166,6 +168,32 @@ pub fn status(
             .collect(),
         kept_apart: status.kept_apart.into_iter().map(Into::into).collect(),
         unverified_owners: (status.questions.waiting + status.questions.under_way) as u64,
+        obstacles: Vec::new(),
+        more_obstacles: 0,
+    }
+}
+
+/// What many decisions wait for.
+pub fn obstacle(view: BlockerView, clock: Clock) -> Obstacle {
+    Obstacle {
+        what: view.what,
+        items: view.items as u64,
+        why: view.said,
+        since_time: Some(clock.timestamp(view.since)),
+        object: None,
+        attempts: 0,
+    }
+}
+
+/// Why one decision waits.
+pub fn trouble(view: TroubleView, clock: Clock) -> Obstacle {
+    Obstacle {
+        what: view.action.as_str().into(),
+        items: 1,
+        why: view.why,
+        since_time: Some(clock.timestamp(view.since)),
+        object: Some(view.object.into()),
+        attempts: view.attempts,
     }
 }
 

@@ -245,7 +245,7 @@ impl Leader {
     }
 
     /// What keeps a decision from being carried out at once.
-    fn waits(&self, item: &Item) -> Vec<Reason> {
+    pub(in crate::leader) fn waits(&self, item: &Item) -> Vec<Reason> {
         let mut reasons = Vec::new();
         let since = Some(item.decided);
         let mut add = |code: ReasonCode, detail: String| reasons.push(Reason { detail, since, ..plain(code) });
@@ -405,8 +405,7 @@ fn delay_text(item: &Item, why: &Delay) -> String {
 /// What the last attempt came to, after `text`.
 fn with_trouble(text: String, item: &Item) -> String {
     match &item.trouble {
-        Some(trouble) if trouble.message.is_empty() => format!("{text}: {}", trouble.outcome.as_str()),
-        Some(trouble) => format!("{text}: {}: {}", trouble.outcome.as_str(), trouble.message),
+        Some(trouble) => format!("{text}: {trouble}"),
         None => text,
     }
 }

@@ -3,7 +3,7 @@
 use super::Leader;
 use crate::graph::{NodeId, Reference};
 use crate::object::{ObjectRef, Uid};
-use crate::view::{CycleView, EdgeView, Explanation, NodeView, VerdictView};
+use crate::view::{CycleView, EdgeView, Explanation, ItemView, NodeView, PlaceView, VerdictView};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -56,6 +56,8 @@ impl Scan {
                 VerdictView::InProgress | VerdictView::Collectable if !explanation.reasons.is_empty() => {
                     Some(explanation)
                 }
+                // It stays, but loses a reference that should be gone.
+                VerdictView::Kept if explanation.item.as_ref().is_some_and(is_refused) => Some(explanation),
                 VerdictView::InProgress
                 | VerdictView::Collectable
                 | VerdictView::Kept
@@ -68,6 +70,14 @@ impl Scan {
     /// All nodes with their references. `None` once all places are done.
     pub fn export(&mut self, leader: &Leader, budget: usize) -> Option<Vec<(NodeView, Vec<EdgeView>)>> {
         self.step(leader, budget, |leader, id| Some((leader.view(id), leader.edges(id))))
+    }
+}
+
+/// Whether an attempt at it failed, or would meet what others were refused by.
+fn is_refused(item: &ItemView) -> bool {
+    match item.place {
+        PlaceView::Backoff { .. } | PlaceView::Behind { .. } => true,
+        PlaceView::Ready | PlaceView::Observed | PlaceView::Held { .. } | PlaceView::Leased { .. } => false,
     }
 }
 

@@ -177,3 +177,27 @@ fn an_item_that_gets_through_without_being_the_probe_wakes_the_others() {
     bench.report(&lease, Outcome::Done);
     assert_eq!(bench.grants(), ["delete(Background) a", "delete(Background) c"]);
 }
+
+#[test]
+fn what_failed_most_often_comes_first_with_what_was_said_last() {
+    let mut bench = with_dependents_in(&["a", "b"]);
+    let mut tries = 0;
+    while tries < 13 {
+        for lease in core::mem::take(&mut bench.granted) {
+            let target = lease.item.target.name.clone();
+            tries += usize::from(&*target == "b");
+            bench.report_with(&lease, |report| match &*target {
+                "a" => report.outcome = Outcome::Unsupported,
+                _ => {
+                    (report.outcome, report.message) = (Outcome::Transient, "the server answers too slowly".to_string())
+                }
+            });
+        }
+        bench.pass(Duration::from_secs(1));
+    }
+    let (troubles, more) = bench.leader.troubles(1);
+    assert_eq!((&*troubles[0].object.name, troubles[0].attempts, more), ("b", 13, 1));
+    assert_eq!(troubles[0].why, "attempt 13 failed: transient: the server answers too slowly");
+    let (blockers, _) = one_denied_among_failures().leader.blockers(1);
+    assert_eq!(blockers[0].said, "admission_failed: policy says no to z");
+}
