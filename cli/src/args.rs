@@ -385,7 +385,8 @@ pub(crate) struct Collect {
     #[arg(long, env = "OWNERGRAPH_MODE", value_enum, default_value = "enforce")]
     pub(crate) mode: Mode,
 
-    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP.
+    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP. Their objects are not collected, and nobody removes the finalizers
+    /// foregroundDeletion and orphan from them: delete such objects in background.
     #[arg(
         long,
         env = "OWNERGRAPH_IGNORE_RESOURCES",

@@ -402,6 +402,12 @@ fn engine_config(config: &Config, cluster_uid: &str) -> leader::Config {
 }
 
 fn ingest_config(config: &Config) -> anyhow::Result<ingest::Config> {
+    for resource in &config.ignore {
+        tracing::info!(
+            %resource,
+            "ignored by configuration: its objects are not collected, and keep the finalizers foregroundDeletion and orphan; delete them in background"
+        );
+    }
     let ignored = config.ignore.iter().cloned().collect();
     Ok(ingest::Config { ignored, seed: seed()?, ..ingest::Config::default() })
 }

@@ -66,7 +66,8 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_MODE", value_enum, default_value = "enforce")]
     pub mode: Mode,
 
-    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP.
+    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP. Their objects are not collected, and nobody removes the finalizers
+    /// foregroundDeletion and orphan from them: delete such objects in background.
     #[arg(
         long,
         env = "OWNERGRAPH_IGNORE_RESOURCES",

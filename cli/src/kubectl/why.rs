@@ -31,7 +31,8 @@ pub(super) async fn run(flags: Why) -> Answered {
     let mut service = Service::connect(&mut session, Need::Verdict).await?;
     let reference = named.reference();
     let Some(answer) = service.explain(&reference).await? else {
-        return unknown(&session, &reference, &named.found);
+        let left_out = matches!(named.found, Found::There { .. }) && service.leaves_out(&reference).await?;
+        return unknown(&session, &reference, &named.found, left_out);
     };
     let unsynced = answer.meta.as_ref().map(|meta| meta.unsynced.clone()).unwrap_or_default();
     if !unsynced.is_empty() {
@@ -65,22 +66,29 @@ fn ending(verdict: Verdict) -> Ending {
     }
 }
 
-fn unknown(session: &Session, object: &ObjectRef, found: &Found) -> Answered {
+fn unknown(session: &Session, object: &ObjectRef, found: &Found, left_out: bool) -> Answered {
     if matches!(session.format, Format::Json | Format::Yaml) {
         let at =
             json!({ "group": object.group, "kind": object.kind, "namespace": object.namespace, "name": object.name });
         session.print_document(
-            Document::new("Explanation").with("node", json!({ "ref": at })).with("known", false.into()),
+            Document::new("Explanation")
+                .with("node", json!({ "ref": at }))
+                .with("known", false.into())
+                .with("ignored", left_out.into()),
         )?;
     } else {
-        session.print(&unknown_text(object, found))?;
+        session.print(&unknown_text(object, found, left_out))?;
     }
     Ok(Ending::Fine)
 }
 
-fn unknown_text(object: &ObjectRef, found: &Found) -> String {
+/// `left_out`: the graph does not have its collection on purpose.
+fn unknown_text(object: &ObjectRef, found: &Found, left_out: bool) -> String {
     let what = shown(object);
     match found {
+        Found::There { .. } if left_out => format!(
+            "{what} is not collected\n  because  its type is ignored by configuration (--ignore-resources), or cannot be watched; the finalizers foregroundDeletion and orphan stay on it\n  next     delete it in background, and remove such a finalizer by hand; or have its type watched\n"
+        ),
         Found::There { .. } => format!(
             "{what} is there, and the graph has not seen it yet\n  next     ask again in a moment; if this stays so, its type is not watched\n"
         ),

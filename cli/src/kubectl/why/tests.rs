@@ -177,7 +177,16 @@ fn never_seen() {
     let pod = object("Pod", "web-2xk8q");
     let there = Found::There { uid: "u".into(), resource_version: "1".into() };
     let all = [Found::Absent, there, Found::Unreadable("pods is forbidden".into())];
-    insta::assert_snapshot!(all.map(|found| unknown_text(&pod, &found)).join("\n"));
+    insta::assert_snapshot!(all.map(|found| unknown_text(&pod, &found, false)).join("\n"));
+}
+
+#[test]
+fn an_object_of_an_ignored_type_is_told_what_that_means() {
+    let there = Found::There { uid: "u".into(), resource_version: "1".into() };
+    let text = unknown_text(&object("Secret", "s"), &there, true);
+    assert!(text.starts_with("Secret shop/s is not collected\n"), "{text}");
+    assert!(text.contains("--ignore-resources") && text.contains("foregroundDeletion and orphan stay"), "{text}");
+    assert_eq!(unknown_text(&object("Secret", "s"), &Found::Absent, true).lines().count(), 3);
 }
 
 #[test]
