@@ -13,7 +13,7 @@
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
 use crate::index::Index;
-use crate::object::{Facts, Name, Object, ObjectRef, ResourceVersion, Uid};
+use crate::object::{Excess, Facts, Name, Object, ObjectRef, ResourceVersion, Uid};
 use crate::pieces::Pieces;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -121,6 +121,8 @@ pub(crate) struct Graph {
     versions: BTreeMap<NodeId, ResourceVersion>,
     /// When deletions were asked for.
     deletion_times: BTreeMap<NodeId, NonZeroU32>,
+    /// What stands for references where there are more than are looked at.
+    excesses: BTreeMap<NodeId, Excess>,
     dependents: Pieces<Dependents>,
     free_dependents: Pieces<u32>,
     told: BTreeMap<NodeId, Told>,
@@ -152,6 +154,7 @@ impl Graph {
             uids: Interner::new(secret),
             versions: BTreeMap::new(),
             deletion_times: BTreeMap::new(),
+            excesses: BTreeMap::new(),
             dependents: Pieces::new(),
             free_dependents: Pieces::new(),
             told: BTreeMap::new(),

@@ -218,7 +218,7 @@ pub struct Leader {
     withheld: Option<String>,
     /// uids whose DELETED was seen last, by collection: one that is seen again there is of another history.
     gone: Recent<KindId>,
-    /// References to owners in other namespaces that were told of, as dependent and owner.
+    /// References to owners in other namespaces that were told of, as dependent and owner; and objects with too many references, twice.
     told: BTreeSet<(Uid, Uid)>,
     tombstones: Tombstones,
     /// For readers that follow objects.

@@ -18,6 +18,11 @@ pub const ORPHAN_FINALIZER: &str = "orphan";
 /// Annotation that keeps an object from being deleted by us.
 pub const HOLD_ANNOTATION: &str = "ownergraph.dev/hold";
 
+/// Most distinct references of one object that are looked at. An object with more is kept, and none of them counts.
+pub const REFERENCES_MAX: usize = 5000;
+/// The same for the text in them, so that each fits a message.
+pub const REFERENCES_MAX_BYTES: usize = 512 * 1024;
+
 /// A name, namespace, group, version, kind or resource: short shared text.
 pub type Name = Arc<str>;
 
@@ -240,7 +245,10 @@ impl OwnerReference {
 /// What a decision about an object can rest on. Everything else in the object may change without changing the decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
+    /// Each entry once. Empty where there is an `excess`.
     pub owners: Box<[OwnerReference]>,
+    /// Stands for the references where there are more than [`REFERENCES_MAX`], or [`REFERENCES_MAX_BYTES`] of them.
+    pub excess: Option<Excess>,
     /// `metadata.finalizers`, in order.
     pub finalizers: Box<[Name]>,
     /// `metadata.deletionTimestamp` is set.
@@ -251,7 +259,65 @@ pub struct Facts {
     pub deletion_time: Option<NonZeroU32>,
 }
 
+/// More references than are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excess {
+    /// How many distinct ones there are.
+    pub count: u32,
+    /// [`Facts::digest`] goes on from here.
+    pub digest: u64,
+}
+
 impl Facts {
+    /// Takes the second of equal references out, and puts an [`Excess`] in the place of too many. Both services do this with all that
+    /// they read, so that their digests are of the same list.
+    pub fn bound(&mut self) {
+        if self.owners.len() > 1 {
+            self.take_out_repeats();
+            self.take_out_excess();
+        }
+    }
+
+    fn take_out_repeats(&mut self) {
+        let mut order: Vec<usize> = (0..self.owners.len()).collect();
+        order.sort_unstable_by(|&one, &other| self.owners[one].cmp(&self.owners[other]).then(one.cmp(&other)));
+        let repeats = order.windows(2).filter(|pair| self.owners[pair[0]] == self.owners[pair[1]]);
+        let mut repeats: Vec<usize> = repeats.map(|pair| pair[1]).collect();
+        if !repeats.is_empty() {
+            repeats.sort_unstable();
+            let mut repeats = repeats.into_iter().peekable();
+            let owners = core::mem::take(&mut self.owners).into_vec().into_iter().enumerate();
+            let distinct = owners.filter(|(at, _)| repeats.next_if_eq(at).is_none());
+            self.owners = distinct.map(|(_, owner)| owner).collect();
+        }
+    }
+
+    fn take_out_excess(&mut self) {
+        let bytes = |owner: &OwnerReference| {
+            let uid = owner.uid.spelled(&mut [0; CANONICAL]).len();
+            owner.api_version.len() + owner.kind.len() + owner.name.len() + uid
+        };
+        let is_long = self.owners.iter().map(bytes).sum::<usize>() > REFERENCES_MAX_BYTES;
+        if self.owners.len() > REFERENCES_MAX || is_long {
+            let count = u32::try_from(self.owners.len()).unwrap_or(u32::MAX);
+            self.excess = Some(Excess { count, digest: self.digest_of_references().0 });
+            self.owners = Box::default();
+        }
+    }
+
+    fn digest_of_references(&self) -> Digest {
+        let mut digest = self.excess.map_or_else(Digest::default, |excess| Digest(excess.digest));
+        for owner in &self.owners {
+            digest.text(&owner.api_version);
+            digest.text(&owner.kind);
+            digest.text(&owner.name);
+            digest.uid(&owner.uid);
+            digest.flag(owner.controller);
+            digest.flag(owner.block_owner_deletion);
+        }
+        digest
+    }
+
     /// Terminating, and its dependents are to go first.
     pub fn deletes_dependents(&self) -> bool {
         self.terminating && self.has_finalizer(FOREGROUND_FINALIZER)
@@ -271,15 +337,7 @@ impl Facts {
     /// an executor retry a conflict on the spot; it guards against accidents, not against an adversary, because the API server's own
     /// precondition still stands behind it.
     pub fn digest(&self) -> u64 {
-        let mut digest = Digest::default();
-        for owner in &self.owners {
-            digest.text(&owner.api_version);
-            digest.text(&owner.kind);
-            digest.text(&owner.name);
-            digest.uid(&owner.uid);
-            digest.flag(owner.controller);
-            digest.flag(owner.block_owner_deletion);
-        }
+        let mut digest = self.digest_of_references();
         for fact in [
             self.terminating,
             self.has_finalizer(FOREGROUND_FINALIZER),
@@ -438,9 +496,15 @@ pub fn clip(text: &str, max_bytes: usize) -> String {
     String::from(&text[..end])
 }
 
-/// References of one uid that stand more than once cannot be removed by uid alone.
-pub(crate) fn shares_uid(owners: &[OwnerReference], uid: &Uid) -> bool {
-    owners.iter().filter(|owner| owner.uid == *uid).count() > 1
+/// Of the references at `indices`, those whose uid another reference has too: they cannot be removed by uid alone.
+pub(crate) fn sharing_uid(owners: &[OwnerReference], indices: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let mut uids: Vec<&Uid> = owners.iter().map(|owner| &owner.uid).collect();
+    uids.sort_unstable();
+    let shares = |&at: &usize| {
+        let first = uids.partition_point(|&uid| *uid < owners[at].uid);
+        uids.get(first + 1).is_some_and(|&next| *next == owners[at].uid)
+    };
+    indices.iter().copied().partition(shares)
 }
 
 /// The references of `owners` at `indices`.

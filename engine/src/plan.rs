@@ -522,6 +522,7 @@ pub(crate) fn undecided_code(cause: Undecided) -> ReasonCode {
         Undecided::OwnerKindUnresolved => ReasonCode::OwnerKindUnresolved,
         Undecided::CollectionUnsynced | Undecided::DependentsUnseen => ReasonCode::CollectionUnsynced,
         Undecided::OwnerUnreadable => ReasonCode::OwnerUnreadable,
+        Undecided::TooManyReferences => ReasonCode::TooManyReferences,
     }
 }
 

@@ -92,6 +92,9 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
             Verdict::Terminating { drop }
         };
     }
+    if node.excess().is_some() {
+        return Verdict::Undecided(Undecided::TooManyReferences);
+    }
     if standings.is_empty() {
         return Verdict::Unowned;
     }

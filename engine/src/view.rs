@@ -39,6 +39,8 @@ pub struct Status {
     pub oldest_held: Option<Time>,
     /// Dependents without a verdict, by cause.
     pub undecided: Vec<(Undecided, usize)>,
+    /// Of the objects with more references than are looked at, the first [`EXCESSIVE_NAMED`].
+    pub excessive: Vec<ObjectRef>,
     pub sessions: usize,
     /// Why nothing is granted, if nothing is.
     pub stopped: Option<String>,
@@ -75,6 +77,9 @@ pub struct Unanswered {
     /// It is being asked now.
     pub asking: bool,
 }
+
+/// Most objects with too many references that a [`Status`] names.
+pub const EXCESSIVE_NAMED: usize = 5;
 
 /// One pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,16 +121,19 @@ pub enum Undecided {
     DependentsUnseen,
     /// The answers about the owner were errors.
     OwnerUnreadable,
+    /// The object has more references than are looked at.
+    TooManyReferences,
 }
 
 impl Undecided {
     /// All of them.
-    pub const ALL: [Undecided; 5] = [
+    pub const ALL: [Undecided; 6] = [
         Undecided::OwnerUnverified,
         Undecided::OwnerKindUnresolved,
         Undecided::CollectionUnsynced,
         Undecided::DependentsUnseen,
         Undecided::OwnerUnreadable,
+        Undecided::TooManyReferences,
     ];
 
     /// The word for logs and labels.
@@ -136,6 +144,7 @@ impl Undecided {
             Undecided::CollectionUnsynced => "collection_unsynced",
             Undecided::DependentsUnseen => "dependents_unseen",
             Undecided::OwnerUnreadable => "owner_unreadable",
+            Undecided::TooManyReferences => "too_many_references",
         }
     }
 }
@@ -388,6 +397,7 @@ pub enum ReasonCode {
     HoldAnnotation,
     Paused,
     InvalidReference,
+    TooManyReferences,
     FinalizerPresent,
     BlockingDependents,
     ContentsRemain,
@@ -423,6 +433,7 @@ impl ReasonCode {
             ReasonCode::HoldAnnotation => "hold_annotation",
             ReasonCode::Paused => "paused",
             ReasonCode::InvalidReference => "invalid_reference",
+            ReasonCode::TooManyReferences => "too_many_references",
             ReasonCode::FinalizerPresent => "finalizer_present",
             ReasonCode::BlockingDependents => "blocking_dependents",
             ReasonCode::ContentsRemain => "contents_remain",

@@ -126,6 +126,7 @@ fn of_kube(object: PartialObjectMeta<Pod>) -> anyhow::Result<Object> {
         resource_version: ResourceVersion::parse(&metadata.resource_version.unwrap_or_default()),
         facts: Facts {
             owners: owners.collect::<Option<_>>().context("owners")?,
+            excess: None,
             finalizers: metadata.finalizers.unwrap_or_default().into_iter().map(Arc::from).collect(),
             terminating: metadata.deletion_timestamp.is_some(),
             hold: metadata.annotations.is_some_and(|annotations| annotations.contains_key(HOLD_ANNOTATION)),
@@ -152,6 +153,7 @@ fn of_prost(metadata: oracle::ObjectMeta) -> anyhow::Result<Object> {
         resource_version: ResourceVersion::parse(&metadata.resource_version),
         facts: Facts {
             owners: owners.collect::<Option<_>>().context("owners")?,
+            excess: None,
             finalizers: metadata.finalizers.into_iter().map(Arc::from).collect(),
             terminating: !metadata.deletion_timestamp.is_empty(),
             hold: metadata.annotations.iter().any(|entry| entry.key == HOLD_ANNOTATION.as_bytes()),

@@ -321,6 +321,7 @@ impl Decoder {
             resource_version: ResourceVersion::parse(said.resource_version),
             facts: Facts {
                 owners: kept_owners.into_boxed_slice(),
+                excess: None,
                 finalizers: kept_finalizers.into_boxed_slice(),
                 terminating: said.terminating,
                 hold: said.hold,

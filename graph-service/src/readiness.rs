@@ -159,6 +159,8 @@ impl Probe for Health {
         lines.extend(
             look.status.undecided.iter().map(|(cause, count)| format!("undecided: {} {count}", cause.as_str())),
         );
+        let excessive = look.status.excessive.iter();
+        lines.extend(excessive.map(|object| format!("too many owner references: {object} ({}) is kept", object.uid)));
         lines.extend(look.unresolved.iter().map(unresolved_line));
         let (blockers, more) = &look.blockers;
         lines.extend(blockers.iter().map(|blocker| blocker_line(blocker, self.clock)));

@@ -164,8 +164,13 @@ impl Render {
                 self.metrics.misplaced.inc();
                 tracing::info!(%dependent, uid = %dependent.uid, owner = %reference.name, owner_uid = %reference.uid, "reference to an owner in another namespace");
                 // A full queue drops the event; the line and the counter are there.
+                let (dependent, reference) = (dependent.clone(), reference.clone());
+                let _full = self.warnings.try_send(Warning::OwnerInOtherNamespace { dependent, reference });
+            }
+            Event::TooManyReferences { object, count } => {
+                tracing::warn!(%object, uid = %object.uid, count, "object has more owner references than the collector looks at; it is kept until some are removed");
                 let _full =
-                    self.warnings.try_send(Warning { dependent: dependent.clone(), reference: reference.clone() });
+                    self.warnings.try_send(Warning::TooManyReferences { object: object.clone(), count: *count });
             }
             Event::Unusable { collection, why } => {
                 self.metrics.unusable.inc();

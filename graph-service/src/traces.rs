@@ -191,6 +191,7 @@ impl Traces {
             | Event::Inconsistent { .. }
             | Event::KeptApart { .. }
             | Event::OwnerInOtherNamespace { .. }
+            | Event::TooManyReferences { .. }
             | Event::Unusable { .. }
             | Event::PauseTaken { .. }
             | Event::PauseEffective { .. }

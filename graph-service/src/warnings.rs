@@ -1,6 +1,6 @@
-//! Kubernetes events about references that cannot be right, on the object that has them.
+//! Kubernetes events about references that cannot be right, or are too many, on the object that has them.
 
-use engine::object::{ObjectRef, OwnerReference, clip};
+use engine::object::{ObjectRef, OwnerReference, REFERENCES_MAX, clip};
 use http::{Method, Request};
 use runtime::kubernetes::call;
 use serde_json::{Value, json};
@@ -13,8 +13,6 @@ mod tests;
 
 /// Events that wait to be posted; beyond that they are dropped, and only logged and counted.
 pub(crate) const QUEUE_MAX: usize = 1024;
-/// The reason that upstream gives too (semantics of `OwnerRefInvalidNamespace`).
-const REASON: &str = "OwnerRefInvalidNamespace";
 const COMPONENT: &str = "ownergraph";
 /// Cluster-scoped objects have their events here.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -28,11 +26,59 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 const MESSAGE_MAX_BYTES: usize = 1024;
 const NAME_MAX_BYTES: usize = 200;
 
-/// A reference to a namespaced owner that is in another namespace.
+/// What the owner of an object should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Warning {
-    pub(crate) dependent: ObjectRef,
-    pub(crate) reference: OwnerReference,
+pub(crate) enum Warning {
+    /// A reference to a namespaced owner that is in another namespace.
+    OwnerInOtherNamespace { dependent: ObjectRef, reference: OwnerReference },
+    /// An object has more references than the collector looks at.
+    TooManyReferences { object: ObjectRef, count: u32 },
+}
+
+impl Warning {
+    fn object(&self) -> &ObjectRef {
+        match self {
+            Warning::OwnerInOtherNamespace { dependent: object, .. } | Warning::TooManyReferences { object, .. } => {
+                object
+            }
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            // The one that upstream gives too.
+            Warning::OwnerInOtherNamespace { .. } => "OwnerRefInvalidNamespace",
+            Warning::TooManyReferences { .. } => "TooManyOwnerReferences",
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Warning::OwnerInOtherNamespace { dependent, reference } => format!(
+                "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace {:?}",
+                reference.api_version,
+                reference.kind,
+                dependent.namespace,
+                reference.name,
+                reference.uid,
+                dependent.namespace
+            ),
+            Warning::TooManyReferences { count, .. } => format!(
+                "{count} owner references are more than the garbage collector looks at ({REFERENCES_MAX}, or 512 KiB of text): the object \
+                 is not collected until some are removed"
+            ),
+        }
+    }
+
+    /// FNV-1a over what it is about: short, and the same after a restart.
+    fn digest(&self) -> u64 {
+        let text = match self {
+            Warning::OwnerInOtherNamespace { dependent, reference } => format!("{} {}", dependent.uid, reference.uid),
+            Warning::TooManyReferences { object, .. } => format!("{} references", object.uid),
+        };
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+    }
 }
 
 /// Posts what waits, until nobody can add to it any more. An event that exists already is counted up instead.
@@ -47,10 +93,10 @@ pub(crate) async fn post(
         if let Err(why) = post_one(&client, &event).await {
             // One refused Event is followed by many like it.
             if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
-                tracing::warn!(dependent = %warning.dependent, why, "an Event could not be posted");
+                tracing::warn!(object = %warning.object(), why, "an Event could not be posted");
                 told = Some(Instant::now());
             } else {
-                tracing::debug!(dependent = %warning.dependent, why, "an Event could not be posted");
+                tracing::debug!(object = %warning.object(), why, "an Event could not be posted");
             }
         }
         tokio::time::sleep(PAUSE).await;
@@ -106,20 +152,16 @@ async fn send(
     Ok((answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
 }
 
-/// The event as an object. Its name says which reference of which object it is about, so that a second one finds the first.
+/// The event as an object. Its name says what of which object it is about, so that a second one finds the first.
 fn event(warning: &Warning, host: &str, now: SystemTime) -> Value {
-    let Warning { dependent, reference } = warning;
-    let namespace = if dependent.namespace.is_empty() { DEFAULT_NAMESPACE } else { &dependent.namespace };
-    let api_version = if dependent.group.is_empty() {
-        dependent.version.to_string()
+    let object = warning.object();
+    let namespace = if object.namespace.is_empty() { DEFAULT_NAMESPACE } else { &object.namespace };
+    let api_version = if object.group.is_empty() {
+        object.version.to_string()
     } else {
-        format!("{}/{}", dependent.group, dependent.version)
+        format!("{}/{}", object.group, object.version)
     };
-    let message = format!(
-        "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace {:?}",
-        reference.api_version, reference.kind, dependent.namespace, reference.name, reference.uid, dependent.namespace
-    );
-    let name = format!("{}.{:016x}", clip(&dependent.name, NAME_MAX_BYTES), digest(warning));
+    let name = format!("{}.{:016x}", clip(&object.name, NAME_MAX_BYTES), warning.digest());
     let time = timestamp(now);
     json!({
         "apiVersion": "v1",
@@ -127,25 +169,19 @@ fn event(warning: &Warning, host: &str, now: SystemTime) -> Value {
         "metadata": { "name": name, "namespace": namespace },
         "involvedObject": {
             "apiVersion": api_version,
-            "kind": &*dependent.kind,
-            "namespace": &*dependent.namespace,
-            "name": &*dependent.name,
-            "uid": dependent.uid.to_string(),
+            "kind": &*object.kind,
+            "namespace": &*object.namespace,
+            "name": &*object.name,
+            "uid": object.uid.to_string(),
         },
         "type": "Warning",
-        "reason": REASON,
-        "message": clip(&message, MESSAGE_MAX_BYTES),
+        "reason": warning.reason(),
+        "message": clip(&warning.message(), MESSAGE_MAX_BYTES),
         "source": { "component": COMPONENT, "host": host },
         "firstTimestamp": time,
         "lastTimestamp": time,
         "count": 1,
     })
-}
-
-/// FNV-1a over the two uids: short, and the same after a restart.
-fn digest(warning: &Warning) -> u64 {
-    let text = format!("{} {}", warning.dependent.uid, warning.reference.uid);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// RFC 3339 in whole seconds, as `metav1.Time` is written.

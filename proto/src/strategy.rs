@@ -2,7 +2,7 @@
 
 use crate::convert::{DURATION_MAX, LIFETIME_MAX, PauseOrder};
 use engine::hold::{Filter, Scope};
-use engine::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::object::{Excess, Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::work::{
     Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId,
@@ -79,18 +79,21 @@ fn owner() -> impl Strategy<Value = OwnerReference> {
     )
 }
 
+/// As they are after [`Facts::bound`].
 fn sighting() -> impl Strategy<Value = Sighting> {
-    (uid(), version(), vec(owner(), 0..3), vec(name(), 0..3), any::<(bool, bool)>()).prop_map(
-        |(uid, resource_version, owners, finalizers, (terminating, hold))| Sighting {
-            uid,
-            resource_version,
-            facts: Facts {
-                owners: owners.into(),
+    let excess = option::of(any::<(u32, u64)>().prop_map(|(count, digest)| Excess { count, digest }));
+    (uid(), version(), vec(owner(), 0..3), vec(name(), 0..3), any::<(bool, bool)>(), excess).prop_map(
+        |(uid, resource_version, owners, finalizers, (terminating, hold), excess)| {
+            let mut facts = Facts {
+                owners: if excess.is_some() { Box::default() } else { owners.into() },
+                excess,
                 finalizers: finalizers.into(),
                 terminating,
                 hold,
                 deletion_time: None,
-            },
+            };
+            facts.bound();
+            Sighting { uid, resource_version, facts }
         },
     )
 }

@@ -97,6 +97,7 @@ impl Ledger {
             | Event::Inconsistent { .. }
             | Event::KeptApart { .. }
             | Event::OwnerInOtherNamespace { .. }
+            | Event::TooManyReferences { .. }
             | Event::Unusable { .. }
             | Event::PauseTaken { .. }
             | Event::PauseEffective { .. }

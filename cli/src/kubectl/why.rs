@@ -234,6 +234,7 @@ fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
         (Verdict::Kept, Code::SolidOwner) => "it goes when the last of its owners is gone",
         (Verdict::Held, Code::HoldAnnotation) => "remove the annotation to let it go",
         (Verdict::Held, Code::InvalidReference) => "correct that reference, or remove it",
+        (Verdict::Held, Code::TooManyReferences) => "remove references: it is not collected while it has as many",
         (Verdict::Undecided, Code::OwnerKindUnresolved) => {
             "install the definition of the owner's kind, or remove the reference"
         }
@@ -296,6 +297,7 @@ pub(super) fn reason_words(reason: &Reason) -> String {
         Code::NoExecutor => detail.to_owned(),
         Code::AwaitingOwnWrite => "its deletion was accepted, and the watch has not shown it yet".to_owned(),
         Code::InvalidReference => about(&format!("the reference to {} cannot be right", or(&who, "an owner"))),
+        Code::TooManyReferences => about("it has more owner references than the collector looks at"),
         Code::HoldAnnotation => about("an annotation holds it"),
         Code::OwnersAbsent => beside(format!("{who} {} gone", if reason.related_count == 1 { "is" } else { "are" })),
         Code::OwnersWaiting => format!("{who} wait{verb_s} for it to go"),

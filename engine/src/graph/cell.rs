@@ -33,6 +33,8 @@ impl Flags {
     pub(super) const ODD_VERSION: Flags = Flags(1 << 10);
     /// It is known when its deletion was asked for.
     pub(super) const DELETION_TIME: Flags = Flags(1 << 11);
+    /// It has more references than are looked at.
+    pub(super) const EXCESS: Flags = Flags(1 << 12);
 
     pub(super) fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0

@@ -75,6 +75,9 @@ impl Graph {
         if node.cell.flags.has(Flags::DELETION_TIME) != self.deletion_times.contains_key(&id) {
             return Some(String::from("the time of its deletion is not kept with it"));
         }
+        if node.cell.flags.has(Flags::EXCESS) != self.excesses.contains_key(&id) {
+            return Some(String::from("what stands for its references is not kept with it"));
+        }
         let listed = self.unobserved.get(&node.kind()).is_some_and(|ids| ids.contains(&id));
         if listed == node.is_observed() {
             return Some(String::from("wrongly among the unobserved"));

@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, Flags, Told};
 use super::{Graph, NodeId, Presence};
-use crate::object::{FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ResourceVersion, Uid};
+use crate::object::{Excess, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, ResourceVersion, Uid};
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
 
@@ -17,6 +17,7 @@ impl Graph {
         self.set_version(id, Some(resource_version));
         let (foreground, orphan) = (facts.has_finalizer(FOREGROUND_FINALIZER), facts.has_finalizer(ORPHAN_FINALIZER));
         self.set_deletion_time(id, facts.deletion_time);
+        self.set_excess(id, facts.excess);
         let cell = self.cell_mut(id);
         cell.list = list;
         for (flag, is) in [
@@ -40,6 +41,7 @@ impl Graph {
         self.set_finalizers(id, &[]);
         self.set_version(id, None);
         self.set_deletion_time(id, None);
+        self.set_excess(id, None);
         let cell = self.cell_mut(id);
         for flag in [Flags::OBSERVED, Flags::TERMINATING, Flags::HOLD, Flags::FOREGROUND, Flags::ORPHAN] {
             cell.flags.set(flag, false);
@@ -94,6 +96,24 @@ impl Graph {
             None => {}
         }
         self.cell_mut(id).flags.set(Flags::DELETION_TIME, time.is_some());
+    }
+
+    /// Observed objects with more references than are looked at.
+    pub(crate) fn excessive(&self) -> impl Iterator<Item = NodeId> {
+        self.excesses.keys().copied()
+    }
+
+    fn set_excess(&mut self, id: NodeId, excess: Option<Excess>) {
+        match excess {
+            Some(excess) => {
+                self.excesses.insert(id, excess);
+            }
+            None if self.cell(id).flags.has(Flags::EXCESS) => {
+                self.excesses.remove(&id);
+            }
+            None => {}
+        }
+        self.cell_mut(id).flags.set(Flags::EXCESS, excess.is_some());
     }
 
     /// An observed object has come to this version, and says of itself what it said before.

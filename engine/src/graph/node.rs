@@ -4,7 +4,7 @@ use super::cell::{Cell, DependentEdge, Dependents, Flags, OwnerEdge, Told};
 use super::{Coordinates, Graph, NodeId, Observed, Presence};
 use crate::coverage::KindId;
 use crate::evidence::Proof;
-use crate::object::{Facts, Name, OwnerReference, ResourceVersion, Uid};
+use crate::object::{Excess, Facts, Name, OwnerReference, ResourceVersion, Uid};
 use core::fmt;
 use core::num::NonZeroU32;
 
@@ -173,6 +173,7 @@ impl<'a> Node<'a> {
             && self.cell.flags.has(Flags::TERMINATING) == facts.terminating
             && self.cell.flags.has(Flags::HOLD) == facts.hold
             && self.deletion_time() == facts.deletion_time
+            && self.excess() == facts.excess
     }
 
     /// Whether these are its references, in this order.
@@ -228,10 +229,19 @@ impl<'a> Node<'a> {
         self.graph.deletion_times.get(&self.id).copied()
     }
 
+    /// An observed object has more references than are looked at.
+    pub(crate) fn excess(self) -> Option<Excess> {
+        if !self.cell.flags.has(Flags::EXCESS) {
+            return None;
+        }
+        self.graph.excesses.get(&self.id).copied()
+    }
+
     /// Of an observed object.
     fn own_facts(self) -> Facts {
         Facts {
             owners: self.references().map(Reference::to_owned).collect(),
+            excess: self.excess(),
             finalizers: self.finalizers().into(),
             terminating: self.cell.flags.has(Flags::TERMINATING),
             hold: self.cell.flags.has(Flags::HOLD),

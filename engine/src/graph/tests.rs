@@ -123,6 +123,7 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                     finalizers: finalizers.collect(),
                     terminating: random.next().is_multiple_of(2),
                     hold: random.next().is_multiple_of(2),
+                    excess: None,
                     deletion_time: NonZeroU32::new(random.next() as u32 % 3),
                 };
                 let version = ["1", "18446744073709551616", "", "01", "77"][(random.next() % 5) as usize];

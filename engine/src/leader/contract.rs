@@ -354,6 +354,12 @@ pub enum Event {
         dependent: ObjectRef,
         reference: OwnerReference,
     },
+    /// An object has more than [`crate::object::REFERENCES_MAX`] distinct references: it is kept, and none of them counts. Once per object and
+    /// term.
+    TooManyReferences {
+        object: ObjectRef,
+        count: u32,
+    },
     /// An item of a list or watch that the collector cannot use, and so will never touch.
     Unusable {
         collection: GroupResource,

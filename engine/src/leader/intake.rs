@@ -273,7 +273,8 @@ impl Leader {
     }
 
     /// Takes an object of a list, a watch or a trustworthy read into the graph, if it is not older than what is known.
-    pub(super) fn take_in(&mut self, kind: KindId, object: Object, source: Source) {
+    pub(super) fn take_in(&mut self, kind: KindId, mut object: Object, source: Source) {
+        object.facts.bound();
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         if source == Source::Ahead && self.leapt(kind, &object.resource_version) {
             return;

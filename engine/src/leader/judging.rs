@@ -4,12 +4,13 @@ use super::{Cause, Event, Leader, Mode, Timer};
 use crate::evidence::Inquiry;
 use crate::graph::{Known, NodeId, Presence, Reference};
 use crate::object::{
-    Access, FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, Uid, pick, shares_uid,
+    Access, FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, Uid, pick, sharing_uid,
 };
 use crate::queue::{Delay, Draft, Place, Put};
 use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
 use crate::view::Undecided;
 use crate::work::{Action, Preconditions, RevokeMode};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -47,6 +48,7 @@ impl Leader {
             return;
         }
         self.tell_misplaced(id);
+        self.tell_excess(id);
         let verdict = verdict(&self.graph, &self.coverage, id);
         if !matches!(verdict, Verdict::Foreground { .. } | Verdict::Orphaning { .. }) {
             self.deletions.remove(&id);
@@ -94,9 +96,14 @@ impl Leader {
         if self.term.is_none() {
             return;
         }
+        let mut asked = BTreeSet::new();
         let elsewhere = |reference: &Reference<'_>| {
             let owner = self.graph.node(reference.owner());
-            let observed = || self.graph.primary(&owner.uid()).map(|id| self.graph.node(id).namespace());
+            let mut observed = || {
+                let uid = owner.uid();
+                let is_news = asked.insert(uid.clone());
+                self.graph.primary(&uid).filter(|_| is_news).map(|id| self.graph.node(id).namespace())
+            };
             !owner.is_observed() && observed().is_some_and(|at| !at.is_empty() && at != node.namespace())
         };
         let misplaced: Vec<OwnerReference> = node.references().filter(elsewhere).map(Reference::to_owned).collect();
@@ -109,11 +116,19 @@ impl Leader {
         }
     }
 
+    /// Tells of an object with more references than are looked at, once.
+    fn tell_excess(&mut self, id: NodeId) {
+        let Some(excess) = self.graph.node(id).excess().filter(|_| self.term.is_some()) else { return };
+        let uid = self.graph.node(id).uid();
+        if self.told.len() < TOLD_MAX && self.told.insert((uid.clone(), uid)) {
+            self.event(Event::TooManyReferences { object: self.object_ref(id), count: excess.count });
+        }
+    }
+
     /// References to drop, by uid where that says enough.
     fn removal(&self, id: NodeId, drop: &[usize]) -> Option<(Action, Vec<Cause>)> {
         let facts = self.graph.node(id).facts().filter(|_| !drop.is_empty())?;
-        let (entries, alone): (Vec<usize>, Vec<usize>) =
-            drop.iter().partition(|&&at| shares_uid(&facts.owners, &facts.owners[at].uid));
+        let (entries, alone) = sharing_uid(&facts.owners, drop);
         let action = Action::RemoveOwnerReferences {
             owner_uids: alone.iter().map(|&at| facts.owners[at].uid.clone()).collect(),
             entries: pick(&facts.owners, &entries),

@@ -8,8 +8,8 @@ use crate::queue::Place;
 use crate::time::Time;
 use crate::verdict::{Verdict, verdict};
 use crate::view::{
-    Collecting, CollectionStatus, ExecutorView, NodeView, PresenceView, Reached, Status, Tombstone, UnresolvedKind,
-    Waiting, Waits,
+    Collecting, CollectionStatus, EXCESSIVE_NAMED, ExecutorView, NodeView, PresenceView, Reached, Status, Tombstone,
+    UnresolvedKind, Waiting, Waits,
 };
 use crate::work::ActionKind;
 use alloc::collections::BTreeSet;
@@ -49,6 +49,7 @@ impl Leader {
             oldest_pending: oldest(&[Waiting::Ready, Waiting::BackingOff, Waiting::Blocked, Waiting::Leased]),
             oldest_held: oldest(&[Waiting::Held]),
             undecided: self.undecided.counts(),
+            excessive: self.graph.excessive().take(EXCESSIVE_NAMED).map(|id| self.object_ref(id)).collect(),
             sessions: self.leases.session_count(),
             stopped: self.stopped(),
             pauses_unknown: self.pauses_unknown(),

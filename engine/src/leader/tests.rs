@@ -18,6 +18,7 @@ mod blocking;
 mod cascades;
 mod doubts;
 mod evidence;
+mod excess;
 mod fleet;
 mod following;
 mod forged;

@@ -1,5 +1,62 @@
 use super::*;
 
+fn reference(number: usize, name: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        name: name.into(),
+        uid: Uid::parse(&alloc::format!("u{number}")).unwrap(),
+        controller: None,
+        block_owner_deletion: None,
+    }
+}
+
+fn facts(owners: Vec<OwnerReference>) -> Facts {
+    Facts { owners: owners.into(), ..Facts::default() }
+}
+
+#[test]
+fn equal_references_count_once_in_their_order() {
+    let (one, two) = (reference(2, "a"), reference(1, "a"));
+    let blocking = OwnerReference { block_owner_deletion: Some(true), ..one.clone() };
+    let mut bounded = facts(alloc::vec![one.clone(), two.clone(), one.clone(), blocking.clone(), two.clone()]);
+    bounded.bound();
+    assert_eq!(*bounded.owners, [one, two, blocking]);
+    assert_eq!(bounded.excess, None);
+}
+
+#[test]
+fn too_many_references_leave_their_number_and_a_digest() {
+    let most: Vec<OwnerReference> = (0..REFERENCES_MAX).map(|number| reference(number, "a")).collect();
+    let (mut at_most, repeated) = (facts(most.clone()), [&most[..], &most[..]].concat());
+    at_most.bound();
+    let mut twice = facts(repeated);
+    twice.bound();
+    assert_eq!((at_most.owners.len(), &at_most), (REFERENCES_MAX, &twice), "duplicates are no excess");
+    for more in [reference(REFERENCES_MAX, "a"), reference(0, "another")] {
+        let all = facts([&most[..], core::slice::from_ref(&more)].concat());
+        let mut bounded = all.clone();
+        bounded.bound();
+        assert_eq!((bounded.owners.len(), bounded.excess.map(|excess| excess.count)), (0, Some(5001)));
+        assert_eq!(bounded.digest(), all.digest());
+        let mut other = facts([core::slice::from_ref(&more), &most[..]].concat());
+        other.bound();
+        assert_ne!(bounded.digest(), other.digest());
+        let mut again = bounded.clone();
+        again.bound();
+        assert_eq!(again, bounded);
+    }
+    let mut long = facts((0..3000).map(|number| reference(number, &"n".repeat(200))).collect());
+    long.bound();
+    assert_eq!(long.excess.map(|excess| excess.count), Some(3000), "what no message can carry");
+}
+
+#[test]
+fn references_that_share_a_uid_are_told_apart_from_those_that_do_not() {
+    let owners = [reference(1, "a"), reference(2, "a"), reference(1, "b"), reference(3, "a")];
+    assert_eq!(sharing_uid(&owners, &[0, 1, 3]), (alloc::vec![0], alloc::vec![1, 3]));
+}
+
 #[test]
 fn only_the_canonical_spelling_of_a_uid_is_packed() {
     let canonical = "0f8fad5b-d9cb-469f-a165-70867728950e";

@@ -130,13 +130,15 @@ fn live(written: WrittenMetadata) -> Option<Live> {
     let uid = Uid::parse(&written.uid)?;
     let references: Vec<Reference> = written.owner_references.unwrap_or_default().into_iter().map(reference).collect();
     let finalizers = written.finalizers.unwrap_or_default();
-    let facts = Facts {
+    let mut facts = Facts {
+        excess: None,
         owners: references.iter().filter_map(|reference| reference.entry.clone()).collect(),
         finalizers: finalizers.iter().map(|name| Name::from(name.as_str())).collect(),
         terminating: written.deletion_timestamp.is_some(),
         hold: written.annotations.is_some_and(|all| all.contains_key(HOLD_ANNOTATION)),
         deletion_time: None,
     };
+    facts.bound();
     let resource_version = ResourceVersion::parse(&written.resource_version);
     Some(Live { sighting: Sighting { uid, resource_version, facts }, references })
 }

@@ -1,17 +1,21 @@
 use super::*;
 use engine::object::Uid;
 
+fn object(namespace: &str) -> ObjectRef {
+    ObjectRef {
+        group: "apps".into(),
+        version: "v1".into(),
+        resource: "deployments".into(),
+        kind: "Deployment".into(),
+        namespace: namespace.into(),
+        name: "web".into(),
+        uid: Uid::parse("d").unwrap(),
+    }
+}
+
 fn warning(namespace: &str) -> Warning {
-    Warning {
-        dependent: ObjectRef {
-            group: "apps".into(),
-            version: "v1".into(),
-            resource: "deployments".into(),
-            kind: "Deployment".into(),
-            namespace: namespace.into(),
-            name: "web".into(),
-            uid: Uid::parse("d").unwrap(),
-        },
+    Warning::OwnerInOtherNamespace {
+        dependent: object(namespace),
         reference: OwnerReference {
             api_version: "v1".into(),
             kind: "ConfigMap".into(),
@@ -39,6 +43,13 @@ fn an_event_stands_on_the_dependent_and_names_the_reference() {
         event["metadata"]["name"],
         super::event(&warning("shop"), "other", SystemTime::now())["metadata"]["name"]
     );
+}
+
+#[test]
+fn an_event_says_that_an_object_has_too_many_references() {
+    let event = event(&Warning::TooManyReferences { object: object("shop"), count: 5001 }, "host", SystemTime::now());
+    assert_eq!((&event["reason"], &event["involvedObject"]["uid"]), (&json!("TooManyOwnerReferences"), &json!("d")));
+    assert!(event["message"].as_str().unwrap().starts_with("5001 owner references"), "{event}");
 }
 
 #[test]

@@ -77,6 +77,7 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
         | Event::PausesUnknown { .. }
         | Event::PausesKnown
         | Event::OwnerInOtherNamespace { .. }
+        | Event::TooManyReferences { .. }
         | Event::Unusable { .. }
         | Event::Rejected { .. } => return None,
     })

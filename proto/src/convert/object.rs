@@ -3,7 +3,7 @@
 use super::{Malformed, field};
 use crate::r#type::v1alpha1 as wire;
 use crate::work::v1alpha1 as work;
-use engine::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion};
+use engine::object::{Excess, Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion};
 use engine::work::{PropagationPolicy, Sighting, Term};
 
 impl From<ObjectRef> for wire::ObjectRef {
@@ -113,6 +113,10 @@ impl From<Sighting> for work::Observed {
             owner_references: sighting.facts.owners.into_iter().map(Into::into).collect(),
             terminating: sighting.facts.terminating,
             hold: sighting.facts.hold,
+            excess_references: sighting
+                .facts
+                .excess
+                .map(|Excess { count, digest }| work::ExcessReferences { count, digest }),
         }
     }
 }
@@ -123,16 +127,23 @@ impl TryFrom<work::Observed> for Sighting {
     fn try_from(observed: work::Observed) -> Result<Self, Malformed> {
         // The API server bounds neither list; the size of the message does.
         let owners = field::list(observed.owner_references, usize::MAX, "owner_references", OwnerReference::try_from)?;
+        let mut facts = Facts {
+            owners: owners.into(),
+            excess: None,
+            finalizers: observed.finalizers.into_iter().map(Name::from).collect(),
+            terminating: observed.terminating,
+            hold: observed.hold,
+            deletion_time: None,
+        };
+        facts.bound();
+        if let Some(work::ExcessReferences { count, digest }) = observed.excess_references {
+            facts.owners = Box::default();
+            facts.excess = Some(Excess { count, digest });
+        }
         Ok(Sighting {
             uid: field::uid(&observed.uid, "uid")?,
             resource_version: ResourceVersion::parse(&observed.resource_version),
-            facts: Facts {
-                owners: owners.into(),
-                finalizers: observed.finalizers.into_iter().map(Name::from).collect(),
-                terminating: observed.terminating,
-                hold: observed.hold,
-                deletion_time: None,
-            },
+            facts,
         })
     }
 }

@@ -100,6 +100,7 @@ pub fn reason_code(code: ReasonCode) -> Code {
         ReasonCode::HoldAnnotation => Code::HoldAnnotation,
         ReasonCode::Paused => Code::Paused,
         ReasonCode::InvalidReference => Code::InvalidReference,
+        ReasonCode::TooManyReferences => Code::TooManyReferences,
         ReasonCode::FinalizerPresent => Code::FinalizerPresent,
         ReasonCode::BlockingDependents => Code::BlockingDependents,
         ReasonCode::DependentsToOrphan => Code::DependentsToOrphan,

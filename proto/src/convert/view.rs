@@ -155,6 +155,7 @@ pub fn status(
         meta: Some(meta),
         backing_off_items: status.backing_off as u64,
         undecided_counts: undecided.map(|(cause, dependents)| (cause.as_str().into(), dependents as u64)).collect(),
+        too_many_references: status.excessive.into_iter().map(Into::into).collect(),
         grants_stopped: status.stopped.unwrap_or_default(),
         held_items: status.held as u64,
         pauses_unknown: status.pauses_unknown.unwrap_or_default(),

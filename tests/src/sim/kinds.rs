@@ -104,18 +104,21 @@ pub(super) fn observe(stored: &model::Object) -> object::Object {
     let metadata = &stored["metadata"];
     let owners = metadata["ownerReferences"].as_array().map(|list| list.iter().filter_map(reference).collect());
     let hold = metadata["annotations"].as_object().is_some_and(|all| all.contains_key(HOLD_ANNOTATION));
+    let mut facts = Facts {
+        owners: owners.unwrap_or_default(),
+        excess: None,
+        finalizers: model::finalizers(stored).into_iter().map(Name::from).collect(),
+        terminating: model::is_terminating(stored),
+        hold,
+        deletion_time: None,
+    };
+    facts.bound();
     object::Object {
         uid: Uid::parse(model::uid(stored)).expect("the model gives every object a uid"),
         namespace: Name::from(model::namespace(stored)),
         name: Name::from(model::name(stored)),
         resource_version: ResourceVersion::parse(model::text(stored, "resourceVersion")),
-        facts: Facts {
-            owners: owners.unwrap_or_default(),
-            finalizers: model::finalizers(stored).into_iter().map(Name::from).collect(),
-            terminating: model::is_terminating(stored),
-            hold,
-            deletion_time: None,
-        },
+        facts,
     }
 }
 

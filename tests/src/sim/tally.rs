@@ -98,6 +98,7 @@ impl Tally {
             Event::GrantsStopped { .. } => "grants stopped",
             Event::GrantsResumed => "grants resumed",
             Event::Rewound { .. } => "rewound",
+            Event::TooManyReferences { .. } => "too many references",
             Event::Unusable { .. } => "unusable",
             Event::OwnerInOtherNamespace { .. } => "owner in other namespace",
             Event::PauseTaken { .. } => "pause taken",

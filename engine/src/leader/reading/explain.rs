@@ -5,7 +5,8 @@ use crate::containers::{Container, DEFINITION_FINALIZER};
 use crate::coverage::{KindId, State};
 use crate::evidence::Proof;
 use crate::graph::{Known, Node, NodeId};
-use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
+use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid};
+use crate::plan::undecided_code;
 use crate::queue::{Blocker, Delay, Item, Place};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{
@@ -27,6 +28,7 @@ impl Leader {
             Verdict::NotObserved => self.unobserved_reasons(id),
             Verdict::Unowned => (VerdictView::Unowned, Vec::new()),
             Verdict::Kept { .. } => (VerdictView::Kept, self.keeping(id)),
+            Verdict::Undecided(Undecided::TooManyReferences) => (VerdictView::Held, self.excessive(id)),
             Verdict::Undecided(cause) => (VerdictView::Undecided, self.missing(id, cause)),
             Verdict::Held => (VerdictView::Held, self.holding(id)),
             Verdict::Collectable(collection) => {
@@ -108,12 +110,7 @@ impl Leader {
     }
 
     fn missing(&self, id: NodeId, cause: Undecided) -> Vec<Reason> {
-        let code = match cause {
-            Undecided::OwnerUnverified => ReasonCode::OwnerUnverified,
-            Undecided::OwnerKindUnresolved => ReasonCode::OwnerKindUnresolved,
-            Undecided::CollectionUnsynced | Undecided::DependentsUnseen => ReasonCode::CollectionUnsynced,
-            Undecided::OwnerUnreadable => ReasonCode::OwnerUnreadable,
-        };
+        let code = undecided_code(cause);
         let node = self.graph.node(id);
         let standings = standings(&self.graph, &self.coverage, node);
         let unverified =
@@ -123,6 +120,12 @@ impl Leader {
         let count = owners.len();
         let named = related(code, owners.into_iter().map(|owner| self.object_ref(owner)), count);
         alloc::vec![Reason { detail, ..named }]
+    }
+
+    fn excessive(&self, id: NodeId) -> Vec<Reason> {
+        let count = self.graph.node(id).excess().map_or(0, |excess| excess.count);
+        let detail = format!("{count} owner references, more than {REFERENCES_MAX}");
+        alloc::vec![Reason { detail, ..plain(ReasonCode::TooManyReferences) }]
     }
 
     fn holding(&self, id: NodeId) -> Vec<Reason> {
