@@ -2,9 +2,10 @@
 
 use crate::object::{Access, Backend, GroupResource, Name, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// What `etcdutl --bump-revision` is told to add is a thousand million, by its manual; no cluster writes as much in a moment,
 const LEAP_MIN: u128 = 100_000_000;
@@ -39,9 +40,18 @@ impl State {
     }
 }
 
-/// Names a group and kind, served or only referred to.
+/// Kinds below this number are kept, whether anything names them or not.
+const KINDS_KEPT: usize = 1024;
+/// What was known of a kind when it ceased to be served counts for so long.
+const UNSERVED_KEPT: Duration = Duration::from_secs(3600);
+
+/// Names a group and kind, served or only referred to. Its place is used again after it was dropped, under another generation: what still
+/// names a dropped kind (a timer, say) finds one that is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct KindId(u32);
+pub(crate) struct KindId {
+    place: u32,
+    generation: u32,
+}
 
 /// A group and kind, and what is known of its collection.
 #[derive(Clone, Debug)]
@@ -161,6 +171,36 @@ impl Kind {
         raise(&mut self.high, now, version);
     }
 
+    fn of(group: Name, kind: Name) -> Kind {
+        Kind {
+            group,
+            kind,
+            served: None,
+            namespaced: None,
+            state: State::Ignored,
+            position: None,
+            observed: 0,
+            list: 0,
+            fresh: 0,
+            error: String::new(),
+            since: Time::ZERO,
+            progress: None,
+            lost: None,
+            rewound: None,
+            high: None,
+            floor: None,
+            was_aggregated: false,
+            outrun: None,
+            emptied: None,
+            doubtful: false,
+            unusable: 0,
+            kept_apart: false,
+            keeps_up: false,
+            behind: 0,
+            contradiction: None,
+        }
+    }
+
     fn enter(&mut self, now: Time, state: State) -> bool {
         let changed = self.state != state;
         if changed {
@@ -193,15 +233,42 @@ pub(crate) enum Advance {
 }
 
 /// All kinds, by number, by group and kind, and by group and resource.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Coverage {
-    kinds: Vec<Kind>,
+    kinds: Vec<Place>,
+    free: Vec<u32>,
+    /// Stands for a kind that was dropped.
+    none: Kind,
+    /// So many there are before the next sweep.
+    sweep_at: usize,
     by_kind: BTreeMap<(Name, Name), KindId>,
     by_resource: BTreeMap<GroupResource, KindId>,
     /// The highest version that any collection of the main store was seen at, and when.
     main: Option<(ResourceVersion, Time)>,
     /// The highest version of an object that a list of the main store has shown, however that list ends.
     shown: Option<ResourceVersion>,
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    generation: u32,
+    /// `None` where it is free.
+    kind: Option<Kind>,
+}
+
+impl Default for Coverage {
+    fn default() -> Coverage {
+        Coverage {
+            kinds: Vec::new(),
+            free: Vec::new(),
+            none: Kind::of(Name::from(""), Name::from("")),
+            sweep_at: KINDS_KEPT,
+            by_kind: BTreeMap::new(),
+            by_resource: BTreeMap::new(),
+            main: None,
+            shown: None,
+        }
+    }
 }
 
 impl Coverage {
@@ -211,34 +278,19 @@ impl Coverage {
         if let Some(&id) = self.by_kind.get(&key) {
             return id;
         }
-        let id = KindId(u32::try_from(self.kinds.len()).expect("fewer than 2^32 kinds"));
-        self.kinds.push(Kind {
-            group: key.0.clone(),
-            kind: key.1.clone(),
-            served: None,
-            namespaced: None,
-            state: State::Ignored,
-            position: None,
-            observed: 0,
-            list: 0,
-            fresh: 0,
-            error: String::new(),
-            since: Time::ZERO,
-            progress: None,
-            lost: None,
-            rewound: None,
-            high: None,
-            floor: None,
-            was_aggregated: false,
-            outrun: None,
-            emptied: None,
-            doubtful: false,
-            unusable: 0,
-            kept_apart: false,
-            keeps_up: false,
-            behind: 0,
-            contradiction: None,
-        });
+        let kind = Some(Kind::of(key.0.clone(), key.1.clone()));
+        let id = match self.free.pop() {
+            Some(place) => {
+                let generation = self.kinds[place as usize].generation;
+                self.kinds[place as usize].kind = kind;
+                KindId { place, generation }
+            }
+            None => {
+                let place = u32::try_from(self.kinds.len()).expect("fewer than 2^32 kinds");
+                self.kinds.push(Place { generation: 0, kind });
+                KindId { place, generation: 0 }
+            }
+        };
         self.by_kind.insert(key, id);
         id
     }
@@ -249,20 +301,53 @@ impl Coverage {
     }
 
     pub(crate) fn kind(&self, id: KindId) -> &Kind {
-        &self.kinds[id.0 as usize]
+        let place = self.kinds.get(id.place as usize).filter(|place| place.generation == id.generation);
+        place.and_then(|place| place.kind.as_ref()).unwrap_or(&self.none)
     }
 
     pub(crate) fn kind_mut(&mut self, id: KindId) -> &mut Kind {
-        &mut self.kinds[id.0 as usize]
+        let place = self.kinds.get_mut(id.place as usize).filter(|place| place.generation == id.generation);
+        match place.and_then(|place| place.kind.as_mut()) {
+            Some(kind) => kind,
+            None => {
+                self.none = Kind::of(Name::from(""), Name::from(""));
+                &mut self.none
+            }
+        }
+    }
+
+    /// Whether so many kinds are known that it is worth a look which of them are named by nothing any more.
+    pub(crate) fn wants_sweep(&self) -> bool {
+        self.kinds.len() - self.free.len() > self.sweep_at
+    }
+
+    /// Drops kinds that are not served and that no node of the graph is of. Tenants choose the kinds of their references, and definitions
+    /// come and go. How far a kind had been seen that was served is remembered for a while: its next list may be of another history.
+    pub(crate) fn sweep(&mut self, now: Time, used: &BTreeSet<KindId>) {
+        for (number, place) in self.kinds.iter_mut().enumerate() {
+            let Some(kind) = &place.kind else { continue };
+            let id = KindId { place: number as u32, generation: place.generation };
+            let was_served = kind.high.is_some() || kind.floor.is_some() || kind.emptied.is_some() || kind.doubtful;
+            let counts = was_served && now.since(kind.since) < UNSERVED_KEPT;
+            if kind.served.is_some() || counts || used.contains(&id) {
+                continue;
+            }
+            self.by_kind.remove(&(kind.group.clone(), kind.kind.clone()));
+            place.kind = None;
+            place.generation = place.generation.wrapping_add(1);
+            self.free.push(id.place);
+        }
+        self.sweep_at = KINDS_KEPT.max(2 * (self.kinds.len() - self.free.len()));
     }
 
     /// Takes in that the store of this collection was seen at this version.
     pub(crate) fn raise(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
-        let kind = &mut self.kinds[id.0 as usize];
+        let reaches_main = self.main.as_ref().is_some_and(|(main, _)| version.reached(main));
+        let kind = self.kind_mut(id);
         kind.raise(now, version);
         // What is left of a history that is over says nothing of the store as it is.
         if kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered() {
-            if !kind.keeps_up && self.main.as_ref().is_some_and(|(main, _)| version.reached(main)) {
+            if !kind.keeps_up && reaches_main {
                 kind.keeps_up = true;
                 kind.behind = 0;
             }
@@ -303,7 +388,7 @@ impl Coverage {
 
     /// It is to be asked anew which collections share the main store.
     pub(crate) fn compare_stores(&mut self) {
-        for kind in &mut self.kinds {
+        for kind in self.kinds.iter_mut().filter_map(|place| place.kind.as_mut()) {
             kind.keeps_up = false;
             kind.behind = 0;
         }
@@ -332,7 +417,7 @@ impl Coverage {
             self.kind_mut(id).kept_apart = true;
         }
         self.forget_main_store();
-        for kind in &mut self.kinds {
+        for kind in self.kinds.iter_mut().filter_map(|place| place.kind.as_mut()) {
             kind.behind = 0;
             if let Some((high, at)) = kind.high.clone().filter(|_| kind.is_in_main_store() && kind.rewound.is_none()) {
                 raise(&mut self.main, at, &high);
@@ -347,7 +432,10 @@ impl Coverage {
 
     /// Every kind, served or only referred to.
     pub(crate) fn ids(&self) -> impl Iterator<Item = KindId> + use<> {
-        (0..u32::try_from(self.kinds.len()).expect("fewer than 2^32 kinds")).map(KindId)
+        let known = self.kinds.iter().enumerate().filter(|(_, place)| place.kind.is_some());
+        let ids: Vec<KindId> =
+            known.map(|(at, place)| KindId { place: at as u32, generation: place.generation }).collect();
+        ids.into_iter()
     }
 
     /// Served kinds by group and resource.
@@ -481,7 +569,7 @@ impl Coverage {
     }
 
     /// Makes a collection stale whose watch has been lost for `after`. True if it became so now.
-    pub(crate) fn stale(&mut self, now: Time, id: KindId, after: core::time::Duration) -> bool {
+    pub(crate) fn stale(&mut self, now: Time, id: KindId, after: Duration) -> bool {
         let kind = self.kind_mut(id);
         kind.state == State::Synced
             && kind.lost.is_some_and(|lost| now.since(lost) >= after)

@@ -8,7 +8,7 @@
 //! * `foresight`: how many facts at once are found sooner.
 //! * `node`: what others see of a node.
 //! * `edges`: references, at both ends; `knowledge`: what an object says of itself; `orphaned`: who orphans.
-//! * `groups`: one object that several groups serve.
+//! * `groups`: one object that several groups serve; `knots`: objects that wait for each other.
 
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 use cell::{Cell, DependentEdge, Dependents, Flags, Owners, Told};
 use core::num::NonZeroU32;
 use interner::Interner;
+use knots::Knots;
 use orphaned::Orphaned;
 use texts::Texts;
 
@@ -30,6 +31,7 @@ mod foresight;
 mod groups;
 mod interner;
 mod invariants;
+mod knots;
 mod knowledge;
 mod node;
 mod orphaned;
@@ -132,6 +134,7 @@ pub(crate) struct Graph {
     observed: usize,
     /// Objects that were seen terminating with the `orphan` finalizer, by uid.
     orphaned: BTreeMap<Uid, Orphaned>,
+    knots: Knots,
     /// An object whose reference claims the uid of an object elsewhere is kept.
     holds_invalid: bool,
     /// Nodes that went since this was asked last. Their numbers are not used again before.
@@ -162,6 +165,7 @@ impl Graph {
             edges: 0,
             observed: 0,
             orphaned: BTreeMap::new(),
+            knots: Knots::default(),
             holds_invalid,
             dropped: Vec::new(),
         }
@@ -257,6 +261,18 @@ impl Graph {
         found.filter(move |&id| self.has_uid(self.cell(id), &uid))
     }
 
+    /// Of these, all that are observed, and a few others.
+    pub(crate) fn few_by_uid(&self, uid: &Uid) -> impl Iterator<Item = NodeId> + Clone + use<'_> {
+        let uid = uid.clone();
+        let found = self.by_uid.few(self.by_uid.hash(&uid)).map(NodeId);
+        found.filter(move |&id| self.has_uid(self.cell(id), &uid))
+    }
+
+    /// Whether there are others than [`Graph::few_by_uid`] gives.
+    pub(crate) fn is_crowded(&self, uid: &Uid) -> bool {
+        self.by_uid.is_crowded(self.by_uid.hash(uid))
+    }
+
     /// The nodes that are, or are claimed to be, at an address. In the order in which they came.
     pub(crate) fn by_address<'a>(
         &'a self,
@@ -273,12 +289,22 @@ impl Graph {
     }
 
     pub(crate) fn find(&self, uid: &Uid, at: &Coordinates) -> Option<NodeId> {
-        self.by_uid(uid).find(|&id| self.node(id).is_at(at))
+        let hash = self.by_uid.hash(uid);
+        let is_it = |id: &NodeId| self.has_uid(self.cell(*id), uid) && self.node(*id).is_at(at);
+        if let Some(id) = self.by_uid.few(hash).map(NodeId).find(is_it) {
+            return Some(id);
+        }
+        if !self.by_uid.is_crowded(hash) {
+            return None;
+        }
+        let place = self.places.find(&(at.kind, at.namespace.clone()))?;
+        let second = self.by_address.hash(&(place, &*at.name));
+        self.by_uid.crowded(hash, second).map(NodeId).find(is_it)
     }
 
     /// The one observed node of a uid that acts for it, where several groups serve the same object.
     pub(crate) fn primary(&self, uid: &Uid) -> Option<NodeId> {
-        self.by_uid(uid).find(|&id| self.node(id).is_observed())
+        self.few_by_uid(uid).find(|&id| self.node(id).is_observed())
     }
 
     /// A node as others name it. Version and resource are empty where the kind is not served.
@@ -298,6 +324,11 @@ impl Graph {
             name: Name::from(node.name()),
             uid: node.uid(),
         }
+    }
+
+    /// The kinds of all nodes.
+    pub(crate) fn kinds(&self) -> BTreeSet<KindId> {
+        self.places.values().map(|(kind, _)| *kind).collect()
     }
 
     /// Nodes of a kind that are referred to but not observed.
@@ -342,6 +373,10 @@ impl Graph {
             self.drop_unused_owners(id, before.as_slice());
             self.give_back(before);
         }
+        if change.appeared {
+            self.promote(id);
+        }
+        self.note_waiting(id, !same_references);
         change.owners.retain(|&owner| self.get(owner).is_some());
         (id, change)
     }
@@ -362,6 +397,7 @@ impl Graph {
         self.drop_unused_owners(id, edges.as_slice());
         self.give_back(edges);
         self.unobserve(id);
+        self.note_waiting(id, true);
         if let Some(proof) = proof {
             self.tell(id, Told::Absent(proof));
         }
@@ -388,9 +424,20 @@ impl Graph {
             }
         };
         *self.cell_mut(id) = Cell { uid: bytes, name, place, flags, ..Cell::default() };
-        self.by_uid.put(self.by_uid.hash(uid), id.0);
-        self.by_address.put(self.by_address.hash(&(place, &*at.name)), id.0);
+        let (of_uid, of_address) = (self.by_uid.hash(uid), self.by_address.hash(&(place, &*at.name)));
+        self.by_uid.put(of_uid, of_address, id.0);
+        self.by_address.put(of_address, of_uid, id.0);
         id
+    }
+
+    /// Claims to the uid of an observed object may be very many: it is found before them.
+    fn promote(&mut self, id: NodeId) {
+        let hash = self.by_uid.hash(&self.node(id).uid());
+        if self.by_uid.is_crowded(hash) {
+            let cell = self.cell(id);
+            let second = self.by_address.hash(&(cell.place, self.texts.get(cell.name)));
+            self.by_uid.promote(hash, second, id.0);
+        }
     }
 
     /// A node that something refers to, and that nobody has observed.
@@ -407,6 +454,9 @@ impl Graph {
     fn strike_unobserved(&mut self, kind: KindId, id: NodeId) {
         if let Some(unobserved) = self.unobserved.get_mut(&kind) {
             unobserved.remove(&id);
+            if unobserved.is_empty() {
+                self.unobserved.remove(&kind);
+            }
         }
     }
 
@@ -426,8 +476,9 @@ impl Graph {
         self.strike_unobserved(kind, id);
         self.forget_told(id);
         let Cell { name, place, .. } = *self.cell(id);
-        self.by_uid.take(self.by_uid.hash(&uid), id.0);
-        self.by_address.take(self.by_address.hash(&(place, self.texts.get(name))), id.0);
+        let (of_uid, of_address) = (self.by_uid.hash(&uid), self.by_address.hash(&(place, self.texts.get(name))));
+        self.by_uid.take(of_uid, of_address, id.0);
+        self.by_address.take(of_address, of_uid, id.0);
         self.texts.give_back(name);
         self.places.give_back(place);
         if let Some(number) = self.cell(id).odd_uid() {

@@ -184,6 +184,8 @@ pub struct Leader {
     /// Since when owners are known to be absent, for measuring. Entries go with their nodes.
     absent_since: BTreeMap<NodeId, Time>,
     inquiries: BTreeMap<NodeId, Inquiry>,
+    /// Of objects with many references: an owner that is being asked for.
+    awaited: BTreeMap<NodeId, NodeId>,
     /// Deletes that were accepted and whose DELETED has not come, with when they were.
     writes: BTreeMap<Uid, Time>,
     /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
@@ -256,6 +258,7 @@ impl Leader {
             undecided: undecided::Nodes::default(),
             absent_since: BTreeMap::new(),
             inquiries: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             writes: BTreeMap::new(),
             condemned: BTreeSet::new(),
             deletions: BTreeMap::new(),
@@ -412,6 +415,10 @@ impl Leader {
     }
 
     fn judge_some(&mut self) {
+        // One that is in a cycle of foreground deletions now, or no longer, is judged anew.
+        for id in self.graph.find_knots() {
+            self.mark(id);
+        }
         for _ in 0..JUDGE_BATCH {
             let Some(id) = self.dirty.pop_front() else { break };
             self.judge(id);
@@ -463,7 +470,12 @@ impl Leader {
             self.absent_since.remove(&id);
             self.inquiries.remove(&id);
             self.questions.forget(id);
+            self.awaited.remove(&id);
             self.deletions.remove(&id);
+        }
+        if self.coverage.wants_sweep() {
+            let used = self.graph.kinds();
+            self.coverage.sweep(self.now, &used);
         }
     }
 }

@@ -180,6 +180,7 @@ impl World {
                 world.graph.set_unobserved(id, node.presence);
             }
         }
+        world.graph.find_knots();
         for id in whole {
             let before = Some(verdict(&world.graph, &world.coverage, id));
             world.traces.insert(id, Trace { before, ..Trace::default() });
@@ -190,6 +191,9 @@ impl World {
     fn run(&mut self) {
         // Every step takes something away that no step gives back: objects, references, finalizers, or marks that are not there yet.
         while !self.marked.is_empty() {
+            for id in self.graph.find_knots() {
+                self.mark(id);
+            }
             let marked = core::mem::take(&mut self.marked);
             let acts: Vec<(NodeId, Act)> = marked.into_iter().filter_map(|id| Some((id, self.decide(id)?))).collect();
             self.step += u32::from(!acts.is_empty());
@@ -332,7 +336,6 @@ impl World {
         }
         if change.standing {
             self.mark_dependents(id);
-            self.mark_waiting_below(id);
         }
     }
 
@@ -363,21 +366,6 @@ impl World {
     fn mark_dependents(&mut self, id: NodeId) {
         for dependent in self.graph.node(id).dependents().collect::<Vec<_>>() {
             self.mark(dependent);
-        }
-    }
-
-    /// A node that enters foreground deletion may close a cycle of such deletions.
-    fn mark_waiting_below(&mut self, id: NodeId) {
-        let waits = |world: &World, id: NodeId| world.graph.node(id).deletes_dependents();
-        if !waits(self, id) {
-            return;
-        }
-        let mut seen = BTreeSet::from([id]);
-        let mut open = alloc::vec![id];
-        while let Some(id) = open.pop() {
-            self.mark(id);
-            let below: Vec<NodeId> = self.graph.node(id).dependents().collect();
-            open.extend(below.into_iter().filter(|&next| waits(self, next) && seen.insert(next)));
         }
     }
 

@@ -30,9 +30,9 @@ impl<V> Recent<V> {
         }
         let hash = self.index.hash(&uid);
         if let Some(before) = self.last(&uid) {
-            self.index.take(hash, self.number(before));
+            self.index.take(hash, 0, self.number(before));
         }
-        self.index.put(hash, self.number(self.entries.len()));
+        self.index.put(hash, 0, self.number(self.entries.len()));
         self.entries.push_back((uid, value));
     }
 
@@ -40,7 +40,7 @@ impl<V> Recent<V> {
     pub(crate) fn drop_first_if(&mut self, drops: impl FnOnce(&V) -> bool) -> bool {
         let Some((uid, _)) = self.entries.pop_front_if(|(_, value)| drops(value)) else { return false };
         // Not there, if there is a later one about it.
-        self.index.take(self.index.hash(&uid), self.number(0));
+        self.index.take(self.index.hash(&uid), 0, self.number(0));
         self.first += 1;
         true
     }

@@ -12,6 +12,9 @@ use alloc::vec::Vec;
 #[cfg(test)]
 mod tests;
 
+/// Most references that are gone along to find out whether an object that is to go is in a cycle.
+const LOOKED_AT_MAX: usize = 1000;
+
 /// What one reference is worth to the object that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -162,7 +165,11 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
 fn collection(graph: &Graph, coverage: &Coverage, id: NodeId, waiting: Vec<usize>) -> Collection {
     let node = graph.node(id);
     if !waiting.is_empty() && graph.dependent_count(coverage, id) > 0 {
-        let in_cycle = |reference: Reference<'_>| reference.blocks() && closes_cycle(graph, reference.owner(), id);
+        let mut budget = LOOKED_AT_MAX;
+        // The owner's foreground deletion waits, directly or through others, for this object, which in turn waits for it. Before the last of
+        // them is in deletion, nothing stands still: the deletion goes round the cycle and comes there.
+        let mut in_cycle =
+            |reference: Reference<'_>| reference.blocks() && leads_back(graph, reference.owner(), id, &mut budget);
         let unblock = node.references().enumerate().filter(|&(_, reference)| in_cycle(reference));
         let unblock = unblock.map(|(slot, _)| slot).collect();
         return Collection { propagation_policy: PropagationPolicy::Foreground, waiting, unblock };
@@ -177,32 +184,22 @@ fn collection(graph: &Graph, coverage: &Coverage, id: NodeId, waiting: Vec<usize
     Collection { propagation_policy, waiting, unblock: Vec::new() }
 }
 
-/// Whether the foreground deletion of `owner` waits, directly or through others, for `of`, which in turn waits for it: going from
-/// `owner` up along blocking references leads to `of`, and the last of these references is that of a node that is itself in
-/// foreground deletion. Before it is, nothing stands still: the deletion goes round the cycle and comes there.
-fn closes_cycle(graph: &Graph, owner: NodeId, of: NodeId) -> bool {
-    leads_back(graph, owner, of, |_| true)
-}
-
 /// In a cycle whose members are all in foreground deletion, each waits for the next for ever. Places of the blocking references of
 /// such a member to be unblocked: of every such cycle at least one, because its uids cannot fall all the way round.
 fn deadlocked(graph: &Graph, id: NodeId) -> Vec<usize> {
     let node = graph.node(id);
+    let uid = node.uid();
     let stands_still = |reference: Reference<'_>| {
-        let owner = graph.node(reference.owner());
-        reference.blocks()
-            && owner.deletes_dependents()
-            && node.uid() <= owner.uid()
-            && (reference.owner() == id || leads_back(graph, reference.owner(), id, |node| node.deletes_dependents()))
+        reference.blocks() && graph.are_knotted(id, reference.owner()) && uid <= graph.node(reference.owner()).uid()
     };
     let still = node.references().enumerate().filter(|&(_, reference)| stands_still(reference));
     still.map(|(slot, _)| slot).collect()
 }
 
-/// Whether `of` is reached from `from` along blocking references of nodes that `passes` lets through, the last one a node in foreground
-/// deletion. That one is a dependent of `of`: where none is, there is nothing to be gone through. Both are looked at in turn, so that
-/// neither a long way up nor many dependents cost anything.
-fn leads_back(graph: &Graph, from: NodeId, of: NodeId, passes: impl Fn(Node<'_>) -> bool) -> bool {
+/// Whether `of` is reached from `from` along blocking references, the last one that of a node in foreground deletion. That one is a dependent
+/// of `of`: where none is, there is nothing to be gone through. Both are looked at in turn, so that neither a long way up nor many dependents
+/// cost anything. Gives up after `budget` nodes: what is not found there is found once all of the cycle is in foreground deletion.
+fn leads_back(graph: &Graph, from: NodeId, of: NodeId, budget: &mut usize) -> bool {
     let waits = |id: NodeId| graph.node(id).deletes_dependents();
     let mut below = graph.node(of).dependents();
     let mut any_waits = false;
@@ -214,13 +211,12 @@ fn leads_back(graph: &Graph, from: NodeId, of: NodeId, passes: impl Fn(Node<'_>)
             any_waits = waits(dependent);
         }
         let node = graph.node(id);
-        if !passes(node) {
-            continue;
-        }
         for next in node.references().filter(|reference| reference.blocks()).map(Reference::owner) {
             if next == of && node.deletes_dependents() {
                 return true;
             }
+            let Some(left) = budget.checked_sub(1) else { return false };
+            *budget = left;
             if seen.insert(next) {
                 open.push(next);
             }

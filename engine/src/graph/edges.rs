@@ -31,6 +31,7 @@ impl Graph {
             // Only now: its other owners are the same as before, with all that is known of them.
             self.drop_unused_owners(dependent, before.as_slice());
             self.give_back(before);
+            self.note_waiting(dependent, true);
         }
         dependents.into_iter().collect()
     }

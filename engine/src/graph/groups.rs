@@ -1,7 +1,8 @@
 //! One object that several groups serve under one uid is one owner: its dependents are counted whichever group they name.
 
-use super::{Graph, Node, NodeId};
+use super::{Coordinates, Graph, Node, NodeId};
 use crate::coverage::Coverage;
+use alloc::vec::Vec;
 
 impl Graph {
     /// The nodes of the object at this node: those that a collection or a read shows, those that are remembered as orphaning their
@@ -16,7 +17,16 @@ impl Graph {
                 && coverage.kind(node.kind()).served.is_some()
         };
         let is = move |node: &Node<'_>| node.has_facts() || self.is_orphaned(*node) || may_be(node);
-        self.by_uid(&this.uid()).map(|id| self.node(id)).filter(is)
+        let uid = this.uid();
+        let few = self.few_by_uid(&uid);
+        // Of very many claims to the uid, only those at this name count, and there is one for each kind at most.
+        let mut crowd: Vec<NodeId> = Vec::new();
+        if self.is_crowded(&uid) {
+            let named = |(kind, _)| Coordinates { kind, ..this.at() };
+            let claims = coverage.served().filter_map(|kind| self.find(&uid, &named(kind)));
+            crowd.extend(claims.filter(|claim| !few.clone().any(|known| known == *claim)));
+        }
+        few.chain(crowd).map(|id| self.node(id)).filter(is)
     }
 
     /// References to the object at this node.

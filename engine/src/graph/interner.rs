@@ -34,7 +34,7 @@ impl<T: Hash + Eq> Interner<T> {
             self.values.push(None);
             u32::try_from(self.values.len() - 1).expect("fewer than 2^32 values")
         });
-        self.index.put(self.index.hash(&value), number);
+        self.index.put(self.index.hash(&value), 0, number);
         self.values[number as usize] = Some(Kept { value, users: 1 });
         number
     }
@@ -48,13 +48,18 @@ impl<T: Hash + Eq> Interner<T> {
         &self.kept(number).value
     }
 
+    /// All that somebody has.
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.values.iter().flatten().map(|kept| &kept.value)
+    }
+
     /// One has it no more.
     pub(super) fn give_back(&mut self, number: u32) {
         let kept = self.kept_mut(number);
         kept.users -= 1;
         if kept.users == 0 {
             let hash = self.index.hash(&self.kept(number).value);
-            self.index.take(hash, number);
+            self.index.take(hash, 0, number);
             self.values[number as usize] = None;
             self.free.push(number);
         }

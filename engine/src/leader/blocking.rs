@@ -92,9 +92,10 @@ impl Leader {
             probing: obstacle.probing,
         };
         let unanswered = |row: Unanswered| BlockerView {
-            what: format!("unreadable: owners in {}: {}", row.collection, row.why),
+            what: format!("unreadable: owners in {}", row.collection),
             items: row.owners,
             since: row.since,
+            said: row.why,
             next_probe: Some(row.next),
             probing: row.asking,
         };

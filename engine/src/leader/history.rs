@@ -72,7 +72,12 @@ pub(super) struct Count {
 impl Leader {
     /// A watch ended other than by its own time: what comes next may be another server, or another history.
     pub(super) fn suspect(&mut self) {
-        self.suspect_for(Suspicion { asked: 0, wanted: 1, of_answers: false, why: "a watch broke or ended before its time" });
+        self.suspect_for(Suspicion {
+            asked: 0,
+            wanted: 1,
+            of_answers: false,
+            why: "a watch broke or ended before its time",
+        });
     }
 
     fn suspect_for(&mut self, new: Suspicion) {

@@ -9,7 +9,6 @@ use crate::object::{GroupResource, Object, ResourceVersion, ServedKind, Uid};
 use crate::queue::Place;
 use crate::view::Tombstone;
 use crate::work::ActionKind;
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -345,7 +344,6 @@ impl Leader {
             // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
             self.deletions.remove(&id);
             self.mark_dependents(id);
-            self.mark_waiting_below(id);
         }
         for owner in change.owners {
             self.mark(owner);
@@ -437,13 +435,32 @@ impl Leader {
         self.withdraw(id);
         self.graph.set_unobserved(id, Presence::Absent(proof.clone()));
         self.absent_since.insert(id, self.now);
-        self.mark_dependents(id);
+        self.mark_dependents_of_absent(id);
         let owner = self.object_ref(id);
         self.event(Event::Proven { owner, proof });
     }
 
+    /// An absent owner decides nothing for an object that waits for another owner's answer.
+    fn mark_dependents_of_absent(&mut self, id: NodeId) {
+        let decides = self.graph.is_orphaned(self.graph.node(id));
+        for dependent in self.graph.node(id).dependents().collect::<Vec<_>>() {
+            if decides || !self.awaits_another(dependent, id) {
+                self.mark(dependent);
+            } else {
+                self.changes.note(&self.graph.node(dependent).uid());
+            }
+        }
+    }
+
     pub(super) fn nodes_of(&self, kind: KindId) -> Vec<NodeId> {
-        self.graph.iter().filter(|(_, node)| node.kind() == kind).map(|(id, _)| id).collect()
+        let unobserved = self.graph.unobserved(kind);
+        let observed = self.coverage.kind(kind).observed;
+        // Most kinds that come or go have no objects, and a large graph is not looked through for them.
+        if observed == 0 {
+            return unobserved.collect();
+        }
+        let all = observed + unobserved.count();
+        self.graph.iter().filter(|(_, node)| node.kind() == kind).map(|(id, _)| id).take(all).collect()
     }
 
     pub(super) fn mark_unobserved(&mut self, kind: KindId) {
@@ -467,21 +484,6 @@ impl Leader {
             self.coverage.kind_mut(kind).unusable += 1;
         }
         self.event(Event::Unusable { collection, why });
-    }
-
-    /// A node that enters foreground deletion may close a cycle of such deletions: all of it is judged anew.
-    fn mark_waiting_below(&mut self, id: NodeId) {
-        let waits = |leader: &Leader, id: NodeId| leader.graph.node(id).deletes_dependents();
-        if !waits(self, id) {
-            return;
-        }
-        let mut seen = BTreeSet::from([id]);
-        let mut open = alloc::vec![id];
-        while let Some(id) = open.pop() {
-            self.mark(id);
-            let below: Vec<NodeId> = self.graph.node(id).dependents().collect();
-            open.extend(below.into_iter().filter(|&next| waits(self, next) && seen.insert(next)));
-        }
     }
 
     fn mark_dependents_of_unobserved(&mut self, kind: KindId) {

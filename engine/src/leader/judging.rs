@@ -9,13 +9,15 @@ use crate::object::{
 use crate::queue::{Delay, Draft, Place, Put};
 use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
 use crate::view::Undecided;
-use crate::work::{Action, Preconditions, RevokeMode};
+use crate::work::{Action, CHECKS_MAX, Preconditions, RevokeMode};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 /// References that are remembered as told of; beyond that no more are told in this term.
 const TOLD_MAX: usize = 10_000;
+/// An object with more references is judged once all its owners are known, where the answers come one by one.
+const JUDGED_EACH_TIME: usize = 64;
 /// An object that a webhook refused and that has changed since is tried again after this, however often it changes.
 const MOVED: Duration = Duration::from_secs(1);
 
@@ -54,14 +56,20 @@ impl Leader {
             self.deletions.remove(&id);
         }
         let mut undecided = None;
+        let awaits = self.await_one_owner(id);
         let decision = match verdict {
             Verdict::NotObserved | Verdict::Unowned | Verdict::Held => None,
             Verdict::Undecided(why) => {
                 undecided = Some(why);
                 None
             }
+            // All that can be removed is removed at once.
+            Verdict::Kept { .. } if awaits => None,
             Verdict::Kept { drop } | Verdict::Terminating { drop } => self.removal(id, &drop),
-            Verdict::Collectable(collection) => Some(self.deletion(id, &collection)),
+            Verdict::Collectable(collection) => match self.beyond_checks(id, &collection) {
+                beyond if beyond.is_empty() => Some(self.deletion(id, &collection)),
+                beyond => self.removal(id, &beyond),
+            },
             Verdict::Foreground { drop, unblock, .. } if drop.is_empty() && !unblock.is_empty() => {
                 self.deletions.entry(id).or_insert(None);
                 self.unblocking(id, &unblock)
@@ -88,6 +96,52 @@ impl Leader {
             Some((action, causes)) => self.decide(id, action, causes),
             None => self.withdraw(id),
         }
+    }
+
+    /// Of an object with many references, picks an owner that is being asked for, if there is one: until it is known, nothing follows from
+    /// the absence of others. It is a random one, so that an object is judged some ten times while thousands of owners are asked for.
+    fn await_one_owner(&mut self, id: NodeId) -> bool {
+        let node = self.graph.node(id);
+        if node.references().len() <= JUDGED_EACH_TIME {
+            if !self.awaited.is_empty() {
+                self.awaited.remove(&id);
+            }
+            return false;
+        }
+        let is_asked = |owner: &NodeId| self.is_being_asked(*owner);
+        let asked: Vec<NodeId> = node.owners().filter(is_asked).collect();
+        let picked = usize::try_from(self.jitter.next()).unwrap_or(0).checked_rem(asked.len()).map(|at| asked[at]);
+        match picked {
+            Some(owner) => self.awaited.insert(id, owner),
+            None => self.awaited.remove(&id),
+        };
+        picked.is_some()
+    }
+
+    /// Whether this object waits for an answer about another owner than this one.
+    pub(super) fn awaits_another(&self, dependent: NodeId, owner: NodeId) -> bool {
+        self.awaited.get(&dependent).is_some_and(|&awaited| awaited != owner && self.is_being_asked(awaited))
+    }
+
+    fn is_being_asked(&self, owner: NodeId) -> bool {
+        let Some(node) = self.graph.get(owner) else { return false };
+        let is_open = matches!(node.known(), Known::Virtual { unreadable: false }) && !self.graph.is_orphaned(node);
+        is_open && self.inquiries.contains_key(&owner)
+    }
+
+    /// Places of references to waiting owners beyond those that one deletion can rest on. Each of these owners wants the object gone, so a
+    /// deletion would be right; less is done instead, and the rest of the owners is checked. Owners that it does not block are left first.
+    fn beyond_checks(&self, id: NodeId, collection: &Collection) -> Vec<usize> {
+        let mut kept: BTreeSet<NodeId> = BTreeSet::new();
+        let references: Vec<Reference<'_>> = self.graph.node(id).references().collect();
+        let waiting = || collection.waiting.iter().filter_map(|&at| Some((at, *references.get(at)?)));
+        let (blocked, others): (Vec<_>, Vec<_>) = waiting().partition(|(_, reference)| reference.blocks());
+        for (_, reference) in blocked.into_iter().chain(others) {
+            if kept.len() < CHECKS_MAX {
+                kept.insert(reference.owner());
+            }
+        }
+        waiting().filter(|(_, reference)| !kept.contains(&reference.owner())).map(|(at, _)| at).collect()
     }
 
     /// Tells of references to namespaced owners that are in another namespace, once each.
@@ -145,9 +199,11 @@ impl Leader {
             return (Action::UnblockOwnerReferences { entries: pick(&facts.owners, &collection.unblock) }, causes);
         }
         let owners: Vec<NodeId> = node.owners().collect();
+        let mut checked = BTreeSet::new();
+        let waiting = collection.waiting.iter().map(|&at| owners[at]).filter(|&owner| checked.insert(owner));
         let action = Action::Delete {
             propagation_policy: collection.propagation_policy,
-            owner_checks: collection.waiting.iter().map(|&at| self.object_ref(owners[at])).collect(),
+            owner_checks: waiting.map(|owner| self.object_ref(owner)).collect(),
         };
         (action, causes)
     }

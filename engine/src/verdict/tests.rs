@@ -122,6 +122,7 @@ fn judge(lines: &[Line], kinds_first: bool) -> BTreeMap<String, String> {
             graph.set_unobserved(id, Presence::Absent(proof));
         }
     }
+    graph.find_knots();
     names.into_iter().map(|(name, id)| (name, describe(&graph, &verdict(&graph, &coverage, id), id))).collect()
 }
 

@@ -70,3 +70,132 @@ fn fifty_thousand_equal_references_are_one() {
         assert_eq!(bench.grants(), [expected]);
     }
 }
+
+#[test]
+fn kinds_that_nothing_names_any_more_are_dropped() {
+    let mut bench = Bench::synced();
+    for round in 0..5 {
+        let mut tenant = object("configmaps", "a", 101 + round);
+        let strange = |number: u64| OwnerReference {
+            api_version: format!("g{round}.example.com/v1").into(),
+            kind: format!("Kind{number}").into(),
+            ..reference("things", "ghost", None)
+        };
+        tenant.facts.owners = (0..1000).map(strange).collect();
+        bench.seen("configmaps", tenant);
+        assert_eq!(bench.leader.status().edges, 1000);
+    }
+    let kinds = bench.leader.coverage.ids().count();
+    assert!(kinds < 3000, "{kinds} kinds of 1003 that are named");
+    bench.deleted("configmaps", "a", 200);
+    bench.serve("mirrors");
+    bench.list("mirrors", 201, vec![object("mirrors", "o", 150)]);
+    bench.seen("configmaps", object("configmaps", "b", 202).owned_by("mirrors", "o"));
+    bench.deleted("mirrors", "o", 203);
+    assert_eq!(bench.grants(), ["delete(Background) b"], "places of dropped kinds are used again");
+    assert_eq!(bench.leader.inconsistency(), None);
+}
+
+#[test]
+fn a_deletion_rests_on_no_more_owners_than_one_item_can_check() {
+    let mut bench = Bench::synced();
+    let mut heavy = object("configmaps", "a", 101);
+    for number in 0..60 {
+        let owner = format!("o{number:02}");
+        bench.seen("things", object("things", &owner, 102 + number));
+        // Each owner twice: the references differ, the owner is one.
+        heavy = if number < 20 { heavy.owned_by("things", &owner) } else { heavy.blocking("things", &owner) };
+        heavy.facts.owners.last_mut().unwrap().controller = Some(false);
+        heavy = heavy.owned_by("things", &owner);
+    }
+    bench.seen("configmaps", heavy.clone());
+    for number in 0..60 {
+        let object = object("things", &format!("o{number:02}"), 200 + number).terminating("foregroundDeletion");
+        bench.leader.handle(bench.now, Input::Seen { collection: collection("things"), object });
+    }
+    bench.drain();
+    let lease = bench.take("a");
+    let Action::RemoveOwnerReferences { owner_uids, entries } = &lease.item.action else { panic!("{lease:?}") };
+    assert_eq!((owner_uids.len(), entries.len()), (0, 20), "ten owners that it does not block, twice each");
+    assert!(entries.iter().all(|entry| *entry.name < *"o20"), "{entries:?}");
+    let left: Vec<OwnerReference> =
+        heavy.facts.owners.iter().filter(|owner| !entries.contains(owner)).cloned().collect();
+    bench.report(&lease, Outcome::Done);
+    bench.seen(
+        "configmaps",
+        Object { facts: Facts { owners: left.into(), ..Facts::default() }, ..object("configmaps", "a", 300) },
+    );
+    let lease = bench.take("a");
+    let Action::Delete { owner_checks, .. } = &lease.item.action else { panic!("{lease:?}") };
+    assert_eq!(owner_checks.len(), 50);
+}
+
+#[test]
+fn an_object_with_many_unknown_owners_is_decided_once() {
+    let mut bench = Bench::synced();
+    let mut heavy = heavy("a", 101, 300).owned_by("things", "alive");
+    heavy.facts.owners.rotate_left(150);
+    bench.seen("things", object("things", "alive", 100));
+    bench.seen("configmaps", heavy);
+    bench.pass(Duration::from_secs(1));
+    let ids: Vec<_> =
+        (0..300).map(|number| bench.leader.graph.by_uid(&uid(&format!("ghost{number}"))).next().unwrap()).collect();
+    let decided = |bench: &Bench| {
+        let of = |event: &&Event| matches!(event, Event::Decided { action: ActionKind::RemoveOwnerReferences, .. });
+        bench.events.iter().filter(of).count()
+    };
+    for &id in &ids {
+        assert_eq!(decided(&bench), 0, "some owners are still being asked for");
+        bench.leader.prove(id, crate::evidence::Proof::Listed { resource_version: version(110) });
+        bench.drain();
+    }
+    assert_eq!(decided(&bench), 1);
+}
+
+#[test]
+fn a_long_cycle_of_foreground_deletions_ends() {
+    let mut bench = Bench::synced();
+    const LENGTH: u64 = 3000;
+    let name = |number: u64| format!("m{:05}", number % LENGTH);
+    for number in 0..LENGTH {
+        let member = object("configmaps", &name(number), 101 + number).blocking("configmaps", &name(number + 1));
+        bench.seen("configmaps", member);
+    }
+    // All of them are marked before anything is judged.
+    for number in 0..LENGTH {
+        let member = object("configmaps", &name(number), 5000 + number).blocking("configmaps", &name(number + 1));
+        let object = member.terminating("foregroundDeletion");
+        bench.leader.handle(bench.now, Input::Seen { collection: collection("configmaps"), object });
+    }
+    bench.drain();
+    let unblocks: Vec<String> = bench.grants();
+    let unblocked = unblocks.iter().filter(|grant| grant.starts_with("unblock")).count();
+    assert_eq!(unblocked, 1000.min(unblocks.len()), "all that the window has room for: {:?}", unblocks.first());
+}
+
+#[test]
+fn very_many_claims_to_one_uid_are_told_apart() {
+    let mut bench = Bench::synced();
+    let claims = |resource: &str, dependent: &str, rv: u64| {
+        let mut claims = object("configmaps", dependent, rv);
+        let claim = |number| OwnerReference { name: format!("o{number}").into(), ..reference(resource, "o", None) };
+        claims.facts.owners = (0..2000).map(claim).collect();
+        claims
+    };
+    for (dependent, rv) in [("a", 101), ("b", 102)] {
+        bench.seen("configmaps", claims("things", dependent, rv));
+    }
+    bench.seen("things", object("things", "o", 103));
+    bench.seen("configmaps", object("configmaps", "c", 104).owned_by("things", "o"));
+    let status = bench.leader.status();
+    assert_eq!((status.edges, status.virtual_nodes, status.nodes), (4001, 2000, 2004));
+    assert_eq!(bench.leader.inconsistency(), None);
+    bench.deleted("things", "o", 105);
+    assert_eq!(bench.leader.inconsistency(), None);
+    assert!(bench.grants().contains(&"delete(Background) c".to_string()));
+    for dependent in ["a", "b", "c"] {
+        bench.deleted("configmaps", dependent, 106);
+    }
+    assert_eq!(bench.leader.status().nodes, 0);
+    assert_eq!(bench.leader.inconsistency(), None);
+}

@@ -416,8 +416,8 @@ fn lease_of(held: &HeldLease) -> WorkLease {
     }
 }
 
-fn bench_target() -> crate::object::ObjectRef {
-    crate::object::ObjectRef {
+fn bench_target() -> ObjectRef {
+    ObjectRef {
         group: "".into(),
         version: "v1".into(),
         resource: "configmaps".into(),
