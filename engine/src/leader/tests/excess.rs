@@ -120,11 +120,10 @@ fn a_deletion_rests_on_no_more_owners_than_one_item_can_check() {
     assert!(entries.iter().all(|entry| *entry.name < *"o20"), "{entries:?}");
     let left: Vec<OwnerReference> =
         heavy.facts.owners.iter().filter(|owner| !entries.contains(owner)).cloned().collect();
-    bench.report(&lease, Outcome::Done);
-    bench.seen(
-        "configmaps",
-        Object { facts: Facts { owners: left.into(), ..Facts::default() }, ..object("configmaps", "a", 300) },
-    );
+    let facts = Facts { owners: left.into(), ..Facts::default() };
+    bench.report_with(&lease, |report| {
+        report.observed = Some(Sighting { uid: uid("a"), resource_version: version(300), facts });
+    });
     let lease = bench.take("a");
     let Action::Delete { owner_checks, .. } = &lease.item.action else { panic!("{lease:?}") };
     assert_eq!(owner_checks.len(), 50);
