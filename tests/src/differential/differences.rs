@@ -2,7 +2,7 @@
 
 use super::end::{End, Held, Owner, State};
 use super::judge::{Standing, owner_at, standing};
-use super::world::{Flaw, Program, Slot};
+use super::world::{Flaw, Program, Slot, UNSERVED_VERSION};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One object whose ends differ.
@@ -73,6 +73,14 @@ pub const DIFFERENCES: &[Difference] = &[
                  the owner may be gone: what was to go in foreground goes in background. Ours follows the references.",
         paragraph: "4.2 D9",
         applies: unblocked_in_vain,
+    },
+    Difference {
+        name: "an unserved version of a served kind",
+        reason: "Ours finds an owner by group, kind and uid, whatever version the reference names, as long as any version of the kind is \
+                 served. Upstream finds no resource for the version and gives up on the object: it stays for ever when its owner \
+                 is gone, and blocks its owner's foreground deletion.",
+        paragraph: "1.4",
+        applies: names_an_unserved_version,
     },
     Difference {
         name: "follows from another",
@@ -189,6 +197,11 @@ fn beside_an_unverifiable(case: &Case<'_>) -> bool {
     };
     upstream.references.iter().any(|reference| standing(reference) == Standing::Unverified)
         && same_but_for(ours, upstream, should_go)
+}
+
+fn names_an_unserved_version(case: &Case<'_>) -> bool {
+    let is_unserved = |reference: &Held| reference.api_version.rsplit('/').next() == Some(UNSERVED_VERSION);
+    case.upstream.get(&case.slot).is_some_and(|state| !state.terminating && state.references.iter().any(is_unserved))
 }
 
 fn cycle_ends(case: &Case<'_>) -> bool {

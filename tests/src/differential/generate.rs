@@ -21,9 +21,14 @@ const BLOCKING: [(usize, Option<bool>); 3] = [(5, Some(true)), (2, Some(false)),
 const POLICIES: [(usize, Option<Policy>); 4] =
     [(5, None), (5, Some(Policy::Background)), (7, Some(Policy::Foreground)), (4, Some(Policy::Orphan))];
 
+/// Which worlds have references by unserved versions is drawn apart, so that the other worlds stay what they were.
+const VERSIONS_SALT: u64 = 0x7665_7273_696f_6e74;
+
 /// The program of a seed.
 pub fn generate(seed: u64) -> Program {
     let mut draw = Draw::new(seed);
+    let mut versions = Draw::new(seed ^ VERSIONS_SALT);
+    let versions = versions.percent(20).then_some(versions);
     let early = draw.percent(50);
     let unknown_kinds = draw.percent(20);
     let shared_uids = draw.percent(15);
@@ -32,6 +37,7 @@ pub fn generate(seed: u64) -> Program {
         draw,
         unknown_kinds,
         shared_uids,
+        versions,
         objects: Vec::new(),
         references: Vec::new(),
         deleted: Vec::new(),
@@ -51,6 +57,8 @@ struct Maker {
     unknown_kinds: bool,
     /// Two references with one uid: upstream takes both for one, and all that follows is another history.
     shared_uids: bool,
+    /// Decides which references name an unserved version. Upstream retries these for ever too, so only some worlds have any.
+    versions: Option<Draw>,
     objects: Vec<Object>,
     /// Everything written so far: dependent and owner.
     references: Vec<(Slot, Slot)>,
@@ -153,12 +161,14 @@ impl Maker {
             .filter(|&other| other != kind && other.is_namespaced() == kind.is_namespaced())
             .collect();
         let other = self.draw.pick(&others).unwrap_or(kind);
-        self.draw.weighted(&[
+        let flaw = self.draw.weighted(&[
             (88, Flaw::None),
             (4, Flaw::WrongName),
             (4, Flaw::WrongKind(other)),
             (4, Flaw::UnknownUid),
-        ])
+        ]);
+        let unserved = flaw == Flaw::None && self.versions.as_mut().is_some_and(|draw| draw.percent(15));
+        if unserved { Flaw::UnservedVersion } else { flaw }
     }
 
     fn reference(&mut self, slot: Slot, owner: Slot, flaw: Flaw) -> Reference {

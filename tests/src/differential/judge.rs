@@ -4,7 +4,7 @@ use super::differences::{Case, DIFFERENCES};
 use super::end::{End, Held, Owner, State};
 use super::execute::Course;
 use super::law;
-use super::world::{Kind, Program, Slot};
+use super::world::{Kind, Program, Slot, group_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -187,7 +187,7 @@ pub(super) enum Standing {
 
 /// Looks the owner up where the reference says, in the dependent's own namespace.
 pub(super) fn standing(program: &Program, end: &End, slot: Slot, reference: &Held) -> Standing {
-    let known = |kind: &Kind| kind.name() == reference.kind && kind.api_version() == reference.api_version;
+    let known = |kind: &Kind| is_of_kind(reference, *kind);
     let Some(kind) = Kind::ALL.into_iter().find(known) else { return Standing::Unverified };
     let namespace = &program.objects[slot].namespace;
     if kind.is_namespaced() && namespace.is_none() {
@@ -202,13 +202,17 @@ pub(super) fn standing(program: &Program, end: &End, slot: Slot, reference: &Hel
     }
 }
 
+/// Whether a reference names this kind. The version says nothing: an owner is found by group, kind and uid.
+fn is_of_kind(reference: &Held, kind: Kind) -> bool {
+    kind.name() == reference.kind && kind.group() == group_of(&reference.api_version)
+}
+
 /// The owner that the whole reference leads to: uid, kind, name and namespace.
 pub(super) fn owner_at<'a>(program: &Program, end: &'a End, slot: Slot, reference: &Held) -> Option<(Slot, &'a State)> {
     let Owner::Slot(owner, incarnation) = reference.owner else { return None };
     let object = &program.objects[owner];
     let state = end.get(&owner)?;
-    let right = object.kind.name() == reference.kind
-        && object.kind.api_version() == reference.api_version
+    let right = is_of_kind(reference, object.kind)
         && object.name == reference.name
         && (object.namespace.is_none() || object.namespace == program.objects[slot].namespace)
         && state.incarnation == incarnation;

@@ -2,7 +2,7 @@
 
 use super::end::Owner;
 use super::execute::Writes;
-use super::world::{Flaw, Kind, Operation, Policy, Program, Reference, Slot, Step};
+use super::world::{Flaw, Kind, Operation, Policy, Program, Reference, Slot, Step, UNSERVED_VERSION};
 use crate::load;
 use http::Method;
 use kube::Client;
@@ -199,6 +199,10 @@ impl<'a> User<'a> {
         let owner = &self.program.objects[reference.owner];
         let (seed, uid) = (self.program.seed, self.uid(reference.owner));
         let (kind, api_version) = (owner.kind.name(), owner.kind.api_version());
+        let unserved = match owner.kind.group() {
+            "" => UNSERVED_VERSION.to_owned(),
+            group => format!("{group}/{UNSERVED_VERSION}"),
+        };
         let (api_version, kind, name, uid) = match reference.flaw {
             Flaw::None => (api_version, kind, owner.name.clone(), uid),
             Flaw::WrongName => (api_version, kind, format!("{}-wrong", owner.name), uid),
@@ -210,6 +214,7 @@ impl<'a> User<'a> {
                 owner.name.clone(),
                 format!("unknown-kind-{seed}-{}", reference.owner),
             ),
+            Flaw::UnservedVersion => (unserved.as_str(), kind, owner.name.clone(), uid),
         };
         let mut entry = json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid });
         set_blocking(&mut entry, reference.blocking);

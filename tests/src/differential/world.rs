@@ -62,6 +62,11 @@ impl Kind {
         !matches!(self, Kind::ClusterRole | Kind::PriorityClass | Kind::Realm)
     }
 
+    /// The group's name; the core group has none.
+    pub fn group(self) -> &'static str {
+        group_of(self.api_version())
+    }
+
     /// Path of the collection, in one namespace or over all.
     pub fn collection(self, namespace: Option<&str>) -> String {
         let (_, api_version, plural) = self.row();
@@ -112,6 +117,16 @@ pub enum Flaw {
     UnknownUid,
     /// A kind that no server knows.
     UnknownKind,
+    /// The owner's group, kind, name and uid under a version of the group that is not served.
+    UnservedVersion,
+}
+
+/// A version that no group serves.
+pub(super) const UNSERVED_VERSION: &str = "v9";
+
+/// The group that an `apiVersion` names.
+pub(super) fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// A reference to be written. Its uid is that of the owner's latest incarnation at the moment of the write.
@@ -277,6 +292,7 @@ impl Program {
             Flaw::WrongKind(kind) => format!(" as if it were a {}", kind.name()),
             Flaw::UnknownUid => " with an unknown uid".to_owned(),
             Flaw::UnknownKind => " under an unknown kind".to_owned(),
+            Flaw::UnservedVersion => " under a version that is not served".to_owned(),
         };
         format!("[{}]{flaw} (blocking {})", reference.owner, flag(reference.blocking))
     }
