@@ -38,6 +38,7 @@ const REASON_MAX_BYTES: usize = 200;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// The media type of Kubernetes' protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON: &str = "application/json";
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +50,11 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// What the header `Content-Type` says. Whatever is not protobuf is read as JSON, and refused where it is none.
-    pub fn of(content_type: &str) -> Encoding {
+    /// What the header `Content-Type` says. `None` for any other media type: a page that a proxy writes may look like anything.
+    pub fn of(content_type: &str) -> Option<Encoding> {
         let media_type = content_type.split(';').next().unwrap_or_default().trim();
-        if media_type.eq_ignore_ascii_case(PROTOBUF) { Encoding::Protobuf } else { Encoding::Json }
+        let is = |known: &str| media_type.eq_ignore_ascii_case(known);
+        if is(PROTOBUF) { Some(Encoding::Protobuf) } else { is(JSON).then_some(Encoding::Json) }
     }
 
     /// What an event of a watch is, in a sentence.

@@ -47,7 +47,7 @@ async fn listed(client: &Client, path: &str, encoding: Encoding) -> anyhow::Resu
     loop {
         let uri = format!("{path}?limit=2&continue={token}");
         let answer = get(client, &uri, encoding, "PartialObjectMetadataList").await?;
-        ensure!(Encoding::of(&answer.content_type) == encoding, "{uri}: {}", answer.content_type);
+        ensure!(Encoding::of(&answer.content_type) == Some(encoding), "{uri}: {}", answer.content_type);
         let page = page(encoding, &answer.body).map_err(|why| anyhow::anyhow!("{uri}: the answer {why}"))?;
         ensure!(!page.resource_version.is_empty(), "{uri}: no resourceVersion");
         ensure!(page.continues.is_none() || page.remaining.is_some_and(|more| more > 0), "{uri}: {:?}", page.remaining);
@@ -73,7 +73,7 @@ async fn watch(client: &Client, uri: &str, encoding: Encoding) -> anyhow::Result
     let Opened::Streaming { content_type, body } = open_stream(client, request, WITHIN).await? else {
         anyhow::bail!("{uri} is refused");
     };
-    ensure!(Encoding::of(&content_type) == encoding, "{uri}: {content_type}");
+    ensure!(Encoding::of(&content_type) == Some(encoding), "{uri}: {content_type}");
     let (mut words, mut decoder) = (Vec::new(), Decoder::new(None));
     let mut take = |piece: &[u8]| -> anyhow::Result<()> {
         words.push(match event(encoding, piece).map_err(|why| anyhow::anyhow!("{uri}: an event {why}"))? {

@@ -1,17 +1,23 @@
 //! One collection's steps as the engine's inputs.
 
 use super::follow::{Halt, Sink, Step};
-use crate::metadata::{Decoder, Item};
+use crate::metadata::{self, Decoder, Item};
 use engine::leader::Input;
-use engine::object::{GroupResource, Object};
+use engine::object::{Backend, GroupResource, Name, Object, ServedKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Notify, mpsc};
+
+#[cfg(test)]
+mod tests;
 
 /// Hands a collection to the engine.
 #[derive(Debug)]
 pub(crate) struct Collection {
     key: GroupResource,
+    kind: Name,
+    /// Versions come from the main store, whose versions are numbers.
+    numbered: bool,
     decoder: Decoder,
     inputs: mpsc::Sender<Input>,
     /// To be notified when the server does not know the resource.
@@ -22,17 +28,50 @@ pub(crate) struct Collection {
 impl Collection {
     /// Once `leaving` is set, the first 404 is the end: the kind is gone, and its last events have been taken.
     pub(crate) fn new(
-        key: GroupResource,
-        namespaced: bool,
+        served: &ServedKind,
         inputs: mpsc::Sender<Input>,
         unserved: Arc<Notify>,
         leaving: Arc<AtomicBool>,
     ) -> Collection {
-        Collection { key, decoder: Decoder::new(Some(namespaced)), inputs, unserved, leaving }
+        Collection {
+            key: served.group_resource.clone(),
+            kind: served.kind.clone(),
+            numbered: served.backend == Backend::Main,
+            decoder: Decoder::new(Some(served.namespaced)),
+            inputs,
+            unserved,
+            leaving,
+        }
     }
 
     async fn send(&mut self, input: Input) -> Result<(), Halt> {
         self.inputs.send(input).await.map_err(|_| Halt::Closed)
+    }
+
+    fn read(&mut self, item: &Item<'_>) -> Result<Object, String> {
+        let object = self.decoder.object(item)?;
+        if self.numbered && !object.resource_version.is_ordered() {
+            return Err(format!("object {:?}: its version {:?} is no number", object.name, object.resource_version));
+        }
+        Ok(object)
+    }
+
+    /// Refuses an event about something else. An item of a list need not say what it is, an object of an event always does.
+    fn is_of_kind(&self, item: &Item<'_>) -> Result<(), String> {
+        match item {
+            Item::Json(object) => metadata::check_kind(object, &self.key.group, &self.kind),
+            // Its envelope was looked at.
+            Item::Protobuf(_) => Ok(()),
+        }
+    }
+
+    /// Sends the object of an event, or says why there is none in it; then the answer is `false`.
+    async fn event(&mut self, item: &Item<'_>, input: fn(GroupResource, Object) -> Input) -> Result<bool, Halt> {
+        let collection = self.key.clone();
+        match self.is_of_kind(item) {
+            Ok(()) => self.object(collection, item, input).await,
+            Err(why) => self.send(Input::Unusable { collection, why: format!("an event {why}") }).await.map(|()| false),
+        }
     }
 
     /// Sends the object in `item`, or says why there is none in it; then the answer is `false`.
@@ -42,7 +81,7 @@ impl Collection {
         item: &Item<'_>,
         input: fn(GroupResource, Object) -> Input,
     ) -> Result<bool, Halt> {
-        match self.decoder.object(item) {
+        match self.read(item) {
             Ok(object) => self.send(input(collection, object)).await.map(|()| true),
             Err(why) => self.send(Input::Unusable { collection, why }).await.map(|()| false),
         }
@@ -72,15 +111,18 @@ impl Sink for Collection {
             }
             Step::Seen(item) => {
                 let seen = |collection, object| Input::Seen { collection, object };
-                self.object(collection, &item, seen).await.map(drop)
+                self.event(&item, seen).await.map(drop)
             }
             Step::Deleted(item) => {
                 let deleted = |collection, object| Input::Deleted { collection, object };
-                if self.object(collection, &item, deleted).await? {
+                if self.event(&item, deleted).await? {
                     return Ok(());
                 }
                 // Something is gone, and only a list can say what.
                 Err(Halt::Relist(format!("a DELETED of {} named no object", self.key)))
+            }
+            Step::Bookmark(resource_version) if self.numbered && !resource_version.is_ordered() => {
+                Err(Halt::Relist(format!("a bookmark of {} is at {resource_version:?}, which is no number", self.key)))
             }
             Step::Bookmark(resource_version) => self.send(Input::Bookmark { collection, resource_version }).await,
             Step::WatchLost(end, failure) => {

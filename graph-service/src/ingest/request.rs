@@ -160,15 +160,16 @@ pub(crate) fn accepted(what: &str, answer: Answer) -> Result<Answer, Failure> {
 
 /// Reads a page of a list, in the encoding it came in. The error is a sentence without its subject.
 pub(crate) fn page(answer: &Answer) -> Result<Page<'_>, String> {
-    metadata::page(Encoding::of(&answer.content_type), &answer.body)
+    metadata::page(encoding(&answer.content_type)?, &answer.body)
+}
+
+fn encoding(content_type: &str) -> Result<Encoding, String> {
+    let other = || format!("is neither JSON nor protobuf but {:?}", clip(content_type, MESSAGE_MAX_BYTES));
+    Encoding::of(content_type).ok_or_else(other)
 }
 
 /// The same, where it says that it is a list of this kind.
 pub(crate) fn page_of<'a>(answer: &'a Answer, group: &str, kind: &str) -> Result<Page<'a>, String> {
-    let media_type = answer.content_type.split(';').next().unwrap_or_default().trim();
-    if Encoding::of(media_type) != Encoding::Protobuf && !media_type.eq_ignore_ascii_case("application/json") {
-        return Err(format!("the answer is no list but {:?}", clip(media_type, MESSAGE_MAX_BYTES)));
-    }
     let page = page(answer).map_err(|why| format!("the answer {why}"))?;
     page.check(group, kind).map_err(|why| format!("the answer {why}"))?;
     Ok(page)
@@ -210,10 +211,11 @@ pub(crate) async fn stream(clients: &Clients, what: &str, uri: &str, accept: &st
 async fn stream_to(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Events, Failure> {
     let request = request(what, uri, accept)?;
     match open_stream(&clients.watches, request, HEAD_WITHIN).await {
-        Ok(Opened::Streaming { content_type, body }) => Ok(match Encoding::of(&content_type) {
-            Encoding::Json => Events::Json(Lines::new(body, EVENT_MAX_BYTES)),
-            Encoding::Protobuf => Events::Protobuf(Frames::new(body, EVENT_MAX_BYTES)),
-        }),
+        Ok(Opened::Streaming { content_type, body }) => match encoding(&content_type) {
+            Ok(Encoding::Json) => Ok(Events::Json(Lines::new(body, EVENT_MAX_BYTES))),
+            Ok(Encoding::Protobuf) => Ok(Events::Protobuf(Frames::new(body, EVENT_MAX_BYTES))),
+            Err(why) => Err(Failure::senseless(format!("{what}: the answer {why}"))),
+        },
         Ok(Opened::Refused(answer)) => Err(refused(what, &answer)),
         Err(error) => Err(transport(what, &error)),
     }
@@ -222,7 +224,7 @@ async fn stream_to(clients: &Clients, what: &str, uri: &str, accept: &str) -> Re
 /// What is left to ask for where a server refuses as a whole what it should only have passed over; `None` if nothing else was asked for.
 fn without_protobuf(accept: &str) -> Option<&str> {
     let (first, rest) = accept.split_once(',')?;
-    (Encoding::of(first) == Encoding::Protobuf).then_some(rest)
+    (Encoding::of(first) == Some(Encoding::Protobuf)).then_some(rest)
 }
 
 fn request(what: &str, uri: &str, accept: &str) -> Result<Request<Vec<u8>>, Failure> {

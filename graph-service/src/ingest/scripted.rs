@@ -134,7 +134,9 @@ fn body(pieces: Vec<Vec<u8>>, then: Then) -> UnsyncBoxBody<Bytes, io::Error> {
 
 /// An object `name` of namespace `ns`, whose uid is `u-name`.
 pub(crate) fn object(name: &str, version: u64) -> String {
-    format!(r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"u-{name}","resourceVersion":"{version}"}}}}"#)
+    format!(
+        r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{{"name":"{name}","namespace":"ns","uid":"u-{name}","resourceVersion":"{version}"}}}}"#
+    )
 }
 
 /// A line of a watch.

@@ -359,7 +359,7 @@ impl Supervisor {
         let leave = Arc::new(AtomicBool::new(false));
         self.leave.insert(key.clone(), leave.clone());
         let (inputs, unserved) = (self.inputs.clone(), self.unserved.clone());
-        let mut sink = Collection::new(key.clone(), served.namespaced, inputs, unserved, leave);
+        let mut sink = Collection::new(served, inputs, unserved, leave);
         self.spawn(Job::Collection(key), async move {
             follow::follow(source, &mut sink).await;
             Done::Followed

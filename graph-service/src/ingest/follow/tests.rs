@@ -4,7 +4,7 @@ use crate::ingest::scripted::{self, Asked, Reply, Then, bookmark, event, object,
 use crate::metadata::{Encoding, PROTOBUF};
 use engine::follow::{SILENCE_MAX, WATCH_FOR_UNMARKED_S};
 use engine::leader::Input;
-use engine::object::GroupResource;
+use engine::object::{Access, Backend, GroupResource, ServedKind};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
@@ -12,7 +12,14 @@ use tokio::time::timeout;
 fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>, mpsc::Receiver<Input>, Asked) {
     let (clients, asked) = scripted::server_in(encoding, script);
     let (inputs, received) = mpsc::channel(64);
-    let key = GroupResource { group: Arc::from(""), resource: Arc::from("things") };
+    let served = ServedKind {
+        group_resource: GroupResource { group: Arc::from(""), resource: Arc::from("things") },
+        kind: Arc::from("Thing"),
+        version: Arc::from("v1"),
+        namespaced: true,
+        access: Access::Watched,
+        backend: Backend::Main,
+    };
     let source = Source {
         clients,
         name: "things".to_owned(),
@@ -24,7 +31,7 @@ fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>
         paged: Arc::new(AtomicBool::new(false)),
         seed: 7,
     };
-    let mut sink = Collection::new(key, true, inputs, Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let mut sink = Collection::new(&served, inputs, Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
     (async move { follow(source, &mut sink).await }, received, asked)
 }
 
@@ -289,7 +296,8 @@ async fn a_page_that_is_no_list_empties_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unusable_object_is_left_out_and_the_rest_goes_on() {
-    let no_uid = r#"{"metadata":{"name":"x","namespace":"ns","resourceVersion":"12"}}"#;
+    let no_uid =
+        r#"{"kind":"Thing","apiVersion":"v1","metadata":{"name":"x","namespace":"ns","resourceVersion":"12"}}"#;
     let more = [event("MODIFIED", no_uid), event("ADDED", &object("b", 13))];
     let (words, _) = after_list(vec![listed(&more, Then::Hang)]).await;
     assert!(words[0].starts_with("unusable: ") && words[0].contains("no uid"), "{words:?}");
@@ -298,7 +306,8 @@ async fn an_unusable_object_is_left_out_and_the_rest_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_names_nothing_leads_to_a_new_list() {
-    let no_uid = r#"{"metadata":{"name":"x","namespace":"ns","resourceVersion":"12"}}"#;
+    let no_uid =
+        r#"{"kind":"Thing","apiVersion":"v1","metadata":{"name":"x","namespace":"ns","resourceVersion":"12"}}"#;
     let (words, _) = after_list(vec![listed(&[event("DELETED", no_uid)], Then::Hang), listed(&[], Then::Hang)]).await;
     assert!(words[0].starts_with("unusable: "), "{words:?}");
     assert_eq!(words[1..4], LISTED);

@@ -260,13 +260,13 @@ fn events_are_of_metadata_and_errors_are_statuses() {
 #[test]
 fn the_header_says_which() {
     for (content_type, encoding) in [
-        ("application/vnd.kubernetes.protobuf", Encoding::Protobuf),
-        ("application/vnd.kubernetes.protobuf;stream=watch", Encoding::Protobuf),
-        ("Application/vnd.Kubernetes.protobuf ; x=y", Encoding::Protobuf),
-        ("application/json", Encoding::Json),
-        ("application/json;stream=watch", Encoding::Json),
-        ("text/html", Encoding::Json),
-        ("", Encoding::Json),
+        ("application/vnd.kubernetes.protobuf", Some(Encoding::Protobuf)),
+        ("application/vnd.kubernetes.protobuf;stream=watch", Some(Encoding::Protobuf)),
+        ("Application/vnd.Kubernetes.protobuf ; x=y", Some(Encoding::Protobuf)),
+        ("application/json", Some(Encoding::Json)),
+        ("application/json;stream=watch", Some(Encoding::Json)),
+        ("text/html", None),
+        ("", None),
     ] {
         assert_eq!(Encoding::of(content_type), encoding, "{content_type}");
     }
