@@ -16,6 +16,7 @@ pub mod fairness;
 pub mod fuzz;
 pub mod latency;
 pub mod lease;
+pub mod lies;
 pub mod link;
 pub mod load;
 pub mod metrics;

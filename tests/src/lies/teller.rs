@@ -1,0 +1,423 @@
+//! Which request gets which answer.
+
+use super::answer::{Asked, Form, Status, Wrong};
+use super::encode;
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Uri, header};
+use kube::Client;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// The groups of the catalogue end so.
+pub(super) const DOMAIN: &str = "lies.test";
+/// The one resource of each of its groups.
+pub(super) const RESOURCE: &str = "things";
+/// A watch that has told its wrong event stays open for so long.
+const EVENTS_STAY: Duration = Duration::from_secs(3);
+/// A definition of an API server beside this one, as the list of them shows it.
+const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+/// No object has this label.
+const NOTHING: &str = "labelSelector=lies.test%2Fnone%3Dhere";
+const CONFIGMAPS: &str = "/api/v1/configmaps";
+const RESPONSE_MAX_BYTES: usize = 16 << 20;
+
+/// Which question gets the wrong answers of one collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// The question for one owner: a list of its name, or a GET. One kind for each [`Setting`].
+    Names,
+    /// The pages of a collection, from the start.
+    Pages,
+    /// The same, after an honest list and a watch that expires.
+    Again,
+    /// The initial events of a watch, from the start.
+    Initial,
+    /// The events of a watch, after an honest list.
+    Events,
+    /// All of these, and the question for the owner.
+    All,
+    /// Discovery, after an honest start.
+    Resources,
+}
+
+/// What else is wrong with the kind of an owner that is asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Its lists and watches are refused with 429.
+    Refused,
+    /// Its lists and watches show nothing.
+    Hidden,
+    /// Nothing.
+    Open,
+    /// An API server beside this one has it, whose lists show nothing: only a GET tells what there is.
+    Aggregated,
+}
+
+/// The wrong answers that one collector gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    pub told: Told,
+    /// Those from another time of the store, for which a collector may stop, or all others.
+    pub leaps: bool,
+}
+
+impl Lane {
+    /// Every collector's.
+    pub fn all() -> Vec<Lane> {
+        let lanes = Told::ALL.iter().flat_map(|&told| [false, true].map(|leaps| Lane { told, leaps }));
+        // Discovery knows no positions, and a kind of which every answer is from another time has a store of its own.
+        lanes.filter(|lane| !lane.leaps || !matches!(lane.told, Told::Resources | Told::All)).collect()
+    }
+
+    /// The collector's namespace.
+    pub(super) fn namespace(self) -> String {
+        format!("{:?}{}", self.told, if self.leaps { "-leaps" } else { "" }).to_lowercase()
+    }
+
+    /// Whether an answer belongs to it.
+    pub(super) fn has(self, wrong: &Wrong) -> bool {
+        self.told == Told::Resources || wrong.leaps() == self.leaps
+    }
+}
+
+impl Told {
+    const ALL: [Told; 7] =
+        [Told::Names, Told::Pages, Told::Again, Told::Initial, Told::Events, Told::All, Told::Resources];
+
+    /// Whether the lies begin after an honest start.
+    fn starts_honest(self) -> bool {
+        matches!(self, Told::Again | Told::Resources)
+    }
+}
+
+impl Setting {
+    pub const ALL: [Setting; 4] = [Setting::Refused, Setting::Hidden, Setting::Open, Setting::Aggregated];
+
+    pub(super) fn group(self) -> String {
+        format!("{self:?}.{DOMAIN}").to_lowercase()
+    }
+
+    /// What asks for the owner by its name.
+    pub(super) fn form(self) -> Form {
+        if self == Setting::Aggregated { Form::Object } else { Form::List }
+    }
+
+    fn of(group: &str) -> Option<Setting> {
+        Setting::ALL.into_iter().find(|setting| setting.group() == group)
+    }
+}
+
+/// How far the run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Collectors start.
+    Start,
+    /// Every lie is told.
+    Lies,
+    Truth,
+}
+
+/// What every teller knows.
+#[derive(Debug)]
+pub(super) struct Facts {
+    /// The wrong answers about owners that are asked for by name, and those about whole kinds.
+    pub(super) named: Vec<Wrong>,
+    pub(super) kinds: Vec<Wrong>,
+    /// The owners' uids by group, namespace and name.
+    pub(super) uids: HashMap<(String, String, String), String>,
+    /// A position before the owners were created.
+    pub(super) below: String,
+}
+
+/// The group of the kind with this number.
+pub(super) fn group_of(number: usize) -> String {
+    format!("g{number}.{DOMAIN}")
+}
+
+/// How often each lie was told, by group and by the owner's name where the lie is about one owner.
+pub(super) type Counts = Arc<Mutex<HashMap<(String, String), usize>>>;
+
+/// Tells one collector's lies.
+#[derive(Clone)]
+pub struct Teller {
+    lane: Lane,
+    facts: Arc<Facts>,
+    /// The API server with an older copy of the data.
+    other: Client,
+    /// How often each lie was told, by group and owner.
+    counts: Counts,
+    phase: watch::Receiver<Phase>,
+}
+
+impl fmt::Debug for Teller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Teller").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+/// A request for things.
+#[derive(Debug)]
+struct Question {
+    group: String,
+    namespace: String,
+    /// Of a GET, or of a list of one name.
+    name: Option<String>,
+    form: Form,
+}
+
+/// What to do with a request.
+enum Turn {
+    Pass,
+    Tell(Wrong, Form, String),
+    /// Passes it on so changed. The answer ends when the phase does.
+    Forward(String),
+    Refuse(u16, &'static str),
+    /// A watch ends because its position is too old.
+    Expire,
+}
+
+impl Teller {
+    pub(super) fn new(
+        lane: Lane,
+        facts: Arc<Facts>,
+        other: Client,
+        phase: watch::Receiver<Phase>,
+        counts: Counts,
+    ) -> Teller {
+        Teller { lane, facts, other, counts, phase }
+    }
+
+    /// The answer to a request, for [`crate::proxy::Proxy::respond`].
+    pub(super) fn respond(&self, parts: Parts, upstream: Client) -> BoxFuture<'static, Option<Response>> {
+        let teller = self.clone();
+        async move { teller.answer(parts, upstream).await }.boxed()
+    }
+
+    async fn answer(&self, mut parts: Parts, upstream: Client) -> Option<Response> {
+        if parts.method != Method::GET {
+            return None;
+        }
+        let (path, query) = (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
+        // Each collector works on the dependents of its own namespace.
+        if path == CONFIGMAPS {
+            let path = format!("/api/v1/namespaces/{}/configmaps", self.lane.namespace());
+            return forward(&upstream, parts, &format!("{path}?{query}"), None).await;
+        }
+        if self.lane.told == Told::Resources && matches!(path.as_str(), "/api" | "/apis") {
+            parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+            return forward(&upstream, parts, &path, None).await;
+        }
+        if self.lane.told == Told::Names && path == API_SERVICES {
+            return api_services(&upstream, parts, &query).await;
+        }
+        let phase = *self.phase.borrow();
+        if phase == Phase::Truth {
+            return None;
+        }
+        let question = question(&path, &query)?;
+        let lies = phase == Phase::Lies || !self.lane.told.starts_honest();
+        let turn = self.turn(&question, lies, &path, &query);
+        if let Turn::Tell(_, _, name) = &turn {
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            *counts.entry((question.group.clone(), name.clone())).or_default() += 1;
+        }
+        match turn {
+            Turn::Pass => None,
+            Turn::Refuse(code, reason) => Some(refuse(code, reason)),
+            Turn::Expire => Some(expire()),
+            Turn::Forward(uri) => forward(&upstream, parts, &uri, Some(self.phase_ends())).await,
+            Turn::Tell(wrong, _, _) if wrong.status == Status::OtherStore => {
+                let uri = parts.uri.to_string();
+                forward(&self.other, parts, &uri, Some(self.phase_ends())).await
+            }
+            Turn::Tell(wrong, form, name) => {
+                let Question { group, namespace, .. } = question;
+                let namespace = if namespace.is_empty() { self.lane.namespace() } else { namespace };
+                let key = (group, namespace, name);
+                let uid = self.facts.uids.get(&key).cloned().unwrap_or_default();
+                let (group, namespace, name) = key;
+                let position = position(&upstream).await.unwrap_or_default();
+                let below = self.facts.below.clone();
+                let asked = Asked { form, group, namespace, name, uid, position, below };
+                let stays = if form == Form::Events { sleep(EVENTS_STAY).boxed() } else { self.phase_ends() };
+                Some(encode::response(wrong, &asked, stays))
+            }
+        }
+    }
+
+    fn turn(&self, question: &Question, lies: bool, path: &str, query: &str) -> Turn {
+        if let Some(setting) = Setting::of(&question.group) {
+            return if self.lane.told == Told::Names { self.named(setting, question, path, query) } else { Turn::Pass };
+        }
+        let number = question.group.strip_prefix('g').and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+        let Some(&wrong) = number.and_then(|number| self.facts.kinds.get(number)).filter(|wrong| self.lane.has(wrong))
+        else {
+            return Turn::Pass;
+        };
+        let tell = |form: Form| {
+            let name = question.name.clone().unwrap_or_else(|| "o".to_owned());
+            if lies { Turn::Tell(wrong, form, name) } else { Turn::Pass }
+        };
+        let pages_only = || Turn::Refuse(400, "BadRequest");
+        match (self.lane.told, question.form, question.name.is_some()) {
+            (Told::Resources, Form::Resources, _) | (Told::All, Form::List | Form::Object, true) => tell(question.form),
+            (Told::Pages | Told::Again | Told::Events | Told::All, Form::Initial, _) => pages_only(),
+            (Told::Pages | Told::Again | Told::All, Form::List, false) => tell(Form::List),
+            (Told::Initial, Form::Initial, _) => tell(Form::Initial),
+            (Told::Events | Told::All, Form::Events, _) => tell(Form::Events),
+            (Told::Again, Form::Events, _) if lies => Turn::Expire,
+            (Told::Again, Form::Events, _) => Turn::Forward(format!("{path}?{query}")),
+            _ => Turn::Pass,
+        }
+    }
+
+    fn named(&self, setting: Setting, question: &Question, path: &str, query: &str) -> Turn {
+        let separator = if query.is_empty() { "" } else { "&" };
+        let shows_nothing = || Turn::Forward(format!("{path}?{query}{separator}{NOTHING}"));
+        let Some(name) = &question.name else {
+            return match (setting, question.form) {
+                (_, Form::Resources) | (Setting::Open, _) => Turn::Pass,
+                (Setting::Refused, _) => Turn::Refuse(429, "TooManyRequests"),
+                (Setting::Hidden | Setting::Aggregated, _) => shows_nothing(),
+            };
+        };
+        if setting == Setting::Aggregated && question.form == Form::List {
+            return shows_nothing();
+        }
+        // The other names are of owners that are gone, and honest answers about those keep the questions coming.
+        let number = name.strip_prefix("o-").and_then(|number| number.parse::<usize>().ok());
+        match number.and_then(|number| self.facts.named.get(number)) {
+            Some(wrong) if self.lane.has(wrong) && !wrong.is_plausible(question.form) => {
+                Turn::Tell(*wrong, question.form, name.clone())
+            }
+            Some(_) | None => Turn::Pass,
+        }
+    }
+
+    fn phase_ends(&self) -> BoxFuture<'static, ()> {
+        let mut phase = self.phase.clone();
+        let now = *phase.borrow();
+        async move {
+            // Where the run is over, so is its last phase.
+            let _ended = phase.wait_for(|phase| *phase != now).await;
+        }
+        .boxed()
+    }
+}
+
+/// What is asked about the things of a group.
+fn question(path: &str, query: &str) -> Option<Question> {
+    let mut parts = path.strip_prefix("/apis/")?.split('/');
+    let group = parts.next()?.to_owned();
+    if !group.ends_with(DOMAIN) || parts.next()? != "v1" {
+        return None;
+    }
+    let parameter = |name: &str| query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    let is_true = |name: &str| parameter(name).is_some_and(|value| matches!(value, "true" | "1"));
+    let rest: Vec<&str> = parts.collect();
+    let (namespace, name) = match rest.as_slice() {
+        [] => return Some(Question { group, namespace: String::new(), name: None, form: Form::Resources }),
+        ["namespaces", namespace, RESOURCE] => (*namespace, None),
+        ["namespaces", namespace, RESOURCE, name] => (*namespace, Some(*name)),
+        [RESOURCE] => ("", None),
+        _ => return None,
+    };
+    let selected = parameter("fieldSelector").and_then(|selector| selector.strip_prefix("metadata.name%3D"));
+    let form = match (name, is_true("watch"), is_true("sendInitialEvents")) {
+        (Some(_), _, _) => Form::Object,
+        (None, true, true) => Form::Initial,
+        (None, true, false) => Form::Events,
+        (None, false, _) => Form::List,
+    };
+    let name = name.or(selected).map(str::to_owned);
+    Some(Question { group, namespace: namespace.to_owned(), name, form })
+}
+
+/// Where the store stands now.
+async fn position(upstream: &Client) -> anyhow::Result<String> {
+    let uri = format!("/api/v1/namespaces?limit=1&{NOTHING}");
+    let answer: Value = upstream.request(Request::get(uri).body(Vec::new())?).await?;
+    Ok(answer["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Asks a server, and passes its answer on until `ends`.
+async fn forward(
+    server: &Client,
+    mut parts: Parts,
+    uri: &str,
+    ends: Option<BoxFuture<'static, ()>>,
+) -> Option<Response> {
+    parts.uri = uri.parse::<Uri>().ok()?;
+    let request = Request::from_parts(parts, kube::client::Body::empty());
+    let response = match server.send(request).await {
+        Ok(response) => response,
+        Err(error) => return Some(refuse_because(502, "BadGateway", &error.to_string())),
+    };
+    Some(match ends {
+        None => response.map(Body::new),
+        Some(ends) => response.map(|body| Body::from_stream(Body::new(body).into_data_stream().take_until(ends))),
+    })
+}
+
+/// The list of API servers beside this one, with the group of [`Setting::Aggregated`] among them.
+async fn api_services(upstream: &Client, parts: Parts, query: &str) -> Option<Response> {
+    if query.contains("sendInitialEvents") {
+        return Some(refuse(400, "BadRequest"));
+    }
+    if query.contains("watch=") {
+        return None;
+    }
+    let uri = parts.uri.to_string();
+    let (head, body) = forward(upstream, parts, &uri, None).await?.into_parts();
+    let body = axum::body::to_bytes(body, RESPONSE_MAX_BYTES).await.ok()?;
+    let Ok(mut list) = serde_json::from_slice::<Value>(&body) else {
+        return Some(Response::from_parts(head, Body::from(body)));
+    };
+    let group = Setting::Aggregated.group();
+    for item in list["items"].as_array_mut().into_iter().flatten() {
+        if item["spec"]["group"] == group.as_str() {
+            item["spec"]["service"] = json!({ "namespace": "default", "name": "beside" });
+        }
+    }
+    let mut response = Response::new(Body::from(list.to_string()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Some(response)
+}
+
+fn refuse(code: u16, reason: &str) -> Response {
+    refuse_because(code, reason, "refused by the proxy")
+}
+
+fn refuse_because(code: u16, reason: &str, message: &str) -> Response {
+    let mut response = Response::new(Body::from(status(code, reason, message).to_string()));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::BAD_GATEWAY);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if code == 429 {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+fn expire() -> Response {
+    let event = json!({ "type": "ERROR", "object": status(410, "Expired", "too old resource version") });
+    let mut response = Response::new(Body::from(Bytes::from(format!("{event}\n"))));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn status(code: u16, reason: &str, message: &str) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason,
+        "code": code,
+    })
+}
