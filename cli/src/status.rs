@@ -389,7 +389,7 @@ mod tests {
             more_obstacles: 2,
             ..GetStatusResponse::default()
         };
-        let text = lines(&status, &[]);
+        let text = lines(&status, &[], None);
         for expected in [
             "progress    FAILING: delete of ConfigMap a/x was tried 13 times: attempt 13 failed: transient: the owner answers too slowly\n",
             "blocked     322 behind webhook: guard: admission_denied: no deletions on Fridays\n",
@@ -399,7 +399,7 @@ mod tests {
         }
         status.obstacles.pop();
         assert_eq!(of_progress(&status), "the loop turns, nothing waits");
-        assert_eq!(as_json(&status, &[])["obstacles"][0]["items"], 322);
+        assert_eq!(as_json(&status, &[], None)["obstacles"][0]["items"], 322);
     }
 
     #[test]

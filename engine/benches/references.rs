@@ -155,6 +155,8 @@ fn served(resource: &str) -> ServedKind {
         namespaced: true,
         access: Access::Watched,
         backend: Backend::Main,
+        deletable: true,
+        names: Vec::new(),
     }
 }
 

@@ -45,10 +45,12 @@ mod tests;
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 /// The same, of the first attempt after a session: the network is known to work.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// A hello that is not answered for this long was in vain: a process that stands still accepts connections, and says nothing. Twice as long
-/// after each such silence,
+/// A hello that is not answered for this long was in vain: a process that stands still accepts connections, and says nothing.
 const WELCOME_LIMIT_MIN: Duration = Duration::from_secs(1);
-/// up to this: a graph service that is only slow is heard in the end.
+/// After so many silences in a row the limit doubles with each further one. Until then a new leader has been elected, and no wait at the
+/// address of the old one delays it for long.
+const IMPATIENT_SILENCES: u32 = 3;
+/// The limit doubles up to this: a graph service that is only slow is heard in the end.
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 /// Without a session for so long, the known term counts no more: whoever led in an earlier one has given up by then, and the election's
 /// Lease may have been restored together with the store.

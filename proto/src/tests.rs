@@ -49,6 +49,7 @@ fn enum_values_keep_their_numbers() {
              NEVER_OBSERVED=29 DELETED=30 COLLECTION_IN_DOUBT=31 CONTENTS_REMAIN=32 \
              UNDONE=33 TOO_MANY_REFERENCES=34",
         ),
+        ("Collecting", "QUEUED=1 HELD=2 LEASED=3"),
         ("Effect", "DELETE=1 REFERENCE_REMOVED=2 ORPHANED=3 WAITS=4 HELD=5 UNKNOWN=6"),
         (
             "ErrorReason",

@@ -1,8 +1,8 @@
 //! The stream to the leader: opening, greeting, heartbeats, going elsewhere, the end.
 
 use super::{
-    CONNECT_LIMIT, Drain, Event, Exit, Leaving, Link, Output, RECONNECT_LIMIT, Session, Stream, TERM_FORGOTTEN_AFTER,
-    WELCOME_LIMIT, WELCOME_LIMIT_MIN,
+    CONNECT_LIMIT, Drain, Event, Exit, IMPATIENT_SILENCES, Leaving, Link, Output, RECONNECT_LIMIT, Session, Stream,
+    TERM_FORGOTTEN_AFTER, WELCOME_LIMIT, WELCOME_LIMIT_MIN,
 };
 use crate::time::Time;
 use crate::work::{GoAwayCause, HeldLease, Hello, Refusal, SessionNumber, Term, ToExecutor, ToLeader, Welcome};
@@ -47,7 +47,8 @@ impl Session {
 
     /// How long the answer to a hello may take.
     pub(super) fn welcome_limit(&self) -> Duration {
-        WELCOME_LIMIT_MIN.saturating_mul(1 << self.silences.min(8)).min(WELCOME_LIMIT)
+        let doublings = self.silences.saturating_sub(IMPATIENT_SILENCES).min(8);
+        WELCOME_LIMIT_MIN.saturating_mul(1 << doublings).min(WELCOME_LIMIT)
     }
 
     pub(super) fn advance_link(&mut self, now: Time) {

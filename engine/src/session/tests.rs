@@ -215,8 +215,8 @@ fn a_stream_that_does_not_open_is_tried_again_ever_more_slowly() {
         30000 | tick      | disconnect, lost
         30500 | tick      | connect
         30501 | connected | hello - window 4 []
-        32500 | tick      |
-        32501 | tick      | disconnect, lost
+        31500 | tick      |
+        31501 | tick      | disconnect, lost
         "#,
     );
 }

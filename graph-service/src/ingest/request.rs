@@ -5,7 +5,6 @@ use crate::metadata::{self, Encoding, Page};
 use bytes::Bytes;
 pub(crate) use engine::follow::Failure;
 use engine::object::{GroupResource, clip};
-use futures::FutureExt as _;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION};
 use http::{HeaderValue, Request, StatusCode};
 use runtime::kubernetes::{Answer, CallError, Frames, Lines, Opened, Status, call, open_stream, parse_status};

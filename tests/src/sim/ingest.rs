@@ -518,9 +518,10 @@ impl World {
         if !self.options.is_aggregated(kind) {
             self.told_of_history(at);
         }
-        match self.replicas[at].collections[kind].line {
-            Line::Broken { clean: true } => self.hears(at, kind, Heard::Ended),
-            _ => self.fail(at, kind, None, "the connection broke"),
+        if matches!(self.replicas[at].collections[kind].line, Line::Broken { clean: true }) {
+            self.hears(at, kind, Heard::Ended);
+        } else {
+            self.fail(at, kind, None, "the connection broke");
         }
     }
 

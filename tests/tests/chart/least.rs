@@ -170,7 +170,7 @@ async fn lacks(site: &Site, number: usize, (right, uses, words): (Right, Use, &s
         }
         Use::Press => {
             graph.ready().await?;
-            site.ask(&listen, &["pause", "--namespace", "nowhere", "--for", "1m", "--reason", "the brake is tried"])?
+            site.ask(&listen, &["pause", "--namespace", "default", "--for", "1m", "--reason", "the brake is tried"])?
         }
         Use::Lift => {
             graph.ready().await?;

@@ -69,7 +69,9 @@ fn an_owner_that_a_read_has_shown_is_absent_only_past_that_read() {
 }
 
 fn told(bench: &Bench) -> Vec<&str> {
-    let why = |event| if let &Event::Inconsistent { ref why, .. } = event { Some(why.as_str()) } else { None };
+    fn why(event: &Event) -> Option<&str> {
+        if let Event::Inconsistent { why, .. } = event { Some(why) } else { None }
+    }
     bench.events.iter().filter_map(why).collect()
 }
 

@@ -59,19 +59,20 @@ fn a_watch_that_is_refused_is_no_doubt() {
 }
 
 #[test]
-fn what_destroys_is_stopped_and_what_only_asks_goes_on() {
+fn what_destroys_is_stopped_and_the_removal_of_a_dead_reference_goes_on() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "o", 101));
+    bench.seen("things", object("things", "p", 101));
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
-    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "unseen"));
+    bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "o").owned_by("things", "p"));
     bench.pass(Duration::from_secs(1));
     bench.deleted("things", "o", 104);
-    let (delete, verify) = (bench.take("a"), bench.take("unseen"));
-    bench.message(STREAM, ToLeader::Started { leases: vec![delete.id, verify.id] });
+    let (delete, removal) = (bench.take("a"), bench.take("b"));
+    bench.message(STREAM, ToLeader::Started { leases: vec![delete.id, removal.id] });
     ends(&mut bench, "nodes", WatchEnd::Early);
     let stopped = |lease: &WorkLease| {
         let stops = |message: &ToExecutor| matches!(message, ToExecutor::Revoke { leases, mode: RevokeMode::Stop, .. } if leases.contains(&lease.id));
         bench.sent.iter().any(|(_, message)| stops(message))
     };
-    assert_eq!((stopped(&delete), stopped(&verify)), (true, false));
+    assert_eq!((stopped(&delete), stopped(&removal)), (true, false));
 }

@@ -9,6 +9,8 @@ fn collection(backend: Backend) -> (Collection, mpsc::Receiver<Input>) {
         kind: Arc::from("Thing"),
         version: Arc::from("v1"),
         namespaced: true,
+        deletable: true,
+        names: Vec::new(),
         access: Access::Watched,
         backend,
     };

@@ -17,6 +17,8 @@ fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>
         kind: Arc::from("Thing"),
         version: Arc::from("v1"),
         namespaced: true,
+        deletable: true,
+        names: Vec::new(),
         access: Access::Watched,
         backend: Backend::Main,
     };
@@ -99,7 +101,8 @@ async fn pages_where_the_watch_list_is_refused_and_it_is_not_tried_again() {
         ])
         .await;
         assert_eq!(words[..5], ["begun", "listed a 5", "listed b 6", "listed c 7", "ended 10"]);
-        assert_eq!(words[5..7], ["begun", "ended 20"]);
+        assert!(words[5].starts_with("lost Expired: "), "{words:?}");
+        assert_eq!(words[6..8], ["begun", "ended 20"]);
         assert_eq!(asked[1], "/api/v1/things?limit=2");
         assert_eq!(asked[2], "/api/v1/things?limit=2&continue=next%2F1%2B");
         assert!(asked[3].contains("watch=true&allowWatchBookmarks=true&resourceVersion=10&"), "{asked:?}");
@@ -351,8 +354,9 @@ async fn protobuf_that_is_none_is_an_error_of_the_collection() {
         let more = ok(&[&event("ADDED", &object("c", 12))], Then::Hang);
         let (words, _) = play_in(Encoding::Protobuf, vec![listed(&[], Then::End), broken.clone(), more]).await;
         assert_eq!(words[..3], LISTED);
-        assert!(words[3].starts_with("lost ") && words[3].contains(why), "{words:?}");
-        assert_eq!(words[4..6], ["resumed", "seen c 12"]);
+        assert!(words[3].starts_with("lost Early: ") && words[4] == "resumed", "{words:?}");
+        assert!(words[5].starts_with("lost ") && words[5].contains(why), "{words:?}");
+        assert_eq!(words[6..8], ["resumed", "seen c 12"]);
         let (words, _) = play_in(Encoding::Protobuf, vec![broken, listed(&[], Then::Hang)]).await;
         assert!(
             words[1].starts_with("failed: ") && words[1].contains(why.trim_start_matches("watch things: ")),
