@@ -9,14 +9,13 @@ impl Graph {
     /// dependents, and those of a served kind at the same namespace and name that may turn out to be it.
     pub(crate) fn same_object(&self, coverage: &Coverage, id: NodeId) -> impl Iterator<Item = Node<'_>> + Clone {
         let this = self.node(id);
-        // A reference by a kind that is not served can be taken away, and not followed.
-        let may_be = move |node: &Node<'_>| {
-            node.namespace() == this.namespace()
-                && node.name() == this.name()
-                && !node.is_absent()
-                && coverage.kind(node.kind()).served.is_some()
+        let namesake = move |node: &Node<'_>| {
+            node.namespace() == this.namespace() && node.name() == this.name() && !node.is_absent()
         };
-        let is = move |node: &Node<'_>| node.has_facts() || self.is_orphaned(*node) || may_be(node);
+        // A reference by a kind that is not served is taken away where it can be, and holds no owner.
+        let served = move |node: &Node<'_>| coverage.kind(node.kind()).served.is_some();
+        let may_be = move |node: &Node<'_>| served(node) && (self.is_orphaned(*node) || namesake(node));
+        let is = move |node: &Node<'_>| node.has_facts() || may_be(node);
         let uid = this.uid();
         let few = self.few_by_uid(&uid);
         // Of very many claims to the uid, only those at this name count, and there is one for each kind at most.
