@@ -29,8 +29,6 @@ enum Use {
     Lift,
     /// An executor calls over TLS, with a token.
     Call,
-    /// An object names an owner that nobody has ever seen.
-    Question,
     /// An owner goes that orphans its dependents.
     Orphan,
     /// An owner goes, and its dependents with it.
@@ -39,7 +37,7 @@ enum Use {
 
 /// Who lacks what, what makes that show, and the words by which it is named: in the log of either service, in `/readyz?verbose`, or to whoever
 /// asked.
-const ROWS: [(&str, Use, &str); 17] = [
+const ROWS: [(&str, Use, &str); 16] = [
     ("graph-service: get *.*", Use::Start, "cannot get resource \\\"namespaces\\\""),
     ("graph-service: list *.*", Use::Start, "cannot list resource \\\"pauses\\\""),
     ("graph-service: watch *.*", Use::Start, "cannot watch resource \\\"configmaps\\\""),
@@ -61,7 +59,6 @@ const ROWS: [(&str, Use, &str); 17] = [
         "cannot create resource \\\"subjectaccessreviews\\\"",
     ),
     ("executor-service: get *.*", Use::Start, "cannot get resource \\\"namespaces\\\""),
-    ("executor-service: list *.*", Use::Question, "cannot list resource \\\"configmaps\\\""),
     ("executor-service: patch *.*", Use::Orphan, "cannot patch resource \\\"configmaps\\\""),
     ("executor-service: delete *.*", Use::Background, "cannot delete resource \\\"configmaps\\\""),
     ("executor-service: lease workitems.ownergraph.dev", Use::Call, "may not lease workitems.ownergraph.dev"),
@@ -176,7 +173,7 @@ async fn lacks(site: &Site, number: usize, (right, uses, words): (Right, Use, &s
             graph.ready().await?;
             site.ask(&listen, &["resume", BRAKE])?
         }
-        Use::Question | Use::Orphan | Use::Background => bail!("{right}: a graph service does not do that itself"),
+        Use::Orphan | Use::Background => bail!("{right}: a graph service does not do that itself"),
     };
     let answer = answer.replace('"', "\\\"");
     let caller = caller.as_ref().map(|caller| &caller.process);
@@ -207,12 +204,6 @@ async fn executor_lacks(
     let graph = guarded.as_ref().unwrap_or(graph);
     match uses {
         Use::Start | Use::Call => {}
-        Use::Question => {
-            executor.ready().await?;
-            load::namespace(&site.client, &suffix).await?;
-            let nobody = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "11111111-2222-3333-4444-555555555555" });
-            create(&site.client, &configmaps(&suffix), &configmap("asks", &[nobody])).await?;
-        }
         Use::Orphan | Use::Background => {
             executor.ready().await?;
             let owner = site.family(&suffix).await?;
