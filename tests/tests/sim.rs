@@ -10,7 +10,7 @@ const WORLDS_MIN: u64 = 150;
 /// Worlds in which something happens that is too rare for the first ones: a write that is withheld, an attempt that is abandoned, a write
 /// across a restore, a watch that says nothing.
 const RARE: [u64; 6] = [172, 547, 2043, 2794, 6355, 6391];
-/// A write across a restore is not among them: what destroys is stopped at the first sign of another store, and thousands of worlds pass
+/// A write across a restore is not among them: what destroys is stopped at the first sign of another store, and hundreds of worlds pass
 /// without one.
 const FAULTS: [&str; 38] = [
     "backup or restore",
