@@ -37,6 +37,7 @@ fi
 failed=0
 printf '%-52s %7s %7s %10s %8s  %s\n' bug seconds worlds steps seed violation
 for name in "${names[@]}"; do
+    # The search ends with an error when it finds a violation, and prints no counts when it is cut off. Both are results.
     log=$(mktemp)
     began=$(date +%s)
     PLANTED=$name NOSHRINK=1 timeout $((each + 120)) "$dir/tree/target/debug/sim" --seconds "$each" --threads 1 \
