@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -224,13 +226,12 @@ fn end(shell: &mut Child) {
     let _ = shell.wait();
 }
 
-/// A loopback port that nobody listens on now. Somebody else may take it first: whoever uses it tries again with another.
+/// A loopback port that is free now, and that this process has not handed out before: a program that is given one binds it only later.
 pub fn free_port() -> anyhow::Result<u16> {
-    let span = u128::from(LAST_PORT - FIRST_PORT);
+    static NEXT: LazyLock<AtomicUsize> = LazyLock::new(|| AtomicUsize::new(uuid::Uuid::new_v4().as_fields().0 as usize));
     for _ in 0..PORT_TRIES_MAX {
-        let offset = u16::try_from(uuid::Uuid::new_v4().as_u128() % span)
-            .expect("a remainder is below the span, which is a u16");
-        let port = FIRST_PORT + offset;
+        let offset = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(LAST_PORT - FIRST_PORT);
+        let port = FIRST_PORT + u16::try_from(offset).expect("a remainder is below the span, which is a u16");
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return Ok(port);
         }
