@@ -13,8 +13,8 @@ root=$(cd "$here/../.." && pwd)
 dir=${DIR:-$root/target/planted}
 each=${SECONDS_EACH:-600}
 
+rm -rf "$dir/tree"
 mkdir -p "$dir/tree"
-find "$dir/tree" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
 (cd "$root" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -c) | tar -x -C "$dir/tree"
 for patch in "$here"/switch.diff "$here"/*.patch; do
     patch --quiet --batch --forward --no-backup-if-mismatch -p1 -d "$dir/tree" < "$patch" || {
@@ -23,7 +23,7 @@ for patch in "$here"/switch.diff "$here"/*.patch; do
     }
 done
 # With assertions: what they find is found too.
-(cd "$dir/tree" && CARGO_PROFILE_DEV_OPT_LEVEL=${OPT_LEVEL:-2} CARGO_TARGET_DIR="$dir/tree/target" \
+(cd "$dir/tree" && CARGO_PROFILE_DEV_OPT_LEVEL=${OPT_LEVEL:-2} CARGO_TARGET_DIR="$dir" \
     cargo build --quiet -p tests --bin sim)
 
 names=("$@")
@@ -40,7 +40,7 @@ for name in "${names[@]}"; do
     # The search ends with an error when it finds a violation, and prints no counts when it is cut off. Both are results.
     log=$(mktemp)
     began=$(date +%s)
-    PLANTED=$name NOSHRINK=1 timeout $((each + 120)) "$dir/tree/target/debug/sim" --seconds "$each" --threads 1 \
+    PLANTED=$name NOSHRINK=1 timeout $((each + 120)) "$dir/debug/sim" --seconds "$each" --threads 1 \
         > "$log" 2>&1 || true
     took=$(($(date +%s) - began))
     seed=$(sed -n 's/^replay with SEED=//p' "$log")
