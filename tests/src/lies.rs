@@ -5,10 +5,14 @@
 //! No collector may delete the first dependent, whatever it is told; and every collector deletes the second once the lies end.
 
 mod answer;
+mod document;
 mod encode;
+mod members;
 mod teller;
 mod worlds;
 
 pub use answer::{Asked, Coding, Ending, Form, Items, Kind, Media, Status, Version, Wrong};
+pub use document::Defect;
+pub use members::Row;
 pub use teller::{Lane, Setting, Teller, Told};
 pub use worlds::{Collector, Outcome, Run, run};

@@ -5,6 +5,7 @@ use http::request::Parts;
 use kube::Client;
 use serde_json::{Value, json};
 use std::time::Duration;
+use tests::lies::Collector;
 use tests::load::{configmap, configmaps, count, create, create_all, delete, get, list, reference_to, until};
 use tests::process::Directory;
 use tests::proxy::{Lie, Proxy};
@@ -150,6 +151,18 @@ async fn no_answer_about_an_owner_but_a_list_without_it_costs_a_life() -> anyhow
         ensure!(living != item["metadata"]["ownerReferences"].is_null(), "{item}");
     }
     until("no owner is left", SOON, || list(&client, kind_path("things")), |owners| owners.is_empty()).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_wrong_answer_costs_a_life_and_none_stops_the_collector() -> anyhow::Result<()> {
+    let Some(stage) = Stage::start().await? else { return Ok(()) };
+    let run = tests::lies::run(&stage, Collector::Ours).await?;
+    eprintln!("{run}");
+    let wrong: Vec<&String> = run.outcomes.iter().flat_map(|outcome| &outcome.deleted).collect();
+    ensure!(wrong.is_empty(), "dependents of owners that live are deleted: {wrong:?}");
+    ensure!(run.left() == 0, "garbage is left");
+    ensure!(run.untold() * 100 <= run.worlds(), "lies that were not told");
     Ok(())
 }
 

@@ -1,7 +1,9 @@
 //! Which request gets which answer.
 
 use super::answer::{Asked, Form, Status, Wrong};
+use super::document::{self, Defect};
 use super::encode;
+use super::members::{Member, Row, Turns};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -13,10 +15,11 @@ use kube::Client;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// The groups of the catalogue end so.
 pub(super) const DOMAIN: &str = "lies.test";
@@ -24,6 +27,8 @@ pub(super) const DOMAIN: &str = "lies.test";
 pub(super) const RESOURCE: &str = "things";
 /// A watch that has told its wrong event stays open for so long.
 const EVENTS_STAY: Duration = Duration::from_secs(3);
+/// So long each kind tells of events from another time before the next does.
+const EVENTS_TURN: Duration = Duration::from_secs(6);
 /// A definition of an API server beside this one, as the list of them shows it.
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 /// No object has this label.
@@ -46,8 +51,12 @@ pub enum Told {
     Events,
     /// All of these, and the question for the owner.
     All,
-    /// Discovery, after an honest start.
+    /// Discovery, after an honest start: the documents of single versions, and the list of groups.
     Resources,
+    /// The aggregated documents of discovery, after an honest start.
+    Document,
+    /// Nothing is made up: two stores answer that disagree.
+    Members,
 }
 
 /// What else is wrong with the kind of an owner that is asked for by name.
@@ -61,6 +70,8 @@ pub enum Setting {
     Open,
     /// An API server beside this one has it, whose lists show nothing: only a GET tells what there is.
     Aggregated,
+    /// Discovery shows it without list and watch.
+    OnlyGet,
 }
 
 /// The wrong answers that one collector gets.
@@ -75,8 +86,8 @@ impl Lane {
     /// Every collector's.
     pub fn all() -> Vec<Lane> {
         let lanes = Told::ALL.iter().flat_map(|&told| [false, true].map(|leaps| Lane { told, leaps }));
-        // Discovery knows no positions, and a kind of which every answer is from another time has a store of its own.
-        lanes.filter(|lane| !lane.leaps || !matches!(lane.told, Told::Resources | Told::All)).collect()
+        // Discovery knows no positions.
+        lanes.filter(|lane| !lane.leaps || !lane.told.is_apart()).collect()
     }
 
     /// The collector's namespace.
@@ -86,22 +97,37 @@ impl Lane {
 
     /// Whether an answer belongs to it.
     pub(super) fn has(self, wrong: &Wrong) -> bool {
-        self.told == Told::Resources || wrong.leaps() == self.leaps
+        self.told.is_apart() || wrong.leaps() == self.leaps
     }
 }
 
 impl Told {
-    const ALL: [Told; 7] =
-        [Told::Names, Told::Pages, Told::Again, Told::Initial, Told::Events, Told::All, Told::Resources];
+    const ALL: [Told; 9] = [
+        Told::Names,
+        Told::Pages,
+        Told::Again,
+        Told::Initial,
+        Told::Events,
+        Told::All,
+        Told::Resources,
+        Told::Document,
+        Told::Members,
+    ];
+
+    /// Whether the answers in the catalogue that are from another time are none of its.
+    fn is_apart(self) -> bool {
+        matches!(self, Told::Resources | Told::Document | Told::Members)
+    }
 
     /// Whether the lies begin after an honest start.
     fn starts_honest(self) -> bool {
-        matches!(self, Told::Again | Told::Resources)
+        matches!(self, Told::Again | Told::Resources | Told::Document)
     }
 }
 
 impl Setting {
-    pub const ALL: [Setting; 4] = [Setting::Refused, Setting::Hidden, Setting::Open, Setting::Aggregated];
+    pub const ALL: [Setting; 5] =
+        [Setting::Refused, Setting::Hidden, Setting::Open, Setting::Aggregated, Setting::OnlyGet];
 
     pub(super) fn group(self) -> String {
         format!("{self:?}.{DOMAIN}").to_lowercase()
@@ -109,7 +135,7 @@ impl Setting {
 
     /// What asks for the owner by its name.
     pub(super) fn form(self) -> Form {
-        if self == Setting::Aggregated { Form::Object } else { Form::List }
+        if matches!(self, Setting::Aggregated | Setting::OnlyGet) { Form::Object } else { Form::List }
     }
 
     fn of(group: &str) -> Option<Setting> {
@@ -144,6 +170,16 @@ pub(super) fn group_of(number: usize) -> String {
     format!("g{number}.{DOMAIN}")
 }
 
+/// The group whose discovery has this defect.
+pub(super) fn group_with(defect: Defect) -> String {
+    format!("d-{defect:?}.{DOMAIN}").to_lowercase()
+}
+
+/// The group whose requests are answered by two stores.
+pub(super) fn group_in(row: Row) -> String {
+    format!("m-{row:?}.{DOMAIN}").to_lowercase()
+}
+
 /// How often each lie was told, by group and by the owner's name where the lie is about one owner.
 pub(super) type Counts = Arc<Mutex<HashMap<(String, String), usize>>>;
 
@@ -152,8 +188,12 @@ pub(super) type Counts = Arc<Mutex<HashMap<(String, String), usize>>>;
 pub struct Teller {
     lane: Lane,
     facts: Arc<Facts>,
-    /// The API server with an older copy of the data.
-    other: Client,
+    /// The API server with an older copy of the data, and the one with a copy that lacks owners.
+    others: [Client; 2],
+    turns: Arc<Turns>,
+    begun: Instant,
+    /// Documents of discovery so far.
+    documents: Arc<AtomicUsize>,
     /// How often each lie was told, by group and owner.
     counts: Counts,
     phase: watch::Receiver<Phase>,
@@ -181,6 +221,10 @@ enum Turn {
     Tell(Wrong, Form, String),
     /// Passes it on so changed. The answer ends when the phase does.
     Forward(String),
+    /// The same for a moment.
+    Briefly,
+    /// Asks the store that lacks owners.
+    Ask(String),
     Refuse(u16, &'static str),
     /// A watch ends because its position is too old.
     Expire,
@@ -190,11 +234,20 @@ impl Teller {
     pub(super) fn new(
         lane: Lane,
         facts: Arc<Facts>,
-        other: Client,
+        others: [Client; 2],
         phase: watch::Receiver<Phase>,
         counts: Counts,
     ) -> Teller {
-        Teller { lane, facts, other, counts, phase }
+        Teller {
+            lane,
+            facts,
+            others,
+            turns: Arc::default(),
+            begun: Instant::now(),
+            documents: Arc::default(),
+            counts,
+            phase,
+        }
     }
 
     /// The answer to a request, for [`crate::proxy::Proxy::respond`].
@@ -203,7 +256,7 @@ impl Teller {
         async move { teller.answer(parts, upstream).await }.boxed()
     }
 
-    async fn answer(&self, mut parts: Parts, upstream: Client) -> Option<Response> {
+    async fn answer(&self, parts: Parts, upstream: Client) -> Option<Response> {
         if parts.method != Method::GET {
             return None;
         }
@@ -213,9 +266,8 @@ impl Teller {
             let path = format!("/api/v1/namespaces/{}/configmaps", self.lane.namespace());
             return forward(&upstream, parts, &format!("{path}?{query}"), None).await;
         }
-        if self.lane.told == Told::Resources && matches!(path.as_str(), "/api" | "/apis") {
-            parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-            return forward(&upstream, parts, &path, None).await;
+        if matches!(path.as_str(), "/api" | "/apis") {
+            return self.document(parts, &path, &upstream).await;
         }
         if self.lane.told == Told::Names && path == API_SERVICES {
             return api_services(&upstream, parts, &query).await;
@@ -227,18 +279,25 @@ impl Teller {
         let question = question(&path, &query)?;
         let lies = phase == Phase::Lies || !self.lane.told.starts_honest();
         let turn = self.turn(&question, lies, &path, &query);
-        if let Turn::Tell(_, _, name) = &turn {
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            *counts.entry((question.group.clone(), name.clone())).or_default() += 1;
+        if let Turn::Tell(_, _, name) | Turn::Ask(name) = &turn {
+            self.count(&question.group, name);
         }
         match turn {
             Turn::Pass => None,
             Turn::Refuse(code, reason) => Some(refuse(code, reason)),
             Turn::Expire => Some(expire()),
             Turn::Forward(uri) => forward(&upstream, parts, &uri, Some(self.phase_ends())).await,
+            Turn::Briefly => {
+                let uri = parts.uri.to_string();
+                forward(&upstream, parts, &uri, Some(sleep(EVENTS_STAY).boxed())).await
+            }
             Turn::Tell(wrong, _, _) if wrong.status == Status::OtherStore => {
                 let uri = parts.uri.to_string();
-                forward(&self.other, parts, &uri, Some(self.phase_ends())).await
+                forward(&self.others[0], parts, &uri, Some(self.phase_ends())).await
+            }
+            Turn::Ask(_) => {
+                let uri = parts.uri.to_string();
+                forward(&self.others[1], parts, &uri, Some(self.phase_ends())).await
             }
             Turn::Tell(wrong, form, name) => {
                 let Question { group, namespace, .. } = question;
@@ -255,9 +314,54 @@ impl Teller {
         }
     }
 
+    fn count(&self, group: &str, name: &str) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry((group.to_owned(), name.to_owned())).or_default() += 1;
+    }
+
+    /// A document of discovery. One with a defect as a whole, and one in which single groups have one, take turns.
+    async fn document(&self, mut parts: Parts, path: &str, upstream: &Client) -> Option<Response> {
+        if self.lane.told == Told::Resources {
+            parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        }
+        let phase = *self.phase.borrow();
+        let lies = phase == Phase::Lies && matches!(self.lane.told, Told::Resources | Told::Document);
+        let only_get = self.lane.told == Told::Names && phase != Phase::Truth;
+        if path == "/api" || !(lies || only_get) {
+            return forward(upstream, parts, path, None).await;
+        }
+        let (head, body) = forward(upstream, parts, path, None).await?.into_parts();
+        let body = axum::body::to_bytes(body, RESPONSE_MAX_BYTES).await.ok()?;
+        let Ok(mut document) = serde_json::from_slice::<Value>(&body) else {
+            return Some(Response::from_parts(head, Body::from(body)));
+        };
+        let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|text| text.to_str().ok());
+        let content_type = content_type.unwrap_or("application/json");
+        if only_get {
+            Defect::OnlyGet.put(&mut document, &Setting::OnlyGet.group());
+            return Some(document::response(200, content_type, document.to_string()));
+        }
+        let fits = |defect: &&Defect| self.lane.told == Told::Document || defect.is_of_groups();
+        let (of_one, whole) = Defect::ALL.split_at(Defect::OF_ONE_GROUP);
+        let number = self.documents.fetch_add(1, Ordering::Relaxed);
+        // Of one group first, and then three as a whole for each of these.
+        if let Some(defect) = (!number.is_multiple_of(4)).then(|| whole[(number - 1 - number / 4) % whole.len()]) {
+            self.count(&group_with(defect), "o");
+            return Some(defect.whole(&document, content_type));
+        }
+        for defect in of_one.iter().filter(fits) {
+            self.count(&group_with(*defect), "o");
+            defect.put(&mut document, &group_with(*defect));
+        }
+        Some(document::response(200, content_type, document.to_string()))
+    }
+
     fn turn(&self, question: &Question, lies: bool, path: &str, query: &str) -> Turn {
         if let Some(setting) = Setting::of(&question.group) {
             return if self.lane.told == Told::Names { self.named(setting, question, path, query) } else { Turn::Pass };
+        }
+        if let Some(&row) = Row::ALL.iter().find(|row| group_in(**row) == question.group) {
+            return if self.lane.told == Told::Members { self.member(row, question) } else { Turn::Pass };
         }
         let number = question.group.strip_prefix('g').and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
         let Some(&wrong) = number.and_then(|number| self.facts.kinds.get(number)).filter(|wrong| self.lane.has(wrong))
@@ -274,10 +378,26 @@ impl Teller {
             (Told::Pages | Told::Again | Told::Events | Told::All, Form::Initial, _) => pages_only(),
             (Told::Pages | Told::Again | Told::All, Form::List, false) => tell(Form::List),
             (Told::Initial, Form::Initial, _) => tell(Form::Initial),
+            (Told::Events, Form::Events, _) if self.lane.leaps && !self.is_turn(wrong) => Turn::Briefly,
             (Told::Events | Told::All, Form::Events, _) => tell(Form::Events),
             (Told::Again, Form::Events, _) if lies => Turn::Expire,
             (Told::Again, Form::Events, _) => Turn::Forward(format!("{path}?{query}")),
             _ => Turn::Pass,
+        }
+    }
+
+    /// After each event from another time everything is listed anew: the kinds of that lane take turns, so that all come to theirs.
+    fn is_turn(&self, wrong: Wrong) -> bool {
+        let all: Vec<&Wrong> = self.facts.kinds.iter().filter(|wrong| self.lane.has(wrong)).collect();
+        let turn = self.begun.elapsed().as_secs() / EVENTS_TURN.as_secs();
+        all.get(usize::try_from(turn).unwrap_or(0) % all.len().max(1)) == Some(&&wrong)
+    }
+
+    fn member(&self, row: Row, question: &Question) -> Turn {
+        match self.turns.next(row, question.form, question.name.is_some()) {
+            Member::Right => Turn::Pass,
+            Member::Other => Turn::Ask(question.name.clone().unwrap_or_default()),
+            Member::Refuses => Turn::Refuse(429, "TooManyRequests"),
         }
     }
 
@@ -288,7 +408,7 @@ impl Teller {
             return match (setting, question.form) {
                 (_, Form::Resources) | (Setting::Open, _) => Turn::Pass,
                 (Setting::Refused, _) => Turn::Refuse(429, "TooManyRequests"),
-                (Setting::Hidden | Setting::Aggregated, _) => shows_nothing(),
+                (Setting::Hidden | Setting::Aggregated | Setting::OnlyGet, _) => shows_nothing(),
             };
         };
         if setting == Setting::Aggregated && question.form == Form::List {

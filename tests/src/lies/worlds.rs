@@ -1,7 +1,11 @@
 //! Every world of the catalogue at once: one control plane, and one collector for each question that is answered wrongly.
 
 use super::answer::{Form, Wrong};
-use super::teller::{Counts, DOMAIN, Facts, Lane, Phase, RESOURCE, Setting, Teller, Told, group_of};
+use super::document::Defect;
+use super::members::{self, Row};
+use super::teller::{
+    Counts, DOMAIN, Facts, Lane, Phase, RESOURCE, Setting, Teller, Told, group_in, group_of, group_with,
+};
 use crate::controlplane::{CollectorOptions, UpstreamCollector};
 use crate::load::{self, configmap, configmaps, create_all, get, list, reference_to, send, until};
 use crate::process::Directory;
@@ -10,6 +14,7 @@ use crate::service::Service;
 use crate::stage::Stage;
 use anyhow::Context;
 use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
@@ -18,18 +23,29 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, interval};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, timeout};
 
-/// Lies are told for so long at least,
-const LIES_LAST: Duration = Duration::from_secs(40);
-/// and until each was told twice, but no longer than this.
-const LIES_LAST_MAX: Duration = Duration::from_secs(150);
-/// In this time all garbage is collected once the lies have ended. Where a store went back, the first minute is for reads alone.
+/// Lies are told for so long at least: what is believed is asked for more than once, and a collection that stays behind the others is
+/// looked at for most of a minute.
+const LIES_LAST: Duration = Duration::from_secs(60);
+/// They are told until each was told, but no longer than this.
+const LIES_LAST_MAX: Duration = Duration::from_secs(100);
+/// In this time all garbage is collected once the lies have ended: where a store went back, the first minute is for reads alone, and what can
+/// only be read is read twice with two minutes between.
 const TRUTH_WITHIN: Duration = Duration::from_secs(180);
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 const KNOWN_WITHIN: Duration = Duration::from_secs(240);
 /// Dependents are changed so often while the lies last, so that they are judged anew.
 const CHANGES: u32 = 2;
+/// Discovery is asked for anew so often meanwhile.
+const DEFINITIONS_NEW: u32 = 12;
+/// Collections that are filled at a time.
+const FILLED_AT_ONCE: usize = 8;
+/// Writes at a time that keep one store where another is.
+const WRITES_AT_ONCE: usize = 16;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const KEEP_UP_EVERY: Duration = Duration::from_millis(100);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Who collects.
@@ -49,7 +65,7 @@ pub struct Outcome {
     /// The worlds whose dependent was deleted although its owner lives.
     pub deleted: Vec<String>,
     /// Dependents of owners that are gone, which are still there at the end.
-    pub left: usize,
+    pub left: Vec<String>,
     /// From the end of the lies until all of them were gone.
     pub collected_in: Duration,
 }
@@ -75,7 +91,7 @@ impl Run {
     }
 
     pub fn left(&self) -> usize {
-        self.outcomes.iter().map(|outcome| outcome.left).sum()
+        self.outcomes.iter().map(|outcome| outcome.left.len()).sum()
     }
 }
 
@@ -84,8 +100,8 @@ impl fmt::Display for Run {
         for Outcome { lane, worlds, untold, deleted, left, collected_in } in &self.outcomes {
             let (name, deleted_number) = (lane.namespace(), deleted.len());
             write!(f, "{name:<14} {worlds:>5} combinations, {deleted_number:>5} wrong deletions, ")?;
-            if *left > 0 {
-                writeln!(f, "{left} dependents of absent owners left after {TRUTH_WITHIN:?}")?;
+            if let Some(first) = left.first() {
+                writeln!(f, "{} dependents of absent owners left after {TRUTH_WITHIN:?}, such as {first}", left.len())?;
             } else {
                 writeln!(f, "garbage gone {collected_in:.1?} after the lies")?;
             }
@@ -106,6 +122,8 @@ struct World {
     group: String,
     /// The owner's name; its dependent and the garbage beside it have names that end with it.
     owner: String,
+    /// Its dependent and the garbage beside it stand at a place in their collection that does not follow from the lie.
+    place: u16,
     what: String,
     /// The question for the owner is not expected: its collection shows it.
     unasked: bool,
@@ -113,32 +131,59 @@ struct World {
 
 fn worlds(named: &[Wrong], kinds: &[Wrong]) -> Vec<World> {
     let mut worlds = Vec::new();
-    for lane in Lane::all().into_iter().filter(|lane| lane.told == Told::Names) {
-        for setting in Setting::ALL {
-            let told = named.iter().enumerate().filter(|(_, wrong)| lane.has(wrong));
-            for (number, wrong) in told.filter(|(_, wrong)| !wrong.is_plausible(setting.form())) {
-                let what = format!("{setting:?}, question for the owner: {wrong}");
-                worlds.push(World {
-                    lane,
-                    group: setting.group(),
-                    owner: format!("o-{number}"),
-                    what,
-                    unasked: setting == Setting::Open,
-                });
+    let mut add = |lane, group: String, owner: String, what: String, unasked| {
+        let place = (worlds.len() as u32).wrapping_mul(0x9e37_79b1).to_be_bytes();
+        worlds.push(World { lane, group, owner, place: u16::from_be_bytes([place[0], place[1]]), what, unasked });
+    };
+    let singles = Wrong::singles();
+    for lane in Lane::all() {
+        match lane.told {
+            Told::Names => {
+                for setting in Setting::ALL {
+                    // Where there is a minute or two between two questions, pairs would take too long.
+                    let fits = |wrong: &Wrong| setting != Setting::OnlyGet || singles.contains(wrong);
+                    let told = named.iter().enumerate().filter(|(_, wrong)| lane.has(wrong) && fits(wrong));
+                    for (number, wrong) in told.filter(|(_, wrong)| !wrong.is_plausible(setting.form())) {
+                        let what = format!("{setting:?}, question for the owner: {wrong}");
+                        add(lane, setting.group(), format!("o-{number}"), what, setting == Setting::Open);
+                    }
+                }
+            }
+            Told::Members => {
+                for row in Row::ALL {
+                    for number in 0..members::OWNERS {
+                        add(lane, group_in(row), format!("o-{number}"), format!("{row:?}, owner {number}"), true);
+                    }
+                }
+            }
+            Told::Document => {
+                for defect in Defect::ALL {
+                    add(lane, group_with(defect), "o".to_owned(), format!("Document: {defect:?}"), false);
+                }
+            }
+            Told::Pages | Told::Again | Told::Initial | Told::Events | Told::All | Told::Resources => {
+                for (number, wrong) in kinds.iter().enumerate().filter(|(_, wrong)| lane.has(wrong)) {
+                    // An honest answer to the question for the owner makes up for a collection that hides it.
+                    let plausible = match lane.told {
+                        Told::Events => wrong.is_plausible(Form::Events),
+                        Told::All => [Form::List, Form::Events].into_iter().any(|form| wrong.is_plausible(form)),
+                        Told::Names
+                        | Told::Pages
+                        | Told::Again
+                        | Told::Initial
+                        | Told::Resources
+                        | Told::Document
+                        | Told::Members => false,
+                    };
+                    if !plausible {
+                        add(lane, group_of(number), "o".to_owned(), format!("{:?}: {wrong}", lane.told), false);
+                    }
+                }
             }
         }
-    }
-    for lane in Lane::all().into_iter().filter(|lane| lane.told != Told::Names) {
-        for (number, wrong) in kinds.iter().enumerate().filter(|(_, wrong)| lane.has(wrong)) {
-            // An honest answer to the question for the owner makes up for a collection that hides it.
-            let plausible = match lane.told {
-                Told::Events => wrong.is_plausible(Form::Events),
-                Told::All => [Form::List, Form::Events].into_iter().any(|form| wrong.is_plausible(form)),
-                Told::Names | Told::Pages | Told::Again | Told::Initial | Told::Resources => false,
-            };
-            if !plausible {
-                let what = format!("{:?}: {wrong}", lane.told);
-                worlds.push(World { lane, group: group_of(number), owner: "o".to_owned(), what, unasked: false });
+        if lane.told == Told::Resources {
+            for defect in Defect::ALL.into_iter().filter(|defect| defect.is_of_groups()) {
+                add(lane, group_with(defect), "o".to_owned(), format!("List of groups: {defect:?}"), false);
             }
         }
     }
@@ -148,6 +193,7 @@ fn worlds(named: &[Wrong], kinds: &[Wrong]) -> Vec<World> {
 /// Plants every world, lets a collector of this sort live through its lies, and says what became of the dependents.
 pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
     let Stage { plane, client, .. } = stage;
+    let begun = Instant::now();
     let (named, kinds) = (Wrong::singles_and_pairs(), Wrong::singles_and_positions());
     let worlds = worlds(&named, &kinds);
     let groups: HashSet<&str> = worlds.iter().map(|world| world.group.as_str()).collect();
@@ -160,6 +206,12 @@ pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
     let below = position(client).await?;
     let uids = plant(client, &worlds).await?;
     let facts = Arc::new(Facts { named, kinds, uids, below });
+    let lacking = plane.copy().await?;
+    let lacks = lacking.client().await?;
+    lose_owners(&lacks).await?;
+    let mut keeping = JoinSet::new();
+    keeping.spawn(keep_up(client.clone(), lacks.clone()));
+    eprintln!("everything is there after {:.0?}", begun.elapsed());
 
     let (phase, phases) = watch::channel(Phase::Start);
     let (mut running, mut counts) = (Vec::new(), Vec::new());
@@ -167,58 +219,111 @@ pub async fn run(stage: &Stage, collector: Collector) -> anyhow::Result<Run> {
         let directory = Directory::create()?;
         let proxy = Proxy::start(plane.client().await?, directory.path()).await?;
         let count = Counts::default();
-        let teller = Teller::new(lane, Arc::clone(&facts), other.client().await?, phases.clone(), Arc::clone(&count));
+        let others = [other.client().await?, lacks.clone()];
+        let teller = Teller::new(lane, Arc::clone(&facts), others, phases.clone(), Arc::clone(&count));
         counts.push((lane, count));
         proxy.respond(Arc::new(move |parts, upstream| teller.respond(parts, upstream)));
         running.push((proxy, directory));
     }
     let collectors = try_join_all(running.iter().map(|(proxy, directory)| start(stage, collector, proxy, directory)));
     let _collectors = collectors.await?;
+    eprintln!("collectors are there after {:.0?}", begun.elapsed());
 
     phase.send_replace(Phase::Lies);
-    let begun = Instant::now();
-    let mut looks = interval(LIES_LAST / CHANGES);
-    for change in 0..CHANGES {
-        looks.tick().await;
-        touch(client, &worlds, change).await?;
-        // A definition that is new makes a collector ask for discovery.
-        define(client, &HashSet::from([format!("new{change}.{DOMAIN}").as_str()])).await?;
+    let lies = Instant::now();
+    let changes = async {
+        let mut looks = interval(LIES_LAST / CHANGES);
+        for change in 0..CHANGES {
+            looks.tick().await;
+            touch(client, &worlds, change).await?;
+        }
+        anyhow::Ok(())
+    };
+    let definitions = async {
+        let mut looks = interval(LIES_LAST / DEFINITIONS_NEW);
+        for number in 0..DEFINITIONS_NEW {
+            looks.tick().await;
+            // A definition that is new makes a collector ask for discovery.
+            define(client, &HashSet::from([format!("new{number}.{DOMAIN}").as_str()])).await?;
+        }
+        anyhow::Ok(())
+    };
+    // A machine that is too busy for all of them leaves some out.
+    if let Ok(done) = timeout(LIES_LAST_MAX, futures::future::try_join(changes, definitions)).await {
+        done?;
     }
-    tokio::time::sleep_until(begun + LIES_LAST).await;
+    tokio::time::sleep_until(lies + LIES_LAST).await;
     let asked = worlds.iter().filter(|world| !world.unasked);
-    let rarely = || async { Ok(asked.clone().filter(|world| world.told(&counts) < 2).count()) };
-    let rest = LIES_LAST_MAX.saturating_sub(begun.elapsed());
+    let quiet = || async { Ok(asked.clone().filter(|world| world.told(&counts) == 0).count()) };
+    let rest = LIES_LAST_MAX.saturating_sub(lies.elapsed());
     // What was not told by then is in the outcome.
-    let _told = until("every lie was told twice", rest, rarely, |rarely| *rarely == 0).await;
+    let _told = until("every lie was told", rest, quiet, |quiet| *quiet == 0).await;
     let untold: HashSet<&str> =
         asked.clone().filter(|world| world.told(&counts) == 0).map(|world| world.what.as_str()).collect();
-    eprintln!("lies were told for {:.0?}", begun.elapsed());
+    eprintln!("lies were told for {:.0?}", lies.elapsed());
     phase.send_replace(Phase::Truth);
-    let truth = Instant::now();
 
-    let mut outcomes = Vec::new();
-    for lane in lanes {
-        let maps = configmaps(&lane.namespace());
-        let garbage = || async {
-            let names = names(&list(client, maps.as_str()).await?);
-            Ok(names.iter().filter(|name| name.starts_with("garbage-")).count())
-        };
-        let within = TRUTH_WITHIN.saturating_sub(truth.elapsed());
-        let gone = until("the garbage is gone", within, garbage, |left| *left == 0).await;
-        let left = if gone.is_ok() { 0 } else { garbage().await? };
-        let collected_in = truth.elapsed();
-        outcomes.push(Outcome { lane, worlds: 0, untold: Vec::new(), deleted: Vec::new(), left, collected_in });
-    }
-    for outcome in &mut outcomes {
-        let there = names(&list(client, configmaps(&outcome.lane.namespace())).await?);
-        let of_this = || worlds.iter().filter(|world| world.lane == outcome.lane);
-        let deleted = of_this().filter(|world| !there.contains(&world.dependent()));
-        outcome.deleted = deleted.map(|world| world.what.clone()).collect();
-        let quiet = of_this().filter(|world| untold.contains(world.what.as_str()));
-        outcome.untold = quiet.map(|world| world.what.clone()).collect();
-        outcome.worlds = of_this().count();
-    }
+    let outcomes = try_join_all(lanes.iter().map(|&lane| truth(client, lane, &worlds, &untold))).await?;
+    eprintln!("all is over after {:.0?}", begun.elapsed());
     Ok(Run { outcomes })
+}
+
+/// What becomes of one collector's worlds once the lies have ended.
+async fn truth(client: &Client, lane: Lane, worlds: &[World], untold: &HashSet<&str>) -> anyhow::Result<Outcome> {
+    let truth = Instant::now();
+    let maps = configmaps(&lane.namespace());
+    let garbage = || async {
+        let names = names(&list(client, maps.as_str()).await?);
+        anyhow::Ok(names.into_iter().filter(|name| name.contains("-garbage-")).collect::<Vec<_>>())
+    };
+    let mut looks = interval(LOOK_EVERY);
+    let mut left = garbage().await?;
+    while !left.is_empty() && truth.elapsed() < TRUTH_WITHIN {
+        looks.tick().await;
+        left = garbage().await?;
+    }
+    left.sort();
+    let collected_in = truth.elapsed();
+    let there = names(&list(client, maps.as_str()).await?);
+    let of_this = || worlds.iter().filter(|world| world.lane == lane);
+    let deleted = of_this().filter(|world| !there.contains(&world.named("dependent")));
+    let deleted = deleted.map(|world| world.what.clone()).collect();
+    let quiet = of_this().filter(|world| untold.contains(world.what.as_str())).map(|world| world.what.clone());
+    Ok(Outcome { lane, worlds: of_this().count(), untold: quiet.collect(), deleted, left, collected_in })
+}
+
+/// The other store lacks every second owner of each [`Row`].
+async fn lose_owners(lacks: &Client) -> anyhow::Result<()> {
+    let namespace = Lane { told: Told::Members, leaps: false }.namespace();
+    for row in Row::ALL {
+        for number in (1..members::OWNERS).step_by(2) {
+            load::delete(lacks, &format!("{}/o-{number}", things(&group_in(row), &namespace)), "Background").await?;
+        }
+    }
+    load::create(lacks, &configmaps("default"), &configmap("ahead", &[])).await?;
+    Ok(())
+}
+
+/// Writes to the other store whenever it stands behind the right one.
+async fn keep_up(right: Client, other: Client) {
+    let path = format!("{}/ahead", configmaps("default"));
+    let mut number = 0_u64;
+    let mut looks = interval(KEEP_UP_EVERY);
+    loop {
+        looks.tick().await;
+        let stand = |text: anyhow::Result<String>| text.ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let behind = stand(position(&right).await).saturating_sub(stand(position(&other).await));
+        for _ in 0..behind.div_ceil(WRITES_AT_ONCE as u64) {
+            let writes = (0..WRITES_AT_ONCE as u64).map(|at| {
+                let patch = json!({ "data": { "number": (number + at).to_string() } });
+                let (other, path) = (&other, &path);
+                async move { send(other, Method::PATCH, path, Some(&patch)).await.is_ok() }
+            });
+            // One that fails is made up for in the next round.
+            futures::future::join_all(writes).await;
+            number += WRITES_AT_ONCE as u64;
+        }
+    }
 }
 
 /// A collector behind a proxy, while it lives.
@@ -259,8 +364,9 @@ impl World {
         counts.and_then(|counts| counts.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied()).unwrap_or(0)
     }
 
-    fn dependent(&self) -> String {
-        format!("dependent-{}-{}", self.group, self.owner)
+    /// The name of its dependent, or of its garbage.
+    fn named(&self, what: &str) -> String {
+        format!("{:04x}-{what}-{}-{}", self.place, self.group, self.owner)
     }
 }
 
@@ -300,24 +406,31 @@ async fn plant(client: &Client, worlds: &[World]) -> anyhow::Result<HashMap<(Str
     }
     let mut uids = HashMap::new();
     let mut dependents: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for ((group, namespace), worlds) in by_collection {
+    let filled = stream::iter(by_collection).map(|((group, namespace), worlds)| async move {
         let owner = |world: &&World| json!({ "apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": { "name": world.owner } });
         let created = create_all(client, &things(&group, &namespace), worlds.iter().map(owner).collect()).await?;
-        for owner in created {
-            let name = owner["metadata"]["name"].as_str().context("an owner has a name")?;
+        anyhow::Ok((group, namespace, worlds, created))
+    });
+    let filled: Vec<_> = filled.buffer_unordered(FILLED_AT_ONCE).try_collect().await?;
+    for (group, namespace, worlds, created) in filled {
+        let created: HashMap<&str, &Value> =
+            created.iter().filter_map(|owner| Some((owner["metadata"]["name"].as_str()?, owner))).collect();
+        for world in worlds {
+            let owner = created.get(world.owner.as_str()).context("an owner has a name")?;
             let uid = owner["metadata"]["uid"].as_str().context("an owner has a uid")?;
-            let mut gone = reference_to(&owner);
-            gone["name"] = json!(format!("gone-{}", name.trim_start_matches("o-")));
+            let mut gone = reference_to(owner);
+            gone["name"] = json!(format!("gone-{}", world.owner.trim_start_matches("o-")));
             gone["uid"] = json!(uuid::Uuid::new_v4().to_string());
-            let of_both = [("dependent", reference_to(&owner)), ("garbage", gone)];
-            let maps = of_both.map(|(what, reference)| configmap(&format!("{what}-{group}-{name}"), &[reference]));
+            let of_both = [("dependent", reference_to(owner)), ("garbage", gone)];
+            let maps = of_both.map(|(what, reference)| configmap(&world.named(what), &[reference]));
             dependents.entry(namespace.clone()).or_default().extend(maps);
-            uids.insert((group.clone(), namespace.clone(), name.to_owned()), uid.to_owned());
+            uids.insert((group.clone(), namespace.clone(), world.owner.clone()), uid.to_owned());
         }
     }
-    for (namespace, maps) in dependents {
-        create_all(client, &configmaps(&namespace), maps).await?;
-    }
+    let all = dependents
+        .into_iter()
+        .map(|(namespace, maps)| async move { create_all(client, &configmaps(&namespace), maps).await });
+    try_join_all(all).await?;
     Ok(uids)
 }
 
@@ -326,7 +439,7 @@ async fn touch(client: &Client, worlds: &[World], change: u32) -> anyhow::Result
     let patch = json!({ "metadata": { "annotations": { "lies.test/change": change.to_string() } } });
     for some in worlds.chunks(24) {
         let all = some.iter().map(|world| async {
-            let path = format!("{}/{}", configmaps(&world.lane.namespace()), world.dependent());
+            let path = format!("{}/{}", configmaps(&world.lane.namespace()), world.named("dependent"));
             // One that was deleted wrongly is counted at the end.
             let _gone = send(client, Method::PATCH, &path, Some(&patch)).await;
         });
