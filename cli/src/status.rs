@@ -228,7 +228,13 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
         line("asking", format!("for {} owners that nobody has shown", status.unverified_owners));
     }
     for of in &status.kept_apart {
-        line("apart", format!("{} is kept in a store of its own", in_group(of)));
+        line(
+            "apart",
+            format!(
+                "{} does not stand where the other collections do: if it has an etcd of its own, name it with --separate-stores",
+                in_group(of)
+            ),
+        );
     }
     if let Some(log) = &status.decision_log {
         line("decisions", of_log(log));

@@ -228,7 +228,6 @@ fn words(cause: &Cause, action: ActionKind) -> String {
         Cause::NoBlockingDependents => "nothing that it waited for is left".to_owned(),
         Cause::NoDependents => "every dependent has dropped it".to_owned(),
         Cause::Cycle => "it was in a cycle of owners that wait for each other".to_owned(),
-        Cause::NeverSeen => "only references to it are known".to_owned(),
     }
 }
 

@@ -98,6 +98,8 @@ impl Ledger {
             | Event::KeptApart { .. }
             | Event::OwnerInOtherNamespace { .. }
             | Event::TooManyReferences { .. }
+            | Event::Readopted { .. }
+            | Event::OrphaningForgotten { .. }
             | Event::Unusable { .. }
             | Event::PauseTaken { .. }
             | Event::PauseEffective { .. }

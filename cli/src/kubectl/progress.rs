@@ -218,7 +218,7 @@ impl Burn {
             match event.kind() {
                 ItemKind::Delete => self.deleted.insert(target),
                 ItemKind::RemoveOwnerReferences | ItemKind::UnblockOwnerReferences => self.changed.insert(target),
-                ItemKind::RemoveFinalizer | ItemKind::Verify | ItemKind::Unspecified => false,
+                ItemKind::RemoveFinalizer | ItemKind::Unspecified => false,
             };
         }
     }

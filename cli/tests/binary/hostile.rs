@@ -224,6 +224,20 @@ async fn no_command_writes_what_acts_on_a_terminal() {
             check(&what, &coloured.stdout, true);
         }
     }
+    let way = ["--kubeconfig", &cluster.kubeconfig, "--server", &service.address];
+    for format in ["tree", "ndjson"] {
+        let mut tree = Running::of(plugin(&[&["tree", "cm/root", "--watch", "-o", format], &way[..]].concat()));
+        for _ in 0..4 {
+            check("tree --watch", tree.said("系").await.as_bytes(), false);
+        }
+    }
+    for format in ["table", "ndjson", "json"] {
+        let all = [&["progress", "cm/root", "--timeout", "1s", "-o", format], &way[..]].concat();
+        let said = output(&mut plugin(&all)).await;
+        let seen = [&said.stdout[..], &said.stderr[..]].concat();
+        check(&format!("{all:?}"), &seen, false);
+        assert!(String::from_utf8_lossy(&seen).contains('系'), "{all:?}: {}", String::from_utf8_lossy(&seen));
+    }
 }
 
 #[tokio::test]

@@ -165,7 +165,6 @@ fn action_word(kind: ItemKind) -> &'static str {
         ItemKind::RemoveOwnerReferences => "unref",
         ItemKind::UnblockOwnerReferences => "unblock",
         ItemKind::RemoveFinalizer => "unfinalize",
-        ItemKind::Verify => "verify",
     }
 }
 
@@ -184,7 +183,6 @@ fn cause_words(event: &DecisionEvent) -> String {
         Cause::DanglingReference => "a reference leads nowhere",
         Cause::CycleBreak => "references go round",
         Cause::DependentsDone => "dependents done",
-        Cause::FactsMissing => "facts missing",
     };
     match &event.root {
         Some(root) => format!("{words}; it began with {}", shown(root)),

@@ -42,7 +42,6 @@ pub(crate) enum Reason {
     DanglingReference,
     CycleBreak,
     DependentsDone,
-    FactsMissing,
 }
 
 impl From<Reason> for Cause {
@@ -54,7 +53,6 @@ impl From<Reason> for Cause {
             Reason::DanglingReference => Cause::DanglingReference,
             Reason::CycleBreak => Cause::CycleBreak,
             Reason::DependentsDone => Cause::DependentsDone,
-            Reason::FactsMissing => Cause::FactsMissing,
         }
     }
 }
@@ -66,7 +64,6 @@ pub(crate) enum Action {
     Unref,
     Unblock,
     Unfinalize,
-    Verify,
 }
 
 impl From<Action> for ItemKind {
@@ -76,7 +73,6 @@ impl From<Action> for ItemKind {
             Action::Unref => ItemKind::RemoveOwnerReferences,
             Action::Unblock => ItemKind::UnblockOwnerReferences,
             Action::Unfinalize => ItemKind::RemoveFinalizer,
-            Action::Verify => ItemKind::Verify,
         }
     }
 }

@@ -19,6 +19,8 @@ use tokio::time::{sleep, timeout};
 
 /// Neither changes nor bookmarks for so long: the connection is dead.
 const QUIET_MAX: Duration = Duration::from_secs(60);
+/// Before a stream that ended is asked for again.
+const AGAIN: Duration = Duration::from_secs(1);
 const CHANGE: &str = "ownergraph.graph.v1alpha1.WatchDependentsResponse.Change";
 
 /// Until it is interrupted.
@@ -39,14 +41,14 @@ pub(super) async fn follow(
             ..Default::default()
         };
         let mut stream = answered(service.within, service.graph.watch_dependents(request)).await?;
-        loop {
+        let again = loop {
             let message = tokio::select! {
                 biased;
                 _ = &mut stop => return Ok(()),
                 message = timeout(QUIET_MAX, stream.message()) => message,
             };
             let message = message.map_err(|_| Problem::TimedOut(format!("no word within {QUIET_MAX:?}")))?;
-            let Some(message) = message.map_err(problem)? else { break };
+            let Some(message) = message.map_err(problem)? else { break AGAIN };
             if !message.resume_token.is_empty() {
                 resume_token = message.resume_token;
             }
@@ -70,10 +72,14 @@ pub(super) async fn follow(
                 }
                 Some(Event::GoingAway(going)) => {
                     let after = going.reconnect_after.and_then(|after| Duration::try_from(after).ok());
-                    sleep(after.unwrap_or_default().min(QUIET_MAX)).await;
-                    break;
+                    break after.unwrap_or_default().min(QUIET_MAX);
                 }
             }
+        };
+        tokio::select! {
+            biased;
+            _ = &mut stop => return Ok(()),
+            () = sleep(again) => {}
         }
     }
 }
