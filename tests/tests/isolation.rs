@@ -102,3 +102,42 @@ async fn a_broken_conversion_webhook_holds_only_what_might_be_behind_it() -> any
     until("the held owner goes", gone, || get(&client, format!("{held}/held-0")), Option::is_none).await?;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_whose_server_was_never_seen_holds_owners_in_deletion_until_its_apiservice_goes() -> anyhow::Result<()>
+{
+    let Some(stage) = Stage::start().await? else { return Ok(()) };
+    let client = &stage.client;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let service = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": { "name": "v1.down.example.com" },
+        "spec": { "group": "down.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "insecureSkipTLSVerify": true, "service": { "namespace": "default", "name": "nobody" } },
+    });
+    create(client, services, &service).await?;
+    families(client, "default", "held", 1, 0).await?;
+    families(client, "default", "beside", 1, 10).await?;
+    let (directory, maps) = (Directory::create()?, configmaps("default"));
+    let collector = stage.collect(directory.path(), &[]).await?;
+    delete(client, &format!("{maps}/held-0"), "Foreground").await?;
+    delete(client, &format!("{maps}/beside-0"), "Background").await?;
+    until("what others own is gone", SOON, || count(client, &maps), |left| *left == 1).await?;
+    let says = |(_, body): &(u16, String)| {
+        body.contains("undiscovered: *.down.example.com") && body.contains("dependents_unseen 1")
+    };
+    until("the owner is said to be held", SOON, || collector.get("/readyz?verbose"), says).await?;
+    ensure!(get(client, format!("{maps}/held-0")).await?.is_some(), "an owner that may have dependents there is held");
+
+    // One way out is the administrator's word, another that nothing is to be served there any more.
+    drop(collector);
+    families(client, "default", "released", 1, 0).await?;
+    let released = stage.collect(directory.path(), &["--assume-no-dependents", "down.example.com/*"]).await?;
+    until("the owner goes", SOON, || get(client, format!("{maps}/held-0")), Option::is_none).await?;
+    drop(released);
+    let collector = stage.collect(directory.path(), &[]).await?;
+    delete(client, &format!("{maps}/released-0"), "Foreground").await?;
+    until("the owner is said to be held", SOON, || collector.get("/readyz?verbose"), says).await?;
+    delete(client, &format!("{services}/v1.down.example.com"), "Background").await?;
+    until("the owner goes", SOON, || get(client, format!("{maps}/released-0")), Option::is_none).await?;
+    Ok(())
+}
