@@ -16,7 +16,7 @@
 //! carries uid and resourceVersion. After a 409 the target is read, and the DELETE is sent again at the fresh version
 //! while all facts that the decision rests on are unchanged, three times at most. Patches of references go by strategic
 //! merge patch where the kind knows it and by uid alone suffices; a merge patch or a JSON Patch takes its place at the
-//! version that was read.
+//! version that was read. A finalizer goes at the version that the decision rests on, without a read before.
 //!
 //! # When a write may leave
 //!
@@ -24,8 +24,8 @@
 //! connection is there, on the thread that is about to write the request, and is the last check: cancel, lease,
 //! session, and the age of every owner check. A write that it refuses was never sent.
 //!
-//! The answer about a waiting owner is good for one second from when the read was asked for, or for twice the time
-//! that this read took, if that is longer. So a slow API server makes a foreground deletion slower and never stops it.
+//! The answer about a waiting owner is good for one second from when the read was asked for, or for three times the
+//! time that this read took, if that is longer. So a slow API server makes a foreground deletion slower and never stops it.
 //!
 //! # What can go wrong
 //!
@@ -37,7 +37,7 @@
 //! * *More owner checks than a message allows*: all owners are read, [`CHECKS_MAX`] at a time; the report has room for
 //!   [`CHECKS_MAX`] findings, and an owner that lives without waiting comes before all others.
 
-use crate::object::{GroupResource, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use crate::object::{GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use crate::time::Time;
 use crate::work::{CHECKS_MAX, LeaseId, Outcome, PropagationPolicy, Sighting, WorkLease, WorkReport};
 use alloc::boxed::Box;
@@ -106,6 +106,8 @@ pub enum Patch<W> {
     UnblockReferences { version: ResourceVersion, references: Vec<W> },
     /// Merge: replaces the list.
     ReplaceReferences { version: ResourceVersion, list: Vec<Entry<W>> },
+    /// Strategic merge: drops this finalizer.
+    DropFinalizer { version: ResourceVersion, finalizer: Name },
     /// Merge: replaces the list.
     ReplaceFinalizers { version: ResourceVersion, list: Vec<String> },
     /// JSON Patch: removes the references at these places, the last one first.

@@ -1,16 +1,16 @@
 //! Which kinds are served, which collections are complete, and up to which position.
 
-use crate::object::{Access, Backend, GroupResource, Name, ResourceVersion, ServedKind, Uid};
+use crate::object::{Access, Backend, GroupResource, Name, ResourceVersion, ServedKind};
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// What `etcdutl --bump-revision` is told to add is a thousand million, by its manual; no cluster writes as much in a moment,
-const LEAP_MIN: u128 = 100_000_000;
-/// or faster than this for long.
-const WRITES_PER_SECOND_MAX: u128 = 50_000;
+mod rivals;
+mod stores;
+
+use stores::{leaps, raise};
 
 /// How much of a collection the graph knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,20 +88,25 @@ pub(crate) struct Kind {
     /// Of the objects that the list under way shows at an earlier version than is known, the lowest version known: a list that ends
     /// past it should have shown that.
     pub(crate) outrun: Option<ResourceVersion>,
-    /// The definition that said last, and when, that its instances are gone.
-    pub(crate) emptied: Option<(Uid, Time)>,
     /// Its connection broke, and it has not said yet where it stands.
     pub(crate) doubtful: bool,
     /// Objects of the last list that cannot be used, and so are not in the graph.
     pub(crate) unusable: usize,
-    /// The main API server keeps it in another store than the rest: `--etcd-servers-overrides`.
+    /// The administrator says that the main API server keeps it in a store of its own: `--etcd-servers-overrides`.
     pub(crate) kept_apart: bool,
+    /// Its answers stand elsewhere than those of the other collections, and the administrator says nothing of it: it has a store of its
+    /// own, or another server answers for it. No list of it proves anything.
+    pub(crate) unplaced: bool,
     /// It was seen at or past the highest version known of the main store.
     pub(crate) keeps_up: bool,
-    /// Answers in a row to the question whether it does, that lay behind.
-    pub(crate) behind: u32,
+    /// Answers in a row to the question where it stands, that speak against what it is taken for.
+    pub(crate) against: u32,
+    /// Where the last of these answers stood.
+    pub(crate) stood: Option<ResourceVersion>,
     /// How answers about it contradicted each other lately.
     pub(crate) contradiction: Option<Contradiction>,
+    /// Several resources of its group are of this kind: a reference does not say which of them it means.
+    pub(crate) ambiguous: bool,
 }
 
 /// Answers of the API server that cannot both be true.
@@ -157,7 +162,13 @@ impl Kind {
 
     /// Its versions are those of the main store, and order with those of all other collections there.
     pub(crate) fn is_in_main_store(&self) -> bool {
-        self.served.as_ref().is_some_and(|served| served.backend == Backend::Main) && !self.kept_apart
+        let is_main = self.served.as_ref().is_some_and(|served| served.backend == Backend::Main);
+        is_main && !self.kept_apart && !self.unplaced
+    }
+
+    /// It is known which store it is kept in: its positions say how old an answer is.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.kept_apart || (self.keeps_up && !self.unplaced)
     }
 
     /// Whether this version lies too far ahead for the time that has passed: a store that is restored from a backup is told to go on
@@ -191,14 +202,20 @@ impl Kind {
             floor: None,
             was_aggregated: false,
             outrun: None,
-            emptied: None,
             doubtful: false,
             unusable: 0,
             kept_apart: false,
+            unplaced: false,
             keeps_up: false,
-            behind: 0,
+            against: 0,
+            stood: None,
             contradiction: None,
+            ambiguous: false,
         }
+    }
+
+    fn is_listable(&self) -> bool {
+        self.served.as_ref().is_some_and(|served| served.access != Access::ReadOnly)
     }
 
     fn enter(&mut self, now: Time, state: State) -> bool {
@@ -208,19 +225,6 @@ impl Kind {
             self.since = now;
         }
         changed
-    }
-}
-
-fn leaps(high: Option<&(ResourceVersion, Time)>, now: Time, version: &ResourceVersion) -> bool {
-    let leaps = |(high, at): &(ResourceVersion, Time)| {
-        version.leaps(high, LEAP_MIN + WRITES_PER_SECOND_MAX * u128::from(now.since(*at).as_secs()))
-    };
-    high.is_some_and(leaps)
-}
-
-fn raise(high: &mut Option<(ResourceVersion, Time)>, now: Time, version: &ResourceVersion) {
-    if !high.as_ref().is_some_and(|(high, _)| version.is_before(high)) && !leaps(high.as_ref(), now, version) {
-        *high = Some((version.clone(), now));
     }
 }
 
@@ -243,6 +247,8 @@ pub(crate) struct Coverage {
     sweep_at: usize,
     by_kind: BTreeMap<(Name, Name), KindId>,
     by_resource: BTreeMap<GroupResource, KindId>,
+    /// Resources of kinds that have, or had, more than one. Each is a kind of its own here; references lead to the one in `by_kind`.
+    rivals: BTreeMap<GroupResource, KindId>,
     /// The highest version that any collection of the main store was seen at, and when.
     main: Option<(ResourceVersion, Time)>,
     /// The highest version of an object that a list of the main store has shown, however that list ends.
@@ -265,6 +271,7 @@ impl Default for Coverage {
             sweep_at: KINDS_KEPT,
             by_kind: BTreeMap::new(),
             by_resource: BTreeMap::new(),
+            rivals: BTreeMap::new(),
             main: None,
             shown: None,
         }
@@ -278,8 +285,14 @@ impl Coverage {
         if let Some(&id) = self.by_kind.get(&key) {
             return id;
         }
-        let kind = Some(Kind::of(key.0.clone(), key.1.clone()));
-        let id = match self.free.pop() {
+        let id = self.add(key.0.clone(), key.1.clone());
+        self.by_kind.insert(key, id);
+        id
+    }
+
+    fn add(&mut self, group: Name, kind: Name) -> KindId {
+        let kind = Some(Kind::of(group, kind));
+        match self.free.pop() {
             Some(place) => {
                 let generation = self.kinds[place as usize].generation;
                 self.kinds[place as usize].kind = kind;
@@ -290,9 +303,7 @@ impl Coverage {
                 self.kinds.push(Place { generation: 0, kind });
                 KindId { place, generation: 0 }
             }
-        };
-        self.by_kind.insert(key, id);
-        id
+        }
     }
 
     /// The number of a group and kind, if anything ever named it.
@@ -327,102 +338,21 @@ impl Coverage {
         for (number, place) in self.kinds.iter_mut().enumerate() {
             let Some(kind) = &place.kind else { continue };
             let id = KindId { place: number as u32, generation: place.generation };
-            let was_served = kind.high.is_some() || kind.floor.is_some() || kind.emptied.is_some() || kind.doubtful;
+            let was_served = kind.high.is_some() || kind.floor.is_some() || kind.doubtful;
             let counts = was_served && now.since(kind.since) < UNSERVED_KEPT;
             if kind.served.is_some() || counts || used.contains(&id) {
                 continue;
             }
-            self.by_kind.remove(&(kind.group.clone(), kind.kind.clone()));
+            let key = (kind.group.clone(), kind.kind.clone());
+            if self.by_kind.get(&key) == Some(&id) {
+                self.by_kind.remove(&key);
+            }
+            self.rivals.retain(|_, rival| *rival != id);
             place.kind = None;
             place.generation = place.generation.wrapping_add(1);
             self.free.push(id.place);
         }
         self.sweep_at = KINDS_KEPT.max(2 * (self.kinds.len() - self.free.len()));
-    }
-
-    /// Takes in that the store of this collection was seen at this version.
-    pub(crate) fn raise(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
-        let reaches_main = self.main.as_ref().is_some_and(|(main, _)| version.reached(main));
-        let kind = self.kind_mut(id);
-        kind.raise(now, version);
-        // What is left of a history that is over says nothing of the store as it is.
-        if kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered() {
-            if !kind.keeps_up && reaches_main {
-                kind.keeps_up = true;
-                kind.behind = 0;
-            }
-            raise(&mut self.main, now, version);
-        }
-    }
-
-    /// Takes in that a list under way shows an object at this version.
-    pub(crate) fn show(&mut self, id: KindId, version: &ResourceVersion) {
-        let kind = self.kind(id);
-        let counts = kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered();
-        if counts && !self.shown.as_ref().is_some_and(|shown| version.is_before(shown)) {
-            self.shown = Some(version.clone());
-        }
-    }
-
-    /// No answer of this collection's store from now on can lie before this version: the collections of the main store share one, every
-    /// other has its own.
-    pub(crate) fn floor(&self, id: KindId) -> Option<&ResourceVersion> {
-        let kind = self.kind(id);
-        let own = kind.high.as_ref().map(|(high, _)| high);
-        let shared = [self.main.as_ref().map(|(high, _)| high), self.shown.as_ref()];
-        let shared = shared.into_iter().filter(|_| kind.is_in_main_store());
-        shared.chain([own]).flatten().reduce(|one, other| if one.is_before(other) { other } else { one })
-    }
-
-    /// The main store has another history: nothing is known of where it stands.
-    pub(crate) fn forget_main_store(&mut self) {
-        self.main = None;
-        self.shown = None;
-    }
-
-    /// Collections of the main store that have not been seen at or past where the others have shown it.
-    pub(crate) fn behind(&self) -> impl Iterator<Item = KindId> + '_ {
-        let is_behind = |kind: &Kind| kind.state == State::Synced && kind.is_in_main_store() && !kind.keeps_up;
-        self.served().filter(move |(_, kind)| is_behind(kind)).map(|(id, _)| id)
-    }
-
-    /// It is to be asked anew which collections share the main store.
-    pub(crate) fn compare_stores(&mut self) {
-        for kind in self.kinds.iter_mut().filter_map(|place| place.kind.as_mut()) {
-            kind.keeps_up = false;
-            kind.behind = 0;
-        }
-    }
-
-    /// Of collections that have stayed behind for `rounds` questions: those with stores of their own. Where it is most of them, it is the
-    /// ones ahead that are kept apart.
-    pub(crate) fn apart(&self, rounds: u32) -> Vec<KindId> {
-        let behind: Vec<KindId> = self.behind().filter(|&id| self.kind(id).behind >= rounds).collect();
-        let high = |id: KindId| self.kind(id).high.as_ref().map(|(high, _)| high);
-        let Some(furthest) = behind.iter().filter_map(|&id| high(id)).reduce(|a, b| if a.is_before(b) { b } else { a })
-        else {
-            return Vec::new();
-        };
-        let is_ahead = |&(id, kind): &(KindId, &Kind)| {
-            kind.is_in_main_store() && high(id).is_some_and(|high| furthest.is_before(high))
-        };
-        let ahead: Vec<KindId> = self.served().filter(is_ahead).map(|(id, _)| id).collect();
-        let level = self.served().filter(|(_, kind)| kind.state == State::Synced && kind.is_in_main_store()).count();
-        if 2 * behind.len() > level { ahead } else { behind }
-    }
-
-    /// Takes collections for ones with stores of their own. Where the main store stands is what the others have shown.
-    pub(crate) fn keep_apart(&mut self, apart: &[KindId]) {
-        for &id in apart {
-            self.kind_mut(id).kept_apart = true;
-        }
-        self.forget_main_store();
-        for kind in self.kinds.iter_mut().filter_map(|place| place.kind.as_mut()) {
-            kind.behind = 0;
-            if let Some((high, at)) = kind.high.clone().filter(|_| kind.is_in_main_store() && kind.rewound.is_none()) {
-                raise(&mut self.main, at, &high);
-            }
-        }
     }
 
     /// The kind of a served collection.
@@ -445,18 +375,10 @@ impl Coverage {
 
     /// Takes what discovery shows. A collection that is watched begins as listing.
     pub(crate) fn serve(&mut self, now: Time, served: ServedKind) -> KindId {
-        let id = self.kind_id(&served.group_resource.group, &served.kind);
-        if let Some(before) = self.kind(id).served.as_ref().map(|before| before.group_resource.clone())
-            && before != served.group_resource
-        {
-            self.by_resource.remove(&before);
-        }
+        let id = self.place_of(&served.group_resource, &served.kind);
         self.by_resource.insert(served.group_resource.clone(), id);
         let kind = self.kind_mut(id);
         let was_watched = kind.is_watched();
-        if kind.served.is_none() {
-            kind.emptied = None;
-        }
         kind.namespaced = Some(served.namespaced);
         kind.served = Some(served);
         if !kind.is_watched() {

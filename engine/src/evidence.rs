@@ -3,9 +3,9 @@
 //! A 404 alone is never proof. An owner that its collection does not show is asked for by the steps that its kind demands, one after
 //! the other; an answer that finds it ends the inquiry, an error repeats the step.
 
+use crate::leader::CheckBy;
 use crate::object::{Access, Backend, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
-use crate::work::CheckBy;
 use core::time::Duration;
 
 #[cfg(test)]
@@ -55,6 +55,8 @@ const BETWEEN_READS: Duration = Duration::from_secs(120);
 const BETWEEN_ROUNDS: Duration = Duration::from_secs(10);
 /// Between two lists that have to agree.
 const BETWEEN_LISTS: Duration = Duration::from_secs(5);
+/// The same, where the collection's own list and watch are the first thing that speaks for absence.
+const BETWEEN_LISTS_OF_LISTED: Duration = Duration::from_secs(1);
 /// Lists that have to agree, at most.
 const LISTS_MAX: usize = 12;
 /// An owner that nobody watches is looked up again after this, doubling.
@@ -86,6 +88,8 @@ const LISTS: &[Step; LISTS_MAX] = &{
     lists[0] = list(Duration::ZERO);
     lists
 };
+const LISTS_OF_LISTED: &[Step] =
+    &[list(Duration::ZERO), Step { by: CheckBy::List, after: BETWEEN_LISTS_OF_LISTED, fresh: true }];
 const LIST_READ: &[Step] = &[list(Duration::ZERO), read(Duration::ZERO)];
 const LIST_READ_TWICE: &[Step] =
     &[list(Duration::ZERO), read(Duration::ZERO), list(BETWEEN_ROUNDS), read(Duration::ZERO)];
@@ -168,6 +172,9 @@ impl Inquiry {
         let doubts = if ground.contradictions > 0 { 2 * ground.contradictions as usize } else { 0 };
         let lists = 1 + usize::from(!ground.listed) + 2 * usize::from(self.shown.is_some()) + doubts;
         match (ground.kind.access, ground.kind.backend) {
+            (Access::Watched | Access::Listed, Backend::Main) if lists == 1 && self.deleted.is_none() => {
+                LISTS_OF_LISTED
+            }
             (Access::Watched | Access::Listed, Backend::Main) => &LISTS[..lists.min(LISTS_MAX)],
             (Access::Watched | Access::Listed, Backend::Aggregated) if self.deleted.is_some() => READ,
             (Access::Watched | Access::Listed, Backend::Aggregated) if !self.ordered => LIST_READ_TWICE,

@@ -124,6 +124,11 @@ impl Failure {
         Failure { sentence, status: Some(200), retry_after: None }
     }
 
+    /// The server has answered this request, and would answer others: neither the network nor credentials nor load are at fault.
+    pub(crate) fn is_of_this_request(&self) -> bool {
+        self.status.is_some_and(|status| status < 500 && !matches!(status, 401 | 403 | 429))
+    }
+
     /// No answer, or one that broke off.
     pub fn transport(sentence: String) -> Failure {
         Failure { sentence, status: None, retry_after: None }

@@ -40,6 +40,7 @@ mod tests;
 mod texts;
 
 pub(crate) use node::{Known, Node, Reference};
+pub(crate) use orphaned::address;
 
 /// Each of ten million entries is then one of ten thousand in its shard.
 const SHARDS: usize = 1024;
@@ -134,6 +135,8 @@ pub(crate) struct Graph {
     observed: usize,
     /// Objects that were seen terminating with the `orphan` finalizer, by uid.
     orphaned: BTreeMap<Uid, Orphaned>,
+    /// Of these, the ones that were forgotten since this was asked last, each with its [`address`].
+    forgotten: Vec<(Uid, u64)>,
     knots: Knots,
     /// An object whose reference claims the uid of an object elsewhere is kept.
     holds_invalid: bool,
@@ -165,6 +168,7 @@ impl Graph {
             edges: 0,
             observed: 0,
             orphaned: BTreeMap::new(),
+            forgotten: Vec::new(),
             knots: Knots::default(),
             holds_invalid,
             dropped: Vec::new(),

@@ -14,16 +14,18 @@ use crate::stray::Strays;
 use crate::time::Time;
 use crate::timers::Timers;
 use crate::tombstones::Tombstones;
-use crate::work::{CheckBy, LeaseId, Term};
+use crate::work::{LeaseId, Term};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 mod asking;
+mod audit;
 mod balancing;
 mod blocking;
 mod contract;
+mod emptied;
 mod granting;
 mod grounds;
 mod history;
@@ -34,16 +36,19 @@ mod pacing;
 mod pausing;
 mod probing;
 mod reading;
+mod readopting;
 mod repeating;
 mod reporting;
 mod stores;
 #[cfg(test)]
 mod tests;
 mod undecided;
+mod undiscovered;
 
 pub use contract::{
-    Cause, Config, Event, Grounds, Input, InvalidReferences, Mode, Named, OnStoreRewind, OpenDecision, Output,
-    PauseAnswer, PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
+    ALL_RESOURCES, Cause, CheckBy, Config, Event, Grounds, Input, InvalidReferences, Mode, Named, OnStoreRewind,
+    OpenDecision, Output, PauseAnswer, PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
+    Undiscovered,
 };
 pub use reading::{
     ContentsLook, CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked,
@@ -147,11 +152,13 @@ struct Asked {
 struct Known {
     own: Option<ResourceVersion>,
     store: Option<ResourceVersion>,
+    /// Of the main store, whichever the collection is kept in.
+    main: Option<ResourceVersion>,
 }
 
 /// The graph service's machine.
 ///
-/// * `intake` takes what discovery and watches say.
+/// * `intake` takes what discovery and watches say, `emptied` what definitions do, `undiscovered` what discovery cannot.
 /// * `judging` turns verdicts into items of the queue.
 /// * `granting` speaks with executors; `reporting` takes what their attempts came to, `blocking` what many of them met.
 /// * `pausing` holds back what pauses are about.
@@ -184,6 +191,10 @@ pub struct Leader {
     /// Since when owners are known to be absent, for measuring. Entries go with their nodes.
     absent_since: BTreeMap<NodeId, Time>,
     inquiries: BTreeMap<NodeId, Inquiry>,
+    /// What discovery does not show, and since when.
+    undiscovered: BTreeMap<(Name, Option<Name>), (Undiscovered, Time)>,
+    /// By kind, the definition that said that its instances are gone.
+    emptied: BTreeMap<KindId, emptied::Emptied>,
     /// Of objects with many references: an owner that is being asked for.
     awaited: BTreeMap<NodeId, NodeId>,
     /// Deletes that were accepted and whose DELETED has not come, with when they were.
@@ -203,7 +214,7 @@ pub struct Leader {
     /// So often a store went back.
     histories: u64,
     /// What audits have counted, by collection, until the watches have come that far.
-    counts: BTreeMap<KindId, history::Count>,
+    counts: BTreeMap<KindId, audit::Count>,
     /// When each collection is counted next.
     audits: BTreeMap<KindId, Time>,
     /// What was carried out last, by target.
@@ -220,6 +231,8 @@ pub struct Leader {
     withheld: Option<String>,
     /// uids whose DELETED was seen last, by collection: one that is seen again there is of another history.
     gone: Recent<KindId>,
+    /// Owners that orphaned their dependents, once the graph has forgotten them.
+    former: readopting::Former,
     /// References to owners in other namespaces that were told of, as dependent and owner; and objects with too many references, twice.
     told: BTreeSet<(Uid, Uid)>,
     tombstones: Tombstones,
@@ -258,6 +271,8 @@ impl Leader {
             undecided: undecided::Nodes::default(),
             absent_since: BTreeMap::new(),
             inquiries: BTreeMap::new(),
+            undiscovered: BTreeMap::new(),
+            emptied: BTreeMap::new(),
             awaited: BTreeMap::new(),
             writes: BTreeMap::new(),
             condemned: BTreeSet::new(),
@@ -279,6 +294,7 @@ impl Leader {
             gone: Recent::new(history::GONE_MAX, secrets.next()),
             told: BTreeSet::new(),
             tombstones: Tombstones::new(secrets.next()),
+            former: readopting::Former::new(secrets.next()),
             changes: Changes::default(),
             term: None,
             leader_endpoint: String::new(),
@@ -307,7 +323,8 @@ impl Leader {
         match input {
             Input::KindServed(kind) => self.kind_served(kind),
             Input::KindUnserved(collection) => self.kind_unserved(&collection),
-            Input::KindEmptied { group, kind, crd } => self.kind_emptied(&group, &kind, &crd),
+            Input::Undiscovered(all) => self.undiscovered(all),
+            Input::KindEmptied { group, kind, crd, standing } => self.kind_emptied(&group, &kind, &crd, standing),
             Input::ListBegun { collection } => self.with_kind(&collection, Leader::list_begun),
             Input::Listed { collection, object } => {
                 self.with_kind(&collection, |leader, kind| leader.listed(kind, object))
@@ -473,8 +490,10 @@ impl Leader {
             self.awaited.remove(&id);
             self.deletions.remove(&id);
         }
+        self.remember_former();
         if self.coverage.wants_sweep() {
-            let used = self.graph.kinds();
+            let mut used = self.graph.kinds();
+            used.extend(self.emptied.keys());
             self.coverage.sweep(self.now, &used);
         }
     }

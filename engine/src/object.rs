@@ -292,13 +292,17 @@ impl Facts {
         }
     }
 
-    fn take_out_excess(&mut self) {
+    /// The length of all texts in the references.
+    pub(crate) fn reference_bytes(&self) -> usize {
         let bytes = |owner: &OwnerReference| {
             let uid = owner.uid.spelled(&mut [0; CANONICAL]).len();
             owner.api_version.len() + owner.kind.len() + owner.name.len() + uid
         };
-        let is_long = self.owners.iter().map(bytes).sum::<usize>() > REFERENCES_MAX_BYTES;
-        if self.owners.len() > REFERENCES_MAX || is_long {
+        self.owners.iter().map(bytes).sum()
+    }
+
+    fn take_out_excess(&mut self) {
+        if self.owners.len() > REFERENCES_MAX || self.reference_bytes() > REFERENCES_MAX_BYTES {
             let count = u32::try_from(self.owners.len()).unwrap_or(u32::MAX);
             self.excess = Some(Excess { count, digest: self.digest_of_references().0 });
             self.owners = Box::default();

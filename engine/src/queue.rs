@@ -4,7 +4,7 @@ use crate::hold::{self, Hold, Holds};
 use crate::object::{Name, ObjectRef, Uid, clip};
 use crate::time::Time;
 use crate::view::{Waiting, Waits};
-use crate::work::{Action, ActionKind, LeaseId, Outcome, Preconditions};
+use crate::work::{Action, LeaseId, Outcome, Preconditions};
 use ages::Ages;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ const TROUBLE_MAX_BYTES: usize = 200;
 pub(crate) struct Draft {
     pub(crate) target: ObjectRef,
     pub(crate) action: Action,
-    pub(crate) preconditions: Option<Preconditions>,
+    pub(crate) preconditions: Preconditions,
     pub(crate) read_first: bool,
     /// It deletes its target, or parts it from an owner that orphans it: what a pause is about.
     pub(crate) destroys: bool,
@@ -131,10 +131,8 @@ impl Item {
         let target = &self.draft.target;
         let (collection, namespace, action) =
             (target.group_resource(), target.namespace.clone(), self.draft.action.kind());
-        let asks = action == ActionKind::Verify;
         let forbidden = Blocker::Forbidden { collection: collection.clone(), namespace, action };
-        let unreadable = asks.then(|| Blocker::Unreadable { collection: collection.clone() });
-        [forbidden, Blocker::Throttled { collection }].into_iter().chain(unreadable)
+        [forbidden, Blocker::Throttled { collection }].into_iter()
     }
 
     fn lane(&self) -> Name {
@@ -269,8 +267,8 @@ impl Queue {
             item.overtaken = item.draft != draft;
             return if item.overtaken { Put::Leased(lease) } else { Put::Same };
         }
-        let digest = |draft: &Draft| draft.preconditions.as_ref().map(|preconditions| preconditions.facts_digest);
-        let same = item.draft.action == draft.action && digest(&item.draft) == digest(&draft);
+        let same = item.draft.action == draft.action
+            && item.draft.preconditions.facts_digest == draft.preconditions.facts_digest;
         let moved = item.draft.preconditions != draft.preconditions;
         item.draft = draft;
         // What was about to be granted, or was held, may be the other now.

@@ -45,6 +45,19 @@ impl<V> Recent<V> {
         true
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The one that came first.
+    pub(crate) fn first(&self) -> Option<&V> {
+        self.entries.front().map(|(_, value)| value)
+    }
+
     /// The last about this uid.
     pub(crate) fn get(&self, uid: &Uid) -> Option<&V> {
         self.last(uid).map(|place| &self.entries[place].1)

@@ -46,7 +46,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 /// The same, of the first attempt after a session: the network is known to work.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// A hello that is not answered for this long was in vain: a process that stands still accepts connections, and says nothing.
-const WELCOME_LIMIT_MIN: Duration = Duration::from_secs(1);
+const WELCOME_LIMIT_MIN: Duration = Duration::from_millis(750);
 /// After so many silences in a row the limit doubles with each further one. Until then a new leader has been elected, and no wait at the
 /// address of the old one delays it for long.
 const IMPATIENT_SILENCES: u32 = 3;
@@ -389,6 +389,7 @@ impl Session {
         if !matches!(self.link, Link::Over) {
             self.check_credentials(now);
         }
+        self.grow(now);
         self.settle(now);
     }
 
@@ -404,7 +405,8 @@ impl Session {
         let drain = self.drain.as_ref().map(|drain| drain.deadline);
         let check = self.unaccepted.as_ref().and_then(|unaccepted| unaccepted.check_at);
         let share = self.share.as_ref().and_then(Share::next_deadline);
-        [link, drain, self.writes_end, self.flush_at, check, share].into_iter().flatten().min()
+        let growth = self.crowding.as_ref().and_then(Crowding::next_deadline);
+        [link, drain, self.writes_end, self.flush_at, check, share, growth].into_iter().flatten().min()
     }
 
     /// The next effect; to be drained to `None` after every `handle` and `tick`, or after several of one instant, and once after `new`.

@@ -3,6 +3,7 @@
 //! No state, no time, no effects: the same facts give the same verdict, in whatever order they arrived.
 
 use crate::coverage::{Coverage, State};
+use crate::evidence::Proof;
 use crate::graph::{Graph, Known, Node, NodeId, Reference};
 use crate::view::Undecided;
 use crate::work::PropagationPolicy;
@@ -141,6 +142,14 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
             return Standing::Unverified(Undecided::CollectionUnsynced);
         }
         Known::Absent(_) if graph.is_orphaned(owner) => return Standing::Orphaning,
+        // It may be in a resource that the reference does not lead to.
+        Known::Absent(_) | Known::Virtual { .. } if kind.ambiguous && !graph.is_orphaned(owner) => {
+            return Standing::Unverified(Undecided::OwnerKindUnresolved);
+        }
+        // The object may come from a server that is ahead of the one whose list lacks the owner.
+        Known::Absent(Proof::Listed { .. }) if coverage.kind(dependent.kind()).unplaced => {
+            return Standing::Unverified(Undecided::OwnerUnverified);
+        }
         Known::Absent(_) => return Standing::Dangling,
         Known::Observed | Known::Read { .. } | Known::Virtual { .. } => {}
     }

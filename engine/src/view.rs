@@ -50,8 +50,19 @@ pub struct Status {
     pub questions: Questions,
     /// Collections about which answers contradicted each other lately, and how they did last.
     pub inconsistent: Vec<(GroupResource, String)>,
-    /// Collections that the main API server keeps in stores of their own.
+    /// Collections whose lists stand elsewhere than those of the main store, and that are not among [`crate::leader::Policy::separate_stores`].
     pub kept_apart: Vec<GroupResource>,
+    /// Kinds that are there, that discovery does not show, and that hold owners in deletion.
+    pub hidden: Vec<Unseen>,
+}
+
+/// Kinds of which nothing can be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// `RESOURCE.GROUP`, where the resource may be `*`.
+    pub what: String,
+    pub why: String,
+    pub since: Time,
 }
 
 /// Questions to the API server whether single objects are there.
@@ -113,7 +124,7 @@ pub struct PauseView {
 pub enum Undecided {
     /// No proof yet of the owner's existence or absence; it is being asked for.
     OwnerUnverified,
-    /// The API server does not serve the owner's kind.
+    /// The API server does not serve the owner's kind, or serves it as several resources.
     OwnerKindUnresolved,
     /// The owner's collection cannot be listed, or its list is under way.
     CollectionUnsynced,
@@ -162,7 +173,7 @@ pub struct CollectionStatus {
     pub since: Time,
     /// Last event, bookmark or completed list.
     pub progress: Option<Time>,
-    /// The main API server keeps it in another store than the rest.
+    /// Its lists stand elsewhere than those of the main store, and it is not said to have a store of its own: no list proves anything of it.
     pub kept_apart: bool,
     /// How answers about it contradicted each other lately, if they did.
     pub inconsistent: Option<String>,
@@ -179,11 +190,14 @@ pub struct Reached {
     pub version: Name,
 }
 
-/// A kind that references name and the API server does not serve, with how many dependents wait for it.
+/// A kind that references name and the API server does not serve, or serves as several resources, with how many dependents wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnresolvedKind {
     pub group: Name,
     pub kind: Name,
+    /// None, or several: a reference does not say which of them it means.
+    pub resources: Vec<GroupResource>,
+    pub since: Time,
     pub dependents: usize,
 }
 
@@ -229,7 +243,8 @@ pub enum PresenceView {
 /// Something that stands in the way of many items at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockerView {
-    /// The rule, webhook or collection, in words that begin with `in_doubt`, `forbidden`, `webhook`, `throttled` or `unreadable`.
+    /// The rule, webhook or collection, in words that begin with `in_doubt`, `forbidden`, `webhook`, `throttled`, `unreadable`,
+    /// `undiscovered` or `ambiguous`.
     pub what: String,
     /// Items that wait for it.
     pub items: usize,

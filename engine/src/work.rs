@@ -11,7 +11,7 @@ use core::time::Duration;
 pub const PROTOCOL: u32 = 1;
 /// Most leases, reports or starts in one message.
 pub const BATCH_MAX_ENTRIES: usize = 100;
-/// Most existence checks in one item.
+/// Most findings in one report.
 pub const CHECKS_MAX: usize = 50;
 /// Longest free text in a report.
 pub const MESSAGE_MAX_BYTES: usize = 1024;
@@ -111,10 +111,6 @@ pub enum Action {
     RemoveFinalizer {
         finalizer: Name,
     },
-    /// Read only, and granted by leaders of an earlier release alone: this one asks by itself, and takes no executor's word for it.
-    Verify {
-        checks: Vec<ExistenceCheck>,
-    },
 }
 
 /// The kind of an action, for windows, counters and texts.
@@ -124,17 +120,15 @@ pub enum ActionKind {
     RemoveOwnerReferences,
     UnblockOwnerReferences,
     RemoveFinalizer,
-    Verify,
 }
 
 impl ActionKind {
     /// All kinds, in the order of the wire.
-    pub const ALL: [ActionKind; 5] = [
+    pub const ALL: [ActionKind; 4] = [
         ActionKind::Delete,
         ActionKind::RemoveOwnerReferences,
         ActionKind::UnblockOwnerReferences,
         ActionKind::RemoveFinalizer,
-        ActionKind::Verify,
     ];
 
     /// The word for logs and labels.
@@ -144,7 +138,6 @@ impl ActionKind {
             ActionKind::RemoveOwnerReferences => "remove_owner_references",
             ActionKind::UnblockOwnerReferences => "unblock_owner_references",
             ActionKind::RemoveFinalizer => "remove_finalizer",
-            ActionKind::Verify => "verify",
         }
     }
 }
@@ -157,25 +150,8 @@ impl Action {
             Action::RemoveOwnerReferences { .. } => ActionKind::RemoveOwnerReferences,
             Action::UnblockOwnerReferences { .. } => ActionKind::UnblockOwnerReferences,
             Action::RemoveFinalizer { .. } => ActionKind::RemoveFinalizer,
-            Action::Verify { .. } => ActionKind::Verify,
         }
     }
-}
-
-/// One question of a Verify: is there an object of this uid under these coordinates?
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExistenceCheck {
-    pub object: ObjectRef,
-    pub by: CheckBy,
-}
-
-/// How to ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CheckBy {
-    /// A consistent metadata list of that one name.
-    List,
-    /// One GET.
-    Read,
 }
 
 /// What must still be true on the API server when the write lands.
@@ -193,8 +169,7 @@ pub struct WorkItem {
     /// Stable over redelivery.
     pub id: u64,
     pub target: ObjectRef,
-    /// `None` for a Verify, which writes nothing.
-    pub preconditions: Option<Preconditions>,
+    pub preconditions: Preconditions,
     pub action: Action,
     /// Precede the write by a read of the target: its server may ignore preconditions.
     pub read_first: bool,
@@ -233,8 +208,6 @@ pub enum Outcome {
     Conflict,
     /// An owner check found the owner alive and not waiting.
     OwnerExists,
-    /// See the findings.
-    Verified,
     /// 403 by authorization.
     Forbidden,
     /// Refused by a webhook or an admission policy.
@@ -259,14 +232,13 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in the order of the wire.
-    pub const ALL: [Outcome; 17] = [
+    pub const ALL: [Outcome; 16] = [
         Outcome::Done,
         Outcome::Unchanged,
         Outcome::Gone,
         Outcome::Replaced,
         Outcome::Conflict,
         Outcome::OwnerExists,
-        Outcome::Verified,
         Outcome::Forbidden,
         Outcome::AdmissionDenied,
         Outcome::AdmissionFailed,
@@ -282,7 +254,7 @@ impl Outcome {
     /// Whether things are as the action wanted them, by this attempt or without it.
     pub fn is_success(self) -> bool {
         match self {
-            Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced | Outcome::Verified => true,
+            Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced => true,
             Outcome::Conflict
             | Outcome::OwnerExists
             | Outcome::Forbidden
@@ -307,7 +279,6 @@ impl Outcome {
             Outcome::Replaced => "replaced",
             Outcome::Conflict => "conflict",
             Outcome::OwnerExists => "owner_exists",
-            Outcome::Verified => "verified",
             Outcome::Forbidden => "forbidden",
             Outcome::AdmissionDenied => "admission_denied",
             Outcome::AdmissionFailed => "admission_failed",
@@ -330,25 +301,21 @@ pub struct Sighting {
     pub facts: Facts,
 }
 
-/// The answer to one [`ExistenceCheck`].
+/// What an owner check found of its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    pub check: ExistenceCheck,
+    pub owner: ObjectRef,
     pub result: FindingResult,
 }
 
-/// What a check found.
+/// What one read of an owner shows. That it is not there is no proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FindingResult {
     Exists(Sighting),
-    /// A list answered 200 without the uid, at this position. `None` where a single read answered NotFound and named the object.
-    Absent(Option<ResourceVersion>),
-    /// The name belongs to another uid; position as in `Absent`.
-    OtherUid(Option<ResourceVersion>),
-    /// The kind, its group or its resource is not served: a 404 that names no object.
-    KindUnresolved,
-    Forbidden,
-    Failed,
+    /// NotFound, and the Status names the object.
+    Absent,
+    /// The name belongs to another uid.
+    OtherUid,
 }
 
 /// The end of one attempt.

@@ -6,20 +6,18 @@ use crate::server::Server;
 use crate::traces::Follow;
 use engine::attempt::{Answer, Attempts as Machine, Failure, FailureKind, Output, Request, RequestId};
 use engine::time::Time;
-use engine::work::{ActionKind, LeaseId, WorkLease, WorkReport};
+use engine::work::{LeaseId, WorkLease, WorkReport};
 use runtime::kubernetes::Gate;
 use runtime::tasks::{JobEnd, Jobs};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use verify::Cancel;
 
 mod address;
 pub(crate) mod metadata;
 pub(crate) mod request;
 #[cfg(test)]
 mod tests;
-mod verify;
 
 /// Requests under way for each attempt, on average: one of its own, and reads of owners. Beyond that, requests wait.
 const REQUESTS_PER_ATTEMPT: usize = 4;
@@ -34,9 +32,6 @@ pub(crate) struct Attempts {
     requests: Jobs<RequestId, Answer<Value>>,
     /// What requests of a lease belong to, where that is recorded.
     follows: BTreeMap<LeaseId, Follow>,
-    /// Leases that only ask.
-    questions: Jobs<Arc<WorkLease>, WorkReport>,
-    cancels: BTreeMap<LeaseId, Cancel>,
     ended: VecDeque<Ended>,
 }
 
@@ -66,8 +61,6 @@ impl Attempts {
             machine: Shared::default(),
             requests: Jobs::new(concurrency.saturating_mul(REQUESTS_PER_ATTEMPT)),
             follows: BTreeMap::new(),
-            questions: Jobs::new(concurrency),
-            cancels: BTreeMap::new(),
             ended: VecDeque::new(),
         }
     }
@@ -85,12 +78,6 @@ impl Attempts {
 
     /// Begins to carry out a lease.
     pub(crate) fn start(&mut self, lease: WorkLease, follow: Option<Follow>) {
-        if lease.item.action.kind() == ActionKind::Verify {
-            let (lease, cancel) = (Arc::new(lease), Cancel::default());
-            self.cancels.insert(lease.id, cancel.clone());
-            let questions = verify::run(self.server.followed(follow), self.clock, Arc::clone(&lease), cancel);
-            return self.questions.spawn(lease, questions);
-        }
         if let Some(follow) = follow {
             self.follows.insert(lease.id, follow);
         }
@@ -100,9 +87,6 @@ impl Attempts {
 
     /// Nothing more is sent for this lease; what is on the wire stays there.
     pub(crate) fn cancel(&mut self, lease: LeaseId) {
-        if let Some(cancel) = self.cancels.get(&lease) {
-            cancel.cancel();
-        }
         self.machine.lock().cancel(self.clock.now(), lease);
         self.settle();
     }
@@ -113,10 +97,8 @@ impl Attempts {
             if let Some(ended) = self.ended.pop_front() {
                 return ended;
             }
-            tokio::select! {
-                (id, end) = self.requests.next() => self.answered(id, end),
-                (lease, end) = self.questions.next() => self.asked(&lease, end),
-            }
+            let (id, end) = self.requests.next().await;
+            self.answered(id, end);
         }
     }
 
@@ -124,9 +106,6 @@ impl Attempts {
     pub(crate) fn try_next(&mut self) -> Option<Ended> {
         while let Some((id, end)) = self.requests.try_next() {
             self.answered(id, end);
-        }
-        while let Some((lease, end)) = self.questions.try_next() {
-            self.asked(&lease, end);
         }
         self.ended.pop_front()
     }
@@ -143,19 +122,6 @@ impl Attempts {
         };
         self.machine.lock().answered(self.clock.now(), id, answer);
         self.settle();
-    }
-
-    fn asked(&mut self, lease: &WorkLease, end: JobEnd<WorkReport>) {
-        self.cancels.remove(&lease.id);
-        let report = match end {
-            JobEnd::Done(report) => report,
-            JobEnd::Aborted => verify::lost(lease, "aborted"),
-            JobEnd::Panicked(why) => {
-                tracing::error!(lease = %lease.id, target = %lease.item.target, why, "an attempt panicked");
-                verify::lost(lease, &why)
-            }
-        };
-        self.ended.push_back(Ended { lease: Box::new(lease.clone()), report, writes: 0 });
     }
 
     /// Does what the machine wants, as far as there is room for requests.

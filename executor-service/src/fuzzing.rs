@@ -1,7 +1,7 @@
 //! Everything of this crate that reads bytes from outside, one function each, for those who try what it makes of any bytes.
 
 use crate::answer::{classify, excerpt};
-use crate::attempt::metadata::{parse_list, parse_object};
+use crate::attempt::metadata::parse_object;
 use engine::attempt::Question;
 use engine::object::{ObjectRef, Uid};
 use engine::work::MESSAGE_MAX_BYTES;
@@ -34,10 +34,9 @@ pub fn answers(bytes: &[u8]) {
     }
 }
 
-/// An object or a list, as the executor reads them before it writes.
+/// An object, as the executor reads it before it writes.
 pub fn objects(bytes: &[u8]) {
     let _object = parse_object(bytes);
-    let _list = parse_list(bytes);
 }
 
 fn object() -> ObjectRef {

@@ -22,19 +22,17 @@ const WHO_AM_I: &str = "/api/v1/namespaces/kube-system";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verb {
     Get,
-    List,
     Patch,
     Delete,
 }
 
 impl Verb {
-    pub(crate) const ALL: [Verb; 4] = [Verb::Get, Verb::List, Verb::Patch, Verb::Delete];
+    pub(crate) const ALL: [Verb; 3] = [Verb::Get, Verb::Patch, Verb::Delete];
 
     /// The word for labels.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
-            Verb::List => "list",
             Verb::Patch => "patch",
             Verb::Delete => "delete",
         }

@@ -29,7 +29,7 @@ pub(crate) mod fuzzing;
 mod known;
 mod pauses;
 mod probe;
-mod request;
+pub(crate) mod request;
 #[cfg(test)]
 mod scripted;
 mod supervisor;

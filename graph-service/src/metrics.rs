@@ -30,16 +30,8 @@ use requests::Requests;
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// Why decisions are made: the first of these among the causes of one. See [`reason`].
-const REASONS: [&str; 8] = [
-    "cycle",
-    "never_seen",
-    "no_dependents",
-    "no_blocking_dependents",
-    "owner_orphans",
-    "owner_waiting",
-    "owner_absent",
-    "kept",
-];
+const REASONS: [&str; 7] =
+    ["cycle", "no_dependents", "no_blocking_dependents", "owner_orphans", "owner_waiting", "owner_absent", "kept"];
 
 /// What becomes of a question whether an owner is there.
 const ANSWERS: [&str; 3] = ["exists", "absent", "failed"];
@@ -59,6 +51,9 @@ pub(crate) struct Metrics {
     /// Writes that had been carried out a moment before and have to be done again.
     pub(crate) undone: Counter,
     pub(crate) misplaced: Counter,
+    pub(crate) readopted: Counter,
+    /// Owners that orphaned, and were forgotten early for want of room.
+    pub(crate) orphaning_forgotten: Counter,
     pub(crate) rejected: Counter,
     /// Objects that were passed over because they lack what an identity needs.
     pub(crate) unusable: Counter,
@@ -105,7 +100,7 @@ impl Metrics {
             withdrawals: book.put(
                 "ownergraph_withdrawals",
                 [actions()],
-                ("Decisions that ceased to hold before they were carried out", "Normal where owners come back or somebody else deletes first."),
+                ("Decisions that ceased to hold before they were carried out", "Normal where owners come back or another client deletes first."),
                 zeroed(ActionKind::ALL.map(|action| [("action", action.as_str())])),
             ),
             grants: book.put(
@@ -117,7 +112,7 @@ impl Metrics {
             attempts: book.put(
                 "ownergraph_attempts",
                 [actions(), reasons(), Label::of("outcome", Outcome::ALL.map(Outcome::as_str))],
-                ("Attempts that executors reported, by action, reason of the decision and outcome", "`done`, `gone`, `unchanged` and `verified` are what is wanted; `conflict`, `replaced` and `owner_exists` are preconditions at work; `forbidden`, `admission_*`, `throttled` and `unauthenticated` are for somebody to mend."),
+                ("Attempts that executors reported, by action, reason of the decision and outcome", "`done`, `gone` and `unchanged` are what is wanted; `conflict`, `replaced` and `owner_exists` are preconditions at work; `forbidden`, `admission_*`, `throttled` and `unauthenticated` need an administrator."),
                 Family::default(),
             ),
             removed: book.put(
@@ -154,6 +149,18 @@ impl Metrics {
                 "ownergraph_misplaced_references",
                 [],
                 ("References to owners in another namespace", "Somebody writes references that Kubernetes does not allow; events on the dependents name them."),
+                Counter::default(),
+            ),
+            readopted: book.put(
+                "ownergraph_readopted_references",
+                [],
+                ("References that came back to objects whose owner had orphaned them", "They are taken away again. A controller with an old view writes them; Events on the dependents name the owner and the field manager."),
+                Counter::default(),
+            ),
+            orphaning_forgotten: book.put(
+                "ownergraph_orphaning_forgotten",
+                [],
+                ("Owners that orphaned their dependents and were forgotten before their hour was over, to make room for others", "References that come back to them are dangling ones: their dependents are collected."),
                 Counter::default(),
             ),
             rejected: book.put(
@@ -324,16 +331,15 @@ pub(crate) fn zeroed<const N: usize>(labels: impl IntoIterator<Item = Labels<N>>
 fn reason(causes: &[Cause]) -> &'static str {
     let rank = |cause: &Cause| match cause {
         Cause::Cycle => 0,
-        Cause::NeverSeen => 1,
-        Cause::NoDependents => 2,
-        Cause::NoBlockingDependents => 3,
-        Cause::OwnerOrphans { .. } => 4,
-        Cause::OwnerWaiting { .. } => 5,
-        Cause::OwnerAbsent { .. } => 6,
-        Cause::KeptBy { .. } => 7,
+        Cause::NoDependents => 1,
+        Cause::NoBlockingDependents => 2,
+        Cause::OwnerOrphans { .. } => 3,
+        Cause::OwnerWaiting { .. } => 4,
+        Cause::OwnerAbsent { .. } => 5,
+        Cause::KeptBy { .. } => 6,
     };
-    // A decision has a cause; one without would be a question.
-    REASONS[causes.iter().map(rank).min().unwrap_or(1)]
+    // Every decision has a cause.
+    REASONS[causes.iter().map(rank).min().unwrap_or(REASONS.len() - 1)]
 }
 
 fn count_of(count: usize) -> i64 {

@@ -147,15 +147,27 @@ pub struct Policy {
     #[arg(long, env = "OWNERGRAPH_ON_STORE_REWIND", value_enum, default_value = "continue")]
     pub on_store_rewind: OnStoreRewind,
 
-    /// Resources that hold no owner in deletion although they cannot be listed: the administrator's release.
+    /// Resources that hold no owner in deletion although they cannot be listed: the administrator's release. GROUP/* stands for all of a
+    /// group, and is the way where its server is down and its resources are not known.
     #[arg(
         long,
         env = "OWNERGRAPH_ASSUME_NO_DEPENDENTS",
         value_name = "GROUP/RESOURCE",
         value_delimiter = ',',
-        value_parser = group_and_resource
+        value_parser = group_and_resources
     )]
     pub assume_no_dependents: Vec<GroupResource>,
+
+    /// Resources that the API server keeps in an etcd of their own, as its --etcd-servers-overrides says; without events, which are not
+    /// watched. Where such a resource is not named here, objects that are owned by its objects, or are among them, may wait for ever.
+    #[arg(
+        long,
+        env = "OWNERGRAPH_SEPARATE_STORES",
+        value_name = "GROUP/RESOURCE",
+        value_delimiter = ',',
+        value_parser = group_and_resource
+    )]
+    pub separate_stores: Vec<GroupResource>,
 
     /// Most writes a second to the API server, of all executors together; without it only the API server's own pushing back slows them.
     #[arg(
@@ -247,6 +259,7 @@ impl From<Policy> for leader::Policy {
                 OnStoreRewind::Hold => leader::OnStoreRewind::Hold,
             },
             assume_no_dependents: policy.assume_no_dependents,
+            separate_stores: policy.separate_stores,
             max_writes_per_second: policy.max_writes_per_second.map(Rate::per_second),
         }
     }
@@ -345,6 +358,18 @@ pub fn group_resource(text: &str) -> Result<GroupResource, String> {
 pub fn kind_name(text: &str) -> Result<GroupResource, String> {
     group_resource(&text.to_lowercase())
         .map_err(|_| "expected a kind as kubectl takes it, such as pods, deploy or deployments.apps".to_owned())
+}
+
+/// Reads `GROUP/*`, or what [`group_and_resource`] reads.
+fn group_and_resources(text: &str) -> Result<GroupResource, String> {
+    match text.split_once('/') {
+        Some((group, leader::ALL_RESOURCES)) => {
+            let GroupResource { group, .. } = group_resource(&format!("all.{group}"))
+                .map_err(|_| "expected GROUP/*, such as metrics.k8s.io/*".to_owned())?;
+            Ok(GroupResource { group, resource: leader::ALL_RESOURCES.into() })
+        }
+        _ => group_and_resource(text),
+    }
 }
 
 /// Reads `GROUP/RESOURCE`, with an empty group for the core one, or what [`group_resource`] reads.

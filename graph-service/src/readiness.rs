@@ -11,7 +11,9 @@ use crate::progress;
 use engine::coverage::State;
 use engine::leader::Leader;
 use engine::object::Uid;
-use engine::view::{BlockerView, CollectionStatus, ExecutorView, PauseView, Status, UnresolvedKind, Waiting, Waits};
+use engine::view::{
+    BlockerView, CollectionStatus, ExecutorView, PauseView, Status, UnresolvedKind, Unseen, Waiting, Waits,
+};
 use prometheus_client::registry::Registry;
 use runtime::admin::{Probe, Readiness};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,6 +31,8 @@ const LISTING_GRACE: Duration = Duration::from_secs(30);
 const GRAPH_NODES_MAX: usize = 20_000;
 /// Most unresolved kinds that are listed.
 const UNRESOLVED_MAX: usize = 50;
+/// Most groups and resources that are listed of those that discovery does not show.
+const HIDDEN_MAX: usize = 50;
 /// Most blockers that are listed.
 const BLOCKERS_MAX: usize = 50;
 
@@ -159,6 +163,7 @@ impl Probe for Health {
         lines.extend(
             look.status.undecided.iter().map(|(cause, count)| format!("undecided: {} {count}", cause.as_str())),
         );
+        lines.extend(look.status.hidden.iter().take(HIDDEN_MAX).map(hidden_line));
         let excessive = look.status.excessive.iter();
         lines.extend(excessive.map(|object| format!("too many owner references: {object} ({}) is kept", object.uid)));
         lines.extend(look.unresolved.iter().map(unresolved_line));
@@ -275,7 +280,18 @@ fn pause_line(pause: &PauseView, clock: Clock) -> String {
 
 fn unresolved_line(kind: &UnresolvedKind) -> String {
     let dot = if kind.group.is_empty() { "" } else { "." };
-    format!("unresolved: {}{dot}{} is not served, {} dependents wait for it", kind.kind, kind.group, kind.dependents)
+    let how = match kind.resources.len() {
+        0 => "not served".to_owned(),
+        _ => {
+            let resources: Vec<String> = kind.resources.iter().map(ToString::to_string).collect();
+            format!("served as {}, and references do not say which they mean", resources.join(" and as "))
+        }
+    };
+    format!("unresolved: {}{dot}{} is {how}, {} dependents wait for it", kind.kind, kind.group, kind.dependents)
+}
+
+fn hidden_line(hidden: &Unseen) -> String {
+    format!("undiscovered: {} ({}), owners in deletion wait for it", hidden.what, hidden.why)
 }
 
 fn blocker_line(blocker: &BlockerView, clock: Clock) -> String {
@@ -283,6 +299,8 @@ fn blocker_line(blocker: &BlockerView, clock: Clock) -> String {
     let next = match blocker.next_probe {
         _ if blocker.probing => "tried now".to_owned(),
         Some(at) => format!("tried in {} s", at.since(clock.now()).as_secs_f64().ceil()),
+        None if blocker.what.starts_with("undiscovered") => "let go once discovery shows it".to_owned(),
+        None if blocker.what.starts_with("ambiguous") => "let go once one resource of the kind is left".to_owned(),
         None if blocker.what.starts_with("in_doubt") => "let go once the collection says where it stands".to_owned(),
         None => "let go at a pace".to_owned(),
     };
@@ -314,7 +332,7 @@ fn collection_line(collection: &CollectionStatus) -> String {
         line.push_str(&format!(" at {position}"));
     }
     if collection.kept_apart {
-        line.push_str(", in a store of its own");
+        line.push_str(", apart from the main store, and not named by --separate-stores");
     }
     if !collection.error.is_empty() {
         line.push_str(&format!(": {}", collection.error));

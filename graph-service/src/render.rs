@@ -40,6 +40,8 @@ pub(crate) struct Render {
     refused: BTreeMap<(GroupResource, ActionKind, Outcome), Instant>,
     /// Executors whose credentials were not accepted, with when that was last reported.
     unauthenticated: BTreeMap<Name, Instant>,
+    /// It was reported that owners that orphan are forgotten early.
+    forgets: bool,
 }
 
 impl Render {
@@ -60,6 +62,7 @@ impl Render {
             lost: BTreeMap::new(),
             refused: BTreeMap::new(),
             unauthenticated: BTreeMap::new(),
+            forgets: false,
         }
     }
 
@@ -111,7 +114,7 @@ impl Render {
             } => {
                 self.metrics.attempted(*action, &grounds.causes, *outcome);
                 self.moved = true;
-                self.attempted(target, *action, told(*outcome, *http_status), executor, message);
+                self.attempted(target, *action, *outcome, executor, message);
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
                 tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, message, api_calls, age_ms, "attempt ended");
             }
@@ -136,7 +139,7 @@ impl Render {
                 tracing::warn!(%collection, why, "inconsistent reads: answers of the API server contradict each other; look for API servers or etcd members that lag, or that serve another store");
             }
             Event::KeptApart { collection } => {
-                tracing::info!(%collection, "the API server keeps this collection in a store of its own; its versions are compared with themselves alone");
+                tracing::warn!(%collection, "the lists of this collection do not stand where the others do: no owner in it is proven absent, and none of its objects deleted because of a list; if the API server keeps it in an etcd of its own, name it with --separate-stores, else look for API servers that lag");
             }
             Event::Undone { target, action, times, wait } => {
                 self.metrics.undone.inc();
@@ -166,6 +169,30 @@ impl Render {
                 // A full queue drops the event; the line and the counter are there.
                 let (dependent, reference) = (dependent.clone(), reference.clone());
                 let _full = self.warnings.try_send(Warning::OwnerInOtherNamespace { dependent, reference });
+            }
+            Event::Readopted { dependent, resource_version, owner, first } => {
+                self.metrics.readopted.inc();
+                if *first {
+                    tracing::warn!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "reference to an owner that orphaned the object is there again, and is taken away; find the controller that writes it");
+                    let _full = self.warnings.try_send(Warning::Readopted {
+                        dependent: dependent.clone(),
+                        resource_version: resource_version.clone(),
+                        owner: owner.clone(),
+                        writer: None,
+                    });
+                } else {
+                    tracing::debug!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "reference to an owner that orphaned the object is there once more, and is taken away");
+                }
+            }
+            Event::OrphaningForgotten { remembered_for } => {
+                self.metrics.orphaning_forgotten.inc();
+                if !std::mem::replace(&mut self.forgets, true) {
+                    let remembered_for_s = remembered_for.as_secs();
+                    tracing::warn!(
+                        remembered_for_s,
+                        "more owners orphan their dependents than can be remembered for an hour; dependents whose reference comes back to one that is forgotten are collected"
+                    );
+                }
             }
             Event::TooManyReferences { object, count } => {
                 tracing::warn!(%object, uid = %object.uid, count, "object has more owner references than the collector looks at; it is kept until some are removed");
@@ -216,7 +243,6 @@ impl Render {
             | Outcome::Replaced
             | Outcome::Conflict
             | Outcome::OwnerExists
-            | Outcome::Verified
             | Outcome::Throttled
             | Outcome::Transient
             | Outcome::Ambiguous
@@ -270,12 +296,6 @@ impl Render {
     }
 }
 
-/// What an attempt is told as. A question that the API server refuses to answer is asked, so its attempt has gone well; but it takes the
-/// same rule as a refused write to mend it, and whatever rests on the answer waits.
-fn told(outcome: Outcome, http_status: u16) -> Outcome {
-    if outcome == Outcome::Verified && http_status == 403 { Outcome::Forbidden } else { outcome }
-}
-
 impl std::fmt::Debug for Render {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Render").field("lost", &self.lost).finish_non_exhaustive()
@@ -305,7 +325,6 @@ impl std::fmt::Display for Causes<'_> {
                 Cause::NoBlockingDependents => f.write_str("no blocking dependents are left")?,
                 Cause::NoDependents => f.write_str("every dependent has lost its reference")?,
                 Cause::Cycle => f.write_str("it is in a cycle of blocking references")?,
-                Cause::NeverSeen => f.write_str("only references to it are known")?,
             }
         }
         Ok(())

@@ -192,6 +192,8 @@ impl Traces {
             | Event::KeptApart { .. }
             | Event::OwnerInOtherNamespace { .. }
             | Event::TooManyReferences { .. }
+            | Event::Readopted { .. }
+            | Event::OrphaningForgotten { .. }
             | Event::Unusable { .. }
             | Event::PauseTaken { .. }
             | Event::PauseEffective { .. }
@@ -492,6 +494,5 @@ fn word(cause: &Cause) -> &'static str {
         Cause::NoBlockingDependents => "no_blocking_dependents",
         Cause::NoDependents => "no_dependents",
         Cause::Cycle => "cycle",
-        Cause::NeverSeen => "never_seen",
     }
 }

@@ -1,6 +1,6 @@
-//! Kubernetes events about references that cannot be right, or are too many, on the object that has them.
+//! Kubernetes events about references that cannot be right, come back, or are too many, on the object that has them.
 
-use engine::object::{ObjectRef, OwnerReference, REFERENCES_MAX, clip};
+use engine::object::{ObjectRef, OwnerReference, REFERENCES_MAX, ResourceVersion, clip};
 use http::{Method, Request};
 use runtime::kubernetes::call;
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 #[cfg(test)]
 mod tests;
+mod writer;
 
 /// Events that wait to be posted; beyond that they are dropped, and only logged and counted.
 pub(crate) const QUEUE_MAX: usize = 1024;
@@ -31,6 +32,14 @@ const NAME_MAX_BYTES: usize = 200;
 pub(crate) enum Warning {
     /// A reference to a namespaced owner that is in another namespace.
     OwnerInOtherNamespace { dependent: ObjectRef, reference: OwnerReference },
+    /// A reference to an owner that orphaned the object has come back at this version.
+    Readopted {
+        dependent: ObjectRef,
+        resource_version: ResourceVersion,
+        owner: ObjectRef,
+        /// The field manager that wrote it, once it is known.
+        writer: Option<String>,
+    },
     /// An object has more references than the collector looks at.
     TooManyReferences { object: ObjectRef, count: u32 },
 }
@@ -38,9 +47,9 @@ pub(crate) enum Warning {
 impl Warning {
     fn object(&self) -> &ObjectRef {
         match self {
-            Warning::OwnerInOtherNamespace { dependent: object, .. } | Warning::TooManyReferences { object, .. } => {
-                object
-            }
+            Warning::OwnerInOtherNamespace { dependent: object, .. }
+            | Warning::Readopted { dependent: object, .. }
+            | Warning::TooManyReferences { object, .. } => object,
         }
     }
 
@@ -48,6 +57,7 @@ impl Warning {
         match self {
             // The one that upstream gives too.
             Warning::OwnerInOtherNamespace { .. } => "OwnerRefInvalidNamespace",
+            Warning::Readopted { .. } => "OwnerReferenceReadopted",
             Warning::TooManyReferences { .. } => "TooManyOwnerReferences",
         }
     }
@@ -63,6 +73,19 @@ impl Warning {
                 reference.uid,
                 dependent.namespace
             ),
+            Warning::Readopted { owner, writer, .. } => {
+                let writer = writer.as_deref().map_or_else(
+                    || "a field manager that could not be found out".to_owned(),
+                    |writer| format!("field manager {writer:?}"),
+                );
+                format!(
+                    "{writer} put back the reference to {} {} (uid {}), which is gone and left this object to itself: the reference is \
+                     removed again, for at most an hour after that",
+                    owner.kind,
+                    clip(&owner.name, NAME_MAX_BYTES),
+                    owner.uid
+                )
+            }
             Warning::TooManyReferences { count, .. } => format!(
                 "{count} owner references are more than the garbage collector looks at ({REFERENCES_MAX}, or 512 KiB of text): the object \
                  is not collected until some are removed"
@@ -74,6 +97,7 @@ impl Warning {
     fn digest(&self) -> u64 {
         let text = match self {
             Warning::OwnerInOtherNamespace { dependent, reference } => format!("{} {}", dependent.uid, reference.uid),
+            Warning::Readopted { dependent, owner, .. } => format!("{} {} again", dependent.uid, owner.uid),
             Warning::TooManyReferences { object, .. } => format!("{} references", object.uid),
         };
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -88,7 +112,8 @@ pub(crate) async fn post(
     host: String,
 ) -> anyhow::Result<()> {
     let mut told: Option<Instant> = None;
-    while let Some(warning) = waiting.recv().await {
+    while let Some(mut warning) = waiting.recv().await {
+        writer::find(&client, &mut warning).await;
         let event = event(&warning, &host, SystemTime::now());
         if let Err(why) = post_one(&client, &event).await {
             // One refused Event is followed by many like it.

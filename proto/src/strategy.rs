@@ -5,9 +5,9 @@ use engine::hold::{Filter, Scope};
 use engine::object::{Excess, Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::work::{
-    Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId,
-    Outcome, Preconditions, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term,
-    ToExecutor, ToLeader, Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
+    Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Outcome, Preconditions,
+    PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term, ToExecutor, ToLeader,
+    Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -98,10 +98,6 @@ fn sighting() -> impl Strategy<Value = Sighting> {
     )
 }
 
-fn check() -> impl Strategy<Value = ExistenceCheck> {
-    (object(), select(vec![CheckBy::List, CheckBy::Read])).prop_map(|(object, by)| ExistenceCheck { object, by })
-}
-
 fn action() -> impl Strategy<Value = Action> {
     let policies = vec![PropagationPolicy::Background, PropagationPolicy::Foreground, PropagationPolicy::Orphan];
     prop_oneof![
@@ -111,7 +107,6 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(owner_uids, entries)| Action::RemoveOwnerReferences { owner_uids, entries }),
         vec(owner(), 0..3).prop_map(|entries| Action::UnblockOwnerReferences { entries }),
         identity().prop_map(|finalizer| Action::RemoveFinalizer { finalizer }),
-        vec(check(), 0..3).prop_map(|checks| Action::Verify { checks }),
     ]
 }
 
@@ -126,7 +121,7 @@ pub(crate) fn lease() -> impl Strategy<Value = WorkLease> {
         |((id, read_first, generation), target, preconditions, action)| WorkItem {
             id,
             target,
-            preconditions: (action.kind() != ActionKind::Verify).then_some(preconditions),
+            preconditions,
             action,
             read_first,
             generation,
@@ -148,13 +143,10 @@ pub(crate) fn lease() -> impl Strategy<Value = WorkLease> {
 fn finding() -> impl Strategy<Value = Finding> {
     let result = prop_oneof![
         sighting().prop_map(FindingResult::Exists),
-        option::of(version()).prop_map(FindingResult::Absent),
-        option::of(version()).prop_map(FindingResult::OtherUid),
-        Just(FindingResult::KindUnresolved),
-        Just(FindingResult::Forbidden),
-        Just(FindingResult::Failed),
+        Just(FindingResult::Absent),
+        Just(FindingResult::OtherUid),
     ];
-    (check(), result).prop_map(|(check, result)| Finding { check, result })
+    (object(), result).prop_map(|(owner, result)| Finding { owner, result })
 }
 
 fn report() -> impl Strategy<Value = WorkReport> {

@@ -7,12 +7,12 @@ use tests::sim::{self, Peril, Search, Tally};
 
 /// The worlds that are run however slow the machine is: enough to go through all that is demanded below.
 const WORLDS_MIN: u64 = 150;
-/// Worlds in which something happens that is too rare for the first ones: a write that is withheld, an attempt that is abandoned, a write
-/// across a restore, a watch that says nothing.
-const RARE: [u64; 6] = [172, 547, 2043, 2794, 6355, 6391];
+/// Worlds in which something happens that is too rare for the first ones: a write that is withheld, an attempt that is abandoned, a watch
+/// that says nothing; and one in which a late answer begins a doubt in a kind that has ceased to be served.
+const RARE: [u64; 4] = [48, 1388, 2043, 6355];
 /// A write across a restore is not among them: what destroys is stopped at the first sign of another store, and hundreds of worlds pass
 /// without one.
-const FAULTS: [&str; 38] = [
+const FAULTS: [&str; 40] = [
     "backup or restore",
     "clean end",
     "credentials expired",
@@ -33,6 +33,7 @@ const FAULTS: [&str; 38] = [
     "lost answer",
     "lying reads",
     "message stall",
+    "page expired",
     "probe failure",
     "refusal",
     "relist",
@@ -50,6 +51,7 @@ const FAULTS: [&str; 38] = [
     "transport error",
     "watch drop",
     "watch says nothing",
+    "watch-list ignored",
     "webhook",
 ];
 const EVENTS: [&str; 18] = [
@@ -113,9 +115,8 @@ fn worlds_come_to_what_the_semantics_ask_for() {
         Outcome::ALL.iter().filter(|&&outcome| tally.outcome(outcome) == 0).map(|outcome| outcome.as_str()).collect();
     let actions: Vec<&str> =
         ActionKind::ALL.iter().filter(|&&action| tally.action(action) == 0).map(|action| action.as_str()).collect();
-    // Whether an owner is there, the graph service asks by itself.
-    assert_eq!(actions, ["verify"], "actions that were never tried");
-    assert_eq!(outcomes, ["verified"], "outcomes that no attempt had");
+    assert_eq!(actions, [""; 0], "actions that were never tried");
+    assert_eq!(outcomes, [""; 0], "outcomes that no attempt had");
     assert_eq!(missing(&FAULTS, &tally.faults), [""; 0], "faults that never struck");
     assert_eq!(missing(&EVENTS, &tally.events), [""; 0], "what never happened");
 }

@@ -105,7 +105,7 @@ impl<W: Clone> Attempt<W> {
         let reads_first = self.lease.item.read_first || self.lease.previous_attempt_ambiguous;
         match &self.lease.item.action {
             Action::Delete { propagation_policy, .. } => {
-                let version = &self.preconditions()?.resource_version;
+                let version = &self.preconditions().resource_version;
                 Ok(if reads_first {
                     Next::Read(Then::First)
                 } else {
@@ -113,11 +113,21 @@ impl<W: Clone> Attempt<W> {
                 })
             }
             Action::RemoveOwnerReferences { .. } => {
-                self.preconditions()?;
-                if reads_first { Ok(Next::Read(Then::First)) } else { self.remove(None, merge_only) }
+                if reads_first {
+                    Ok(Next::Read(Then::First))
+                } else {
+                    self.remove(None, merge_only)
+                }
             }
-            Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } => Ok(Next::Read(Then::First)),
-            Action::Verify { .. } => Err(Ending::because(Outcome::Invalid, "the work item asks for no write")),
+            Action::RemoveFinalizer { finalizer } => {
+                let version = self.preconditions().resource_version.clone();
+                if reads_first || merge_only.contains(&self.target().group_resource()) {
+                    return Ok(Next::Read(Then::First));
+                }
+                let patch = Patch::DropFinalizer { version: version.clone(), finalizer: finalizer.clone() };
+                Ok(self.patch(patch, Form::Strategic, version, None))
+            }
+            Action::UnblockOwnerReferences { .. } => Ok(Next::Read(Then::First)),
         }
     }
 
@@ -155,6 +165,12 @@ impl<W: Clone> Attempt<W> {
             {
                 self.rewrite_again(live)
             }
+            // The server may not know how to take one entry out of a list.
+            Then::Refused { write, .. }
+                if matches!(write.request, Request::Patch { patch: Patch::DropFinalizer { .. }, .. }) =>
+            {
+                self.rewrite(live)
+            }
             Then::Refused { refused, .. } => Err(Box::new(Ending { observed: Some(live.sighting), ..*refused })),
         }
     }
@@ -189,7 +205,7 @@ impl<W: Clone> Attempt<W> {
                 let patch = Patch::UnblockReferences { version: version.clone(), references };
                 Ok(self.patch(patch, Form::Strategic, version, Some(Box::new(live))))
             }
-            Action::RemoveFinalizer { .. } | Action::Verify { .. } => self.rewrite(live),
+            Action::RemoveFinalizer { .. } => self.rewrite(live),
         }
     }
 
@@ -197,6 +213,10 @@ impl<W: Clone> Attempt<W> {
     fn wrote(&self, write: Box<Write<W>>, written: Written) -> Step<W> {
         match (written, write.form) {
             (Written::Ended(ending), _) => Err(ending),
+            // The server took the patch and does not know how to take one entry out of a list.
+            (Written::Accepted(ending), Form::Strategic) if self.is_finalizer_left(&ending) => {
+                Ok(Next::Read(Then::Rewrite))
+            }
             (Written::Accepted(ending), form) => Err(Box::new(self.accepted(form, &write.against, *ending))),
             (Written::Conflict(refused), _) => Ok(Next::Read(Then::Conflict { write, refused })),
             (Written::UnknownPatch(_), Form::Strategic) => match write.known {
@@ -209,6 +229,12 @@ impl<W: Clone> Attempt<W> {
                 Ok(Next::Read(Then::Refused { write, refused }))
             }
         }
+    }
+
+    /// Whether the answer to the removal of a finalizer shows the finalizer.
+    fn is_finalizer_left(&self, ending: &Ending) -> bool {
+        let Action::RemoveFinalizer { finalizer } = &self.lease.item.action else { return false };
+        ending.observed.as_ref().is_some_and(|seen| seen.facts.has_finalizer(finalizer))
     }
 
     fn accepted(&self, form: Form, against: &ResourceVersion, ending: Ending) -> Ending {
@@ -253,7 +279,7 @@ impl<W: Clone> Attempt<W> {
             && entries.is_empty()
             && !merge_only.contains(&self.target().group_resource())
         {
-            let version = self.preconditions()?.resource_version.clone();
+            let version = self.preconditions().resource_version.clone();
             let patch = Patch::DropReferences { uids: owner_uids.clone() };
             return Ok(self.patch(patch, Form::Strategic, version, known));
         }
@@ -303,7 +329,7 @@ impl<W: Clone> Attempt<W> {
                     Patch::ReplaceReferences { version, list: list(&live, |at| Some(places.contains(&at))) }
                 }
             }
-            Action::Delete { .. } | Action::Verify { .. } => {
+            Action::Delete { .. } => {
                 return Err(Ending::because(Outcome::Invalid, "the work item asks for no patch"));
             }
         };
@@ -314,7 +340,7 @@ impl<W: Clone> Attempt<W> {
         if !live.sighting.facts.has_finalizer(finalizer) {
             return ended(Outcome::Unchanged, "the finalizer is not there", live);
         }
-        if self.preconditions()?.must_be_terminating && !live.sighting.facts.terminating {
+        if self.preconditions().must_be_terminating && !live.sighting.facts.terminating {
             return ended(Outcome::Conflict, "the object is not being deleted", live);
         }
         let rest = live.sighting.facts.finalizers.iter().filter(|name: &&Name| ***name != *finalizer);
@@ -332,16 +358,13 @@ impl<W: Clone> Attempt<W> {
         &self.lease.item.target
     }
 
-    /// Every write rests on preconditions; without them nothing is written.
-    fn preconditions(&self) -> Result<&Preconditions, Box<Ending>> {
-        self.lease.item.preconditions.as_ref().ok_or_else(|| {
-            Ending::because(Outcome::Invalid, "the work item asks for a write and carries no preconditions")
-        })
+    fn preconditions(&self) -> &Preconditions {
+        &self.lease.item.preconditions
     }
 
     /// The object, where it still shows what the decision rested on.
     fn as_decided(&self, live: Live<W>) -> Result<Live<W>, Box<Ending>> {
-        if live.sighting.facts.digest() == self.preconditions()?.facts_digest {
+        if live.sighting.facts.digest() == self.preconditions().facts_digest {
             return Ok(live);
         }
         Err(Ending::seen(Outcome::Conflict, NOT_AS_DECIDED, live))
@@ -353,7 +376,7 @@ impl<W: Clone> Attempt<W> {
         let ((uids, entries), only_blocking) = match &self.lease.item.action {
             Action::RemoveOwnerReferences { owner_uids, entries } => ((&owner_uids[..], &entries[..]), false),
             Action::UnblockOwnerReferences { entries } => ((none.0, &entries[..]), true),
-            Action::Delete { .. } | Action::RemoveFinalizer { .. } | Action::Verify { .. } => (none, false),
+            Action::Delete { .. } | Action::RemoveFinalizer { .. } => (none, false),
         };
         let uids: BTreeSet<&Uid> = uids.iter().collect();
         let entries: BTreeSet<&OwnerReference> = entries.iter().collect();

@@ -1,9 +1,9 @@
 //! Owner checks: waiting owners are read just before a DELETE that rests on their waiting, once for all attempts.
 
 use super::{Answer, Asked, Attempt, Attempts, CHECKS_MAX, Ending, Output, Request, RequestId, Seen, State, seen};
-use crate::object::{ObjectRef, clip};
+use crate::object::{ObjectRef, REFERENCES_MAX_BYTES, clip};
 use crate::time::Time;
-use crate::work::{Action, CheckBy, ExistenceCheck, Finding, FindingResult, MESSAGE_MAX_BYTES, Outcome, Sighting};
+use crate::work::{Action, Finding, FindingResult, MESSAGE_MAX_BYTES, Outcome, Sighting};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -12,12 +12,15 @@ use core::time::Duration;
 
 /// How long the answer about an owner is good, counted from when it was asked for: what it shows was true no earlier.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// An answer that takes longer than half of that is good for so many times the time that it takes.
-const GOOD_FOR_TIMES: u32 = 2;
-/// The longest time for which an answer is good: no request takes longer than half of it.
+/// An answer that takes longer than a third of that is good for so many times the time that it takes: it is under way for the first, the
+/// write that is asked for at once takes the second, and one that had to wait for that one the third.
+const GOOD_FOR_TIMES: u32 = 3;
+/// The longest time for which an answer is good. A request takes half of it at most.
 const GOOD_FOR_MAX: Duration = Duration::from_secs(60);
 /// Owners whose answers are kept for other attempts. Beyond that, reads are not shared.
 const OWNERS_MAX: usize = 4096;
+/// References of the owners that one report tells of, beyond those of the first: a message holds some times as many.
+const TOLD_MAX_BYTES: usize = REFERENCES_MAX_BYTES;
 /// How often owners of one write are read again because an answer came out too old.
 const ROUNDS_MAX: u32 = 5;
 
@@ -65,8 +68,7 @@ impl Check {
             }
             Action::RemoveOwnerReferences { .. }
             | Action::UnblockOwnerReferences { .. }
-            | Action::RemoveFinalizer { .. }
-            | Action::Verify { .. } => Vec::new(),
+            | Action::RemoveFinalizer { .. } => Vec::new(),
         }
     }
 
@@ -185,19 +187,16 @@ impl OwnerState {
 }
 
 /// An error where an owner does not wait. One that lives without waiting outweighs one that is gone, and that one an
-/// unreadable one; the findings come in this order, as many as a report holds.
+/// unreadable one; the findings come in this order, as many as a report holds, and one at least.
 fn judge(checks: &[Check]) -> Result<(), Box<Ending>> {
     let (mut living, mut gone, mut unreadable) = (Vec::new(), Vec::new(), None);
     for check in checks {
-        let finding = |result| {
-            let check = ExistenceCheck { object: check.owner.clone(), by: CheckBy::Read };
-            Finding { check, result }
-        };
+        let finding = |result| Finding { owner: check.owner.clone(), result };
         match check.known.as_ref().map(|known| &known.state) {
             None | Some(OwnerState::Waiting) => {}
             Some(OwnerState::NotWaiting(sighting)) => living.push(finding(FindingResult::Exists(sighting.clone()))),
-            Some(OwnerState::Absent) => gone.push(finding(FindingResult::Absent(None))),
-            Some(OwnerState::OtherUid) => gone.push(finding(FindingResult::OtherUid(None))),
+            Some(OwnerState::Absent) => gone.push(finding(FindingResult::Absent)),
+            Some(OwnerState::OtherUid) => gone.push(finding(FindingResult::OtherUid)),
             Some(OwnerState::Unreadable(ending)) => unreadable = unreadable.or(Some(ending)),
         }
     }
@@ -215,5 +214,12 @@ fn judge(checks: &[Check]) -> Result<(), Box<Ending>> {
     };
     living.append(&mut gone);
     living.truncate(CHECKS_MAX);
+    let mut told = 0;
+    living.retain(|finding| {
+        let FindingResult::Exists(sighting) = &finding.result else { return true };
+        let is_first = told == 0;
+        told += sighting.facts.reference_bytes();
+        is_first || told <= TOLD_MAX_BYTES
+    });
     Err(Box::new(Ending { findings: living, ..*Ending::because(outcome, message) }))
 }

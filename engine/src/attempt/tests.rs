@@ -56,11 +56,11 @@ fn lease(number: u64, action: Action) -> WorkLease {
         item: WorkItem {
             id: number,
             target: object(&format!("c{number}")),
-            preconditions: Some(Preconditions {
+            preconditions: Preconditions {
                 resource_version: ResourceVersion::parse("5"),
                 facts_digest: facts().digest(),
                 must_be_terminating: false,
-            }),
+            },
             action,
             read_first: false,
             generation: 1,
@@ -130,6 +130,7 @@ fn word(output: &Output<u32>) -> String {
                 let list: Vec<_> = list.iter().map(|entry| (entry.written, entry.unblock)).collect();
                 format!("references {list:?} at {version}")
             }
+            Patch::DropFinalizer { version, finalizer } => format!("drop {finalizer} at {version}"),
             Patch::ReplaceFinalizers { version, list } => format!("finalizers {list:?} at {version}"),
             Patch::RemoveReferencesAt { version, places } => format!("remove {places:?} at {version}"),
             Patch::UnblockReferencesAt { version, places } => format!("unblock places {places:?} at {version}"),
@@ -215,6 +216,7 @@ fn each_action_asks_for_what_its_answers_call_for() {
         (lease(1, delete()), vec![reply(409, None), empty()], &["delete c1 at 5", "get c1"], Outcome::Conflict),
         (first(delete()), vec![shows("c1", "8"), ok()], &["get c1", "delete c1 at 8"], Outcome::Done),
         (first(delete()), vec![shows("x", "8")], &["get c1"], Outcome::Replaced),
+        (first(delete()), vec![empty()], &["get c1"], Outcome::Conflict),
         (lease(1, remove(vec![])), vec![shows("c1", "6")], &["drop 1"], Outcome::Done),
         (lease(1, remove(vec![])), vec![shows("c1", "5")], &["drop 1"], Outcome::Unchanged),
         (
@@ -241,17 +243,43 @@ fn each_action_asks_for_what_its_answers_call_for() {
         (lease(1, unblock()), vec![empty()], &["get c1"], Outcome::Unchanged),
         (
             lease(1, finalizer()),
-            vec![finalized("6"), ok()],
-            &["get c1", "finalizers [\"a\", \"b\"] at 6"],
+            vec![reply(415, None), finalized("6"), ok()],
+            &["drop orphan at 5", "get c1", "finalizers [\"a\", \"b\"] at 6"],
             Outcome::Done,
         ),
-        (lease(1, finalizer()), vec![shows("c1", "6")], &["get c1"], Outcome::Unchanged),
+        (lease(1, finalizer()), vec![shows("c1", "6")], &["drop orphan at 5"], Outcome::Done),
         (
             lease(1, finalizer()),
-            vec![finalized("6"), reply(422, None), finalized("7")],
-            &["get c1", "finalizers [\"a\", \"b\"] at 6", "get c1"],
+            vec![reply(409, None), finalized("6"), ok()],
+            &["drop orphan at 5", "get c1", "finalizers [\"a\", \"b\"] at 6"],
+            Outcome::Done,
+        ),
+        (
+            lease(1, finalizer()),
+            vec![reply(409, None), finalized("5")],
+            &["drop orphan at 5", "get c1"],
+            Outcome::AdmissionFailed,
+        ),
+        (
+            lease(1, finalizer()),
+            vec![reply(409, None), shows("c1", "6")],
+            &["drop orphan at 5", "get c1"],
+            Outcome::Unchanged,
+        ),
+        (
+            lease(1, finalizer()),
+            vec![finalized("6"), finalized("6"), ok()],
+            &["drop orphan at 5", "get c1", "finalizers [\"a\", \"b\"] at 6"],
+            Outcome::Done,
+        ),
+        (
+            lease(1, finalizer()),
+            vec![reply(422, None), finalized("5"), reply(422, None), finalized("7")],
+            &["drop orphan at 5", "get c1", "finalizers [\"a\", \"b\"] at 5", "get c1"],
             Outcome::Invalid,
         ),
+        (first(finalizer()), vec![finalized("6"), ok()], &["get c1", "finalizers [\"a\", \"b\"] at 6"], Outcome::Done),
+        (first(finalizer()), vec![shows("c1", "6")], &["get c1"], Outcome::Unchanged),
         (lease(1, delete()), vec![failure(FailureKind::NoCredentials)], &["delete c1 at 5"], Outcome::Unauthenticated),
     ];
     for (lease, answers, expected, outcome) in cases {

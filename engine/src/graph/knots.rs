@@ -48,11 +48,14 @@ impl Graph {
         self.knots.stale |= may_tie || may_cut;
     }
 
-    /// Whether it blocks something, and something blocks it: the last change to a knot is that of such a node.
+    /// Whether it blocks an object that waits, and one that waits blocks it: the last change that ties a knot is that of such a node. A chain
+    /// that is deleted from its root downwards has none, so no step of it looks at the whole chain.
     fn is_between(&self, id: NodeId) -> bool {
         let node = self.node(id);
-        let blocks = node.references().any(|reference| reference.blocks());
-        blocks && self.by_uid(&node.uid()).any(|other| self.node(other).blocking_count() > 0)
+        let waits = |id: NodeId| self.knots.waiting.contains(&id);
+        let blocks = node.references().any(|reference| reference.blocks() && waits(self.acting(reference.owner())));
+        let mut blockers = self.by_uid(&node.uid()).flat_map(|other| self.node(other).edges_of_dependents());
+        blocks && blockers.any(|edge| edge.blocks() && waits(edge.dependent))
     }
 
     /// Finds the knots anew if any may have changed. Gives the nodes that were in one, or are.

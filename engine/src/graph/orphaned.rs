@@ -3,7 +3,7 @@
 //! The memory is of a uid: several groups may serve one object, and one of them may be late. It errs towards keeping dependents.
 
 use super::{Coordinates, Graph, Node, NodeId};
-use crate::object::{Facts, Name, Uid};
+use crate::object::{Digest, Facts, Name, Uid};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -32,6 +32,14 @@ enum Stage {
     },
     /// The round has passed.
     Passed,
+}
+
+/// Namespace and name of an owner, as one number. A user who chooses names so that two numbers are equal keeps an object of the user's own.
+pub(crate) fn address(namespace: &str, name: &str) -> u64 {
+    let mut digest = Digest::default();
+    digest.text(namespace);
+    digest.text(name);
+    digest.0
 }
 
 impl Orphaned {
@@ -75,6 +83,7 @@ impl Graph {
 
     /// Every orphaning that was seen so far belongs to a history that the store no longer has.
     pub(crate) fn lose_orphaned(&mut self) {
+        self.forgotten.clear();
         for orphaned in self.orphaned.values_mut() {
             orphaned.lost = true;
         }
@@ -123,7 +132,42 @@ impl Graph {
         let Some(orphaned) = self.orphaned.get(uid) else { return };
         let is_over = |place: &Place| place.stage == Stage::Passed && self.find(uid, &place.at).is_none();
         if orphaned.places.iter().all(is_over) && self.primary(uid).is_none() {
+            let address = orphaned.places.first().map(|place| address(&place.at.namespace, &place.at.name));
             self.orphaned.remove(uid);
+            self.forgotten.extend(address.map(|address| (uid.clone(), address)));
+        }
+    }
+
+    /// Owners that were forgotten since the last call, each with its [`address`].
+    pub(crate) fn take_forgotten(&mut self) -> Vec<(Uid, u64)> {
+        core::mem::take(&mut self.forgotten)
+    }
+
+    /// Remembers the owner at this node again, as long as anything refers to it.
+    pub(crate) fn remember_again(&mut self, id: NodeId) {
+        let (uid, at) = (self.node(id).uid(), self.node(id).at());
+        self.set_orphaned(uid.clone(), &at);
+        if let Some(orphaned) = self.orphaned.get_mut(&uid) {
+            orphaned.place_mut(&at).stage = Stage::Passed;
+        }
+    }
+
+    /// How many owners are remembered.
+    pub(crate) fn orphaned_count(&self) -> usize {
+        self.orphaned.len()
+    }
+
+    /// Forgets every owner that left its collection and that nothing refers to, without a round.
+    pub(crate) fn forget_gone_orphaned(&mut self) {
+        let mut gone = Vec::new();
+        for (uid, orphaned) in &mut self.orphaned {
+            for place in orphaned.places.iter_mut().filter(|place| place.stage != Stage::Shown) {
+                place.stage = Stage::Passed;
+                gone.push(uid.clone());
+            }
+        }
+        for uid in gone {
+            self.forget_if_unused(&uid);
         }
     }
 

@@ -1,16 +1,19 @@
 //! Questions whether one object is there. The leader has the graph service ask them: no executor's word proves that an owner is absent.
 //!
-//! Each collection has a row of nodes that wait, and the rows take turns. Only so many questions are under way at once, whatever waits;
-//! a collection whose answers fail is asked one at a time, less and less often, and always about another node.
+//! Each collection has a row of nodes that wait, and the rows take turns. Only so many questions are under way at once, whatever waits.
+//! A node whose question failed waits by itself before it is asked about again, so that it holds up no other. Where the server has not
+//! answered some questions in a row, all of the collection wait: one is asked at a time, less and less often, and always about another
+//! node.
 
-use super::{Asked, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
+use super::{Asked, CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
 use crate::coverage::{Coverage, KindId, State};
 use crate::evidence::{Absence, Ground, Inquiry};
+use crate::follow::Failure;
 use crate::graph::{Known, NodeId, Presence};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::time::Time;
 use crate::view::{Questions as View, Unanswered};
-use crate::work::{CheckBy, Sighting};
+use crate::work::Sighting;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -25,6 +28,13 @@ const UNDER_WAY_EACH_MAX: usize = 24;
 const FAILED_MIN: Duration = Duration::from_millis(500);
 /// Short enough that everything is asked within ten seconds of a server's recovery.
 const FAILED_MAX: Duration = Duration::from_secs(5);
+/// Each of many nodes whose questions fail is asked about so much less often, that all of them together take 20 questions a second.
+const FAILED_EACH: Duration = Duration::from_millis(50);
+/// Questions in a row that the server has not answered, after which it is asked one at a time.
+const DOWN_AFTER: u32 = 3;
+
+/// A collection that does not show what is there is listed anew, but no sooner than this after the list before.
+const LIST_AGAIN: Duration = Duration::from_secs(30);
 
 /// Nodes that wait to be asked about.
 #[derive(Debug, Default)]
@@ -33,8 +43,8 @@ pub(super) struct Questions {
     /// The row in which a node waits.
     waiting: BTreeMap<NodeId, KindId>,
     under_way: usize,
-    /// The probe that asks about a node.
-    asked: BTreeMap<NodeId, ProbeId>,
+    /// The probe that asks about a node, and how often in a row asking about it has failed.
+    asked: BTreeMap<NodeId, (ProbeId, u32)>,
     /// The row that had its turn last.
     turn: Option<KindId>,
 }
@@ -43,6 +53,10 @@ pub(super) struct Questions {
 #[derive(Debug, Default)]
 struct Row {
     waiting: BTreeSet<NodeId>,
+    /// Nodes that were asked about in vain so often, by the time at which they are asked about again.
+    failed: BTreeMap<(Time, NodeId), u32>,
+    /// The time at which each of these is asked about again.
+    again: BTreeMap<NodeId, Time>,
     under_way: usize,
     /// The node that was asked about last: the next one comes after it.
     last: Option<NodeId>,
@@ -53,31 +67,109 @@ struct Row {
 struct Failing {
     why: String,
     since: Time,
-    times: u32,
-    not_before: Time,
+    /// Questions in a row that the server has not answered.
+    unanswered: u32,
+    /// Whatever has failed, one node is asked about by then.
+    next: Time,
+}
+
+impl Failing {
+    fn is_down(&self) -> bool {
+        self.unanswered >= DOWN_AFTER
+    }
 }
 
 impl Row {
-    fn may_ask(&self, now: Time) -> bool {
-        let room = match &self.failing {
-            Some(failing) => self.under_way == 0 && failing.not_before <= now,
-            None => self.under_way < UNDER_WAY_EACH_MAX,
-        };
-        room && !self.waiting.is_empty()
+    /// Whether one that has failed may be asked about.
+    fn may_ask_again(&self, now: Time) -> bool {
+        let is_due = |failing: &Failing| failing.next <= now;
+        self.failed.keys().next().is_some_and(|&(at, _)| at <= now || self.failing.as_ref().is_some_and(is_due))
     }
 
-    fn pop(&mut self) -> Option<NodeId> {
+    fn may_ask(&self, now: Time) -> bool {
+        let room = match self.failing.as_ref().filter(|failing| failing.unanswered > 0) {
+            Some(failing) if failing.is_down() => {
+                return self.under_way == 0 && failing.next <= now && !self.is_empty();
+            }
+            Some(_) => self.under_way == 0,
+            None => self.under_way < UNDER_WAY_EACH_MAX,
+        };
+        room && (!self.waiting.is_empty() || self.may_ask_again(now))
+    }
+
+    /// Who waits.
+    fn len(&self) -> usize {
+        self.waiting.len() + self.failed.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.failed.is_empty()
+    }
+
+    /// The next node, and how often asking about it has failed. New ones and ones that have failed take turns where both may be asked.
+    fn pop(&mut self, now: Time) -> Option<(NodeId, u32)> {
+        let is_turn = self.waiting.is_empty() || (self.may_ask_again(now) && self.under_way.is_multiple_of(2));
+        if is_turn && let Some(((_, node), times)) = self.failed.pop_first() {
+            self.again.remove(&node);
+            if let Some(failing) = &mut self.failing {
+                failing.next = failing.next.max(now + FAILED_MAX);
+            }
+            return Some((node, times));
+        }
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.waiting.range((after, Bound::Unbounded)).next().or_else(|| self.waiting.first()).copied()?;
         self.waiting.remove(&next);
         self.last = Some(next);
-        Some(next)
+        Some((next, 0))
+    }
+
+    /// A question about a node that had failed `times` times before has failed. Gives when to look again what to ask.
+    fn fail(&mut self, now: Time, node: NodeId, times: u32, failure: &Failure) -> Time {
+        let doubled = |times: u32, most: Duration| FAILED_MIN.saturating_mul(1 << times.min(10)).min(most);
+        let each = FAILED_EACH.saturating_mul(u32::try_from(self.failed.len()).unwrap_or(u32::MAX)).max(FAILED_MAX);
+        let at = now + doubled(times, each);
+        self.remove(node);
+        self.failed.insert((at, node), times.saturating_add(1));
+        self.again.insert(node, at);
+        let is_answer = failure.is_of_this_request();
+        let failing = self.failing.get_or_insert_with(|| Failing {
+            why: String::new(),
+            since: now,
+            unanswered: 0,
+            next: now + FAILED_MAX,
+        });
+        failing.why.clone_from(&failure.sentence);
+        failing.unanswered = if is_answer { 0 } else { failing.unanswered.saturating_add(1) };
+        if failing.is_down() {
+            failing.next = now + doubled(failing.unanswered - DOWN_AFTER, FAILED_MAX);
+        }
+        at.min(failing.next)
+    }
+
+    /// An answer has come that can be believed, about a node that had failed `times` times.
+    fn answered(&mut self, times: u32) {
+        if times > 0 {
+            // What failed for all of them may be over.
+            self.failed.clear();
+            self.waiting.extend(core::mem::take(&mut self.again).into_keys());
+        }
+        match &mut self.failing {
+            Some(failing) if !self.failed.is_empty() => failing.unanswered = 0,
+            _ => self.failing = None,
+        }
+    }
+
+    fn remove(&mut self, node: NodeId) {
+        self.waiting.remove(&node);
+        if let Some(at) = self.again.remove(&node) {
+            self.failed.remove(&(at, node));
+        }
     }
 }
 
 impl Questions {
     fn wait(&mut self, kind: KindId, node: NodeId) {
-        if !self.asked.contains_key(&node) {
+        if !self.asked.contains_key(&node) && !self.waiting.contains_key(&node) {
             self.rows.entry(kind).or_default().waiting.insert(node);
             self.waiting.insert(node, kind);
         }
@@ -89,7 +181,7 @@ impl Questions {
         if let Some(kind) = self.waiting.remove(&node)
             && let Some(row) = self.rows.get_mut(&kind)
         {
-            row.waiting.remove(&node);
+            row.remove(node);
             self.drop_idle(kind);
         }
     }
@@ -100,13 +192,13 @@ impl Questions {
     }
 
     fn drop_idle(&mut self, kind: KindId) {
-        if self.rows.get(&kind).is_some_and(|row| row.waiting.is_empty() && row.under_way == 0) {
+        if self.rows.get(&kind).is_some_and(|row| row.is_empty() && row.under_way == 0) {
             self.rows.remove(&kind);
         }
     }
 
-    /// The next node to ask about.
-    fn next(&mut self, now: Time) -> Option<(KindId, NodeId)> {
+    /// Takes the next node to ask about.
+    fn next(&mut self, now: Time, probe: ProbeId) -> Option<(KindId, NodeId)> {
         if self.under_way >= UNDER_WAY_MAX {
             return None;
         }
@@ -116,38 +208,37 @@ impl Questions {
             self.rows.range((after, Bound::Unbounded)).find_map(ready).or_else(|| self.rows.iter().find_map(ready))?;
         self.turn = Some(kind);
         let row = self.rows.get_mut(&kind)?;
-        let node = row.pop()?;
+        let (node, failed) = row.pop(now)?;
         row.under_way += 1;
         self.under_way += 1;
         self.waiting.remove(&node);
+        self.asked.insert(node, (probe, failed));
         Some((kind, node))
     }
 
-    /// An answer has come. False if it is not awaited any more.
-    fn end(&mut self, kind: KindId, node: NodeId, probe: ProbeId) -> bool {
+    /// An answer has come. Gives how often asking had failed before, or nothing if it is not awaited any more.
+    fn end(&mut self, kind: KindId, node: NodeId, probe: ProbeId) -> Option<u32> {
         self.under_way = self.under_way.saturating_sub(1);
         if let Some(row) = self.rows.get_mut(&kind) {
             row.under_way = row.under_way.saturating_sub(1);
         }
-        let awaited = self.asked.get(&node) == Some(&probe);
-        if awaited {
+        let awaited = self.asked.get(&node).filter(|(asked, _)| *asked == probe).map(|&(_, failed)| failed);
+        if awaited.is_some() {
             self.asked.remove(&node);
         }
         self.drop_idle(kind);
         awaited
     }
 
-    fn failed(&mut self, now: Time, kind: KindId, why: &str) -> Time {
-        let row = self.rows.entry(kind).or_default();
-        let (since, times) = row.failing.as_ref().map_or((now, 0), |failing| (failing.since, failing.times + 1));
-        let not_before = now + FAILED_MIN.saturating_mul(1 << times.min(10)).min(FAILED_MAX);
-        row.failing = Some(Failing { why: String::from(why), since, times, not_before });
-        not_before
+    /// The node waits to be asked about again. Gives when to look what to ask.
+    fn failed(&mut self, now: Time, kind: KindId, node: NodeId, times: u32, failure: &Failure) -> Time {
+        self.waiting.insert(node, kind);
+        self.rows.entry(kind).or_default().fail(now, node, times, failure)
     }
 
-    fn answered(&mut self, kind: KindId) {
+    fn answered(&mut self, kind: KindId, times: u32) {
         if let Some(row) = self.rows.get_mut(&kind) {
-            row.failing = None;
+            row.answered(times);
         }
     }
 }
@@ -163,10 +254,9 @@ impl Leader {
         if self.term.is_none() || self.stopping || self.is_stopped_by_doubt() {
             return;
         }
-        while let Some((kind, id)) = self.questions.next(self.now) {
+        while let Some((kind, id)) = self.questions.next(self.now, ProbeId(self.last_probe + 1)) {
             self.last_probe += 1;
             let probe = ProbeId(self.last_probe);
-            self.questions.asked.insert(id, probe);
             if !self.ask_now(kind, id, probe) {
                 self.questions.end(kind, id, probe);
             }
@@ -203,15 +293,15 @@ impl Leader {
         (kind, id): (KindId, NodeId),
         (uid, by): (Uid, CheckBy),
         known: &super::Known,
-        answer: Result<ProbeAnswer, String>,
+        answer: Result<ProbeAnswer, Failure>,
     ) {
         let awaited = self.questions.end(kind, id, probe);
         let is_there = self.graph.get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
-        if !awaited || !is_there || self.coverage.kind(kind).served.is_none() {
+        let Some(times) = awaited.filter(|_| is_there && self.coverage.kind(kind).served.is_some()) else {
             // A node that is asked about again waits anew.
             return self.mark_uid(&uid);
-        }
-        let answer = answer.and_then(|answer| self.believable(kind, by, known, answer));
+        };
+        let answer = answer.and_then(|answer| self.believable(kind, &uid, by, known, answer));
         self.event(Event::Asked {
             owner: self.object_ref(id),
             by,
@@ -223,7 +313,7 @@ impl Leader {
         });
         match answer {
             Ok(answer) => {
-                self.questions.answered(kind);
+                self.questions.answered(kind, times);
                 self.set_unreadable(id, false);
                 let mut objects = answer.objects.into_iter();
                 match objects.find(|object| object.uid == uid) {
@@ -235,9 +325,9 @@ impl Leader {
                     None => self.not_there(id, by, Some(&answer.resource_version).filter(|_| by == CheckBy::List)),
                 }
             }
-            Err(why) => {
+            Err(failure) => {
                 self.set_unreadable(id, true);
-                self.ask_again(kind, id, &why);
+                self.ask_again(kind, id, times, &failure);
             }
         }
         if self.graph.get(id).is_some() {
@@ -245,34 +335,49 @@ impl Leader {
         }
     }
 
-    /// The same question once more, when its row may go on.
-    fn ask_again(&mut self, kind: KindId, id: NodeId, why: &str) {
-        let at = self.questions.failed(self.now, kind, why);
+    /// The same question once more, later.
+    fn ask_again(&mut self, kind: KindId, id: NodeId, times: u32, failure: &Failure) {
+        let at = self.questions.failed(self.now, kind, id, times, failure);
         self.timers.set(at, Timer::Questions);
-        self.questions.wait(kind, id);
     }
 
-    /// Whether an answer can be one of the store as it is: not from before what was known when it was asked for, and not from another
-    /// history.
+    /// Whether an answer can be one of the store as it is: not from before what was known when it was asked for, not from another history,
+    /// and not of a collection that nothing can be compared with.
     fn believable(
         &mut self,
         kind: KindId,
+        uid: &Uid,
         by: CheckBy,
         known: &super::Known,
         answer: ProbeAnswer,
-    ) -> Result<ProbeAnswer, String> {
+    ) -> Result<ProbeAnswer, Failure> {
         if by == CheckBy::Read {
             return Ok(answer);
         }
-        let version = &answer.resource_version;
-        let is_main = !self.coverage.kind(kind).is_aggregated();
-        if !is_main && known.own.as_ref().is_some_and(|known| version.is_before(known)) {
-            return Err(format!("a list of its name stands at {version}, before what was seen"));
+        let version = answer.resource_version.clone();
+        let shows = answer.objects.iter().any(|object| object.uid == *uid);
+        let entry = self.coverage.kind(kind);
+        if entry.is_aggregated() && known.own.as_ref().is_some_and(|known| version.is_before(known)) {
+            return Err(Failure::senseless(format!("a list of its name stands at {version}, before what was seen")));
         }
-        let answer = self.of_the_present(kind, known, answer)?;
-        if self.leapt(kind, &answer.resource_version) {
-            return Err(format!("the store stands at {}, far past all that was seen", answer.resource_version));
+        if entry.unplaced && !shows {
+            // No other name will be answered better.
+            return Err(Failure::transport(format!(
+                "its collection stands at {version}, which does not compare with the others: if it has an etcd of its own, \
+                 --separate-stores has to name it"
+            )));
         }
+        let leaps = entry.leaps(self.now, &version) && entry.rewound.is_none();
+        let answer = self.of_the_present(kind, known, answer).map_err(Failure::senseless)?;
+        if leaps || self.coverage.is_far_ahead(self.now, kind, &version) {
+            let why = format!("a list stands at {version}, far past all that was seen");
+            if leaps {
+                // Where the store stands, other answers have to say.
+                self.contradicted(kind, why.clone());
+            }
+            return Err(Failure::senseless(why));
+        }
+        self.coverage.raise(self.now, kind, &version);
         Ok(answer)
     }
 
@@ -291,7 +396,11 @@ impl Leader {
         if !is_observed {
             let entry = self.coverage.kind(kind);
             let position = entry.position.clone().filter(|_| entry.state == State::Synced);
+            let for_long = self.now.since(entry.since) >= LIST_AGAIN;
             if let Some(position) = position.filter(|position| position.reached(&sighting.resource_version)) {
+                if for_long {
+                    self.relist(kind, "a question has shown an object that its watch has not");
+                }
                 self.contradicted(
                     kind,
                     format!(
@@ -322,6 +431,7 @@ impl Leader {
         }
         let changed = self.graph.node(id).facts().as_ref() != Some(&sighting.facts);
         let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
+        self.is_not_empty(self.graph.node(id).kind());
         self.graph.set_unobserved(id, Presence::Read { facts, position });
         let lacked = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).found(self.now, at);
         self.mark(id);
@@ -356,7 +466,7 @@ impl Leader {
                 let at = version.map(alloc::string::ToString::to_string).unwrap_or_default();
                 let why = format!("a list at {shown} shows {name}, and one at {at} does not");
                 self.contradicted(kind, why.clone());
-                self.ask_again(kind, id, &why);
+                self.ask_again(kind, id, 0, &Failure::senseless(why));
             }
         }
     }
@@ -368,15 +478,15 @@ impl Leader {
             let served = self.coverage.kind(kind).served.as_ref()?;
             Some(Unanswered {
                 collection: served.group_resource.clone(),
-                owners: row.waiting.len() + row.under_way,
+                owners: if failing.is_down() { row.len() + row.under_way } else { row.failed.len() },
                 why: failing.why.clone(),
                 since: failing.since,
-                next: failing.not_before,
+                next: row.failed.keys().next().map_or(failing.next, |&(at, _)| at.min(failing.next)),
                 asking: row.under_way > 0,
             })
         };
         View {
-            waiting: self.questions.rows.values().map(|row| row.waiting.len()).sum(),
+            waiting: self.questions.rows.values().map(Row::len).sum(),
             under_way: self.questions.under_way,
             unanswered: self.questions.rows.iter().filter_map(unanswered).collect(),
         }

@@ -1,10 +1,11 @@
 //! What stands in the way of many items at once: who waits behind it, who tries next, and what an attempt shows about it.
 
+use super::reading::how_served;
 use super::{Leader, Timer};
 use crate::coverage::KindId;
 use crate::object::{Name, Uid};
 use crate::queue::{Blocker, Delay, Item, PROBE_EVERY, Row};
-use crate::view::{BlockerView, TroubleView, Unanswered};
+use crate::view::{BlockerView, TroubleView, Unanswered, Undecided, UnresolvedKind, Unseen};
 use crate::work::{Outcome, WorkReport};
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -45,7 +46,7 @@ impl Leader {
         if says_nothing(report) {
             return;
         }
-        let carried_out = matches!(report.outcome, Outcome::Done | Outcome::Unchanged | Outcome::Verified);
+        let carried_out = matches!(report.outcome, Outcome::Done | Outcome::Unchanged);
         if let Some(row) = self.queue.passed(self.now, uid, met, carried_out) {
             self.row_due(row);
         }
@@ -101,6 +102,24 @@ impl Leader {
         };
         let mut views: Vec<BlockerView> = obstacles.into_iter().map(view).collect();
         views.extend(self.questions().unanswered.into_iter().map(unanswered));
+        let held = self.undecided.count(Undecided::DependentsUnseen);
+        let undiscovered = |hidden: Unseen| BlockerView {
+            what: format!("undiscovered: {}", hidden.what),
+            items: held,
+            since: hidden.since,
+            said: hidden.why,
+            next_probe: None,
+            probing: false,
+        };
+        views.extend(self.hidden_views().into_iter().filter(|_| held > 0).map(undiscovered));
+        let ambiguous = |kind: UnresolvedKind| {
+            let dot = if kind.group.is_empty() { "" } else { "." };
+            let what = format!("ambiguous: {}{dot}{} is {}", kind.kind, kind.group, how_served(&kind.resources));
+            let (items, since) = (kind.dependents, kind.since);
+            BlockerView { what, items, since, said: String::new(), next_probe: None, probing: false }
+        };
+        let unresolved = self.unresolved_kinds(usize::MAX).into_iter();
+        views.extend(unresolved.filter(|kind| !kind.resources.is_empty()).map(ambiguous));
         views.sort_by_key(|view| core::cmp::Reverse(view.items));
         let more = views.len().saturating_sub(max);
         views.truncate(max);
@@ -135,7 +154,6 @@ fn says_nothing(report: &WorkReport) -> bool {
         | Outcome::Replaced
         | Outcome::Conflict
         | Outcome::OwnerExists
-        | Outcome::Verified
         | Outcome::Forbidden
         | Outcome::AdmissionDenied
         | Outcome::AdmissionFailed

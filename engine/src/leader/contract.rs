@@ -2,14 +2,14 @@
 
 use crate::coverage::State;
 use crate::evidence::Proof;
-use crate::follow::WatchEnd;
+use crate::follow::{Failure, WatchEnd};
 use crate::hold::{Pause, Scope};
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
 use crate::time::Time;
 use crate::view::EdgeView;
 use crate::work::{
-    ActionKind, CheckBy, Outcome, Preconditions, PropagationPolicy, Protocols, Refusal, Term, ToExecutor, ToLeader,
+    ActionKind, Outcome, Preconditions, PropagationPolicy, Protocols, Refusal, Term, ToExecutor, ToLeader,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -40,10 +40,49 @@ pub struct Config {
 pub struct Policy {
     pub invalid_references: InvalidReferences,
     pub on_store_rewind: OnStoreRewind,
-    /// Collections that hold no owner in deletion although they cannot be seen.
+    /// Collections that hold no owner in deletion although they cannot be seen. The resource [`ALL_RESOURCES`] stands for the whole group.
     pub assume_no_dependents: Vec<GroupResource>,
+    /// Collections that the main API server keeps in stores of their own: their versions are compared with themselves alone.
+    pub separate_stores: Vec<GroupResource>,
     /// What all executors together may write; `None` for no limit of our own.
     pub max_writes_per_second: Option<Rate>,
+}
+
+/// In the place of a resource: each resource of the group.
+pub const ALL_RESOURCES: &str = "*";
+
+impl Policy {
+    /// Whether nothing there is a dependent, as an administrator says. Without a resource: nothing in the whole group.
+    pub(crate) fn assumes_no_dependents(&self, group: &str, resource: Option<&str>) -> bool {
+        let covers = |assumed: &GroupResource| {
+            let all = *assumed.resource == *ALL_RESOURCES;
+            *assumed.group == *group && (all || resource.is_some_and(|resource| *assumed.resource == *resource))
+        };
+        self.assume_no_dependents.iter().any(covers)
+    }
+}
+
+/// A group, or one resource of it, that is there to be served, as its definition says, and that discovery has not shown yet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Undiscovered {
+    pub group: Name,
+    /// `None` where the resources of the group are not known.
+    pub resource: Option<Name>,
+    /// In words.
+    pub why: String,
+}
+
+impl Undiscovered {
+    /// Whether both are about the same, for whatever reason.
+    pub fn is_same(&self, other: &Undiscovered) -> bool {
+        self.group == other.group && self.resource == other.resource
+    }
+}
+
+impl core::fmt::Display for Undiscovered {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}.{}", self.resource.as_deref().unwrap_or(ALL_RESOURCES), self.group)
+    }
 }
 
 /// What becomes of an object whose reference claims the uid of an object that is elsewhere: in another namespace, of another kind, or
@@ -95,8 +134,12 @@ pub enum Input {
     KindServed(ServedKind),
     /// A complete and fresh discovery shows it no longer. That proves nothing about its objects.
     KindUnserved(GroupResource),
-    /// The last observed state of the CRD says `Terminating=False`, reason `InstanceDeletionCompleted`: its instances are absent.
-    KindEmptied { group: Name, kind: Name, crd: Uid },
+    /// All that discovery cannot show, each time that changes: what is new in it before the kinds that are served now, what has left it after
+    /// them.
+    Undiscovered(Vec<Undiscovered>),
+    /// The CRD says `Terminating=False`, reason `InstanceDeletionCompleted`: its instances are absent. Told when it is first seen to say so,
+    /// and when it goes. `standing`: it is still there, and the API server takes new instances.
+    KindEmptied { group: Name, kind: Name, crd: Uid, standing: bool },
 
     /// The collection's first list, or a new one, begins.
     ListBegun { collection: GroupResource },
@@ -120,7 +163,7 @@ pub enum Input {
     Unusable { collection: GroupResource, why: String },
 
     /// Answer to [`Output::Probe`].
-    Probed { probe: ProbeId, answer: Result<ProbeAnswer, String> },
+    Probed { probe: ProbeId, answer: Result<ProbeAnswer, Failure> },
 
     /// All pauses, as the list shows them that their watch begins with.
     PausesListed(PauseList),
@@ -176,6 +219,15 @@ pub struct Named {
     /// By a list with a field selector, or by one GET. A GET that finds nothing counts only where a Status with reason NotFound names
     /// the object; it is then answered without objects, and without a version.
     pub by: CheckBy,
+}
+
+/// How an object is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckBy {
+    /// A consistent metadata list of that one name.
+    List,
+    /// One GET.
+    Read,
 }
 
 /// What a probe found.
@@ -303,7 +355,7 @@ pub enum Event {
         by: CheckBy,
         answer: &'static str,
     },
-    /// The main API server keeps a collection in another store than the rest.
+    /// The lists of a collection stand elsewhere than those of the main store, and it is not said to have a store of its own.
     KeptApart {
         collection: GroupResource,
     },
@@ -354,6 +406,20 @@ pub enum Event {
         dependent: ObjectRef,
         reference: OwnerReference,
     },
+    /// An object that the graph knew has a reference again to an owner that orphaned its dependents and is gone. The reference is taken
+    /// away again.
+    Readopted {
+        dependent: ObjectRef,
+        /// At which the dependent has the reference.
+        resource_version: ResourceVersion,
+        owner: ObjectRef,
+        /// Of this reference, in this term.
+        first: bool,
+    },
+    /// So many owners orphaned their dependents that one is forgotten after a shorter time than it would be remembered for.
+    OrphaningForgotten {
+        remembered_for: Duration,
+    },
     /// An object has more than [`crate::object::REFERENCES_MAX`] distinct references: it is kept, and none of them counts. Once per object and
     /// term.
     TooManyReferences {
@@ -398,8 +464,7 @@ pub enum Event {
 pub struct Grounds {
     /// The same for the same action on the same object by the same facts, on every replica and under every term.
     pub decision: u64,
-    /// `None` for a Verify.
-    pub preconditions: Option<Preconditions>,
+    pub preconditions: Preconditions,
     /// `None` for anything but a Delete.
     pub propagation_policy: Option<PropagationPolicy>,
     pub causes: Vec<Cause>,
@@ -458,6 +523,4 @@ pub enum Cause {
     NoDependents,
     /// The object is in a cycle of blocking references.
     Cycle,
-    /// Only references to this object are known.
-    NeverSeen,
 }

@@ -119,15 +119,12 @@ impl Leader {
         }
         let item = self.queue.get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
-        let id = self.graph.primary(uid).filter(|_| kind != ActionKind::Verify);
+        let id = self.graph.primary(uid);
         if let Some(doubtful) = id.and_then(|id| self.rests_on_doubt(id)) {
             self.await_certainty(uid, doubtful);
             return None;
         }
-        assert!(
-            self.config.mode == Mode::Enforce || kind == ActionKind::Verify,
-            "in observe nothing but Verify becomes ready"
-        );
+        assert!(self.config.mode == Mode::Enforce, "in observe nothing becomes ready");
         if !self.leases.session(session).is_some_and(|session| session.kinds.contains(&kind)) {
             self.backoff(uid, NO_TAKER, Delay::NoTaker);
             return None;

@@ -23,8 +23,7 @@ impl Leader {
                 Action::Delete { propagation_policy, .. } => Some(propagation_policy),
                 Action::RemoveOwnerReferences { .. }
                 | Action::UnblockOwnerReferences { .. }
-                | Action::RemoveFinalizer { .. }
-                | Action::Verify { .. } => None,
+                | Action::RemoveFinalizer { .. } => None,
             },
             chain,
             causes,
@@ -103,7 +102,7 @@ pub(super) fn decision(draft: &Draft) -> u64 {
     let mut digest = Digest::default();
     digest.uid(&draft.target.uid);
     digest.text(draft.action.kind().as_str());
-    let facts = draft.preconditions.as_ref().map_or(0, |preconditions| preconditions.facts_digest);
+    let facts = draft.preconditions.facts_digest;
     digest.number(facts);
     digest.0
 }
@@ -112,8 +111,6 @@ pub(super) fn decision(draft: &Draft) -> u64 {
 fn going(causes: &[Cause]) -> Option<&Uid> {
     causes.iter().find_map(|cause| match cause {
         Cause::OwnerAbsent { uid, .. } | Cause::OwnerWaiting { uid, .. } | Cause::OwnerOrphans { uid, .. } => Some(uid),
-        Cause::KeptBy { .. } | Cause::NoBlockingDependents | Cause::NoDependents | Cause::Cycle | Cause::NeverSeen => {
-            None
-        }
+        Cause::KeptBy { .. } | Cause::NoBlockingDependents | Cause::NoDependents | Cause::Cycle => None,
     })
 }

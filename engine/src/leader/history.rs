@@ -24,13 +24,6 @@ const SETTLE_EVERY: Duration = Duration::from_secs(5);
 const SETTLED_AFTER: u32 = 12;
 /// uids that are remembered as deleted.
 pub(super) const GONE_MAX: usize = 65_536;
-/// Between two comparisons of a collection's count.
-const AUDIT_EVERY: Duration = Duration::from_secs(3600);
-/// Before a difference is believed.
-const AUDIT_AGAIN: Duration = Duration::from_secs(10);
-/// The same where the list failed: until it works again.
-const AUDIT_FAILED_AGAIN: Duration = Duration::from_secs(300);
-
 /// Answers in a row that have to agree after some that contradicted each other.
 const AGREE_AFTER: u32 = 3;
 /// A contradiction counts for so long: proofs take more answers meanwhile.
@@ -45,6 +38,8 @@ pub(super) struct Suspicion {
     wanted: u32,
     /// One of several servers may have answered from the past.
     of_answers: bool,
+    /// So many answers in a row stood before what the main store was seen at.
+    behind: u32,
     why: &'static str,
 }
 
@@ -59,16 +54,6 @@ impl Suspicion {
     }
 }
 
-/// What an audit has counted.
-#[derive(Debug)]
-pub(super) struct Count {
-    /// As of this version.
-    version: ResourceVersion,
-    counted: u64,
-    /// A count before has differed too.
-    again: bool,
-}
-
 impl Leader {
     /// A watch ended other than by its own time: what comes next may be another server, or another history.
     pub(super) fn suspect(&mut self) {
@@ -76,6 +61,7 @@ impl Leader {
             asked: 0,
             wanted: 1,
             of_answers: false,
+            behind: 0,
             why: "a watch broke or ended before its time",
         });
     }
@@ -117,11 +103,11 @@ impl Leader {
             return self.doubt(kind);
         }
         let why = "answers of the API server contradict each other";
-        self.suspect_for(Suspicion { asked: 0, wanted: AGREE_AFTER, of_answers: true, why });
+        self.suspect_for(Suspicion { asked: 0, wanted: AGREE_AFTER, of_answers: true, behind: 0, why });
     }
 
     /// What lists of single names have shown of a collection is asked anew.
-    fn void_lists(&mut self, kind: KindId) {
+    pub(super) fn void_lists(&mut self, kind: KindId) {
         for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
             if let Some(inquiry) = self.inquiries.get_mut(&id) {
                 inquiry.begin_anew();
@@ -204,8 +190,11 @@ impl Leader {
                         self.doubt(other);
                     }
                 }
-                self.doubt_unserved(&answer.resource_version);
-                self.agreed();
+                // The question may be older than what was seen of those: a second one tells.
+                if self.doubt_unserved(&answer.resource_version) {
+                    self.doubt(kind);
+                }
+                self.agreed(kind, &answer.resource_version);
             }
             // No answer, or none that compares: ask another.
             Ok(_) | Err(_) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect),
@@ -248,14 +237,23 @@ impl Leader {
         }
     }
 
-    /// One more answer of those that are wanted.
-    fn agreed(&mut self) {
-        match &mut self.suspect {
-            Some(suspicion) if suspicion.wanted > 1 => {
-                suspicion.wanted -= 1;
-                self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect);
-            }
-            Some(_) | None => self.clear_suspect(),
+    /// One more answer of those that are wanted. Where as many agree that the main store stands before what it was seen at, it went back.
+    fn agreed(&mut self, kind: KindId, version: &ResourceVersion) {
+        let entry = self.coverage.kind(kind);
+        let is_of_main = entry.is_in_main_store() && entry.rewound.is_none();
+        let ahead = self.coverage.main().filter(|main| is_of_main && version.is_before(main)).cloned();
+        let Some(suspicion) = &mut self.suspect else { return };
+        suspicion.behind = if ahead.is_some() && suspicion.of_answers { suspicion.behind + 1 } else { 0 };
+        if let Some(seen) = ahead.filter(|_| suspicion.behind >= AGREE_AFTER) {
+            self.rewind(
+                kind,
+                format!("{AGREE_AFTER} lists in a row stand at {version} or before, after {seen} was seen"),
+            );
+        } else if suspicion.wanted > 1 {
+            suspicion.wanted -= 1;
+            self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect);
+        } else {
+            self.clear_suspect();
         }
     }
 
@@ -332,6 +330,8 @@ impl Leader {
         self.writes.clear();
         self.condemned.clear();
         self.gone.clear();
+        self.emptied.clear();
+        self.former.clear();
         self.graph.lose_orphaned();
         for (id, told) in self.graph.iter().map(|(id, node)| (id, node.is_told())).collect::<Vec<_>>() {
             let of = self.graph.node(id).kind();
@@ -457,12 +457,25 @@ impl Leader {
     }
 
     /// A kind that is not served cannot be asked. What is known of it stands where the store has come at least as far, and waits else:
-    /// until it is served, and its list tells.
-    fn doubt_unserved(&mut self, version: &ResourceVersion) {
+    /// until it is served, and its list tells. True if one waits.
+    fn doubt_unserved(&mut self, version: &ResourceVersion) -> bool {
+        let mut waits = false;
         for id in self.coverage.ids() {
             let entry = self.coverage.kind_mut(id);
             if let (None, Some(floor), false) = (&entry.served, &entry.floor, entry.was_aggregated) {
                 entry.doubtful = !version.reached(floor);
+                waits |= entry.doubtful;
+            }
+        }
+        waits
+    }
+
+    /// Ends the doubt in kinds that are not served, where the store has come as far by now as they were seen.
+    fn trust_unserved(&mut self, version: &ResourceVersion) {
+        for id in self.coverage.ids() {
+            let entry = self.coverage.kind_mut(id);
+            if let (None, Some(floor)) = (&entry.served, &entry.floor) {
+                entry.doubtful &= !version.reached(floor);
             }
         }
     }
@@ -489,7 +502,12 @@ impl Leader {
                 self.rewind(kind, format!("it stands at {}, after {position} was seen", answer.resource_version));
             }
             // Where versions do not compare, an answer is all there is to be had.
-            Ok(_) => self.coverage.kind_mut(kind).doubtful = false,
+            Ok(answer) => {
+                self.coverage.kind_mut(kind).doubtful = false;
+                if self.suspect.is_none() && !self.coverage.kind(kind).is_aggregated() {
+                    self.trust_unserved(&answer.resource_version);
+                }
+            }
             Err(_) => {
                 let failed = self.coverage.kind(kind).state == State::Failed;
                 let wait = if failed { DOUBT_AGAIN } else { SUSPECT_AGAIN };
@@ -527,97 +545,5 @@ impl Leader {
             self.blind = false;
             self.mark_deletions();
         }
-    }
-
-    /// The collection is listed: its next audit is an hour away, spread over some minutes.
-    pub(super) fn audit_later(&mut self, kind: KindId) {
-        let wait = self.jitter.between(AUDIT_EVERY, AUDIT_EVERY + AUDIT_EVERY / 10);
-        self.audit_in(kind, wait);
-    }
-
-    /// Sets the time of a collection's next audit, whatever was set before.
-    fn audit_in(&mut self, kind: KindId, wait: Duration) {
-        let at = self.now + wait;
-        self.audits.insert(kind, at);
-        self.timers.set(at, Timer::Audit(kind));
-    }
-
-    /// The time of an audit has come, if none was set for later.
-    pub(super) fn audit_due(&mut self, kind: KindId) {
-        if self.audits.get(&kind).is_some_and(|&at| at <= self.now) {
-            self.audits.remove(&kind);
-            self.audit(kind, false);
-        }
-    }
-
-    /// Compares a collection with what the server counts, now and then: no event announces what a watch has lost.
-    pub(super) fn audit(&mut self, kind: KindId, again: bool) {
-        let entry = self.coverage.kind(kind);
-        if !entry.is_watched() {
-            return;
-        }
-        if entry.state == State::Synced && self.term.is_some() {
-            return self.probe(kind, None, Some(1), Purpose::Audit { kind, again });
-        }
-        self.audit_in(kind, AUDIT_EVERY);
-    }
-
-    pub(super) fn audit_answered(&mut self, kind: KindId, again: bool, answer: Result<ProbeAnswer, String>) {
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(why) => return self.audit_failed(kind, &why),
-        };
-        if self.coverage.note(kind, String::new()) {
-            self.tell_collection(kind);
-        }
-        let rest = if answer.complete { Some(0) } else { answer.remaining };
-        let Some(counted) = rest.map(|rest| answer.objects.len() as u64 + rest) else {
-            return self.audit_in(kind, AUDIT_EVERY);
-        };
-        let version = answer.resource_version;
-        let position = self.coverage.kind(kind).position.clone();
-        if position.as_ref().is_some_and(|position| position.is_before(&version)) {
-            // What the watch has yet to show may be what makes the difference.
-            self.counts.insert(kind, Count { version, counted, again });
-            self.audit_in(kind, AUDIT_EVERY);
-        } else if position.is_some_and(|position| version.is_before(&position)) {
-            match again {
-                true => self.timers.set(self.now + AUDIT_AGAIN, Timer::Recount(kind)),
-                false => self.audit_in(kind, AUDIT_AGAIN),
-            }
-        } else {
-            self.counted(kind, counted, again);
-        }
-    }
-
-    /// The watch goes on at this version. If it has shown all up to that of a count by now, the two are compared.
-    pub(super) fn compare_count(&mut self, kind: KindId, version: &ResourceVersion) {
-        if self.counts.get(&kind).is_some_and(|count| count.version.is_before(version))
-            && let Some(count) = self.counts.remove(&kind)
-        {
-            self.counted(kind, count.counted, count.again);
-        }
-    }
-
-    /// The server counts so many objects where the watch stands now.
-    fn counted(&mut self, kind: KindId, counted: u64, again: bool) {
-        let entry = self.coverage.kind(kind);
-        let known = (entry.observed + entry.unusable) as u64;
-        if counted == known || entry.state != State::Synced {
-            self.audit_in(kind, AUDIT_EVERY);
-        } else if again {
-            self.relist(kind, "the server counts another number of objects than its watch has shown");
-            self.audit_in(kind, AUDIT_EVERY);
-        } else {
-            self.timers.set(self.now + AUDIT_AGAIN, Timer::Recount(kind));
-        }
-    }
-
-    /// The watch may go on for days where a list is forbidden by now, and a restart would find that out. So it is said before.
-    fn audit_failed(&mut self, kind: KindId, why: &str) {
-        if self.coverage.note(kind, format!("it is still watched, but could not be listed anew: {why}")) {
-            self.tell_collection(kind);
-        }
-        self.audit_in(kind, AUDIT_FAILED_AGAIN);
     }
 }

@@ -14,11 +14,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long a kind must stay unserved after its definition said that its instances are gone,
-const EMPTIED_SETTLES: Duration = Duration::from_secs(5);
-/// and how soon it must have gone after that for the two to belong together.
-const EMPTIED_COUNTS: Duration = Duration::from_secs(60);
-
 /// Who showed an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -32,12 +27,21 @@ pub(super) enum Source {
 
 impl Leader {
     pub(super) fn kind_served(&mut self, served: ServedKind) {
-        let known = self.coverage.kind_id(&served.group_resource.group, &served.kind);
+        let renamed = |id: &KindId| self.coverage.kind(*id).kind != served.kind;
+        if self.coverage.find(&served.group_resource).filter(renamed).is_some() {
+            self.kind_unserved(&served.group_resource);
+        }
+        let known = self.coverage.place_of(&served.group_resource, &served.kind);
         let before = self.coverage.kind(known).namespaced();
         let state = self.coverage.kind(known).state;
         let namespaced = served.namespaced;
         let was_watched = self.coverage.kind(known).is_watched();
+        if self.coverage.kind(known).served.is_none() {
+            self.emptied.remove(&known);
+        }
+        let kept_apart = self.config.policy.separate_stores.contains(&served.group_resource);
         let kind = self.coverage.serve(self.now, served);
+        self.coverage.kind_mut(kind).kept_apart = kept_apart;
         if !was_watched && self.coverage.kind(kind).is_watched() {
             // A round that is under way does not ask this collection, and may pass before it is seen.
             self.restart_barrier();
@@ -51,15 +55,10 @@ impl Leader {
         }
         if before != Some(namespaced) {
             // References were led by the dependent's namespace while the scope was unknown.
-            for owner in self.graph.unobserved(kind).collect::<Vec<_>>() {
-                if self.graph.get(owner).is_some() {
-                    for dependent in self.graph.relink_dependents(&mut self.coverage, owner) {
-                        self.mark(dependent);
-                    }
-                }
-            }
+            self.lead_anew(kind);
         }
         self.read_scopes_again();
+        self.compare_resources(kind);
         self.mark_unobserved(kind);
         self.mark_dependents_of_kind(kind);
         if self.coverage.kind(kind).state != state {
@@ -81,11 +80,32 @@ impl Leader {
                 self.forget_shown(id);
             }
         }
+        self.compare_resources(kind);
         self.mark_dependents_of_kind(kind);
         self.mark_unobserved(kind);
         self.mark_deletions();
-        // The definition may have said before that this would come.
-        self.timers.set(self.now + EMPTIED_SETTLES, Timer::Emptied(kind));
+        self.await_emptied(kind);
+    }
+
+    /// Leads references to what is not observed of this kind to where they lead now.
+    fn lead_anew(&mut self, kind: KindId) {
+        for owner in self.graph.unobserved(kind).collect::<Vec<_>>() {
+            if self.graph.get(owner).is_some() {
+                for dependent in self.graph.relink_dependents(&mut self.coverage, owner) {
+                    self.mark(dependent);
+                }
+            }
+        }
+    }
+
+    /// A resource of this kind has come or gone: references may lead to another, or not say any more which one they mean.
+    fn compare_resources(&mut self, kind: KindId) {
+        let Some(before) = self.coverage.compare_resources(kind) else { return };
+        self.lead_anew(before);
+        for kind in self.coverage.namesakes(kind).collect::<Vec<_>>() {
+            self.mark_unobserved(kind);
+            self.mark_dependents_of_kind(kind);
+        }
     }
 
     fn observed_of(&self, kind: KindId) -> Vec<NodeId> {
@@ -108,37 +128,6 @@ impl Leader {
         }
     }
 
-    /// The instances of a definition are gone. They are proven absent only when the kind has not been served for a moment after that:
-    /// the news may be late, and a new definition of the same kind may have instances already.
-    pub(super) fn kind_emptied(&mut self, group: &str, kind: &str, crd: &Uid) {
-        let kind = self.coverage.kind_id(group, kind);
-        self.coverage.kind_mut(kind).emptied = Some((crd.clone(), self.now));
-        self.timers.set(self.now + EMPTIED_SETTLES, Timer::Emptied(kind));
-    }
-
-    /// Proves the instances absent if nobody serves their kind.
-    pub(super) fn emptied_due(&mut self, kind: KindId) {
-        let entry = self.coverage.kind(kind);
-        let Some((crd, at)) = entry.emptied.clone().filter(|_| entry.served.is_none()) else { return };
-        if self.now.since(at.max(entry.since)) < EMPTIED_SETTLES {
-            return;
-        }
-        let belongs = entry.since.since(at) <= EMPTIED_COUNTS;
-        self.coverage.kind_mut(kind).emptied = None;
-        if !belongs {
-            return;
-        }
-        for id in self.nodes_of(kind) {
-            let proof = Proof::TypeEmptied { crd: crd.clone() };
-            // One that only another of this kind referred to goes with that one.
-            match self.graph.get(id).map(|node| node.is_observed()) {
-                Some(true) => self.take_out(id, Some(proof)),
-                Some(false) => self.prove(id, proof),
-                None => {}
-            }
-        }
-    }
-
     pub(super) fn list_begun(&mut self, kind: KindId) {
         self.counts.remove(&kind);
         if self.coverage.list_begun(self.now, kind) {
@@ -157,7 +146,14 @@ impl Leader {
         if !all_fresh {
             for id in self.nodes_of(kind) {
                 let Some(node) = self.graph.get(id) else { continue };
-                if node.list().is_some_and(|shown| shown != list) {
+                let seen = node.resource_version().filter(|_| !was_lost);
+                if node.list() == Some(list) {
+                    continue;
+                }
+                // A read or a write of ours showed it after the list was taken: what becomes of it comes by the watch.
+                if seen.is_some_and(|seen| version.is_before(&seen)) {
+                    self.freshen(kind, id, false);
+                } else if node.is_observed() {
                     // Not being in a list of everything is no proof; its own name is asked for.
                     self.take_out(id, None);
                     if self.graph.get(id).is_some() {
@@ -214,12 +210,14 @@ impl Leader {
         let proof = Proof::WatchDeleted { resource_version: object.resource_version.clone() };
         // Some servers send DELETED for what only left the caller's view; a list under way says nothing yet.
         let proven = entry.state == State::Synced && !entry.is_aggregated();
+        // Of an object that the watch has never shown, only a server that is known to stand where the others do can say that it went.
+        let proven = proven && (entry.is_placed() || self.graph.node(id).is_observed());
         if self.graph.node(id).is_observed() {
             self.take_out(id, proven.then_some(proof));
         } else if proven && !self.graph.node(id).is_absent() {
             self.prove(id, proof);
         }
-        if !proven && self.graph.get(id).is_some() {
+        if !proven && self.graph.get(id).is_some_and(|node| !node.is_absent()) {
             self.inquiries.insert(id, Inquiry::after_deleted(self.now, object.resource_version.clone()));
             self.mark(id);
         }
@@ -274,6 +272,7 @@ impl Leader {
     /// Takes an object of a list, a watch or a trustworthy read into the graph, if it is not older than what is known.
     pub(super) fn take_in(&mut self, kind: KindId, mut object: Object, source: Source) {
         object.facts.bound();
+        self.is_not_empty(kind);
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         if source == Source::Ahead && self.leapt(kind, &object.resource_version) {
             return;
@@ -323,7 +322,11 @@ impl Leader {
         if known.is_none() && self.has_gone(&object.uid, kind) && self.coverage.kind(kind).rewound.is_none() {
             self.rewind(kind, format!("{} is there again after its DELETED", object.name));
         }
+        let orphaning = known.map(|id| self.orphaning_owners(id));
         let (id, change) = self.graph.upsert(&mut self.coverage, kind, list, object);
+        if let Some(before) = orphaning.filter(|_| !change.owners.is_empty()) {
+            self.note_readoption(id, &before);
+        }
         if change.appeared {
             let entry = self.coverage.kind_mut(kind);
             entry.observed += 1;
@@ -373,6 +376,7 @@ impl Leader {
     pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>) {
         let node = self.graph.node(id);
         let (uid, kind, namespace) = (node.uid(), node.kind(), node.namespace().clone());
+        let proof = proof.filter(|_| !self.coverage.kind(kind).ambiguous);
         let fresh = node.list() == Some(self.coverage.kind(kind).list);
         let object = self.object_ref(id);
         let resource_version = node.resource_version();
@@ -391,6 +395,7 @@ impl Leader {
         if self.graph.has_orphaned(&uid) {
             let round = self.barrier.request(&namespace);
             self.graph.remember_orphaned(id, round);
+            self.bound_orphaned();
         }
         self.mark_other_claims(id);
         let (owners, stays) = self.graph.remove(id, proof.clone());
@@ -431,6 +436,9 @@ impl Leader {
 
     /// Takes an owner that is not observed as absent.
     pub(super) fn prove(&mut self, id: NodeId, proof: Proof) {
+        if self.coverage.kind(self.graph.node(id).kind()).ambiguous {
+            return;
+        }
         self.inquiries.remove(&id);
         self.withdraw(id);
         self.graph.set_unobserved(id, Presence::Absent(proof.clone()));
@@ -482,6 +490,7 @@ impl Leader {
     pub(super) fn unusable(&mut self, collection: GroupResource, why: String) {
         if let Some(kind) = self.coverage.find(&collection) {
             self.coverage.kind_mut(kind).unusable += 1;
+            self.is_not_empty(kind);
         }
         self.event(Event::Unusable { collection, why });
     }
@@ -492,7 +501,7 @@ impl Leader {
         }
     }
 
-    fn mark_dependents_of_kind(&mut self, kind: KindId) {
+    pub(super) fn mark_dependents_of_kind(&mut self, kind: KindId) {
         for id in self.nodes_of(kind) {
             self.mark(id);
             self.mark_dependents(id);

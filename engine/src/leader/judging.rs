@@ -4,7 +4,8 @@ use super::{Cause, Event, Leader, Mode, Timer};
 use crate::evidence::Inquiry;
 use crate::graph::{Known, NodeId, Presence, Reference};
 use crate::object::{
-    Access, FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, Uid, pick, sharing_uid,
+    Access, FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, Uid, pick,
+    sharing_uid,
 };
 use crate::queue::{Delay, Draft, Place, Put};
 use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
@@ -15,7 +16,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 /// References that are remembered as told of; beyond that no more are told in this term.
-const TOLD_MAX: usize = 10_000;
+pub(super) const TOLD_MAX: usize = 10_000;
 /// An object with more references is judged once all its owners are known, where the answers come one by one.
 const JUDGED_EACH_TIME: usize = 64;
 /// An object that a webhook refused and that has changed since is tried again after this, however often it changes.
@@ -279,7 +280,8 @@ impl Leader {
     /// A collection that cannot be seen, unless an administrator says that it does not matter.
     pub(super) fn may_hide_dependents(&self, kind: &crate::coverage::Kind) -> bool {
         let assumed = |served: &crate::object::ServedKind| {
-            self.config.policy.assume_no_dependents.contains(&served.group_resource)
+            let GroupResource { group, resource } = &served.group_resource;
+            self.config.policy.assumes_no_dependents(group, Some(resource))
         };
         kind.is_uncertain() && !kind.served.as_ref().is_some_and(assumed)
     }
@@ -287,9 +289,11 @@ impl Leader {
     /// Whether a collection that cannot be seen, or not be believed, could hold dependents of this owner.
     fn is_any_dependent_hidden(&self, id: NodeId) -> bool {
         let everywhere = self.graph.node(id).namespace().is_empty();
-        self.coverage
-            .served()
-            .any(|(_, kind)| self.may_hide_dependents(kind) && (everywhere || kind.namespaced() == Some(true)))
+        self.is_any_kind_hidden()
+            || self
+                .coverage
+                .served()
+                .any(|(_, kind)| self.may_hide_dependents(kind) && (everywhere || kind.namespaced() == Some(true)))
     }
 
     /// Whether everything that existed when this owner's deletion was first seen has been shown. Asks for it where nobody has.
@@ -302,7 +306,8 @@ impl Leader {
             return false;
         }
         match *round {
-            Some(number) => self.barrier.has_passed(&namespace, number.max(from)),
+            // No round can ask for a kind whose resource is unknown.
+            Some(number) => self.barrier.has_passed(&namespace, number.max(from)) && !self.is_any_kind_hidden(),
             None => {
                 *round = Some(self.barrier.request(&namespace));
                 false
@@ -341,11 +346,11 @@ impl Leader {
         };
         let draft = Draft {
             target: self.object_ref(id),
-            preconditions: Some(Preconditions {
+            preconditions: Preconditions {
                 resource_version: observed.resource_version,
                 facts_digest: observed.facts.digest(),
                 must_be_terminating: matches!(action, Action::RemoveFinalizer { .. }),
-            }),
+            },
             destroys: destroys(&action, &causes),
             action,
             read_first: kind.is_aggregated(),
@@ -358,7 +363,7 @@ impl Leader {
         let target = draft.target.clone();
         let known = self.carried_out.get(&target.uid).is_some();
         let repeated = known.then(|| (target.clone(), draft.action.clone()));
-        let observe = self.config.mode == Mode::Observe && !matches!(draft.action, Action::Verify { .. });
+        let observe = self.config.mode == Mode::Observe;
         // Where the cascade began counts for what is new; what is told of a decision has all of the way.
         let chain = self.chain(&target.uid, &causes);
         let root = chain.last().map(|root| root.uid.clone());
@@ -390,7 +395,9 @@ impl Leader {
         let (target, kind) = (&item.draft.target, self.coverage.kind(node.kind()));
         // Several nodes can share a uid; an item belongs to the one whose coordinates it names.
         let same_place = target.namespace == *node.namespace() && *target.name == *node.name();
-        if !same_place || target.kind != kind.kind || target.group != kind.group {
+        let resource = GroupResource { group: target.group.clone(), resource: target.resource.clone() };
+        let is_of_rival = self.coverage.find(&resource).is_some_and(|of| of != node.kind());
+        if !same_place || target.kind != kind.kind || target.group != kind.group || is_of_rival {
             return;
         }
         match self.queue.withdraw(&uid) {
@@ -413,7 +420,7 @@ impl Leader {
         let kind = self.coverage.kind(node.kind());
         let listing = kind.is_watched() && kind.state == crate::coverage::State::Listing;
         let misplaced = kind.namespaced() == Some(true) && node.namespace().is_empty();
-        let asked = !node.is_absent() && !listing && !misplaced;
+        let asked = !node.is_absent() && !listing && !misplaced && !kind.ambiguous;
         let access = kind.served.as_ref().filter(|_| asked).map(|served| served.access);
         // What was decided about the object ends here, or with its lease.
         self.withdraw(id);
@@ -444,7 +451,7 @@ fn destroys(action: &Action, causes: &[Cause]) -> bool {
     match action {
         Action::Delete { .. } => true,
         Action::RemoveOwnerReferences { .. } => causes.iter().any(|cause| matches!(cause, Cause::OwnerOrphans { .. })),
-        Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } | Action::Verify { .. } => false,
+        Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } => false,
     }
 }
 

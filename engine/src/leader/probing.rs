@@ -1,11 +1,11 @@
 //! Questions to the API server, and the barrier, which asks most of them.
 
 use super::intake::Source;
-use super::{Asked, Event, Known, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose};
+use super::{Asked, CheckBy, Event, Known, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose};
 use crate::barrier::Wanted;
 use crate::coverage::{KindId, State};
+use crate::follow::Failure;
 use crate::object::{Name, Object, ResourceVersion};
-use crate::work::CheckBy;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ impl Leader {
         self.outputs.push_back(Output::Probe(probe));
     }
 
-    pub(super) fn probed(&mut self, probe: ProbeId, answer: Result<ProbeAnswer, String>) {
+    pub(super) fn probed(&mut self, probe: ProbeId, answer: Result<ProbeAnswer, Failure>) {
         let Some(Asked { purpose, known }) = self.probes.remove(&probe) else {
             return self.event(Event::Rejected { why: format!("an answer to probe {}, which nobody asked", probe.0) });
         };
@@ -45,10 +45,15 @@ impl Leader {
         let is_main = of.is_some_and(|kind| !self.coverage.kind(kind).is_aggregated());
         let answer = answer.and_then(|answer| match &answer.resource_version {
             version if is_main && !version.is_ordered() => {
-                Err(format!("a list has the version {version:?}, which says nothing of when it was true"))
+                let why = format!("a list has the version {version:?}, which says nothing of when it was true");
+                Err(Failure::senseless(why))
             }
             _ => Ok(answer),
         });
+        if let Purpose::Existence { kind, node, uid, by } = purpose {
+            return self.existence_answered(probe, (kind, node), (uid, by), &known, answer);
+        }
+        let answer = answer.map_err(|failure| failure.sentence);
         let answer = match &purpose {
             Purpose::Audit { kind, .. } | Purpose::BarrierPosition(kind) | Purpose::BarrierNamespace(kind, _) => {
                 answer.and_then(|answer| self.of_the_present(*kind, &known, answer))
@@ -74,18 +79,15 @@ impl Leader {
             Purpose::Audit { kind, again } => self.audit_answered(kind, again, answer),
             Purpose::BarrierPosition(kind) => self.position_answered(kind, answer),
             Purpose::BarrierNamespace(kind, namespace) => self.namespace_answered(kind, &namespace, answer),
-            Purpose::Existence { kind, node, uid, by } => {
-                self.existence_answered(probe, (kind, node), (uid, by), &known, answer);
-            }
             Purpose::Store(kind) => self.store_answered(kind, &known, answer),
-            Purpose::Void => {}
+            Purpose::Existence { .. } | Purpose::Void => {}
         }
     }
 
     /// How far a collection and its store are known to have come.
     pub(super) fn known(&self, kind: KindId) -> Known {
         let own = self.coverage.kind(kind).high.as_ref().map(|(high, _)| high.clone());
-        Known { own, store: self.coverage.floor(kind).cloned() }
+        Known { own, store: self.coverage.floor(kind).cloned(), main: self.coverage.main().cloned() }
     }
 
     /// A consistent list shows the main store no earlier than it was known to stand when it was asked. One that does is of a server that
@@ -144,7 +146,10 @@ impl Leader {
             return;
         }
         if let Some((number, namespaces)) = self.barrier.end(self.now) {
-            self.graph.forget_orphaned(&namespaces, number);
+            if !self.is_any_kind_hidden() {
+                self.graph.forget_orphaned(&namespaces, number);
+            }
+            self.remember_former();
             self.mark_deletions();
         }
         if !self.barrier.is_due(self.now) {

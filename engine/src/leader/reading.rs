@@ -25,6 +25,7 @@ mod walk;
 
 pub use changes::Linked;
 pub use contents::ContentsLook;
+pub(super) use explain::how_served;
 pub use planning::{Frame, Planning};
 pub use scan::{CycleSearch, Scan};
 pub use walk::{Direction, Found, Walk, WalkOptions, Walked};
@@ -56,6 +57,7 @@ impl Leader {
             questions: self.questions(),
             inconsistent: self.inconsistent(),
             kept_apart: self.kept_apart(),
+            hidden: self.hidden_views(),
         }
     }
 
@@ -92,7 +94,7 @@ impl Leader {
                 error: kind.error.clone(),
                 since: kind.since,
                 progress: kind.progress,
-                kept_apart: kind.kept_apart,
+                kept_apart: kind.unplaced,
                 inconsistent: kind.contradiction.as_ref().map(|contradiction| contradiction.why.clone()),
             })
         };
@@ -132,14 +134,16 @@ impl Leader {
         self.coverage.kind(id).observed == objects.len() && objects.iter().all(shown)
     }
 
-    /// Kinds that references name and nobody serves, at most `max`.
+    /// Kinds that references name and that no API server serves, or that several resources share, at most `max`.
     pub fn unresolved_kinds(&self, max: usize) -> Vec<UnresolvedKind> {
         let unresolved = |id: KindId| {
             let kind = self.coverage.kind(id);
             let dependents: usize = self.graph.unobserved(id).map(|node| self.graph.node(node).dependent_count()).sum();
-            (kind.served.is_none() && dependents > 0).then(|| UnresolvedKind {
+            ((kind.served.is_none() || kind.ambiguous) && dependents > 0).then(|| UnresolvedKind {
                 group: kind.group.clone(),
                 kind: kind.kind.clone(),
+                resources: self.coverage.resources(id),
+                since: kind.since,
                 dependents,
             })
         };

@@ -52,7 +52,7 @@ pub(super) fn essence(action: &Action) -> u64 {
     let mut digest = Digest::default();
     digest.text(action.kind().as_str());
     match action {
-        Action::Delete { .. } | Action::Verify { .. } => {}
+        Action::Delete { .. } => {}
         Action::RemoveFinalizer { finalizer } => digest.text(finalizer),
         Action::RemoveOwnerReferences { owner_uids, entries } => {
             owner_uids.iter().for_each(|uid| digest.uid(uid));

@@ -80,7 +80,7 @@ impl Leader {
             return ReportResult::Unknown;
         };
         let target = item.draft.target.clone();
-        let decided_at = item.draft.preconditions.as_ref().map(|wanted| wanted.resource_version.clone());
+        let decided_at = item.draft.preconditions.resource_version.clone();
         let (action, age) = (item.draft.action.kind(), self.now.since(item.decided));
         let grounds = self.grounds_now(&item.draft);
         self.event(Event::Attempted {
@@ -113,17 +113,12 @@ impl Leader {
     }
 
     /// Whether an attempt that began after its target was known at a version found it at an earlier one: the store went back.
-    fn is_of_another_history(
-        &mut self,
-        target: &ObjectRef,
-        decided_at: Option<ResourceVersion>,
-        report: &WorkReport,
-    ) -> bool {
-        let Some((known, sighting)) = decided_at.zip(report.observed.as_ref()) else { return false };
+    fn is_of_another_history(&mut self, target: &ObjectRef, known: ResourceVersion, report: &WorkReport) -> bool {
+        let Some(sighting) = &report.observed else { return false };
         if sighting.uid != target.uid || !sighting.resource_version.is_before(&known) {
             return false;
         }
-        let kind = self.coverage.kind_id(&target.group, &target.kind);
+        let kind = self.coverage.kind_of(target);
         // Behind an APIService, a read may be answered by a server that lags.
         if self.coverage.kind(kind).is_aggregated() || self.coverage.kind(kind).rewound.is_some() {
             return false;
@@ -145,13 +140,13 @@ impl Leader {
         {
             item.note_trouble(report.outcome, &report.message);
         }
-        let done = matches!(report.outcome, Outcome::Done | Outcome::Unchanged) && action != ActionKind::Verify;
+        let done = matches!(report.outcome, Outcome::Done | Outcome::Unchanged);
         let goes = report.observed.as_ref().is_none_or(|seen| seen.facts.terminating) && action == ActionKind::Delete;
         let what = self.queue.get(uid).map(|item| essence(&item.draft.action)).filter(|_| done && !goes);
         if let Some(what) = what {
             self.note_carried_out(uid, what);
         }
-        let next = self.next(session, target, report);
+        let next = self.next(session, target, action, report);
         let met = match &next {
             Next::Behind(blocker, _) => Some(blocker.clone()),
             Next::Close | Next::AwaitRemoval | Next::Backoff(_) | Next::GiveBack => None,
@@ -184,7 +179,13 @@ impl Leader {
         self.mark_deleting_owners(uid);
     }
 
-    fn next(&mut self, session: Option<SessionId>, target: &ObjectRef, report: &WorkReport) -> Next {
+    fn next(
+        &mut self,
+        session: Option<SessionId>,
+        target: &ObjectRef,
+        action: ActionKind,
+        report: &WorkReport,
+    ) -> Next {
         let collection = target.group_resource();
         let again = |wait: Duration| report.retry_after.unwrap_or(wait).min(THROTTLED_MAX);
         match report.outcome {
@@ -198,11 +199,8 @@ impl Leader {
                 self.owner_found(target, &report.findings);
                 Next::Close
             }
-            // Nothing is asked of executors whose answer could be proof.
-            Outcome::Verified => Next::Close,
             Outcome::Forbidden => {
                 let namespace = target.namespace.clone();
-                let action = self.queue.get(&target.uid).map_or(ActionKind::Verify, |item| item.draft.action.kind());
                 Next::Behind(Blocker::Forbidden { collection, namespace, action }, PROBE_EVERY)
             }
             Outcome::AdmissionDenied | Outcome::AdmissionFailed => {
@@ -310,7 +308,7 @@ impl Leader {
     fn owner_found(&mut self, target: &ObjectRef, findings: &[Finding]) {
         for finding in findings {
             let FindingResult::Exists(sighting) = &finding.result else { continue };
-            let owner = finding.check.object.clone();
+            let owner = finding.owner.clone();
             if let Some(id) = self.node_of(&owner) {
                 self.found(id, &owner, sighting, &sighting.resource_version);
             }
@@ -322,7 +320,7 @@ impl Leader {
     /// that no collection shows is asked for.
     fn owner_missed(&mut self, findings: &[Finding]) {
         for finding in findings {
-            let Some(id) = self.node_of(&finding.check.object) else { continue };
+            let Some(id) = self.node_of(&finding.owner) else { continue };
             if !self.graph.node(id).is_observed() && !self.graph.node(id).is_absent() {
                 self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).hurry(self.now);
                 self.mark(id);
@@ -331,7 +329,7 @@ impl Leader {
     }
 
     fn node_of(&mut self, object: &ObjectRef) -> Option<NodeId> {
-        let kind = self.coverage.kind_id(&object.group, &object.kind);
+        let kind = self.coverage.kind_of(object);
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         self.graph.find(&object.uid, &at)
     }

@@ -1,20 +1,24 @@
-//! Which collections of the main API server are kept in a store of their own (`--etcd-servers-overrides`): their versions cannot be
-//! compared with those of the rest.
+//! Which collections of the main API server share its main store: only the positions of those can be compared with each other.
 //!
 //! A consistent list of a collection in the main store stands at or past whatever the others had shown when it was asked for. One that
-//! stays behind for a minute of questions has a store of its own, and is compared with itself alone from then on.
+//! stands elsewhere for a minute of questions has a store of its own (`--etcd-servers-overrides`), or another server answers for it, from
+//! the past. No answer tells the one from the other, so only the administrator's word makes it a store of its own: without that, no list
+//! proves an owner in it absent, no list proves anything to its objects, and the collection is told of. It counts as one of the main
+//! store again once it goes along with the others.
 
 use super::{Event, Known, Leader, ProbeAnswer, Purpose, Timer};
 use crate::coverage::{Kind, KindId, State};
-use crate::object::GroupResource;
+use crate::object::{GroupResource, ResourceVersion};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Between two rounds of questions.
-const ASK_EVERY: Duration = Duration::from_secs(20);
-/// Rounds that a collection is behind before it is taken for one with a store of its own: a minute.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+/// Rounds that a collection stands elsewhere before it is taken for one that does not share the main store.
 const APART_AFTER: u32 = 4;
+/// Rounds that it goes along with the main store before it is taken for one of it again.
+const REJOINED_AFTER: u32 = 2;
 /// Collections asked in one round, at most.
 const ASKED_MAX: usize = 64;
 
@@ -39,8 +43,8 @@ impl Leader {
     }
 
     pub(super) fn kept_apart(&self) -> Vec<GroupResource> {
-        let apart = self.coverage.served().filter(|(_, kind)| kind.kept_apart);
-        apart.filter_map(|(_, kind)| Some(kind.served.as_ref()?.group_resource.clone())).collect()
+        let of = |kind| self.coverage.kind(kind).served.as_ref().map(|served| served.group_resource.clone());
+        self.coverage.unplaced().filter_map(of).collect()
     }
 
     pub(super) fn inconsistent(&self) -> Vec<(GroupResource, String)> {
@@ -56,21 +60,24 @@ impl Leader {
         if self.is_stopped_by_doubt() {
             return self.compare_in_a_moment();
         }
-        let apart = self.coverage.apart(APART_AFTER);
+        let apart = self.coverage.apart(self.now, APART_AFTER);
         if !apart.is_empty() {
-            self.coverage.keep_apart(&apart);
-            for &id in &apart {
-                if let Some(served) = &self.coverage.kind(id).served {
-                    let collection = served.group_resource.clone();
-                    self.event(Event::KeptApart { collection });
-                }
+            self.coverage.take_apart(&apart);
+        }
+        for kind in apart {
+            // What its lists have proven counts no more, nor what was decided about its objects by lists of others.
+            self.void_lists(kind);
+            self.mark_dependents_of_kind(kind);
+            if let Some(served) = &self.coverage.kind(kind).served {
+                let collection = served.group_resource.clone();
+                self.event(Event::KeptApart { collection });
             }
         }
-        let behind: Vec<KindId> = self.coverage.behind().take(ASKED_MAX).collect();
-        if !behind.is_empty() {
+        let elsewhere: Vec<KindId> = self.coverage.behind().chain(self.coverage.unplaced()).take(ASKED_MAX).collect();
+        if !elsewhere.is_empty() {
             self.compare_in_a_moment();
         }
-        for kind in behind {
+        for kind in elsewhere {
             self.probe(kind, None, Some(1), Purpose::Store(kind));
         }
     }
@@ -78,17 +85,40 @@ impl Leader {
     pub(super) fn store_answered(&mut self, kind: KindId, known: &Known, answer: Result<ProbeAnswer, String>) {
         let Ok(answer) = answer else { return };
         let version = &answer.resource_version;
-        let Some(store) = known.store.as_ref().filter(|store| version.is_before(store)) else {
+        if self.coverage.kind(kind).unplaced {
+            return self.went_along(kind, known, version);
+        }
+        let before = known.store.as_ref().filter(|store| version.is_before(store));
+        let is_far_ahead = self.coverage.is_far_ahead(self.now, kind, version);
+        if before.is_none() && !is_far_ahead {
             self.leapt(kind, version);
             return;
-        };
+        }
         let entry = self.coverage.kind_mut(kind);
-        if known.own.as_ref().is_some_and(|own| version.is_before(own)) {
-            entry.behind = 0;
-            let why = alloc::format!("a list stands at {version}, after {store} was seen");
-            self.contradicted(kind, why);
-        } else if entry.state == State::Synced && !entry.keeps_up {
-            entry.behind = entry.behind.saturating_add(1);
+        match before {
+            Some(store) if known.own.as_ref().is_some_and(|own| version.is_before(own)) => {
+                entry.against = 0;
+                let why = alloc::format!("a list stands at {version}, after {store} was seen");
+                self.contradicted(kind, why);
+            }
+            _ if entry.state == State::Synced && !entry.keeps_up => entry.against = entry.against.saturating_add(1),
+            _ => {}
+        }
+    }
+
+    /// A collection that is taken for one apart stands at this version. In the main store, it stands no earlier than that was seen at, and
+    /// that was seen where the collection stood a round ago.
+    fn went_along(&mut self, kind: KindId, known: &Known, version: &ResourceVersion) {
+        if self.leapt(kind, version) {
+            return;
+        }
+        let entry = self.coverage.kind_mut(kind);
+        let stood = entry.stood.replace(version.clone());
+        let along = |main: &ResourceVersion| version.reached(main) && stood.is_some_and(|stood| main.reached(&stood));
+        entry.against = if known.main.as_ref().is_some_and(along) { entry.against.saturating_add(1) } else { 0 };
+        if entry.against >= REJOINED_AFTER {
+            self.coverage.rejoin(kind);
+            self.mark_dependents_of_kind(kind);
         }
     }
 }

@@ -1,22 +1,24 @@
 //! The leader against scripted facts: what it grants, and what it does not.
 
 use super::*;
-use crate::follow::WatchEnd;
+use crate::follow::{Failure, WatchEnd};
 use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
 use crate::view::Undecided;
 use crate::work::{
-    Action, ActionKind, CheckBy, ExistenceCheck, Finding, FindingResult, Hello, Outcome, Protocols, Refusal,
-    ReturnCause, RevokeMode, Sighting, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
+    Action, ActionKind, Finding, FindingResult as CheckResult, Hello, Outcome, Protocols, Refusal, ReturnCause,
+    RevokeMode, Sighting, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
 };
 use alloc::string::ToString;
 use alloc::vec;
 use core::time::Duration;
 
+mod apart;
 mod audits;
 mod balancing;
 mod blocking;
 mod cascades;
 mod doubts;
+mod emptied;
 mod evidence;
 mod excess;
 mod fleet;
@@ -31,12 +33,28 @@ mod places;
 mod pressure;
 mod races;
 mod readings;
+mod readopting;
 mod repeats;
+mod resources;
 mod restores;
 mod scale;
 mod sessions;
 mod stories;
 mod switches;
+mod undiscovered;
+
+/// How a question about one object is answered.
+#[derive(Clone, Debug)]
+enum FindingResult {
+    Exists(Sighting),
+    /// A list at this position does not show the uid; or, without one, a list that has no position.
+    Absent(Option<ResourceVersion>),
+    /// The name belongs to another uid; position as in `Absent`.
+    OtherUid(Option<ResourceVersion>),
+    KindUnresolved,
+    Forbidden,
+    Failed,
+}
 
 /// A leader, one executor with a large window, and a clock.
 struct Bench {
@@ -77,7 +95,7 @@ fn version(number: u64) -> ResourceVersion {
     ResourceVersion::parse(&number.to_string())
 }
 
-/// `things` (namespaced, custom), `configmaps` (namespaced, core), `nodes` (cluster-scoped, core), `mirrors` (another group that serves
+/// `things` (namespaced, custom; `objects` is another resource of the same kind), `configmaps` (namespaced, core), `nodes` (cluster-scoped, core), `mirrors` (another group that serves
 /// `things`), and what else a test needs.
 fn served(resource: &str) -> ServedKind {
     let (group, kind, namespaced) = match resource {
@@ -90,6 +108,7 @@ fn served(resource: &str) -> ServedKind {
         "roles" => ("rbac.authorization.k8s.io", "Role", true),
         "remotes" => ("remote.example.com", "Remote", true),
         "mirrors" => ("mirror.example.com", "Mirror", true),
+        "objects" => ("example.com", "Thing", true),
         other => panic!("no kind for {other}"),
     };
     ServedKind {
@@ -340,7 +359,14 @@ impl Bench {
         assert!(self.found_if_asked(target, &result), "{target} is not asked for, but {:?}", self.questions());
     }
 
-    /// The same, where the question is asked.
+    /// Answers the question, and the same question a second later.
+    fn found_again(&mut self, target: &str, result: FindingResult) {
+        self.found(target, result.clone());
+        self.pass(Duration::from_secs(1));
+        self.found(target, result);
+    }
+
+    /// The answer to the one question, where it is asked.
     fn found_if_asked(&mut self, target: &str, result: &FindingResult) -> bool {
         let asked = &self.leader.probes;
         let about = |probe: &Probe| match asked.get(&probe.id).map(|asked| &asked.purpose) {
@@ -372,9 +398,9 @@ impl Bench {
                 let at = at.as_ref().unwrap_or(&none);
                 list(at, vec![of(uid("another"), at.clone(), Facts::default())])
             }
-            FindingResult::KindUnresolved => Err("404 page not found".to_string()),
-            FindingResult::Forbidden => Err("403 Forbidden".to_string()),
-            FindingResult::Failed => Err("500".to_string()),
+            FindingResult::KindUnresolved => Err(Failure::transport("404 page not found".to_string())),
+            FindingResult::Forbidden => Err(Failure::transport("403 Forbidden".to_string())),
+            FindingResult::Failed => Err(Failure::transport("500".to_string())),
         };
         self.input(Input::Probed { probe: probe.id, answer });
         true
@@ -437,7 +463,6 @@ fn describe(lease: &WorkLease) -> String {
             format!("unblock {} in {target}", owners.join(" "))
         }
         Action::RemoveFinalizer { finalizer } => format!("remove finalizer {finalizer} of {target}"),
-        Action::Verify { .. } => format!("verify {target}"),
     }
 }
 

@@ -44,6 +44,10 @@ impl Nodes {
         self.by_place.iter().enumerate().filter(|(_, note)| **note > 0).map(|(place, _)| place)
     }
 
+    pub(super) fn count(&self, why: Undecided) -> usize {
+        self.counts[why as usize]
+    }
+
     /// How many there are of each cause that there is.
     pub(super) fn counts(&self) -> Vec<(Undecided, usize)> {
         Undecided::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0).collect()

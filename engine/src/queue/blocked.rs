@@ -35,8 +35,6 @@ pub(crate) enum Blocker {
     Webhook { name: String },
     /// The API server pushes back. Nobody probes: what stands behind it is let go at a pace.
     Throttled { collection: GroupResource },
-    /// Questions about objects of this collection fail.
-    Unreadable { collection: GroupResource },
 }
 
 /// Blockers that probably stand and fall together, so that their probes take turns: a rule that is missing is usually missing in every
@@ -53,10 +51,7 @@ impl Blocker {
             Blocker::Forbidden { collection, action, .. } => {
                 Row::Forbidden { collection: collection.clone(), action: *action }
             }
-            Blocker::InDoubt { .. }
-            | Blocker::Webhook { .. }
-            | Blocker::Throttled { .. }
-            | Blocker::Unreadable { .. } => Row::Alone(self.clone()),
+            Blocker::InDoubt { .. } | Blocker::Webhook { .. } | Blocker::Throttled { .. } => Row::Alone(self.clone()),
         }
     }
 
@@ -72,7 +67,6 @@ impl Blocker {
             Blocker::Forbidden { .. } => "forbidden",
             Blocker::Webhook { .. } => "webhook",
             Blocker::Throttled { .. } => "throttled",
-            Blocker::Unreadable { .. } => "unreadable",
         }
     }
 }
@@ -89,7 +83,6 @@ impl fmt::Display for Blocker {
             Blocker::InDoubt { collection, .. } => write!(f, "in_doubt: {collection}"),
             Blocker::Webhook { name } => write!(f, "webhook: {name}"),
             Blocker::Throttled { collection } => write!(f, "throttled: {collection}"),
-            Blocker::Unreadable { collection } => write!(f, "unreadable: {collection}"),
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::work::PropagationPolicy;
+use crate::object::ResourceVersion;
+use crate::work::{ActionKind, PropagationPolicy};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -20,7 +21,11 @@ fn draft(namespace: &str, name: &str) -> Draft {
             uid: uid(name),
         },
         action: Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks: Vec::new() },
-        preconditions: None,
+        preconditions: Preconditions {
+            resource_version: ResourceVersion::parse("1"),
+            facts_digest: 0,
+            must_be_terminating: false,
+        },
         read_first: false,
         destroys: true,
     }

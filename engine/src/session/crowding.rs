@@ -15,10 +15,12 @@ use crate::work::Outcome;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-/// Where it begins.
-const FIRST: usize = 2;
 /// What slow answers leave: enough to keep an API server on two cores busy.
 const SHARE: usize = 16;
+/// Where it begins: so few that their answers show how fast the server is.
+const FIRST: usize = 2;
+/// Below [`SHARE`], no answer for so long doubles it: a server that is far away or slow is not waited for.
+const UNANSWERED: Duration = Duration::from_millis(20);
 /// An answer is slow that takes so many times as long as the fastest, and a little more.
 const SLOW_TIMES: u32 = 3;
 const SLOW_PLUS: Duration = Duration::from_millis(2);
@@ -34,6 +36,8 @@ pub(super) struct Crowding {
     /// No round was slow yet.
     doubles: bool,
     round: Round,
+    /// When the number doubles, if no answer has come by then.
+    grows_at: Option<Time>,
     fastest: BTreeMap<GroupResource, Fastest>,
 }
 
@@ -56,7 +60,14 @@ struct Fastest {
 
 impl Crowding {
     pub(super) fn new(max: usize) -> Crowding {
-        Crowding { limit: FIRST.min(max), max, doubles: true, round: Round::default(), fastest: BTreeMap::new() }
+        Crowding {
+            limit: FIRST.min(max),
+            max,
+            doubles: true,
+            round: Round::default(),
+            grows_at: None,
+            fastest: BTreeMap::new(),
+        }
     }
 
     /// Attempts that may be under way.
@@ -65,13 +76,30 @@ impl Crowding {
     }
 
     /// No more could be started than were.
-    pub(super) fn filled(&mut self) {
+    pub(super) fn filled(&mut self, now: Time) {
         self.round.full = true;
+        if self.doubles && self.limit < SHARE.min(self.max) && self.round.answers == 0 {
+            self.grows_at.get_or_insert(now + UNANSWERED);
+        }
+    }
+
+    /// Doubles the number if it is time to. True if it is another one now.
+    pub(super) fn grow(&mut self, now: Time) -> bool {
+        let is_due = self.grows_at.take_if(|at| *at <= now).is_some();
+        if is_due {
+            self.limit = (self.limit * 2).min(SHARE).min(self.max);
+        }
+        is_due
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.grows_at
     }
 
     /// A request was answered. True if the limit is another one now.
     fn answered(&mut self, now: Time, collection: GroupResource, took: Duration, outcome: Outcome) -> bool {
         self.round.answers += 1;
+        self.grows_at = None;
         self.round.refused |= outcome == Outcome::Throttled;
         let is_slow = self.is_slow(now, collection, took) || outcome == Outcome::Transient;
         self.round.slow += usize::from(is_slow);
@@ -112,6 +140,14 @@ impl Session {
         self.crowding.as_ref().map_or_else(|| self.config.concurrency.most(), Crowding::limit)
     }
 
+    /// Has more attempts under way where no answer comes.
+    pub(super) fn grow(&mut self, now: Time) {
+        if self.crowding.as_mut().is_some_and(|crowding| crowding.grow(now)) {
+            self.window_moved = true;
+            self.send_window();
+        }
+    }
+
     /// An attempt that began at `since` has ended, after so many requests.
     pub(super) fn learn(&mut self, now: Time, since: Time, collection: GroupResource, outcome: Outcome, calls: u32) {
         let Some(crowding) = self.crowding.as_mut().filter(|_| calls > 0) else { return };
@@ -136,7 +172,7 @@ mod tests {
         let mut now = Time::ZERO;
         let mut round = || {
             let under_way = crowding.limit();
-            crowding.filled();
+            crowding.filled(now);
             for _ in 0..under_way {
                 now = now + took(under_way) / u32::try_from(under_way).unwrap();
                 crowding.answered(now, pods(), took(under_way), Outcome::Done);
@@ -150,6 +186,25 @@ mod tests {
     fn grows_to_its_bound_while_answers_take_no_longer() {
         let mut crowding = Crowding::new(50);
         assert_eq!(rounds(&mut crowding, 7, |_| Duration::from_millis(50)), [4, 8, 16, 32, 50, 50, 50]);
+    }
+
+    #[test]
+    fn grows_to_a_share_while_nothing_is_answered() {
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let mut crowding = Crowding::new(64);
+        for (millis, limit) in [(0, 2), (20, 4), (40, 8), (60, 16)] {
+            assert_eq!((crowding.grow(at(millis)), crowding.limit()), (millis > 0, limit));
+            crowding.filled(at(millis));
+        }
+        assert_eq!((crowding.next_deadline(), crowding.grow(at(10_000))), (None, false));
+        let mut refused = Crowding::new(64);
+        refused.filled(at(0));
+        refused.answered(at(10), pods(), Duration::from_millis(10), Outcome::Throttled);
+        refused.filled(at(10));
+        assert!(!refused.grow(at(10_000)), "an answer has come");
+        refused.answered(at(10), pods(), Duration::from_millis(10), Outcome::Done);
+        refused.filled(at(20));
+        assert!(!refused.grow(at(10_000)), "the server has refused one");
     }
 
     #[test]
@@ -197,7 +252,7 @@ mod tests {
         let mut crowding = Crowding::new(64);
         let hooked = GroupResource { group: Name::from("example.com"), resource: Name::from("hooked") };
         for _ in 0..200 {
-            crowding.filled();
+            crowding.filled(Time::ZERO);
             crowding.answered(Time::ZERO, pods(), Duration::from_millis(1), Outcome::Done);
             crowding.answered(Time::ZERO, hooked.clone(), Duration::from_millis(900), Outcome::Done);
         }

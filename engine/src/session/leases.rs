@@ -173,7 +173,7 @@ impl Session {
         loop {
             let slots = self.concurrency().saturating_sub(self.started.len());
             if let Some(crowding) = self.crowding.as_mut().filter(|_| slots == 0) {
-                crowding.filled();
+                crowding.filled(now);
             }
             let most = slots.min(BATCH_MAX_ENTRIES);
             let mut leases: Vec<WorkLease> = Vec::new();
@@ -181,7 +181,7 @@ impl Session {
             while leases.len() < most
                 && let Some(lease) = self.buffered.pop_front()
             {
-                if self.may_start(now, &lease) {
+                if self.may_start(now) {
                     leases.push(lease);
                 } else {
                     held_back.push_back(lease);

@@ -3,7 +3,6 @@
 use super::{Event, Link, Session};
 use crate::pace::{Bucket, Rate};
 use crate::time::Time;
-use crate::work::{ActionKind, WorkLease};
 use core::time::Duration;
 
 /// What is written where a share has run out and the leader has not said a new one.
@@ -74,11 +73,9 @@ impl Session {
         }
     }
 
-    /// Whether this lease may start now. Reads always may.
-    pub(super) fn may_start(&mut self, now: Time, lease: &WorkLease) -> bool {
-        let Some(share) = self.share.as_mut().filter(|_| lease.item.action.kind() != ActionKind::Verify) else {
-            return true;
-        };
+    /// Whether a lease may start now.
+    pub(super) fn may_start(&mut self, now: Time) -> bool {
+        let Some(share) = &mut self.share else { return true };
         // What was held back once is not asked again in this round: the bucket has not filled meanwhile.
         share.awaited = share.awaited || !share.bucket.take(now);
         !share.awaited

@@ -65,8 +65,7 @@ impl Session {
             }
             Link::Connecting { give_up_at: at @ None } => *at = Some(now + connect_limit),
             Link::Greeting { hello_sent } if now >= *hello_sent + welcome_limit => {
-                self.silences = self.silences.saturating_add(1);
-                self.hang_up(now, format!("no welcome within {welcome_limit:?}"));
+                self.unwelcomed(now, format!("no welcome within {welcome_limit:?}"));
             }
             Link::Active(stream) if now >= stream.heartbeat_at => self.beat(now),
             Link::Waiting { .. } | Link::Connecting { .. } | Link::Greeting { .. } | Link::Active(_) | Link::Over => {}
@@ -190,6 +189,14 @@ impl Session {
     }
 
     /// Closes the stream, and tries again later.
+    /// No answer to a hello came in time. That was wait enough: the next attempt follows soon, to another address where there is one.
+    fn unwelcomed(&mut self, now: Time, why: String) {
+        self.silences = self.silences.saturating_add(1);
+        self.retries = 0;
+        self.outputs.push_back(Output::Disconnect);
+        self.wait(now, why, None, Some(now));
+    }
+
     pub(super) fn hang_up(&mut self, now: Time, why: String) {
         self.outputs.push_back(Output::Disconnect);
         self.wait(now, why, None, None);

@@ -215,8 +215,8 @@ fn a_stream_that_does_not_open_is_tried_again_ever_more_slowly() {
         30000 | tick      | disconnect, lost
         30500 | tick      | connect
         30501 | connected | hello - window 4 []
-        31500 | tick      |
-        31501 | tick      | disconnect, lost
+        31250 | tick      |
+        31251 | tick      | disconnect, lost
         "#,
     );
 }

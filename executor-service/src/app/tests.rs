@@ -205,11 +205,11 @@ fn lease(number: u64) -> WorkLease {
         item: WorkItem {
             id: number,
             target,
-            preconditions: Some(Preconditions {
+            preconditions: Preconditions {
                 resource_version: ResourceVersion::parse("5"),
                 facts_digest: Facts::default().digest(),
                 must_be_terminating: false,
-            }),
+            },
             action: Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks: vec![] },
             read_first: false,
             generation: 1,

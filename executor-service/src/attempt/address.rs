@@ -19,7 +19,7 @@ pub(crate) fn object_path(object: &ObjectRef) -> Option<String> {
 }
 
 /// The path of the collection that holds an object, in the object's namespace. `None` as for [`object_path`].
-pub(crate) fn collection_path(object: &ObjectRef) -> Option<String> {
+fn collection_path(object: &ObjectRef) -> Option<String> {
     let needed = [&object.version, &object.resource].into_iter().all(|part| is_segment(part));
     let optional = [&object.group, &object.namespace].into_iter().all(|part| part.is_empty() || is_segment(part));
     if !needed || !optional {
@@ -37,25 +37,6 @@ pub(crate) fn collection_path(object: &ObjectRef) -> Option<String> {
     }
     path.push('/');
     encode(&mut path, &object.resource);
-    bounded(path)
-}
-
-/// A consistent list of one name: no resourceVersion, so the server answers from the present.
-pub(crate) fn list_by_name(object: &ObjectRef) -> Option<String> {
-    if object.name.is_empty() {
-        return None;
-    }
-    let mut path = collection_path(object)?;
-    path.push_str("?fieldSelector=metadata.name%3D");
-    let mut selected = String::with_capacity(object.name.len());
-    for character in object.name.chars() {
-        // The selector's own syntax, before the one of the query.
-        if matches!(character, '\\' | ',' | '=') {
-            selected.push('\\');
-        }
-        selected.push(character);
-    }
-    encode(&mut path, &selected);
     bounded(path)
 }
 

@@ -1,4 +1,4 @@
-//! Objects and lists as the API server's JSON shows them, reduced to metadata.
+//! Objects as the API server's JSON shows them, reduced to metadata.
 
 use engine::attempt;
 use engine::object::{Facts, HOLD_ANNOTATION, Name, OwnerReference, ResourceVersion, Uid};
@@ -12,23 +12,6 @@ use std::collections::BTreeMap;
 pub(crate) type Live = attempt::Live<Value>;
 type Reference = attempt::Reference<Value>;
 
-/// A metadata list of one name.
-#[derive(Debug)]
-pub(crate) struct Listed {
-    /// Never empty.
-    pub(crate) resource_version: String,
-    pub(crate) items: Vec<ListedItem>,
-}
-
-/// One item of a list.
-#[derive(Debug)]
-pub(crate) struct ListedItem {
-    pub(crate) name: String,
-    pub(crate) namespace: String,
-    /// `None` where the item carries no uid.
-    pub(crate) live: Option<Live>,
-}
-
 #[derive(Deserialize)]
 struct WrittenObject {
     kind: String,
@@ -37,37 +20,7 @@ struct WrittenObject {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenList {
-    kind: String,
-    metadata: WrittenListMetadata,
-    // Present but null is how some servers write an empty list; not there at all is something else than a list.
-    #[serde(deserialize_with = "Option::deserialize")]
-    items: Option<Vec<WrittenItem>>,
-}
-
-#[derive(Deserialize)]
-struct WrittenItem {
-    metadata: WrittenMetadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WrittenListMetadata {
-    #[serde(default)]
-    resource_version: String,
-    #[serde(default, rename = "continue")]
-    continue_token: String,
-    #[serde(default)]
-    remaining_item_count: Option<i64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct WrittenMetadata {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    namespace: String,
     #[serde(default)]
     uid: String,
     #[serde(default)]
@@ -108,22 +61,6 @@ fn object(written: WrittenObject) -> Option<Live> {
         return None;
     }
     live(written.metadata)
-}
-
-/// Reads a complete list. `None` for anything else: another kind, no position, or a part of a longer list.
-pub(crate) fn parse_list(body: &[u8]) -> Option<Listed> {
-    let written: WrittenList = serde_json::from_slice(body).ok()?;
-    let partial = !written.metadata.continue_token.is_empty()
-        || written.metadata.remaining_item_count.is_some_and(|remaining| remaining > 0);
-    if partial || !written.kind.ends_with("List") || written.metadata.resource_version.is_empty() {
-        return None;
-    }
-    let items = written.items.unwrap_or_default().into_iter().map(|item| ListedItem {
-        name: item.metadata.name.clone(),
-        namespace: item.metadata.namespace.clone(),
-        live: live(item.metadata),
-    });
-    Some(Listed { resource_version: written.metadata.resource_version, items: items.collect() })
 }
 
 fn live(written: WrittenMetadata) -> Option<Live> {

@@ -8,7 +8,7 @@ use engine::work::PropagationPolicy;
 use serde_json::{Map, Value, json};
 
 /// Metadata is all an answer has to show, whatever the method.
-pub(super) const ACCEPT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const ACCEPT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// How a patch is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,24 +32,20 @@ impl PatchForm {
 pub(super) fn http(request: &Request<Value>) -> Result<(Verb, http::Request<Vec<u8>>), Failure> {
     let path = address::object_path(request.object()).ok_or_else(|| unaddressable(request.object()))?;
     Ok(match request {
-        Request::Get(_) => (Verb::Get, get(path, ACCEPT)),
+        Request::Get(_) => (Verb::Get, build(http::Method::GET, path, None, Vec::new())),
         Request::Delete { target, version, policy } => {
             let body = delete_options(target, version, *policy).to_string().into_bytes();
-            (Verb::Delete, build(http::Method::DELETE, path, ACCEPT, Some("application/json"), body))
+            (Verb::Delete, build(http::Method::DELETE, path, Some("application/json"), body))
         }
         Request::Patch { target, patch } => {
             let (form, body) = patch_body(target, patch);
             let body = body.to_string().into_bytes();
-            (Verb::Patch, build(http::Method::PATCH, path, ACCEPT, Some(form.content_type()), body))
+            (Verb::Patch, build(http::Method::PATCH, path, Some(form.content_type()), body))
         }
     })
 }
 
-pub(super) fn get(path: String, accept: &'static str) -> http::Request<Vec<u8>> {
-    build(http::Method::GET, path, accept, None, Vec::new())
-}
-
-pub(super) fn unaddressable(object: &ObjectRef) -> Failure {
+fn unaddressable(object: &ObjectRef) -> Failure {
     let cause = format!(
         "{} {:?} in namespace {:?} has no path at the API server: names are not empty, not endless, and hold neither '/' nor '%'",
         object.group_resource(),
@@ -91,6 +87,11 @@ pub fn patch_body(target: &ObjectRef, patch: &Patch<Value>) -> (PatchForm, Value
             });
             let list = or_null(list.collect());
             (PatchForm::Merge, metadata(target, Some(version), "ownerReferences", list))
+        }
+        Patch::DropFinalizer { version, finalizer } => {
+            let list = json!([finalizer.to_string()]);
+            let body = metadata(target, Some(version), "$deleteFromPrimitiveList/finalizers", list);
+            (PatchForm::StrategicMerge, body)
         }
         Patch::ReplaceFinalizers { version, list } => {
             let list = or_null(list.iter().map(|name| Value::from(name.as_str())).collect());
@@ -149,7 +150,6 @@ fn unblocked(reference: &Value) -> Value {
 fn build(
     method: http::Method,
     path: String,
-    accept: &'static str,
     content_type: Option<&'static str>,
     body: Vec<u8>,
 ) -> http::Request<Vec<u8>> {
@@ -157,7 +157,7 @@ fn build(
     *request.method_mut() = method;
     // `address` writes nothing but unreserved characters, escapes and separators, and not too many of them.
     *request.uri_mut() = path.try_into().expect("an encoded path is a URI");
-    request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(accept));
+    request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(ACCEPT));
     if let Some(content_type) = content_type {
         request.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(content_type));
     }

@@ -4,9 +4,7 @@ use super::*;
 use crate::metrics::Metrics;
 use crate::scripted::{Api, Reply, broken, reply};
 use engine::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
-use engine::work::{
-    Action, CheckBy, ExistenceCheck, FindingResult, Outcome, Preconditions, PropagationPolicy, Term, WorkItem,
-};
+use engine::work::{Action, Outcome, Preconditions, PropagationPolicy, Term, WorkItem};
 use prometheus_client::registry::Registry;
 use runtime::metrics::Book;
 use serde_json::json;
@@ -15,7 +13,6 @@ use std::time::Duration;
 mod connections;
 mod deletes;
 mod patches;
-mod reads;
 
 /// A scripted API server and the attempts that talk to it.
 struct Script {
@@ -167,11 +164,11 @@ fn lease_on(action: Action, facts: &Facts) -> WorkLease {
         item: WorkItem {
             id: 7,
             target: target(),
-            preconditions: Some(Preconditions {
+            preconditions: Preconditions {
                 resource_version: ResourceVersion::parse("5"),
                 facts_digest: facts.digest(),
                 must_be_terminating: false,
-            }),
+            },
             action,
             read_first: false,
             generation: 1,

@@ -1,6 +1,8 @@
 use super::*;
-use engine::object::{Name, ObjectRef, Uid};
-use engine::work::{Action, Outcome, PropagationPolicy, ReportResult, ReturnCause, Term, WorkItem, WorkReturn};
+use engine::object::{Name, ObjectRef, ResourceVersion, Uid};
+use engine::work::{
+    Action, Outcome, Preconditions, PropagationPolicy, ReportResult, ReturnCause, Term, WorkItem, WorkReturn,
+};
 use runtime::traces::Ratio;
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
@@ -28,10 +30,12 @@ fn lease(number: u64, traceparent: Option<String>) -> WorkLease {
         uid: Uid::parse("uid").unwrap(),
     };
     let action = Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks: Vec::new() };
+    let preconditions =
+        Preconditions { resource_version: ResourceVersion::parse("1"), facts_digest: 0, must_be_terminating: false };
     WorkLease {
         id: LeaseId { term: 1, number },
         term: Term { election: name(), number: 1 },
-        item: WorkItem { id: number, target, preconditions: None, action, read_first: false, generation: 1 },
+        item: WorkItem { id: number, target, preconditions, action, read_first: false, generation: 1 },
         attempt: 1,
         execution_limit: Duration::from_secs(30),
         previous_attempt_ambiguous: false,

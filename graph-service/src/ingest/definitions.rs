@@ -198,6 +198,8 @@ pub(crate) trait Definition: Clone + PartialEq + Send + Sync + 'static {
     fn is_same(&self, other: &Self) -> bool;
     /// It is there.
     fn back(&self, state: &mut State);
+    /// It is there; `before` is how it was known.
+    fn shown(&self, before: Option<&Self>) -> Option<Input>;
     /// It is gone; this was its last state.
     fn gone(self, state: &mut State) -> Option<Input>;
 
@@ -211,9 +213,10 @@ pub(crate) trait Definition: Clone + PartialEq + Send + Sync + 'static {
         };
         let old = Self::slot(state).items.insert(name, new.clone());
         let changed = old.as_ref() != Some(&new);
+        let shown = new.shown(old.as_ref());
         let replaced = old.filter(|old| !old.is_same(&new)).and_then(|old| old.gone(state));
         new.back(state);
-        (changed, replaced.into_iter().collect())
+        (changed, replaced.into_iter().chain(shown).collect())
     }
 
     fn delete(state: &mut State, name: &str, last: Self) -> (bool, Vec<Input>) {
@@ -237,8 +240,9 @@ pub(crate) trait Definition: Clone + PartialEq + Send + Sync + 'static {
         }
         let changed = first || slot.items != listing;
         let before = std::mem::replace(&mut slot.items, listing.clone());
+        let shown: Vec<Input> = listing.iter().filter_map(|(name, item)| item.shown(before.get(name))).collect();
         let lost = before.into_iter().filter(|(name, old)| !listing.get(name).is_some_and(|new| new.is_same(old)));
-        let inputs = lost.filter_map(|(_, old)| old.gone(state)).collect();
+        let inputs = lost.filter_map(|(_, old)| old.gone(state)).chain(shown).collect();
         for item in listing.values() {
             item.back(state);
         }
@@ -277,6 +281,11 @@ pub(crate) struct Crd {
 }
 
 impl Crd {
+    fn says_emptied(&self, standing: bool) -> Option<Input> {
+        let (group, kind, crd) = (self.key.group.clone(), Arc::from(self.kind.as_str()), self.uid.clone());
+        self.emptied.then_some(Input::KindEmptied { group, kind, crd, standing })
+    }
+
     fn is_served(&self) -> bool {
         self.established && !self.terminating && !self.versions.is_empty()
     }
@@ -327,12 +336,13 @@ impl Definition for Crd {
         state.deleted.remove(&self.key);
     }
 
+    fn shown(&self, before: Option<&Crd>) -> Option<Input> {
+        let is_news = !before.is_some_and(|before| before.emptied && before.is_same(self));
+        self.says_emptied(true).filter(|_| is_news)
+    }
+
     fn gone(self, state: &mut State) -> Option<Input> {
-        let emptied = self.emptied.then(|| Input::KindEmptied {
-            group: self.key.group.clone(),
-            kind: Arc::from(self.kind),
-            crd: self.uid,
-        });
+        let emptied = self.says_emptied(false);
         state.deleted.insert(self.key);
         emptied
     }
@@ -374,6 +384,10 @@ impl Definition for Service {
 
     fn back(&self, state: &mut State) {
         state.withdrawn.remove(&(self.group.clone(), self.version.clone()));
+    }
+
+    fn shown(&self, _: Option<&Service>) -> Option<Input> {
+        None
     }
 
     fn gone(self, state: &mut State) -> Option<Input> {

@@ -111,6 +111,10 @@ pub(crate) struct View {
     pub(crate) kinds: BTreeMap<GroupResource, ServedKind>,
     /// Groups of which the view may lack something, and why.
     pub(crate) suspects: BTreeMap<Name, String>,
+    /// Versions by their groups that the document says something of,
+    pub(crate) shown: BTreeSet<(Name, Name)>,
+    /// and those that are there, and of which it says nothing, and why. The version is empty where the document does not even name it.
+    pub(crate) blank: BTreeMap<(Name, Name), String>,
     /// Why the view may lack groups, if it may.
     pub(crate) incomplete: Option<String>,
 }
@@ -129,9 +133,18 @@ impl View {
             }
             let name: Name = Arc::from(group.name.as_str());
             if let Some(why) = suspicion(group) {
+                if group.versions.is_empty() {
+                    view.blank.insert((name.clone(), Arc::from("")), why.clone());
+                }
                 view.suspects.insert(name.clone(), why);
             }
             for version in &group.versions {
+                let of = (name.clone(), Arc::from(version.name.as_str()));
+                if version.fresh || !version.resources.is_empty() {
+                    view.shown.insert(of);
+                } else {
+                    view.blank.insert(of, format!("version {} is stale", clip(&version.name, REASON_MAX_BYTES)));
+                }
                 let backend = services.backend(&group.name, &version.name);
                 let resources = version.resources.iter().filter(|resource| is_path_segment(&resource.name));
                 for resource in resources.filter(|_| is_path_segment(&version.name)) {
@@ -155,7 +168,7 @@ impl View {
                 }
             }
         }
-        services.suspect(document, &mut view.suspects);
+        services.suspect(document, &mut view);
         if view.kinds.is_empty() { Err("discovery shows no resource at all".to_owned()) } else { Ok(view) }
     }
 }
@@ -183,17 +196,22 @@ impl Services {
     }
 
     /// A server that is down may simply be missing from the document.
-    fn suspect(&self, document: &Document, suspects: &mut BTreeMap<Name, String>) {
+    fn suspect(&self, document: &Document, view: &mut View) {
         let Services::Known(services) = self else { return };
         for ((group, version), available) in services {
             let shown = document
                 .groups
                 .iter()
                 .any(|shown| shown.name == **group && shown.versions.iter().any(|shown| shown.name == **version));
+            let why = || format!("APIService {version}.{group} is not available");
             if !available || !shown {
-                suspects
-                    .entry(group.clone())
-                    .or_insert_with(|| format!("APIService {version}.{group} is not available"));
+                view.suspects.entry(group.clone()).or_insert_with(why);
+            }
+            let of = (group.clone(), version.clone());
+            if !view.shown.contains(&of) {
+                // The group without versions is this one.
+                view.blank.remove(&(group.clone(), Arc::from("")));
+                view.blank.insert(of, why());
             }
         }
     }

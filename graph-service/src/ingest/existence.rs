@@ -1,11 +1,10 @@
 //! Questions whether one object is there: what the API server says of one name, without any conclusion.
 
 use super::Clients;
-use super::request::{self, ACCEPT_METADATA_LIST, Failure, collection_path, query_value};
-use crate::metadata::{self, Decoder, Item};
-use engine::leader::{Named, Probe, ProbeAnswer};
+use super::request::{self, ACCEPT_METADATA_LIST, Failure, collection_path, name_selector, query_value};
+use crate::metadata::{self, Decoder, Encoding, Item};
+use engine::leader::{CheckBy, Named, Probe, ProbeAnswer};
 use engine::object::{Object, ResourceVersion};
-use engine::work::CheckBy;
 use runtime::kubernetes::{NotFound, classify_not_found};
 use serde_json::value::RawValue;
 
@@ -56,8 +55,12 @@ pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> R
     {
         return Ok(found(ResourceVersion::parse(""), None));
     }
-    let body = request::accepted(&what, object)?.body;
-    let raw: &RawValue = serde_json::from_slice(&body).map_err(|error| senseless(format!("no object: {error}")))?;
+    let object = request::accepted(&what, object)?;
+    if request::encoding(&object.content_type).map_err(senseless)? != Encoding::Json {
+        return Err(senseless("the answer is not JSON, which was asked for".to_owned()));
+    }
+    let raw: &RawValue =
+        serde_json::from_slice(&object.body).map_err(|error| senseless(format!("no object: {error}")))?;
     metadata::check_kind(raw, &probe.collection.group, &probe.kind).map_err(senseless)?;
     let object = decode(probe, &Item::Json(raw)).map_err(senseless)?;
     if !is_asked_for(probe, named, &object) {
@@ -90,16 +93,8 @@ fn uri(probe: &Probe, named: &Named) -> Option<String> {
         CheckBy::Read if !is_segment(&named.name) => return None,
         CheckBy::Read => format!("{collection}/{}", query_value(&named.name)),
         CheckBy::List => {
-            // The selector's own syntax, before the one of the query.
-            let mut selected = String::with_capacity(named.name.len());
-            for character in named.name.chars() {
-                if matches!(character, '\\' | ',' | '=') {
-                    selected.push('\\');
-                }
-                selected.push(character);
-            }
             // No resourceVersion: the server answers from the present.
-            format!("{collection}?fieldSelector=metadata.name%3D{}", query_value(&selected))
+            format!("{collection}?fieldSelector={}", name_selector(&named.name))
         }
     };
     (uri.len() <= URI_MAX_BYTES).then_some(uri)

@@ -4,6 +4,7 @@
 //! its definition was seen deleted: a server that restarts shows less than it serves for a while.
 
 use super::discovery::View;
+use engine::leader::Undiscovered;
 use engine::object::{Access, GroupResource, Name, ServedKind, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -52,6 +53,8 @@ pub(crate) enum Change {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     kinds: BTreeMap<GroupResource, Entry>,
+    /// Versions by their groups that were shown once, and are there still: what they serve is among the kinds.
+    versions: BTreeSet<(Name, Name)>,
 }
 
 #[derive(Debug)]
@@ -77,9 +80,33 @@ impl Known {
         self.kinds.values().any(|entry| entry.missing_since.is_some())
     }
 
+    /// What is there, and neither shown by this view, which was taken in, nor known from an earlier one; by group and resource.
+    pub(crate) fn undiscovered(
+        &self,
+        view: &View,
+        declared: &Declared,
+        ignored: &BTreeSet<GroupResource>,
+    ) -> Vec<Undiscovered> {
+        let has_kind_of = |group: &Name| self.kinds.keys().any(|key| key.group == *group);
+        let is_known =
+            |of: &(Name, Name)| if of.1.is_empty() { has_kind_of(&of.0) } else { self.versions.contains(of) };
+        let mut groups: BTreeMap<&Name, &String> = BTreeMap::new();
+        for (of, why) in view.blank.iter().filter(|(of, _)| !is_known(of)) {
+            groups.entry(&of.0).or_insert(why);
+        }
+        let groups = groups.into_iter().map(|(group, why)| (group.clone(), None, why.clone()));
+        let customs = declared.custom.keys().filter(|key| !self.kinds.contains_key(key) && !ignored.contains(key));
+        let why = "it lags behind the custom resource definition";
+        let customs = customs.map(|key| (key.group.clone(), Some(key.resource.clone()), why.to_owned()));
+        let entry = |(group, resource, why)| Undiscovered { group, resource, why };
+        groups.chain(customs).map(entry).collect()
+    }
+
     /// Takes a view in. Of what is new, everything is served before anything is collected.
     pub(crate) fn absorb(&mut self, view: &View, declared: &Declared, now: Instant) -> Vec<Change> {
         let mut changes = Vec::new();
+        self.versions.retain(|of| view.blank.contains_key(of));
+        self.versions.extend(view.shown.iter().cloned());
         let known: Vec<GroupResource> = self.kinds.keys().cloned().collect();
         for key in known {
             let suspect = view.incomplete.is_some() || view.suspects.contains_key(&key.group);

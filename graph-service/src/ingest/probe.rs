@@ -4,6 +4,7 @@ use super::request::{self, ACCEPT_METADATA, ACCEPT_METADATA_LIST, collection_pat
 use super::{Clients, existence};
 use crate::grpc::freshness::{Span, Stand};
 use crate::metadata::{self, Decoder, Event};
+use engine::follow::Failure;
 use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
 use engine::object::{GroupResource, Name, ResourceVersion};
 use runtime::shutdown::Shutdown;
@@ -60,7 +61,7 @@ pub(crate) async fn run(
                 JobEnd::Panicked(message) => anyhow::bail!("probe {} panicked: {message}", id.0),
             },
             Some(probe) = queues.refusals.recv() => {
-                let answer = Err(format!("more than {QUEUE_MAX} probes are waiting"));
+                let answer = Err(Failure::transport(format!("more than {QUEUE_MAX} probes are waiting")));
                 if inputs.send(Input::Probed { probe, answer }).await.is_err() {
                     return Ok(());
                 }
@@ -85,7 +86,7 @@ pub(super) async fn stand(clients: Clients, collection: GroupResource, version: 
     let limit = Some(STAND_OBJECTS_MAX);
     let kind = Name::from("");
     let probe = Probe { id: ProbeId(0), collection, kind, version, namespace: None, limit, object: None, fresh: false };
-    let found = answer(&clients, STAND_OBJECTS_MAX, &probe).await?;
+    let found = answer(&clients, STAND_OBJECTS_MAX, &probe).await.map_err(|failure| failure.sentence)?;
     let seen = |object: engine::object::Object| (object.uid, object.resource_version);
     let objects = found.complete.then(|| found.objects.into_iter().map(seen).collect());
     Ok(Stand { position: found.resource_version, objects })
@@ -128,32 +129,37 @@ async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceV
     Err(format!("{what}: it ended without a bookmark"))
 }
 
-async fn answer(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, String> {
+async fn answer(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, Failure> {
     if let Some(named) = &probe.object {
         let asked = timeout(ANSWER_WITHIN, existence::answer(clients, probe, named)).await;
         return match asked {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(failure)) => {
                 sleep(failure.retry_after.unwrap_or_default().min(TURNED_AWAY_MAX)).await;
-                Err(failure.sentence)
+                Err(failure)
             }
-            Err(_) => Err(format!("list {}: no answer within {} s", probe.collection, ANSWER_WITHIN.as_secs())),
+            Err(_) => Err(late(probe)),
         };
     }
     match timeout(ANSWER_WITHIN, pages(clients, page_size, probe)).await {
         Ok(answer) => answer,
-        Err(_) => Err(format!("list {}: no answer within {} s", probe.collection, ANSWER_WITHIN.as_secs())),
+        Err(_) => Err(late(probe)),
     }
 }
 
-async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, String> {
+fn late(probe: &Probe) -> Failure {
+    Failure::transport(format!("list {}: no answer within {} s", probe.collection, ANSWER_WITHIN.as_secs()))
+}
+
+async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<ProbeAnswer, Failure> {
     let namespace = probe.namespace.as_deref().filter(|namespace| !namespace.is_empty());
     let what = match namespace {
         Some(namespace) => format!("list {} in namespace {namespace:?}", probe.collection),
         None => format!("list {}", probe.collection),
     };
+    let senseless = |why: String| Failure::senseless(format!("{what}: {why}"));
     if namespace.is_some_and(|namespace| !is_path_segment(namespace)) {
-        return Err(format!("{what}: that is no name of a namespace"));
+        return Err(senseless("that is no name of a namespace".to_owned()));
     }
     let path = collection_path(&probe.collection, &probe.version, namespace);
     let mut decoder = Decoder::new(namespace.map(|_| true));
@@ -164,16 +170,14 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
         if let Some(token) = &token {
             uri.push_str(&format!("&continue={}", query_value(token)));
         }
-        let page = request::one(clients, &what, &uri, ACCEPT_METADATA_LIST, probe.fresh)
-            .await
-            .map_err(|failure| failure.sentence)?;
+        let page = request::one(clients, &what, &uri, ACCEPT_METADATA_LIST, probe.fresh).await?;
         // A reader that asks where a collection stands does not know its kind, and proves nothing by it.
         let page = if probe.kind.is_empty() {
             request::page(&page).map_err(|why| format!("the answer {why}"))
         } else {
             request::page_of(&page, &probe.collection.group, &probe.kind)
         };
-        let page = page.map_err(|why| format!("{what}: {why}"))?;
+        let page = page.map_err(senseless)?;
         // All pages show the collection as of the first.
         let answer = found.get_or_insert_with(|| ProbeAnswer {
             resource_version: ResourceVersion::parse(&page.resource_version),
@@ -187,10 +191,10 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
                     answer.objects.push(object);
                 }
                 Ok(object) => {
-                    return Err(format!("{what}: the answer has an object of namespace {:?}", object.namespace));
+                    return Err(senseless(format!("the answer has an object of namespace {:?}", object.namespace)));
                 }
                 // A list that is to show what is not there must show all that is; one for its position only may have a hole.
-                Err(why) if probe.limit.is_none() => return Err(format!("{what}: {why}")),
+                Err(why) if probe.limit.is_none() => return Err(senseless(why)),
                 Err(_) => answer.complete = false,
             }
         }
@@ -198,10 +202,10 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
         let cut_short = probe.limit.is_some();
         if token.is_none() || cut_short {
             answer.complete &= token.is_none();
-            return found.ok_or_else(|| format!("{what}: no answer"));
+            return found.ok_or_else(|| senseless("no answer".to_owned()));
         }
         if answer.objects.len() > OBJECTS_MAX {
-            return Err(format!("{what}: more than {OBJECTS_MAX} objects"));
+            return Err(senseless(format!("more than {OBJECTS_MAX} objects")));
         }
     }
 }

@@ -109,6 +109,19 @@ pub(crate) fn query_value(text: &str) -> String {
     encoded
 }
 
+/// Selects the object of one name, in a query.
+pub(crate) fn name_selector(name: &str) -> String {
+    let mut selected = String::with_capacity(name.len());
+    for character in name.chars() {
+        // The selector's own syntax, before the one of the query.
+        if matches!(character, '\\' | ',' | '=') {
+            selected.push('\\');
+        }
+        selected.push(character);
+    }
+    format!("metadata.name%3D{}", query_value(&selected))
+}
+
 /// The body of a 200.
 pub(crate) async fn get(clients: &Clients, what: &str, uri: &str, accept: &str) -> Result<Bytes, Failure> {
     answer(clients, what, uri, accept).await.map(|answer| answer.body)
@@ -162,7 +175,7 @@ pub(crate) fn page(answer: &Answer) -> Result<Page<'_>, String> {
     metadata::page(encoding(&answer.content_type)?, &answer.body)
 }
 
-fn encoding(content_type: &str) -> Result<Encoding, String> {
+pub(super) fn encoding(content_type: &str) -> Result<Encoding, String> {
     let other = || format!("is neither JSON nor protobuf but {:?}", clip(content_type, MESSAGE_MAX_BYTES));
     Encoding::of(content_type).ok_or_else(other)
 }

@@ -163,7 +163,13 @@ pub(crate) fn word(input: &Input) -> String {
     match input {
         Input::KindServed(kind) => format!("served {} {} {:?}", kind.group_resource, kind.version, kind.access),
         Input::KindUnserved(key) => format!("unserved {key}"),
-        Input::KindEmptied { group, kind, crd } => format!("emptied {kind}.{group} {crd}"),
+        Input::Undiscovered(all) => {
+            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+            format!("undiscovered [{}]", all.join(" "))
+        }
+        Input::KindEmptied { group, kind, crd, standing } => {
+            format!("{} {kind}.{group} {crd}", if *standing { "emptied" } else { "emptied and gone" })
+        }
         Input::ListBegun { .. } => "begun".to_owned(),
         Input::Listed { object, .. } => format!("listed {} {}", object.name, object.resource_version),
         Input::ListEnded { resource_version, .. } => format!("ended {resource_version}"),

@@ -9,7 +9,7 @@ use super::known::{CONFIRM_AFTER, Change, Known};
 use super::request::{ACCEPT_METADATA, ACCEPT_METADATA_LIST, ACCEPT_WHOLE, collection_path};
 use super::{Clients, Config, Shared, pauses};
 use crate::driver::Control;
-use engine::leader::Input;
+use engine::leader::{Input, Undiscovered};
 use engine::object::{GroupResource, ServedKind};
 use runtime::backoff::Backoff;
 use runtime::shutdown::Shutdown;
@@ -63,6 +63,7 @@ pub(crate) async fn run(
         definitions: Arc::new(Definitions::default()),
         unserved: Arc::new(Notify::new()),
         known: Known::default(),
+        undiscovered: Vec::new(),
         jobs: Jobs::new(JOBS_MAX),
         paged: BTreeMap::new(),
         leave: BTreeMap::new(),
@@ -117,6 +118,8 @@ struct Supervisor {
     /// A collection was answered 404.
     unserved: Arc<Notify>,
     known: Known,
+    /// As the engine was told last.
+    undiscovered: Vec<Undiscovered>,
     jobs: Jobs<Job, Done>,
     /// The keys of `jobs`.
     running: BTreeSet<Job>,
@@ -223,18 +226,38 @@ impl Supervisor {
             self.due = Some(if std::mem::take(&mut self.hurried) { now + self.debounce() } else { by });
             return Ok(Turn::Next);
         }
-        let changes = self.known.absorb(&view, &self.definitions.declared(), now);
+        let declared = self.definitions.declared();
+        let changes = self.known.absorb(&view, &declared, now);
+        let undiscovered = self.known.undiscovered(&view, &declared, &self.config.ignored);
         self.definitions.prune(&self.known);
         let next = self.next_look(&view);
         self.due = Some(now + if std::mem::take(&mut self.hurried) { next.min(DEBOUNCE) } else { next });
+        // What cannot be seen any more counts before what can is told, and what can be seen now is told before it ceases to count.
+        let is_left = |entry: &&Undiscovered| !undiscovered.iter().any(|new| new.is_same(entry));
+        let both = self.undiscovered.iter().filter(is_left).chain(&undiscovered).cloned().collect();
+        if let Turn::End = self.tell_undiscovered(both).await {
+            return Ok(Turn::End);
+        }
         for change in changes {
             if let Turn::End = self.apply(change).await? {
                 return Ok(Turn::End);
             }
         }
+        if let Turn::End = self.tell_undiscovered(undiscovered).await {
+            return Ok(Turn::End);
+        }
         // Only now are the collections with the engine, so only now is there something to be ready for.
         self.report(None, Some(&view));
         Ok(Turn::Next)
+    }
+
+    async fn tell_undiscovered(&mut self, mut all: Vec<Undiscovered>) -> Turn {
+        all.sort();
+        if all == self.undiscovered {
+            return Turn::Next;
+        }
+        self.undiscovered.clone_from(&all);
+        self.send(Input::Undiscovered(all)).await
     }
 
     /// How long until the next look at discovery.

@@ -58,6 +58,7 @@ pub(super) struct Gauges {
     leases: Gauge,
     oldest_lease: Seconds,
     undecided: Family<Labels<1>, Gauge>,
+    undiscovered: Gauge,
     blocked: Family<Labels<1>, Gauge>,
     sessions: Gauge,
     leader: Gauge,
@@ -101,6 +102,7 @@ impl Gauges {
             leases: book.put("ownergraph_leases", [], ("Work items granted and not yet reported", "At most twice the concurrency of all executors."), Gauge::default()),
             oldest_lease: book.put("ownergraph_lease_oldest_seconds", [], ("Age of the oldest decision that an executor has", "Above a minute: slow webhooks, or an executor that has gone without a word."), Seconds::default()),
             undecided: book.put("ownergraph_undecided", [Label::of("cause", Undecided::ALL.map(Undecided::as_str))], ("Dependents without a verdict, by cause", "`kubectl ownergraph stuck` names them."), Family::default()),
+            undiscovered: book.put("ownergraph_undiscovered", [], ("Groups and custom resources that are there, that discovery does not show, and that hold owners in deletion", "0, but for the moment after a definition is made. Otherwise the server behind an APIService is down: mend it, or release the owners with `--assume-no-dependents=GROUP/*`. `/readyz?verbose` names them."), Gauge::default()),
             blocked: book.put("ownergraph_blocked_items", [Label::of("cause", BLOCKERS)], ("Items behind something that stands in the way of many, by what that is", "`/readyz?verbose` names the rule, the webhook or the collection."), Family::default()),
             sessions: book.put("ownergraph_sessions", [], ("Executors with a session", "0 on the leader: nobody carries anything out."), Gauge::default()),
             leader: book.put("ownergraph_leader", [], ("1 while this replica leads", "The sum over the replicas is 1, and 0 for the length of an election."), Gauge::default()),
@@ -131,6 +133,7 @@ impl Gauges {
             let count = status.undecided.iter().find(|(known, _)| *known == cause).map_or(0, |(_, count)| *count);
             self.undecided.get_or_create(&[("cause", cause.as_str())]).set(count_of(count));
         }
+        self.undiscovered.set(count_of(status.hidden.len()));
         self.leases.set(count_of(status.leased));
         self.sessions.set(count_of(status.sessions));
         self.leader.set(i64::from(status.term.is_some()));

@@ -47,12 +47,22 @@ fn bad_flags_are_named() {
         ),
         (&["--decision-log", "nats://10.0.0.1:4222"], "--decision-log nats://10.0.0.1:4222 is not a loopback address"),
         (&["--decision-log-required"], "--decision-log-required needs --decision-log"),
+        (&["--assume-no-dependents", "/*"], "--assume-no-dependents"),
+        (&["--assume-no-dependents", "x.io/*/*"], "--assume-no-dependents"),
+        (&["--ignore-resources", "x.io/*"], "--ignore-resources"),
         (&["--nonsense"], "--nonsense"),
     ];
     for (flags, expected) in cases {
         let error = parse(flags).expect_err("these flags are refused");
         assert!(error.contains(expected), "{flags:?}: {error}");
     }
+}
+
+#[test]
+fn a_whole_group_can_be_assumed_to_hold_no_dependents() {
+    let options = parse(&["--assume-no-dependents", "metrics.k8s.io/*,apps/deployments,/pods"]).unwrap();
+    let assumed = options.policy.assume_no_dependents.iter().map(|of| (&*of.group, &*of.resource));
+    assert_eq!(assumed.collect::<Vec<_>>(), [("metrics.k8s.io", "*"), ("apps", "deployments"), ("", "pods")]);
 }
 
 #[test]

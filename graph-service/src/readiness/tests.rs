@@ -1,10 +1,13 @@
-use super::{are_settled, blocker_line, collection_line, executor_line, is_settled, leadership_line, unresolved_line};
+use super::{
+    are_settled, blocker_line, collection_line, executor_line, hidden_line, is_settled, leadership_line,
+    unresolved_line,
+};
 use crate::clock::Clock;
 use crate::election::Leadership;
 use engine::coverage::State;
 use engine::object::{Access, Backend, GroupResource, ResourceVersion, ServedKind};
 use engine::time::Time;
-use engine::view::{BlockerView, CollectionStatus, ExecutorView, UnresolvedKind};
+use engine::view::{BlockerView, CollectionStatus, ExecutorView, UnresolvedKind, Unseen};
 use engine::work::Term;
 use std::time::Duration;
 
@@ -71,8 +74,17 @@ fn lines_name_what_stands_where() {
     );
     let failed = collection_line(&collection(State::Failed, "the API server answers 403"));
     assert_eq!(failed, "collection: deployments.apps failed, 3 objects at 4711: the API server answers 403");
-    let kind = UnresolvedKind { group: "example.com".into(), kind: "Widget".into(), dependents: 2 };
+    let (group, since) = ("example.com".into(), Time::ZERO);
+    let mut kind = UnresolvedKind { group, kind: "Widget".into(), resources: Vec::new(), since, dependents: 2 };
     assert_eq!(unresolved_line(&kind), "unresolved: Widget.example.com is not served, 2 dependents wait for it");
+    kind.resources = ["widgets", "wodgets"]
+        .map(|resource| GroupResource { group: kind.group.clone(), resource: resource.into() })
+        .to_vec();
+    assert_eq!(
+        unresolved_line(&kind),
+        "unresolved: Widget.example.com is served as widgets.example.com and as wodgets.example.com, and references do not say which \
+         they mean, 2 dependents wait for it"
+    );
     let executor = ExecutorView {
         executor: "a".into(),
         incarnation: "first".into(),
@@ -110,6 +122,12 @@ async fn what_stands_in_the_way_is_named_with_what_waits_for_it() {
     assert_eq!(blocker_line(&told, clock), format!("{line}; last answer: forbidden: no rule"));
     let probing = BlockerView { items: 1, probing: true, ..blocker };
     assert!(blocker_line(&probing, clock).ends_with(", 1 item waits for 42 s, tried now"));
+    let what = "*.x.io".to_owned();
+    let hidden = Unseen { what, why: "APIService v1.x.io is not available".to_owned(), since: at(18) };
+    assert_eq!(
+        hidden_line(&hidden),
+        "undiscovered: *.x.io (APIService v1.x.io is not available), owners in deletion wait for it"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use engine::evidence::Proof;
 use engine::object::ResourceVersion;
-use engine::work::{Action, LeaseId, PropagationPolicy, Term, WorkItem, WorkLease};
+use engine::work::{Action, LeaseId, Preconditions, PropagationPolicy, Term, WorkItem, WorkLease};
 use runtime::traces::{Incoming, Ratio};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::advance;
@@ -18,10 +18,14 @@ fn object(name: &str) -> ObjectRef {
     }
 }
 
+fn preconditions() -> Preconditions {
+    Preconditions { resource_version: ResourceVersion::parse("1"), facts_digest: 0, must_be_terminating: false }
+}
+
 fn grounds(chain: &[ObjectRef]) -> Box<Grounds> {
     Box::new(Grounds {
         decision: 7,
-        preconditions: None,
+        preconditions: preconditions(),
         propagation_policy: None,
         causes: Vec::new(),
         owners: Vec::new(),
@@ -67,7 +71,7 @@ fn grant(target: &ObjectRef) -> ToExecutor {
     let item = WorkItem {
         id: 1,
         target: target.clone(),
-        preconditions: None,
+        preconditions: preconditions(),
         action: Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks: Vec::new() },
         read_first: false,
         generation: 1,

@@ -53,6 +53,30 @@ fn an_event_says_that_an_object_has_too_many_references() {
 }
 
 #[test]
+fn an_event_names_the_owner_that_a_reference_came_back_to_and_who_wrote_it() {
+    let owner = ObjectRef { kind: "Thing".into(), name: "old".into(), uid: Uid::parse("o").unwrap(), ..object("shop") };
+    let told = |writer: Option<&str>| {
+        let warning = Warning::Readopted {
+            dependent: object("shop"),
+            resource_version: ResourceVersion::parse("107"),
+            owner: owner.clone(),
+            writer: writer.map(str::to_owned),
+        };
+        event(&warning, "host", SystemTime::now())
+    };
+    let event = told(Some("stale-controller"));
+    assert_eq!((&event["reason"], &event["involvedObject"]["uid"]), (&json!("OwnerReferenceReadopted"), &json!("d")));
+    let message = event["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("field manager \"stale-controller\" put back the reference to Thing old (uid o)"),
+        "{message}"
+    );
+    let unknown = told(None);
+    assert!(unknown["message"].as_str().unwrap().starts_with("a field manager that could not be found out put back"));
+    assert_eq!(unknown["metadata"]["name"], event["metadata"]["name"]);
+}
+
+#[test]
 fn cluster_scoped_objects_have_theirs_in_the_default_namespace() {
     assert_eq!(event(&warning(""), "host", SystemTime::now())["metadata"]["namespace"], "default");
 }

@@ -78,6 +78,8 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
         | Event::PausesKnown
         | Event::OwnerInOtherNamespace { .. }
         | Event::TooManyReferences { .. }
+        | Event::Readopted { .. }
+        | Event::OrphaningForgotten { .. }
         | Event::Unusable { .. }
         | Event::Rejected { .. } => return None,
     })
@@ -116,7 +118,7 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
         root: cause_chain.last().cloned(),
         reasons: owner_reasons,
         owners: grounds.owners.iter().cloned().map(Into::into).collect(),
-        preconditions: grounds.preconditions.clone().map(Into::into),
+        preconditions: Some(grounds.preconditions.clone().into()),
         propagation_policy: grounds
             .propagation_policy
             .map(crate::r#type::v1alpha1::PropagationPolicy::from)
@@ -139,13 +141,12 @@ fn cause_of(action: ActionKind, causes: &[Cause]) -> WireCause {
         ActionKind::RemoveOwnerReferences => WireCause::DanglingReference,
         ActionKind::UnblockOwnerReferences => WireCause::CycleBreak,
         ActionKind::RemoveFinalizer => WireCause::DependentsDone,
-        ActionKind::Verify => WireCause::FactsMissing,
     }
 }
 
 fn phase_of(outcome: Outcome) -> Phase {
     match outcome {
-        Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced | Outcome::Verified => Phase::Succeeded,
+        Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced => Phase::Succeeded,
         // The owner is alive: nothing was deleted, and the decision is void.
         Outcome::OwnerExists => Phase::Superseded,
         Outcome::Invalid | Outcome::Unsupported => Phase::Parked,

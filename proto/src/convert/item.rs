@@ -5,7 +5,7 @@ use super::{LeaseError, Malformed, field};
 use crate::work::v1alpha1 as wire;
 use crate::work::v1alpha1::owner_check::Want;
 use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
-use engine::work::{Action, ActionKind, CHECKS_MAX, CheckBy, ExistenceCheck, Preconditions, WorkItem, WorkLease};
+use engine::work::{Action, ActionKind, Preconditions, WorkItem, WorkLease};
 
 /// What a traceparent may have beyond the 55 bytes of today's version.
 const TRACEPARENT_MAX_BYTES: usize = 128;
@@ -52,7 +52,7 @@ impl From<WorkItem> for wire::WorkItem {
         wire::WorkItem {
             item_id: item.id.to_string(),
             target: Some(item.target.into()),
-            preconditions: item.preconditions.map(Into::into),
+            preconditions: Some(item.preconditions.into()),
             action: Some(item.action.into()),
             generation: item.generation,
             read_first: item.read_first,
@@ -75,14 +75,10 @@ impl From<Malformed> for ItemError {
 fn decode_item(item: wire::WorkItem) -> Result<WorkItem, ItemError> {
     // First, so that whatever else a newer action needs is not mistaken for a fault.
     let action = decode_action(item.action.ok_or(ItemError::UnknownAction)?)?;
-    let preconditions = field::optional(item.preconditions, "preconditions")?;
-    if preconditions.is_none() && action.kind() != ActionKind::Verify {
-        return Err(Malformed::new("preconditions", "is missing, and nothing is written without").into());
-    }
     Ok(WorkItem {
         id: field::decimal(&item.item_id, "item_id")?,
         target: field::nested(item.target, "target")?,
-        preconditions,
+        preconditions: field::nested(item.preconditions, "preconditions")?,
         action,
         read_first: item.read_first,
         generation: item.generation,
@@ -143,9 +139,6 @@ impl From<Action> for wire::work_item::Action {
             Action::RemoveFinalizer { finalizer } => {
                 wire::work_item::Action::RemoveFinalizer(wire::RemoveFinalizer { finalizer: finalizer.to_string() })
             }
-            Action::Verify { checks } => wire::work_item::Action::VerifyExistence(wire::VerifyExistence {
-                checks: checks.into_iter().map(Into::into).collect(),
-            }),
         }
     }
 }
@@ -180,9 +173,6 @@ fn decode_action(action: wire::work_item::Action) -> Result<Action, ItemError> {
             }
             Action::RemoveFinalizer { finalizer: Name::from(remove.finalizer) }
         }
-        wire::work_item::Action::VerifyExistence(verify) => Action::Verify {
-            checks: field::list(verify.checks, CHECKS_MAX, "verify_existence.checks", ExistenceCheck::try_from)?,
-        },
     })
 }
 
@@ -194,27 +184,6 @@ fn references(
     field::list(entries, usize::MAX, field, OwnerReference::try_from)
 }
 
-impl From<ExistenceCheck> for wire::ExistenceCheck {
-    fn from(check: ExistenceCheck) -> Self {
-        let by_read = match check.by {
-            CheckBy::List => false,
-            CheckBy::Read => true,
-        };
-        wire::ExistenceCheck { r#ref: Some(check.object.into()), by_read }
-    }
-}
-
-impl TryFrom<wire::ExistenceCheck> for ExistenceCheck {
-    type Error = Malformed;
-
-    fn try_from(check: wire::ExistenceCheck) -> Result<Self, Malformed> {
-        Ok(ExistenceCheck {
-            object: field::nested(check.r#ref, "ref")?,
-            by: if check.by_read { CheckBy::Read } else { CheckBy::List },
-        })
-    }
-}
-
 impl From<ActionKind> for wire::ItemKind {
     fn from(kind: ActionKind) -> Self {
         match kind {
@@ -222,7 +191,6 @@ impl From<ActionKind> for wire::ItemKind {
             ActionKind::RemoveOwnerReferences => wire::ItemKind::RemoveOwnerReferences,
             ActionKind::UnblockOwnerReferences => wire::ItemKind::UnblockOwnerReferences,
             ActionKind::RemoveFinalizer => wire::ItemKind::RemoveFinalizer,
-            ActionKind::Verify => wire::ItemKind::Verify,
         }
     }
 }
@@ -235,7 +203,6 @@ pub fn kinds(values: &[i32]) -> Vec<ActionKind> {
         wire::ItemKind::RemoveOwnerReferences => Some(ActionKind::RemoveOwnerReferences),
         wire::ItemKind::UnblockOwnerReferences => Some(ActionKind::UnblockOwnerReferences),
         wire::ItemKind::RemoveFinalizer => Some(ActionKind::RemoveFinalizer),
-        wire::ItemKind::Verify => Some(ActionKind::Verify),
     };
     values.iter().filter_map(kind).collect()
 }

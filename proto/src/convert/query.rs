@@ -185,7 +185,6 @@ pub(super) fn cause(cause: &Cause) -> graph::Reason {
         Cause::KeptBy { kind, namespace, name, uid } => owner(Code::SolidOwner, kind, namespace, name, uid.to_string()),
         Cause::NoBlockingDependents | Cause::NoDependents => plain(Code::Deleted),
         Cause::Cycle => plain(Code::Cycle),
-        Cause::NeverSeen => plain(Code::NeverObserved),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Malformed, NAME_MAX_BYTES, field};
 use crate::work::v1alpha1 as wire;
 use crate::work::v1alpha1::{finding, report_result, work_return};
-use engine::object::{ResourceVersion, clip};
+use engine::object::clip;
 use engine::work::{
     CHECKS_MAX, Finding, FindingResult, HeldLease, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReportResult, ReturnCause,
     SessionNumber, WorkReport, WorkReturn,
@@ -85,7 +85,6 @@ impl From<Outcome> for wire::Outcome {
             Outcome::Replaced => wire::Outcome::Replaced,
             Outcome::Conflict => wire::Outcome::Conflict,
             Outcome::OwnerExists => wire::Outcome::OwnerExists,
-            Outcome::Verified => wire::Outcome::Verified,
             Outcome::Forbidden => wire::Outcome::Forbidden,
             Outcome::AdmissionDenied => wire::Outcome::AdmissionDenied,
             Outcome::AdmissionFailed => wire::Outcome::AdmissionFailed,
@@ -110,7 +109,6 @@ fn outcome(value: i32) -> Outcome {
         wire::Outcome::Replaced => Outcome::Replaced,
         wire::Outcome::Conflict => Outcome::Conflict,
         wire::Outcome::OwnerExists => Outcome::OwnerExists,
-        wire::Outcome::Verified => Outcome::Verified,
         wire::Outcome::Forbidden => Outcome::Forbidden,
         wire::Outcome::AdmissionDenied => Outcome::AdmissionDenied,
         wire::Outcome::AdmissionFailed => Outcome::AdmissionFailed,
@@ -125,16 +123,13 @@ fn outcome(value: i32) -> Outcome {
 
 impl From<Finding> for wire::Finding {
     fn from(found: Finding) -> Self {
-        let at = |position: Option<ResourceVersion>| position.map(|position| position.to_string());
-        let (result, observed, list_resource_version) = match found.result {
-            FindingResult::Exists(sighting) => (finding::Result::Exists, Some(sighting.into()), None),
-            FindingResult::Absent(position) => (finding::Result::Absent, None, at(position)),
-            FindingResult::OtherUid(position) => (finding::Result::OtherUid, None, at(position)),
-            FindingResult::KindUnresolved => (finding::Result::KindUnresolved, None, None),
-            FindingResult::Forbidden => (finding::Result::Forbidden, None, None),
-            FindingResult::Failed => (finding::Result::Failed, None, None),
+        let (result, observed) = match found.result {
+            FindingResult::Exists(sighting) => (finding::Result::Exists, Some(sighting.into())),
+            FindingResult::Absent => (finding::Result::Absent, None),
+            FindingResult::OtherUid => (finding::Result::OtherUid, None),
         };
-        wire::Finding { check: Some(found.check.into()), result: result.into(), observed, list_resource_version }
+        let check = wire::ExistenceCheck { r#ref: Some(found.owner.into()) };
+        wire::Finding { check: Some(check), result: result.into(), observed }
     }
 }
 
@@ -142,16 +137,14 @@ impl TryFrom<wire::Finding> for Finding {
     type Error = Malformed;
 
     fn try_from(found: wire::Finding) -> Result<Self, Malformed> {
-        let position = found.list_resource_version.as_deref().map(ResourceVersion::parse);
         let result = match finding::Result::try_from(found.result).unwrap_or_default() {
             finding::Result::Exists => FindingResult::Exists(field::nested(found.observed, "observed")?),
-            finding::Result::Absent => FindingResult::Absent(position),
-            finding::Result::OtherUid => FindingResult::OtherUid(position),
-            finding::Result::KindUnresolved => FindingResult::KindUnresolved,
-            finding::Result::Forbidden => FindingResult::Forbidden,
-            finding::Result::Unspecified | finding::Result::Failed => FindingResult::Failed,
+            finding::Result::OtherUid => FindingResult::OtherUid,
+            finding::Result::Unspecified | finding::Result::Absent => FindingResult::Absent,
         };
-        Ok(Finding { check: field::nested(found.check, "check")?, result })
+        let check = field::required(found.check, "check")?;
+        let owner = field::nested(check.r#ref, "ref").map_err(|error: Malformed| error.within("check"))?;
+        Ok(Finding { owner, result })
     }
 }
 

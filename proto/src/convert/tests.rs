@@ -226,24 +226,17 @@ fn a_write_without_preconditions_is_refused() {
     let mut lease = with_action(Some(wire::work_item::Action::RemoveFinalizer(finalizer)));
     lease.item.as_mut().unwrap().preconditions = None;
     let error = WorkLease::try_from(lease).unwrap_err().to_string();
-    assert_eq!(error, "field item.preconditions is missing, and nothing is written without");
-
-    let mut verify = with_action(Some(wire::work_item::Action::VerifyExistence(wire::VerifyExistence::default())));
-    verify.item.as_mut().unwrap().preconditions = None;
-    assert!(WorkLease::try_from(verify).is_ok());
+    assert_eq!(error, "field item.preconditions is missing");
 }
 
+/// Field 8 of an item asked whether an object exists, in the release before.
 #[test]
-fn too_many_checks_are_refused() {
-    let check = wire::ExistenceCheck { r#ref: sample_lease().item.unwrap().target, by_read: true };
-    let verify = |count| {
-        with_action(Some(wire::work_item::Action::VerifyExistence(wire::VerifyExistence {
-            checks: vec![check.clone(); count],
-        })))
-    };
-    assert!(WorkLease::try_from(verify(CHECKS_MAX)).is_ok());
-    let error = WorkLease::try_from(verify(CHECKS_MAX + 1)).unwrap_err().to_string();
-    assert_eq!(error, "field item.verify_existence.checks has 51 entries, more than 50");
+fn an_action_of_an_earlier_release_is_handed_back_and_named() {
+    let mut bytes = with_action(None).encode_to_vec();
+    bytes.extend([0x1a, 0x02, 0x42, 0x00]);
+    let lease = wire::WorkLease::decode(&bytes[..]).unwrap();
+    let id = LeaseId { term: 3, number: 14 };
+    assert_eq!(WorkLease::try_from(lease), Err(LeaseError::UnknownAction { lease: id }));
 }
 
 #[test]
@@ -274,7 +267,7 @@ fn unknown_actions_are_named_and_the_rest_is_taken() {
 #[test]
 fn a_report_that_cannot_be_read_costs_its_own_lease_and_no_stream() {
     let mut crowded = sample_report();
-    let check = wire::ExistenceCheck { r#ref: sample_lease().item.unwrap().target, by_read: true };
+    let check = wire::ExistenceCheck { r#ref: sample_lease().item.unwrap().target };
     let finding = wire::Finding { check: Some(check), ..wire::Finding::default() };
     crowded.findings = vec![finding; CHECKS_MAX + 1];
     let broken = wire::WorkReport { observed: Some(wire::Observed::default()), ..sample_report() };
@@ -310,7 +303,7 @@ fn unknown_values_of_a_newer_peer_have_a_meaning() {
     let ack = received_from_leader(ack).unwrap().unwrap().message;
     assert_eq!(ack, ToExecutor::ReportAck { results: Vec::new() });
 
-    assert_eq!(kinds(&[0, 1, 5, 99, -1]), [ActionKind::Delete, ActionKind::Verify]);
+    assert_eq!(kinds(&[0, 1, 4, 5, 99, -1]), [ActionKind::Delete, ActionKind::RemoveFinalizer]);
 }
 
 #[test]

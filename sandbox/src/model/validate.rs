@@ -1,6 +1,7 @@
 //! Validation of metadata, as far as a garbage collector and its users can tell.
 
 use serde_json::Value;
+use std::collections::HashSet;
 
 use super::error::{ApiError, Cause};
 use super::kinds::{NameRule, Type};
@@ -181,23 +182,19 @@ fn is_name_part(text: &str) -> bool {
 /// Drops owner references that repeat an earlier one in every field; the warning to send, if any were dropped.
 pub(crate) fn drop_duplicate_references(object: &mut Object) -> Option<String> {
     let references = metadata::value(object, "ownerReferences")?.as_array()?;
-    let mut kept: Vec<Value> = Vec::with_capacity(references.len());
-    let mut repeated: Vec<&str> = Vec::new();
-    for reference in references {
-        if kept.contains(reference) {
-            repeated.push(reference["uid"].as_str().unwrap_or_default());
-        } else {
-            kept.push(reference.clone());
-        }
-    }
+    let mut kept: HashSet<&Value> = HashSet::with_capacity(references.len());
+    let (unique, repeated): (Vec<&Value>, Vec<&Value>) =
+        references.iter().partition(|&reference| kept.insert(reference));
     if repeated.is_empty() {
         return None;
     }
+    let unique: Vec<Value> = unique.into_iter().cloned().collect();
+    let repeated: Vec<&str> = repeated.iter().map(|one| one["uid"].as_str().unwrap_or_default()).collect();
     let warning = format!(
         ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
          reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
         repeated.join(",")
     );
-    metadata::set(object, "ownerReferences", kept);
+    metadata::set(object, "ownerReferences", unique);
     Some(warning)
 }

@@ -1,9 +1,9 @@
 //! An executor: the engine's session, and a shell that carries out attempts and keeps a stream.
 
-use super::attempt::{Answer, Questions, Refused, Request};
+use super::attempt::{Answer, Refused, Request};
 use super::clock::Clock;
 use super::kinds::{STORED, UNWATCHED, by_resource};
-use super::law::Judge;
+use super::law::{self, Fate, Judge};
 use super::stream::is_behind;
 use super::world::{Happening, MS, S, World};
 use engine::attempt::{self, Attempts, RequestId};
@@ -30,12 +30,12 @@ pub(super) struct Executor {
     pub(super) dial: u64,
     pub(super) next_replica: usize,
     attempts: Attempts<Value>,
-    /// What the write of each lease under way rests on: the version that it was decided at, and owners that wait.
-    grounds: BTreeMap<LeaseId, (Option<ResourceVersion>, Vec<Uid>)>,
+    /// Leases under way.
+    grounds: BTreeMap<LeaseId, Ground>,
+    /// No write leaves from here on.
+    writes_end: Option<Time>,
     /// Requests of attempts, by number.
     asked: BTreeMap<u64, RequestId>,
-    /// Leases that only ask, each with the number of its request.
-    questions: BTreeMap<LeaseId, (Questions, u64)>,
     requests: u64,
     /// Reads of attempts: when each was asked for and answered.
     reads: Vec<(Uid, u64, u64)>,
@@ -45,6 +45,17 @@ pub(super) struct Executor {
     refused_until: u64,
     /// Reports on their way to the session.
     finished: BTreeMap<LeaseId, WorkReport>,
+}
+
+/// A lease under way: what its write rests on, and what became of it.
+struct Ground {
+    /// The version that it was decided at.
+    decided_at: ResourceVersion,
+    /// Owners that wait.
+    owners: Vec<Uid>,
+    ends: Time,
+    cancelled: bool,
+    fate: Fate,
 }
 
 impl Executor {
@@ -62,8 +73,8 @@ impl Executor {
             next_replica: 0,
             attempts: Attempts::default(),
             grounds: BTreeMap::new(),
+            writes_end: None,
             asked: BTreeMap::new(),
-            questions: BTreeMap::new(),
             requests: 0,
             reads: Vec::new(),
             reading: BTreeMap::new(),
@@ -79,16 +90,28 @@ impl Executor {
     fn forget_attempts(&mut self) {
         self.attempts = Attempts::default();
         self.grounds.clear();
+        self.writes_end = None;
         self.asked.clear();
-        self.questions.clear();
         self.reads.clear();
         self.reading.clear();
+    }
+
+    /// Why a write of this lease may not leave any more.
+    fn must_not_write(&self, now: u64, lease: LeaseId) -> Option<&'static str> {
+        let (local, ground) = (self.local(now), self.grounds.get(&lease)?);
+        if ground.cancelled {
+            return Some("after the leader has cancelled it");
+        }
+        if local >= ground.ends {
+            return Some("after its execution limit");
+        }
+        self.writes_end.is_none_or(|end| local >= end).then_some("after the end of its session")
     }
 
     /// Since when the owners that a DELETE rests on may not have waited any more: a read counts for a second, or for
     /// twice the time that it takes, and a clock may be slow.
     fn checked_since(&self, now: u64, lease: LeaseId) -> Option<u64> {
-        let (_, owners) = self.grounds.get(&lease)?;
+        let owners = &self.grounds.get(&lease)?.owners;
         let counts = |&&(ref uid, asked, answered): &&(Uid, u64, u64)| {
             owners.contains(uid) && now <= asked + (2 * (answered - asked)).max(S) * 5 / 4
         };
@@ -205,14 +228,17 @@ impl World {
             Output::Cancel(lease) => {
                 let now = self.now;
                 let executor = &mut self.executors[at];
-                if let Some((questions, _)) = executor.questions.get_mut(&lease) {
-                    questions.cancelled = true;
+                if let Some(ground) = executor.grounds.get_mut(&lease) {
+                    ground.cancelled = true;
                 }
                 let local = executor.local(now);
                 executor.attempts.cancel(local, lease);
                 self.drain_attempts(at);
             }
-            Output::WritesEnd(end) => self.executors[at].attempts.set_writes_end(end),
+            Output::WritesEnd(end) => {
+                self.executors[at].writes_end = Some(end);
+                self.executors[at].attempts.set_writes_end(end);
+            }
             Output::CheckCredentials => {
                 let incarnation = self.executors[at].incarnation;
                 let delay = self.api.delay(self.options.api_ms);
@@ -251,21 +277,17 @@ impl World {
             return self.violate(format!("executor {at} of another cluster was given lease {id}"));
         }
         let local = executor.local(now);
-        let Action::Verify { .. } = lease.item.action else {
-            let decided_at = lease.item.preconditions.as_ref().map(|wanted| wanted.resource_version.clone());
-            let owners = match &lease.item.action {
-                Action::Delete { owner_checks, .. } => owner_checks.iter().map(|owner| owner.uid.clone()).collect(),
-                Action::RemoveOwnerReferences { .. }
-                | Action::UnblockOwnerReferences { .. }
-                | Action::RemoveFinalizer { .. }
-                | Action::Verify { .. } => Vec::new(),
-            };
-            executor.grounds.insert(id, (decided_at, owners));
-            executor.attempts.start(local, lease);
-            return self.drain_attempts(at);
+        let decided_at = lease.item.preconditions.resource_version.clone();
+        let owners = match &lease.item.action {
+            Action::Delete { owner_checks, .. } => owner_checks.iter().map(|owner| owner.uid.clone()).collect(),
+            Action::RemoveOwnerReferences { .. }
+            | Action::UnblockOwnerReferences { .. }
+            | Action::RemoveFinalizer { .. } => Vec::new(),
         };
-        executor.questions.insert(id, (Questions::new(lease, local), 0));
-        self.ask_next(at, id);
+        let ends = local + lease.execution_limit;
+        executor.grounds.insert(id, Ground { decided_at, owners, ends, cancelled: false, fate: Fate::default() });
+        executor.attempts.start(local, lease);
+        self.drain_attempts(at);
     }
 
     /// Does what the attempts want.
@@ -274,7 +296,7 @@ impl World {
             let executor = &mut self.executors[at];
             match output {
                 attempt::Output::Ask { id, lease, request } => {
-                    let decided_at = executor.grounds.get(&lease).and_then(|(version, _)| version.clone());
+                    let decided_at = executor.grounds.get(&lease).map(|ground| ground.decided_at.clone());
                     executor.requests += 1;
                     let number = executor.requests;
                     executor.asked.insert(number, id);
@@ -285,7 +307,12 @@ impl World {
                 }
                 attempt::Output::Withdraw(id) => executor.asked.retain(|_, asked| *asked != id),
                 attempt::Output::Ended { lease, report, .. } => {
-                    executor.grounds.remove(&lease.id);
+                    let Some(ground) = executor.grounds.remove(&lease.id) else {
+                        return self.violate(format!("executor {at} ends lease {} twice", lease.id));
+                    };
+                    if let Err(why) = law::report(&report, ground.fate) {
+                        return self.violate(format!("executor {at}, lease {}: {why}", lease.id));
+                    }
                     self.report(at, report);
                 }
             }
@@ -299,25 +326,6 @@ impl World {
         let answer = Answer::Nothing;
         self.after(0, Happening::Answered { executor: at, incarnation, lease, number: u64::MAX, answer });
         self.executors[at].finished.insert(lease, report);
-    }
-
-    fn ask_next(&mut self, at: usize, lease: LeaseId) {
-        let now = self.now;
-        let executor = &mut self.executors[at];
-        let local = executor.local(now);
-        let Some((questions, number)) = executor.questions.get_mut(&lease) else { return };
-        match questions.next(local) {
-            Ok(request) => {
-                executor.requests += 1;
-                *number = executor.requests;
-                let number = *number;
-                self.send(at, lease, number, request);
-            }
-            Err(report) => {
-                executor.questions.remove(&lease);
-                self.report(at, *report);
-            }
-        }
     }
 
     /// A request waits for its connection, mostly not at all.
@@ -343,6 +351,11 @@ impl World {
         if request.is_write() && !executor.attempts.leaves(executor.local(now), id) {
             self.tally.happened("write withheld");
             return self.drain_attempts(at);
+        }
+        if request.is_write()
+            && let Some(why) = executor.must_not_write(now, lease)
+        {
+            return self.violate(format!("executor {at} sends a write of lease {lease} {why}"));
         }
         if let Request::Delete { checked, .. } = &mut request {
             *checked = executor.checked_since(now, lease);
@@ -396,6 +409,9 @@ impl World {
             }
         };
         if let Answer::Accepted(_) = answer {
+            if let Some(ground) = self.executors[at].grounds.get_mut(&lease) {
+                ground.fate.accepted = true;
+            }
             *self.tally.writes.entry(request.name()).or_default() += 1;
         }
         self.note(|| format!("server answers {lease} {request:?}: {answer:?}"));
@@ -458,7 +474,7 @@ impl World {
         }
         if self.strikes("false 404", faults.false_not_found) {
             // Well-formed only while the server lies; otherwise the kind itself seems not to be served.
-            let lies = self.now < self.lying_until && !matches!(request, Request::ListName(_));
+            let lies = self.now < self.lying_until;
             let shape = self.chaos.index(4);
             let shapes = ["plain text", "an empty Status", "a Status about another", "well-formed"];
             let shape = if lies { 3 } else { shape.min(2) };
@@ -507,18 +523,18 @@ impl World {
         let now = self.now;
         let executor = &mut self.executors[at];
         if let Some(id) = executor.asked.remove(&number) {
-            if let Some((uid, asked)) = executor.reading.remove(&number) {
+            let read = executor.reading.remove(&number);
+            let was_read = read.is_some();
+            if let Some((uid, asked)) = read {
                 executor.reads.retain(|&(_, asked, _)| now < asked + READS_COUNT);
                 executor.reads.push((uid, asked, now));
             }
+            if let (Answer::Nothing, false, Some(ground)) = (&answer, was_read, executor.grounds.get_mut(&lease)) {
+                ground.fate.unanswered = true;
+            }
             let local = executor.local(now);
             executor.attempts.answered(local, id, answer.told());
-            return self.drain_attempts(at);
-        }
-        let Some((questions, wanted)) = executor.questions.get_mut(&lease) else { return };
-        if *wanted == number {
-            questions.answered(answer);
-            self.ask_next(at, lease);
+            self.drain_attempts(at);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::kinds::{KINDS, UNWATCHED, observe};
 use super::replica::position;
+use super::truth::Logged;
 use super::world::{Happening, MS, S, World};
 use engine::follow::{Ask, Config, Failure, Follow, Input as Heard, Output, Pass, Tell};
 use engine::leader::Input;
@@ -54,6 +55,10 @@ struct Stream {
     pumping: bool,
     /// The revision of a watch-list whose end is still to come.
     ends_list: Option<u64>,
+    /// The server knows of no watch-lists: objects come, and then no end.
+    plain: bool,
+    /// A member of the API server answers, whose copy of the store ends here.
+    shows_through: Option<u64>,
 }
 
 impl Collection {
@@ -80,7 +85,7 @@ impl World {
             return;
         }
         for kind in 0..KINDS.len() {
-            let served = self.server.truth.served[kind];
+            let served = self.server.truth.served[kind] && !self.replicas[at].is_undiscovered(self.now, kind);
             if served == self.replicas[at].collections[kind].served {
                 continue;
             }
@@ -268,7 +273,7 @@ impl World {
             Ask::Nothing => {}
             Ask::Page { limit, token } => self.answer_page(at, kind, limit, token.as_deref()),
             Ask::WatchList { seconds } => self.open_watch_list(at, kind, seconds),
-            Ask::Watch { seconds, .. } => self.open_watch(at, kind, seconds),
+            Ask::Watch { position, seconds } => self.open_watch(at, kind, &position, seconds),
         }
     }
 
@@ -276,9 +281,13 @@ impl World {
         if self.strikes("list failure", self.options.faults.list_failures) {
             return self.fails(at, kind, &[None, Some(500), Some(429), Some(403)]);
         }
+        if token.is_some() && self.strikes("page expired", self.options.faults.expired) {
+            return self.fail(at, kind, Some(410), "the provided continue parameter is too old");
+        }
         let from = token.and_then(|token| Position::parse(token).ok());
         let query = ListQuery { limit: limit.unwrap_or(0) as usize, from, ..ListQuery::default() };
-        match self.server.model.list(&KINDS[kind].resource(), &query) {
+        let (model, _) = self.server.lister(self.now);
+        match model.list(&KINDS[kind].resource(), &query) {
             Ok(page) => {
                 let history = self.history();
                 let collection = &mut self.replicas[at].collections[kind];
@@ -313,19 +322,21 @@ impl World {
         if self.strikes("list failure", self.options.faults.list_failures) {
             return self.fails(at, kind, &[None, Some(500), Some(429), Some(403), Some(422)]);
         }
-        match self.server.model.list(&KINDS[kind].resource(), &ListQuery::default()) {
+        let (model, shows_through) = self.server.lister(self.now);
+        match model.list(&KINDS[kind].resource(), &ListQuery::default()) {
             Ok(page) => {
-                let (history, cursor) = (self.history(), self.server.truth.log[kind].len());
+                let log = &self.server.truth.log[kind];
+                let (history, cursor) = (self.history(), log.partition_point(|event| event.revision <= page.revision));
                 let collection = &mut self.replicas[at].collections[kind];
                 collection.history = history;
                 collection.objects = page.items.iter().map(|item| observe(item)).collect();
-                self.opened(at, kind, cursor, Some(page.revision), seconds);
+                self.opened(at, kind, cursor, Some(page.revision), shows_through, seconds);
             }
             Err(error) => self.fail(at, kind, Some(error.code()), &error.to_string()),
         }
     }
 
-    fn open_watch(&mut self, at: usize, kind: usize, seconds: u64) {
+    fn open_watch(&mut self, at: usize, kind: usize, position: &ResourceVersion, seconds: u64) {
         if self.replicas[at].collections[kind].down_until > self.now && !self.calm {
             return self.fails(at, kind, &[None, Some(503)]);
         }
@@ -335,7 +346,9 @@ impl World {
         if self.strikes("expired", self.options.faults.expired) {
             return self.fail(at, kind, Some(410), "too old resource version");
         }
-        let cursor = match self.place_to_resume(at, kind) {
+        let (model, shows_through) = self.server.lister(self.now);
+        let revision = model.revision();
+        let cursor = match self.place_to_resume(at, kind, position, revision) {
             Place::At(cursor) => cursor,
             Place::Expired => return self.fail(at, kind, Some(410), "too old resource version"),
             // A server may say nothing until its revision is as high,
@@ -347,13 +360,22 @@ impl World {
             Place::TooHigh => return self.fail(at, kind, Some(504), "too large resource version"),
         };
         self.replicas[at].collections[kind].history = self.history();
-        self.opened(at, kind, cursor, None, seconds);
+        self.opened(at, kind, cursor, None, shows_through, seconds);
     }
 
-    fn opened(&mut self, at: usize, kind: usize, cursor: usize, ends_list: Option<u64>, seconds: u64) {
+    fn opened(
+        &mut self,
+        at: usize,
+        kind: usize,
+        cursor: usize,
+        ends_list: Option<u64>,
+        shows_through: Option<u64>,
+        seconds: u64,
+    ) {
         let epoch = self.replicas[at].epoch;
+        let plain = ends_list.is_some() && self.strikes("watch-list ignored", self.options.faults.list_failures / 4);
         let collection = &mut self.replicas[at].collections[kind];
-        collection.line = Line::Stream(Stream { cursor, pumping: false, ends_list });
+        collection.line = Line::Stream(Stream { cursor, pumping: false, ends_list, plain, shows_through });
         let generation = collection.generation;
         self.hears(at, kind, Heard::Opened);
         self.pump_soon(at, kind);
@@ -400,12 +422,14 @@ impl World {
     }
 
     fn pump_soon(&mut self, at: usize, kind: usize) {
-        let behind = self.server.truth.log[kind].len();
         let epoch = self.replicas[at].epoch;
         let collection = &mut self.replicas[at].collections[kind];
         let generation = collection.generation;
         let Line::Stream(stream) = &mut collection.line else { return };
-        if stream.pumping || (stream.ends_list.is_none() && stream.cursor >= behind) {
+        let log = &self.server.truth.log[kind];
+        let next = log.get(stream.cursor).map(|event| event.revision);
+        let none = next.is_none_or(|next| stream.shows_through.is_some_and(|through| through < next));
+        if stream.pumping || (stream.ends_list.is_none() && none) {
             return;
         }
         stream.pumping = true;
@@ -445,11 +469,14 @@ impl World {
                     self.tell(at, Input::Listed { collection: key, object });
                 } else {
                     stream.ends_list = None;
-                    self.hears(at, kind, Heard::Bookmark { position: position(revision), ends_list: true });
+                    let ends_list = !stream.plain;
+                    self.hears(at, kind, Heard::Bookmark { position: position(revision), ends_list });
                 }
                 continue;
             }
-            let Some(event) = self.server.truth.log[kind].get(stream.cursor).cloned() else { break };
+            let shown = |event: &&Logged| stream.shows_through.is_none_or(|through| event.revision <= through);
+            let next = self.server.truth.log[kind].get(stream.cursor).filter(shown);
+            let Some(event) = next.cloned() else { break };
             stream.cursor += 1;
             collection.through = Some(event.revision);
             let crd = event.object.uid.clone();
@@ -460,7 +487,7 @@ impl World {
             };
             self.tell(at, input);
             if let Some((group, kind)) = event.emptied {
-                self.tell(at, Input::KindEmptied { group, kind, crd });
+                self.tell(at, Input::KindEmptied { group, kind, crd, standing: !event.deleted });
             }
         }
         let local = self.replicas[at].local(self.now);
@@ -475,7 +502,9 @@ impl World {
             return;
         }
         let Line::Stream(stream) = &self.replicas[at].collections[kind].line else { return };
-        let caught_up = stream.ends_list.is_none() && stream.cursor == self.server.truth.log[kind].len();
+        let caught_up = stream.ends_list.is_none()
+            && stream.shows_through.is_none()
+            && stream.cursor == self.server.truth.log[kind].len();
         let lags = self.replicas[at].lags_until > self.now;
         if caught_up && !lags && self.server.truth.served[kind] {
             let position = position(self.server.model.revision());
@@ -510,6 +539,21 @@ impl World {
         self.fail(at, kind, if transport { None } else { Some(500) }, "the watch broke");
     }
 
+    /// The member goes, and with it the watches that it answers.
+    pub(super) fn break_members_watches(&mut self) {
+        for at in 0..self.replicas.len() {
+            if self.replicas[at].leader.is_none() {
+                continue;
+            }
+            for kind in 0..KINDS.len() {
+                if matches!(&self.replicas[at].collections[kind].line, Line::Stream(stream) if stream.shows_through.is_some())
+                {
+                    self.fail(at, kind, None, "the member is gone");
+                }
+            }
+        }
+    }
+
     /// A connection is found broken.
     pub(super) fn broken(&mut self, at: usize, epoch: u64, kind: usize, generation: u64) {
         if !self.is_following(at, epoch, kind, generation) {
@@ -526,15 +570,13 @@ impl World {
     }
 
     /// Where a watch goes on, as the server sees it.
-    fn place_to_resume(&self, at: usize, kind: usize) -> Place {
+    fn place_to_resume(&self, at: usize, kind: usize, position: &ResourceVersion, newest: u64) -> Place {
         let collection = &self.replicas[at].collections[kind];
         let log = &self.server.truth.log[kind];
-        match collection.through {
+        match revision(position) {
             None => Place::Expired,
             Some(_) if collection.history != self.history() && self.options.bumped => Place::Expired,
-            Some(through) if through <= self.server.model.revision() => {
-                Place::At(log.partition_point(|event| event.revision <= through))
-            }
+            Some(through) if through <= newest => Place::At(log.partition_point(|event| event.revision <= through)),
             Some(_) => Place::TooHigh,
         }
     }

@@ -21,7 +21,7 @@ use super::rewind::Former;
 use super::truth::{Life, Truth, Worth, short};
 use engine::evidence::Proof;
 use engine::object::{FOREGROUND_FINALIZER, Facts, ORPHAN_FINALIZER, ObjectRef, OwnerReference, ResourceVersion, Uid};
-use engine::work::{CHECKS_MAX, PropagationPolicy, ToLeader};
+use engine::work::{CHECKS_MAX, Outcome, PropagationPolicy, ToLeader, WorkReport};
 use std::collections::BTreeMap;
 
 /// What the leader that granted a lease had been shown by then.
@@ -259,6 +259,27 @@ pub(super) fn proof(truth: &Truth, owner: &ObjectRef, proof: &Proof, has_list: b
             && (&life.object.namespace, &life.object.name) == (&owner.namespace, &owner.name)
     };
     if truth.lives.get(&owner.uid).is_some_and(is_there) { refused("it is there") } else { Ok(()) }
+}
+
+/// What became of the writes of a lease.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fate {
+    /// The API server accepted one.
+    pub(super) accepted: bool,
+    /// One has left and was never answered.
+    pub(super) unanswered: bool,
+}
+
+/// The report of a lease: what it says was written was, and where that is not known it says so.
+pub(super) fn report(report: &WorkReport, fate: Fate) -> Result<(), String> {
+    let says = report.outcome;
+    let fair = match (fate.unanswered, says) {
+        (true, _) => says == Outcome::Ambiguous,
+        (false, Outcome::Done) => fate.accepted,
+        (false, Outcome::Unchanged) => true,
+        (false, _) => !fate.accepted,
+    };
+    if fair { Ok(()) } else { Err(format!("reports {says:?} of {fate:?}")) }
 }
 
 /// A message that a stream would not take, so that everything behind it waits for ever.

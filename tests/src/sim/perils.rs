@@ -32,10 +32,12 @@ pub enum Peril {
     Restart,
     /// No history that is lost excuses a write.
     Strict,
+    /// Discovery does not show a group to a replica that starts, for a while.
+    Undiscovered,
 }
 
 impl Peril {
-    pub const ALL: [Peril; 10] = [
+    pub const ALL: [Peril; 11] = [
         Peril::Mirror,
         Peril::Member,
         Peril::Foreign,
@@ -46,6 +48,7 @@ impl Peril {
         Peril::ManyOwners,
         Peril::Restart,
         Peril::Strict,
+        Peril::Undiscovered,
     ];
     /// Those of every search.
     pub const USUAL: [Peril; 0] = [];
@@ -62,6 +65,7 @@ impl Peril {
             Peril::ManyOwners => "many-owners",
             Peril::Restart => "restart",
             Peril::Strict => "strict",
+            Peril::Undiscovered => "undiscovered",
         }
     }
 }
@@ -88,6 +92,8 @@ pub struct Perils {
     /// Restarts in a hundred thousand steps.
     pub restarts: u64,
     pub strict: bool,
+    /// Of a hundred starts of a replica, at so many a group is not discovered.
+    pub undiscovered: u64,
 }
 
 impl Perils {
@@ -117,6 +123,7 @@ impl Perils {
                 Peril::ManyOwners => perils.many_owners = random.between(51, 80),
                 Peril::Restart => perils.restarts = random.between(10, 300),
                 Peril::Strict => perils.strict = true,
+                Peril::Undiscovered => perils.undiscovered = random.between(10, 60),
             }
         }
         perils
@@ -124,7 +131,7 @@ impl Perils {
 
     /// Each of them alone taken away.
     pub(super) fn simpler(&self) -> Vec<Perils> {
-        let off: [fn(&mut Perils); 10] = [
+        let off: [fn(&mut Perils); 11] = [
             |perils| perils.mirror = false,
             |perils| perils.member = 0,
             |perils| perils.foreign = 0,
@@ -135,6 +142,7 @@ impl Perils {
             |perils| perils.many_owners = 0,
             |perils| perils.restarts = 0,
             |perils| perils.mirror_aggregated = false,
+            |perils| perils.undiscovered = 0,
         ];
         let mut all = vec![Perils { strict: self.strict, ..Perils::default() }];
         all.extend(off.iter().map(|change| {

@@ -7,16 +7,17 @@ use super::kinds::{KINDS, MIRROR, MIRRORED, STORED, UNWATCHED, by_resource, obse
 use super::law::{self, Shown};
 use super::world::{Happening, MS, S, World};
 use engine::coverage::State;
+use engine::follow::Failure;
 use engine::leader::{
-    Config, Event, Input, Leader, Mode, Named, Output, PauseAnswer, PauseRead, Policy, Probe, ProbeAnswer, ProbeId,
-    StreamId,
+    CheckBy, Config, Event, Input, Leader, Mode, Named, Output, PauseAnswer, PauseRead, Policy, Probe, ProbeAnswer,
+    ProbeId, StreamId,
 };
 use engine::object::{Access, GroupResource, Object, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::time::Time;
 use engine::view::ExecutorView;
 use engine::view::{NodeView, PresenceView};
-use engine::work::{CheckBy, Refusal, ToExecutor, ToLeader};
+use engine::work::{Refusal, ToExecutor, ToLeader};
 use sandbox::model::{ListQuery, Reason};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(super) struct Replica {
     orphaning: BTreeMap<Uid, Orphaning>,
     /// When it could know of each new history of the store.
     pub(super) told: Vec<u64>,
+    /// A group that it is not shown, and until when.
+    pub(super) undiscovered: Option<(&'static str, u64)>,
 }
 
 /// What a replica was shown of an owner that orphans its dependents.
@@ -62,11 +65,16 @@ impl Replica {
             collections: Vec::new(),
             orphaning: BTreeMap::new(),
             told: Vec::new(),
+            undiscovered: None,
         }
     }
 
     pub(super) fn local(&self, now: u64) -> Time {
         self.clock.local(now)
+    }
+
+    pub(super) fn is_undiscovered(&self, now: u64, kind: usize) -> bool {
+        self.undiscovered.is_some_and(|(group, until)| now < until && KINDS[kind].group == group)
     }
 
     /// The last history of the store that it could know of.
@@ -75,6 +83,9 @@ impl Replica {
     }
 }
 
+/// Steps between two looks at whether what a leader holds fits together, which takes longer than all else of a step. A run that is traced
+/// looks after each.
+const CHECKED_EVERY: u64 = 16;
 /// A store that was restored is noticed by then, however late lists and watches are.
 const REWIND_SHOWS_WITHIN: u64 = 600 * S;
 
@@ -96,7 +107,10 @@ impl World {
             replica: at,
             history: replica.history(),
             through: replica.collections.iter().map(through).collect(),
-            served: replica.collections.iter().map(|collection| collection.served).collect(),
+            // That discovery does not show a kind is no sign that nothing is left of it.
+            served: (0..KINDS.len())
+                .map(|kind| replica.collections[kind].served || replica.is_undiscovered(self.now, kind))
+                .collect(),
             orphaning: present.map(|(uid, seen)| (uid.clone(), seen.ended)).collect(),
         }
     }
@@ -109,6 +123,7 @@ impl World {
 
     pub(super) fn replica_start(&mut self, at: usize) {
         let seed = self.chaos.next();
+        let undiscovered = self.undiscovered();
         self.told_of_history(at);
         let replica = &mut self.replicas[at];
         replica.epoch += 1;
@@ -131,6 +146,7 @@ impl World {
         replica.candidate = Some(Candidate::new(format!("{at}-{epoch}"), seed));
         replica.follows = None;
         replica.tick_at = None;
+        replica.undiscovered = undiscovered;
         replica.orphaning.clear();
         replica.collections = KINDS.iter().map(|_| Collection::default()).collect();
         self.note(|| format!("replica {at} starts"));
@@ -210,23 +226,14 @@ impl World {
             let Some(output) = leader.poll() else { break };
             self.leader_output(at, output);
         }
+        if (self.traces() || self.tally.steps.is_multiple_of(CHECKED_EVERY))
+            && let Err(why) = self.check_leader(at)
+        {
+            return self.violate(why);
+        }
         let replica = &mut self.replicas[at];
         let Some(leader) = &replica.leader else { return };
-        if let Some(why) = leader.inconsistency() {
-            return self.violate(format!("replica {at} is inconsistent: {why}"));
-        }
-        let status = leader.status();
-        // A lowered window revokes nothing: what was out before may stay out.
-        let room = |executor: &ExecutorView| match executor.window {
-            0 => executor.started + executor.buffered,
-            window => window as usize,
-        };
-        let windows: usize = leader.executors().iter().map(room).sum();
         let next = leader.next_deadline();
-        if status.leased > windows {
-            self.violate(format!("replica {at} has {} leases out in windows of {windows}", status.leased));
-            return;
-        }
         if let Some(due) = next.map(|due| replica.clock.world(due))
             && replica.tick_at.is_none_or(|known| due < known)
         {
@@ -234,6 +241,25 @@ impl World {
             let epoch = replica.epoch;
             self.at(due, Happening::ReplicaTick { replica: at, epoch });
         }
+    }
+
+    /// Whether what a leader holds fits together.
+    fn check_leader(&self, at: usize) -> Result<(), String> {
+        let Some(leader) = &self.replicas[at].leader else { return Ok(()) };
+        if let Some(why) = leader.inconsistency() {
+            return Err(format!("replica {at} is inconsistent: {why}"));
+        }
+        // A lowered window revokes nothing: what was out before may stay out.
+        let room = |executor: &ExecutorView| match executor.window {
+            0 => executor.started + executor.buffered,
+            window => window as usize,
+        };
+        let windows: usize = leader.executors().iter().map(room).sum();
+        let leased = leader.status().leased;
+        if leased > windows {
+            return Err(format!("replica {at} has {leased} leases out in windows of {windows}"));
+        }
+        Ok(())
     }
 
     fn leader_output(&mut self, at: usize, output: Output) {
@@ -397,6 +423,7 @@ impl World {
         answer: Result<ProbeAnswer, String>,
     ) {
         if self.is_epoch(at, epoch) {
+            let answer = answer.map_err(Failure::transport);
             self.tell(at, Input::Probed { probe, answer });
         }
     }
@@ -410,6 +437,9 @@ impl World {
 
     /// At the end the graph must be what the model holds.
     pub(super) fn compare_graph(&mut self, at: usize) {
+        if let Err(why) = self.check_leader(at) {
+            return self.violate(why);
+        }
         let Some(leader) = &self.replicas[at].leader else { return };
         let mut wrong = Vec::new();
         let (mut edges, mut objects) = (0, 0);
@@ -476,6 +506,7 @@ fn brief(input: &Input) -> String {
         Input::KindServed(_)
         | Input::KindUnserved(_)
         | Input::KindEmptied { .. }
+        | Input::Undiscovered(_)
         | Input::ListBegun { .. }
         | Input::ListEnded { .. }
         | Input::ListFailed { .. }

@@ -50,6 +50,9 @@ impl World {
         self.tally.fault(if self.options.bumped { "restore, bumped" } else { "restore" });
         self.server.model.restore(backup.model);
         let shared_through = self.server.model.revision();
+        if let Some(member) = &mut self.server.member {
+            member.lists &= member.model.revision() <= shared_through;
+        }
         let truth = std::mem::replace(&mut self.server.truth, backup.truth);
         self.server.truth.inherit(&truth);
         self.formers.push(Former { truth, ended: self.now, shared_through });

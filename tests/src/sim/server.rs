@@ -10,9 +10,7 @@ use engine::attempt::Patch as Change;
 use engine::object::{Facts, Name, Object, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::work::PropagationPolicy;
 use executor_service::{PatchForm, patch_body};
-use sandbox::model::{
-    ApiError, DeleteOptions, Deleted, ListQuery, Model, Now, ObjectKey, Patch, Policy, Reason, Selector, WriteOptions,
-};
+use sandbox::model::{ApiError, DeleteOptions, Deleted, Model, Now, ObjectKey, Patch, Policy, Reason, WriteOptions};
 use serde_json::{Value, json};
 
 /// Where the model's clock stands at the origin, in milliseconds.
@@ -130,7 +128,6 @@ impl Server {
                 let found = self.reader(now).get(&resource(object), &object.namespace, &object.name);
                 Ok(found.map_or_else(refuse, |found| live(&found).map_or(Answer::Nothing, Answer::Object)))
             }
-            Request::ListName(object) => Ok(self.list(now, object)),
             Request::Delete { target, version, policy, checked } => {
                 self.truth.checked_since = *checked;
                 self.collect(now, sent, target, version, *policy, judge)
@@ -150,34 +147,20 @@ impl Server {
         }
     }
 
+    /// The store that answers a list or a watch of a collection: the revision up to which it goes, where that is a member's.
+    pub(super) fn lister(&mut self, now: u64) -> (&Model, Option<u64>) {
+        match &self.member {
+            Some(member) if now < member.until && member.lists && self.fate.percent(member.share) => {
+                (&member.model, Some(member.model.revision()))
+            }
+            Some(_) | None => (&self.model, None),
+        }
+    }
+
     /// A version that is no position, with a list of nothing.
     pub(super) fn foreign_version(&mut self) -> Option<ResourceVersion> {
         let strikes = self.fate.below(1000) < self.foreign;
         strikes.then(|| ResourceVersion::parse(["0", "abc", ""][self.fate.index(3)]))
-    }
-
-    fn list(&mut self, now: u64, object: &ObjectRef) -> Answer {
-        if let Some(version) = self.foreign_version() {
-            return Answer::List { version, items: Vec::new() };
-        }
-        let model = self.reader(now);
-        let of = match model.served(&resource(object)) {
-            Ok(of) => of,
-            Err(error) => return refuse(error),
-        };
-        let selector = match Selector::parse(&of, "", &format!("metadata.name={}", object.name)) {
-            Ok(selector) => selector,
-            Err(error) => return refuse(error),
-        };
-        let namespace = (!object.namespace.is_empty()).then(|| object.namespace.to_string());
-        let query = ListQuery { namespace, selector, ..ListQuery::default() };
-        match model.list(&resource(object), &query) {
-            Ok(page) => Answer::List {
-                version: ResourceVersion::parse(&page.revision.to_string()),
-                items: page.items.iter().map(|item| observe(item)).collect(),
-            },
-            Err(error) => refuse(error),
-        }
     }
 
     /// What is there now under these coordinates.
@@ -259,8 +242,8 @@ impl Server {
                     law::references(truth, at, &before, &object.facts, as_decided, shown)
                 })?
             }
-            Change::ReplaceFinalizers { list, .. } => {
-                let stays = |name: &Name| list.iter().any(|kept| **kept == **name);
+            Change::DropFinalizer { .. } | Change::ReplaceFinalizers { .. } => {
+                let stays = |name: &Name| object.facts.has_finalizer(name);
                 let gone: Vec<_> = before.facts().finalizers.iter().filter(|name| !stays(name)).collect();
                 let [finalizer] = gone[..] else {
                     return Err(format!("takes {gone:?} from {}", before.named()));

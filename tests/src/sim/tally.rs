@@ -98,6 +98,8 @@ impl Tally {
             Event::GrantsStopped { .. } => "grants stopped",
             Event::GrantsResumed => "grants resumed",
             Event::Rewound { .. } => "rewound",
+            Event::Readopted { .. } => "readopted",
+            Event::OrphaningForgotten { .. } => "orphaning forgotten",
             Event::TooManyReferences { .. } => "too many references",
             Event::Unusable { .. } => "unusable",
             Event::OwnerInOtherNamespace { .. } => "owner in other namespace",

@@ -23,7 +23,7 @@ pub(super) struct Logged {
     pub(super) revision: u64,
     pub(super) deleted: bool,
     pub(super) object: Object,
-    /// The change is the end of a definition whose instances are known to be gone.
+    /// The object is a definition that says that its instances are gone.
     pub(super) emptied: Option<(Name, Name)>,
 }
 
@@ -161,6 +161,9 @@ impl Truth {
 
     /// Takes in what changed since the last call.
     pub(super) fn follow(&mut self, model: &Model, now: u64, actor: Actor) {
+        if model.revision() == self.seen_through {
+            return self.find_unserved(model, now);
+        }
         let mut events = Vec::new();
         for (at, kind) in KINDS.iter().enumerate().take(STORED) {
             let since = model.events_since(&kind.resource(), None, self.seen_through, 100_000).unwrap_or_default();
@@ -171,7 +174,7 @@ impl Truth {
             let object = observe(&event.object);
             let deleted = event.change == Change::Deleted;
             self.apply(revision, at, &object, deleted, now, actor);
-            let emptied = (at == super::kinds::DEFINITIONS && deleted).then(|| emptied(&event.object)).flatten();
+            let emptied = (at == super::kinds::DEFINITIONS).then(|| emptied(&event.object)).flatten();
             let logged = Logged { revision, deleted, object, emptied };
             if at == MIRRORED {
                 self.log[MIRROR].push(logged.clone());

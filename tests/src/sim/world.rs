@@ -305,6 +305,10 @@ impl World {
         }
     }
 
+    pub(super) fn traces(&self) -> bool {
+        self.trace.is_some()
+    }
+
     pub(super) fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().unwrap_or_default()
     }

@@ -13,7 +13,6 @@ use crate::view::{
     Evidence, Explanation, ItemView, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Source, Undecided,
     VerdictView,
 };
-use crate::work::ActionKind;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -22,7 +21,6 @@ impl Leader {
     /// Why this object is still here, is going, or went. `None` if the graph knows no such uid.
     pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
         let id = self.best_known(uid)?;
-        let node = self.graph.node(id);
         let item = self.queue.get(uid);
         let (mut verdict, mut reasons) = match verdict(&self.graph, &self.coverage, id) {
             Verdict::NotObserved => self.unobserved_reasons(id),
@@ -46,7 +44,7 @@ impl Leader {
             verdict = VerdictView::InProgress;
             reasons.insert(0, plain(ReasonCode::AwaitingOwnWrite));
         }
-        if let Some(item) = item.filter(|item| item.draft.action.kind() != ActionKind::Verify || !node.has_facts()) {
+        if let Some(item) = item {
             let waits = self.waits(item);
             if item.invalid > 1 {
                 verdict = VerdictView::Parked;
@@ -79,6 +77,7 @@ impl Leader {
                 let kind = self.coverage.kind(node.kind());
                 let code = match (&kind.served, unreadable) {
                     (None, _) => ReasonCode::OwnerKindUnresolved,
+                    (Some(_), _) if kind.ambiguous => ReasonCode::OwnerKindUnresolved,
                     (Some(_), true) => ReasonCode::OwnerUnreadable,
                     (Some(_), false) if kind.is_unseen() => ReasonCode::CollectionUnsynced,
                     (Some(_), false) => ReasonCode::OwnerUnverified,
@@ -233,7 +232,12 @@ impl Leader {
     /// Collections that may hide dependents.
     fn unseen(&self) -> Vec<Reason> {
         let unseen = self.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind));
-        unseen.filter_map(|(id, _)| self.unseen_reason(id)).take(RELATED_MAX).collect()
+        let unseen = unseen.filter_map(|(id, _)| self.unseen_reason(id));
+        let hidden = self.hidden_kinds().map(|(kind, since)| {
+            let detail = format!("discovery does not show {kind}: {}", kind.why);
+            Reason { detail, since: Some(since), ..plain(ReasonCode::CollectionUnsynced) }
+        });
+        unseen.chain(hidden).take(RELATED_MAX).collect()
     }
 
     fn unseen_reason(&self, kind: KindId) -> Option<Reason> {
@@ -301,10 +305,12 @@ impl Leader {
 
     /// State and last error of the collection a node belongs to.
     fn collection_state(&self, id: NodeId) -> String {
-        let kind = self.coverage.kind(self.graph.node(id).kind());
-        let Some(served) = &kind.served else {
-            let dot = if kind.group.is_empty() { "" } else { "." };
-            return format!("{}{dot}{} is not served", kind.kind, kind.group);
+        let of = self.graph.node(id).kind();
+        let kind = self.coverage.kind(of);
+        let dot = if kind.group.is_empty() { "" } else { "." };
+        let Some(served) = kind.served.as_ref().filter(|_| !kind.ambiguous) else {
+            let how = how_served(&self.coverage.resources(of));
+            return format!("{}{dot}{} is {how}", kind.kind, kind.group);
         };
         let colon = if kind.error.is_empty() { "" } else { ": " };
         format!("{} is {}{colon}{}", served.group_resource, kind.state.as_str(), kind.error)
@@ -358,7 +364,6 @@ fn blocker_code(blocker: &Blocker) -> ReasonCode {
         Blocker::Forbidden { .. } => ReasonCode::Forbidden,
         Blocker::Webhook { .. } => ReasonCode::AdmissionDenied,
         Blocker::Throttled { .. } => ReasonCode::Throttled,
-        Blocker::Unreadable { .. } => ReasonCode::OwnerUnreadable,
     }
 }
 
@@ -372,7 +377,6 @@ fn blocker_text(blocker: &Blocker) -> String {
         Blocker::InDoubt { collection, .. } => in_doubt(collection),
         Blocker::Webhook { name } => format!("refused by {name}"),
         Blocker::Throttled { collection } => format!("the API server pushes back on {collection}"),
-        Blocker::Unreadable { collection } => format!("questions about {collection} fail"),
     }
 }
 
@@ -421,4 +425,10 @@ pub(super) fn plain(code: ReasonCode) -> Reason {
 /// A reason that is about objects.
 pub(super) fn related(code: ReasonCode, objects: impl Iterator<Item = ObjectRef>, count: usize) -> Reason {
     Reason { related: objects.take(RELATED_MAX).collect(), count, ..plain(code) }
+}
+
+/// How a kind is served to which references lead nowhere, or not to one resource.
+pub(in crate::leader) fn how_served(resources: &[GroupResource]) -> String {
+    let names: Vec<String> = resources.iter().take(RELATED_MAX).map(ToString::to_string).collect();
+    if names.is_empty() { String::from("not served") } else { format!("served as {}", names.join(" and as ")) }
 }

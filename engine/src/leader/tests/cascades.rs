@@ -11,7 +11,7 @@ fn background_deletes_every_dependent_with_one_call() {
     assert_eq!(bench.grants(), NOTHING);
     bench.deleted("things", "o", 104);
     let lease = bench.granted.iter().find(|lease| &*lease.item.target.name == "a").unwrap().clone();
-    let preconditions = lease.item.preconditions.clone().unwrap();
+    let preconditions = lease.item.preconditions.clone();
     assert_eq!(preconditions.resource_version, version(102));
     assert_eq!(lease.item.target.uid, uid("a"));
     assert_eq!(bench.grants(), ["delete(Background) a", "delete(Orphan) b"], "the policy its own finalizers ask for");
@@ -49,7 +49,7 @@ fn two_references_of_one_uid_are_told_apart() {
     child.facts.owners[1].name = "elsewhere".into();
     bench2.seen("configmaps", child);
     bench2.pass(Duration::from_secs(1));
-    bench2.found("o", FindingResult::Absent(Some(version(110))));
+    bench2.found_again("o", FindingResult::Absent(Some(version(110))));
     assert_eq!(bench2.grants(), ["remove Thing/elsewhere from a"], "exactly that entry, and the object stays");
 }
 

@@ -17,7 +17,7 @@ fn answer(bench: &mut Bench, fails: fn(&Probe) -> bool) {
         for probe in core::mem::take(&mut bench.probes) {
             let answer =
                 ProbeAnswer { resource_version: version(110), objects: Vec::new(), complete: true, remaining: None };
-            let answer = if fails(&probe) { Err("broken".to_string()) } else { Ok(answer) };
+            let answer = if fails(&probe) { Err(Failure::transport("broken".to_string())) } else { Ok(answer) };
             bench.input(Input::Probed { probe: probe.id, answer });
         }
         bench.pass(Duration::from_millis(500));
@@ -111,4 +111,29 @@ fn what_rests_on_a_collection_in_doubt_says_so() {
     answer(&mut bench, |_| false);
     assert_eq!(bench.grants(), ["delete(Background) a"]);
     assert_eq!(bench.leader.status().blocked, []);
+}
+
+#[test]
+fn a_late_answer_does_not_keep_a_kind_in_doubt_that_was_seen_further_before_it_ceased_to_be_served() {
+    let mut bench = Bench::synced();
+    breaks(&mut bench, "configmaps");
+    let asked = core::mem::take(&mut bench.probes);
+    bench.seen("things", object("things", "t", 120));
+    bench.seen("configmaps", object("configmaps", "o", 121).owned_by("things", "t").terminating("foregroundDeletion"));
+    bench.input(Input::KindUnserved(collection("things")));
+    for probe in asked {
+        let answer =
+            ProbeAnswer { resource_version: version(110), objects: Vec::new(), complete: true, remaining: None };
+        bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+    }
+    for _ in 0..20 {
+        for probe in core::mem::take(&mut bench.probes) {
+            let answer =
+                ProbeAnswer { resource_version: version(130), objects: Vec::new(), complete: true, remaining: None };
+            bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+        }
+        bench.pass(Duration::from_millis(500));
+    }
+    assert_eq!(bench.leader.status().blocked, []);
+    assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of o"]);
 }

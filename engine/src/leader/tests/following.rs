@@ -107,7 +107,7 @@ fn what_is_decided_goes_by_the_last_version() {
     bench.seen("configmaps", dependent(104));
     bench.hello(STREAM, hello("e1", "i1"));
     let lease = bench.take("c");
-    assert_eq!(lease.item.preconditions.map(|wanted| wanted.resource_version), Some(version(104)));
+    assert_eq!(lease.item.preconditions.resource_version, version(104));
 }
 
 #[test]

@@ -115,13 +115,33 @@ fn members_that_disagree_about_an_owner_prove_nothing() {
 }
 
 #[test]
+fn one_list_proves_nothing_even_where_the_collection_is_listed() {
+    let mut bench = Bench::synced();
+    for name in ["a", "b"] {
+        bench.seen("configmaps", object("configmaps", name, 101).owned_by("things", &format!("of-{name}")));
+    }
+    bench.pass(Duration::from_secs(1));
+    bench.found("of-a", FindingResult::Absent(Some(version(105))));
+    assert_eq!(bench.grants(), NOTHING);
+    let there = Sighting { uid: uid("of-b"), resource_version: version(99), facts: Facts::default() };
+    bench.found("of-b", FindingResult::Exists(there));
+    assert_eq!(told(&bench).len(), 1, "its watch stands past 99 and does not show it");
+    for at in 106..110 {
+        bench.pass(Duration::from_secs(1));
+        bench.answer_probes(at, &[]);
+        bench.found_if_asked("of-a", &FindingResult::Absent(Some(version(at))));
+    }
+    assert_eq!(bench.grants(), NOTHING, "more lists have to agree once one was contradicted");
+}
+
+#[test]
 fn what_one_list_has_proven_counts_no_more_once_another_contradicts_it() {
     let mut bench = Bench::synced();
     for (name, rv) in [("a", 101), ("b", 102)] {
         bench.seen("configmaps", object("configmaps", name, rv).owned_by("things", &format!("of-{name}")));
     }
     bench.pass(Duration::from_secs(1));
-    bench.found("of-a", FindingResult::Absent(Some(version(105))));
+    bench.found_again("of-a", FindingResult::Absent(Some(version(105))));
     assert_eq!(bench.grants(), ["delete(Background) a"]);
     bench.bookmark("things", 106);
     let there = Sighting { uid: uid("of-b"), resource_version: version(99), facts: Facts::default() };
@@ -135,38 +155,69 @@ fn what_one_list_has_proven_counts_no_more_once_another_contradicts_it() {
 }
 
 #[test]
-fn a_collection_with_a_store_of_its_own_is_compared_with_itself() {
-    for ahead in [false, true] {
-        let mut bench = Bench::synced();
-        // As `--etcd-servers-overrides` has it: jobs have been written less often than all the rest, or more often.
-        let stands = if ahead { 900 } else { 20 };
-        bench.serve("jobs");
-        bench.list("jobs", stands, vec![]);
-        bench.seen("configmaps", object("configmaps", "a", 101).owned_by("jobs", "j"));
-        bench.seen("configmaps", object("configmaps", "b", 102).owned_by("things", "o"));
-        for _ in 0..300 {
-            bench.pass(Duration::from_secs(1));
-            for probe in bench.other_probes() {
-                let at = if probe.collection == collection("jobs") { stands } else { 110 };
-                let answer =
-                    ProbeAnswer { resource_version: version(at), objects: vec![], complete: true, remaining: None };
-                bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
-            }
-            bench.found_if_asked("j", &FindingResult::Absent(Some(version(stands))));
-            bench.found_if_asked("o", &FindingResult::Absent(Some(version(110))));
-        }
-        let mut grants = bench.grants();
-        grants.dedup();
-        assert_eq!(grants, ["delete(Background) a", "delete(Background) b"], "ahead: {ahead}");
-        let apart: Vec<_> = bench.leader.collections().into_iter().filter(|of| of.kept_apart).collect();
-        assert_eq!(apart.len(), 1);
-        assert_eq!(apart[0].kind.group_resource, collection("jobs"));
-        assert_eq!(rewinds(&bench), 0);
+fn a_collection_that_does_not_show_what_is_there_is_listed_anew_but_not_all_the_time() {
+    let mut bench = Bench::synced();
+    for at in 0..5 {
+        let owned = object("configmaps", &format!("a{at}"), 101 + at).owned_by("things", &format!("o{at}"));
+        bench.seen("configmaps", owned);
     }
+    bench.bookmark("things", 110);
+    bench.pass(Duration::from_secs(29));
+    assert!(bench.relists.is_empty());
+    for at in 0..5 {
+        let there = Sighting { uid: uid(&format!("o{at}")), resource_version: version(99), facts: Facts::default() };
+        bench.found_if_asked(&format!("o{at}"), &FindingResult::Exists(there));
+        bench.answer_probes(110, &[]);
+        bench.pass(Duration::from_secs(2));
+        if let Some(collection) = bench.relists.pop() {
+            bench.input(Input::ListBegun { collection: collection.clone() });
+            bench.input(Input::ListEnded { collection, resource_version: version(110) });
+            bench.relists.push(super::collection("nodes"));
+        }
+    }
+    assert_eq!(bench.relists, [collection("nodes")], "once, and not in the seconds after it");
 }
 
-fn rewinds(bench: &Bench) -> usize {
-    bench.events.iter().filter(|event| matches!(event, Event::Rewound { .. })).count()
+#[test]
+fn names_that_are_answered_senselessly_hold_up_no_other_name() {
+    let mut bench = Bench::synced();
+    for at in 0..1_000 {
+        bench.seen(
+            "configmaps",
+            object("configmaps", &format!("a{at}"), 101 + at).owned_by("things", &format!("o{at}")),
+        );
+    }
+    bench.pass(Duration::from_millis(250));
+    // Every name but one in ten is answered by something that is no list.
+    let mut asked = BTreeMap::new();
+    let mut answers = |bench: &mut Bench| {
+        for probe in core::mem::take(&mut bench.probes) {
+            let name = probe.object.as_ref().map(|named| named.name.to_string()).unwrap_or_default();
+            let honest = name.ends_with('7') || name.is_empty();
+            *asked.entry(name).or_insert(0) += 1;
+            let answer =
+                ProbeAnswer { resource_version: version(2_000), objects: vec![], complete: true, remaining: None };
+            let answer = if honest { Ok(answer) } else { Err(Failure::senseless("no list".to_string())) };
+            bench.input(Input::Probed { probe: probe.id, answer });
+        }
+        asked.len()
+    };
+    let mut told = 0;
+    for _ in 0..100 {
+        told = answers(&mut bench);
+        bench.pass(Duration::from_millis(50));
+    }
+    assert!(told >= 1_000, "{told} of 1000 in five seconds");
+    assert_eq!(bench.grants().len(), 100, "all of which the answer was a list");
+    for _ in 0..1_200 {
+        bench.pass(Duration::from_millis(50));
+        answers(&mut bench);
+    }
+    // In a minute, each of the others again, and not all the time.
+    let most = asked.iter().filter(|(name, _)| name.starts_with('o')).map(|(_, times)| *times).max();
+    let least = asked.iter().filter(|(name, _)| name.starts_with('o') && !name.ends_with('7')).map(|(_, times)| *times);
+    assert!(least.min() >= Some(2), "{asked:?}");
+    assert!(most <= Some(12), "{asked:?}");
 }
 
 #[test]
@@ -207,12 +258,14 @@ fn a_hundred_thousand_owners_are_asked_for_a_few_at_a_time_and_a_collection_that
         for probe in core::mem::take(&mut bench.probes) {
             match probe.collection == collection("things") {
                 true => bench.probes.push(probe),
-                false => bench.input(Input::Probed { probe: probe.id, answer: Err("500".to_string()) }),
+                false => {
+                    bench.input(Input::Probed { probe: probe.id, answer: Err(Failure::transport("500".to_string())) })
+                }
             }
         }
     };
     fails(&mut bench);
-    bench.found("o", FindingResult::Absent(Some(version(5_001))));
+    bench.found_again("o", FindingResult::Absent(Some(version(5_001))));
     assert_eq!(bench.grants(), ["delete(Background) b"]);
     for _ in 0..600 {
         bench.pass(Duration::from_millis(100));
@@ -256,16 +309,15 @@ fn no_report_of_an_executor_proves_that_an_owner_is_absent() {
     bench.seen("things", object("things", "p", 101).terminating("foregroundDeletion"));
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o").owned_by("things", "p"));
     bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "p"));
-    let lease = bench.take("b");
-    let owner = ObjectRef { uid: uid("o"), name: "o".into(), ..object_ref(&lease) };
-    for result in [FindingResult::Absent(Some(version(9999))), FindingResult::OtherUid(Some(version(9999)))] {
-        let findings = vec![Finding { check: ExistenceCheck { object: owner.clone(), by: CheckBy::List }, result }];
+    for result in [CheckResult::Absent, CheckResult::OtherUid] {
+        let lease = bench.take("b");
+        let owner = ObjectRef { uid: uid("o"), name: "o".into(), ..object_ref(&lease) };
         bench.report_with(&lease, |report| {
-            report.outcome = Outcome::Verified;
-            report.findings = findings;
+            report.outcome = Outcome::Conflict;
+            report.findings = vec![Finding { owner, result }];
         });
+        bench.pass(Duration::from_secs(60));
     }
-    bench.pass(Duration::from_secs(60));
     assert_eq!(bench.undecided(), [(Undecided::OwnerUnverified, 1)]);
     assert!(!bench.events.iter().any(|event| matches!(event, Event::Proven { .. })));
 }

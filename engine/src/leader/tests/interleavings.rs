@@ -43,7 +43,7 @@ impl Store {
         let mut report = done(lease);
         match &lease.item.action {
             Action::Delete { .. } => {
-                let version = &lease.item.preconditions.as_ref().unwrap().resource_version;
+                let version = &lease.item.preconditions.resource_version;
                 assert_ne!(*version, self.child.resource_version, "the child is deleted");
                 report.outcome = Outcome::Conflict;
                 report.observed = Some(self.sighting());
@@ -52,19 +52,6 @@ impl Store {
                 assert_eq!(owner_uids[..], [uid("old")]);
                 self.write_child(&["new"]);
                 report.observed = Some(self.sighting());
-            }
-            Action::Verify { checks } => {
-                let of = |check: &ExistenceCheck| {
-                    let there = *check.object.name != *"old" || self.old_is_there;
-                    let facts = Facts::default();
-                    let seen =
-                        Sighting { uid: check.object.uid.clone(), resource_version: version(self.version), facts };
-                    let absent = FindingResult::Absent(Some(version(self.version)));
-                    let result = if there { FindingResult::Exists(seen) } else { absent };
-                    Finding { check: check.clone(), result }
-                };
-                report.findings = checks.iter().map(of).collect();
-                report.outcome = Outcome::Verified;
             }
             Action::UnblockOwnerReferences { .. } | Action::RemoveFinalizer { .. } => panic!("{}", describe(lease)),
         }

@@ -3,7 +3,9 @@
 use super::*;
 use crate::hold::{Filter, PAUSES_MAX, Pause, Scope};
 use crate::view::{PauseView, PlaceView, ReasonCode, VerdictView};
-use crate::work::HeldLease;
+use crate::work::{HeldLease, Preconditions};
+
+mod scopes;
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Sessions of earlier terms, and a request that was under way: after that nothing of before is left.
@@ -137,114 +139,6 @@ fn a_write_that_was_on_its_way_is_waited_for() {
     assert!(bench.pause_view("p").effective);
 }
 
-/// Serves Deployments, ReplicaSets, Pods and PersistentVolumeClaims, with the names that people call them.
-fn serve_workloads(bench: &mut Bench) {
-    let rows: [(&str, &str, &str, &[&str]); 5] = [
-        ("apps", "deployments", "Deployment", &["deployment", "deploy"]),
-        ("apps", "replicasets", "ReplicaSet", &["replicaset", "rs"]),
-        ("", "pods", "Pod", &["pod", "po"]),
-        ("", "persistentvolumeclaims", "PersistentVolumeClaim", &["persistentvolumeclaim", "pvc"]),
-        ("example.com", "rollouts", "Rollout", &["rollout", "ro"]),
-    ];
-    for (group, resource, kind, names) in rows {
-        let group_resource = GroupResource { group: group.into(), resource: resource.into() };
-        let names = names.iter().map(|&name| name.into()).collect();
-        bench.input(Input::KindServed(ServedKind { group_resource, kind: kind.into(), names, ..served("configmaps") }));
-    }
-}
-
-/// As `kubectl` and the flags take it: RESOURCE, or RESOURCE.GROUP, with or without a version.
-fn written(text: &str) -> GroupResource {
-    let (resource, group) = text.split_once('.').unwrap_or((text, ""));
-    GroupResource { group: group.into(), resource: resource.into() }
-}
-
-#[test]
-fn a_kind_is_held_however_it_is_spelled_and_everything_where_nobody_knows_it() {
-    let spellings = [
-        ("replicasets.apps", "apps", "replicasets"),
-        ("replicasets", "apps", "replicasets"),
-        ("replicaset", "apps", "replicasets"),
-        ("ReplicaSet", "apps", "replicasets"),
-        ("ReplicaSets.apps", "apps", "replicasets"),
-        ("rs", "apps", "replicasets"),
-        ("rs.apps", "apps", "replicasets"),
-        ("RS", "apps", "replicasets"),
-        ("deploy", "apps", "deployments"),
-        ("deployment", "apps", "deployments"),
-        ("deploy.apps", "apps", "deployments"),
-        ("deployments.v1.apps", "apps", "deployments"),
-        ("deploy.v1beta1.apps", "apps", "deployments"),
-        ("Deployment.v1.apps", "apps", "deployments"),
-        ("pods", "", "pods"),
-        ("pod", "", "pods"),
-        ("Pod", "", "pods"),
-        ("po", "", "pods"),
-        ("pods.v1", "", "pods"),
-        ("pvc", "", "persistentvolumeclaims"),
-        ("PersistentVolumeClaim", "", "persistentvolumeclaims"),
-        ("rollout", "example.com", "rollouts"),
-        ("ro.example.com", "example.com", "rollouts"),
-    ];
-    for (spelling, group, resource) in spellings {
-        let mut bench = Bench::synced();
-        serve_workloads(&mut bench);
-        let scope = Scope { targets: vec![Filter { resources: vec![written(spelling)], namespaces: vec![] }] };
-        let canonical = GroupResource { group: group.into(), resource: resource.into() };
-        let wanted = Scope { targets: vec![Filter { resources: vec![canonical], namespaces: vec![] }] };
-        assert_eq!(bench.leader.resolve_scope(&scope), Ok(wanted.clone()), "{spelling}");
-        bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
-        let view = &bench.leader.pauses()[0];
-        assert_eq!((&view.scope, view.problem.as_str()), (&wanted, ""), "{spelling}");
-    }
-    for spelling in ["nonsense", "deploy.extensions", "rs.v1", "pods.apps", "podz"] {
-        let mut bench = Bench::synced();
-        serve_workloads(&mut bench);
-        let scope = Scope { targets: vec![Filter { resources: vec![written(spelling)], namespaces: vec![] }] };
-        let refused = bench.leader.resolve_scope(&scope).unwrap_err();
-        assert!(refused.contains(&written(spelling).to_string()), "{refused}");
-        bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
-        let view = &bench.leader.pauses()[0];
-        assert_eq!(view.scope, Scope::default(), "{spelling}: what cannot be read holds everything");
-        assert!(view.problem.contains("holds everything"), "{}", view.problem);
-    }
-}
-
-#[test]
-fn a_pause_of_a_kind_that_comes_later_holds_everything_until_then_and_that_kind_afterwards() {
-    let mut bench = Bench::cascade(1, 10);
-    let lease = bench.take("d0");
-    bench.report(&lease, Outcome::Done);
-    let scope = Scope { targets: vec![Filter { resources: vec![written("ro")], namespaces: vec![] }] };
-    bench.input(Input::PauseSeen(Pause { scope, ..pause("p", 110) }));
-    bench.seen("configmaps", object("configmaps", "late", 112).owned_by("things", "o"));
-    assert_eq!(bench.grants(), Vec::<String>::new(), "everything is held");
-    serve_workloads(&mut bench);
-    assert_eq!(bench.leader.pauses()[0].problem, "");
-    assert_eq!(bench.grants(), ["delete(Background) late"], "ConfigMaps are none of it");
-    bench.input(Input::KindUnserved(written("rollouts.example.com")));
-    assert_eq!(bench.leader.pauses()[0].problem, "", "what a name meant, it goes on to mean");
-}
-
-#[test]
-fn what_is_not_there_is_no_scope() {
-    let mut bench = Bench::synced();
-    serve_workloads(&mut bench);
-    let scope = |resources: &[&str], namespaces: &[&str]| {
-        let resources = resources.iter().map(|name| written(name)).collect();
-        let namespaces = namespaces.iter().map(|&name| name.into()).collect();
-        Scope { targets: vec![Filter { resources, namespaces }] }
-    };
-    assert!(bench.leader.resolve_scope(&scope(&["po"], &["typo"])).is_ok(), "which namespaces there are is not known");
-    bench.serve("namespaces");
-    bench.list("namespaces", 120, vec![object("namespaces", "ns", 90)]);
-    assert!(bench.leader.resolve_scope(&scope(&["po"], &["ns"])).is_ok());
-    assert!(bench.leader.resolve_scope(&scope(&["po"], &["typo"])).unwrap_err().contains("namespace typo"));
-    assert!(bench.leader.resolve_scope(&scope(&["nodes"], &["ns"])).unwrap_err().contains("in no namespace"));
-    let unknown = Bench::without_executor();
-    assert!(unknown.leader.resolve_scope(&scope(&["po"], &["ns"])).is_ok(), "nothing is known yet");
-}
-
 #[test]
 fn only_what_destroys_is_held_and_never_leases_or_what_is_ours() {
     let mut bench = Bench::synced();
@@ -281,34 +175,6 @@ fn only_what_destroys_is_held_and_never_leases_or_what_is_ours() {
             "remove orphaning from orphan"
         ]
     );
-}
-
-#[test]
-fn a_scope_holds_what_is_in_it() {
-    let covered = |edit: fn(Pause) -> Pause| {
-        let mut bench = Bench::cascade(0, 100);
-        bench.press(edit(pause("p", 1)));
-        bench.seen("things", object("things", "o2", 110));
-        bench.seen("configmaps", object("configmaps", "a", 111).owned_by("things", "o2"));
-        bench.seen("things", object("things", "b", 112).owned_by("things", "o2"));
-        bench.seen("nodes", object("nodes", "n1", 113));
-        bench.seen("nodes", object("nodes", "n2", 114).owned_by("nodes", "n1"));
-        bench.deleted("things", "o2", 115);
-        bench.deleted("nodes", "n1", 116);
-        let granted = bench.grants();
-        granted.iter().map(|grant| grant.rsplit(' ').next().unwrap().to_string()).collect::<Vec<_>>()
-    };
-    assert_eq!(covered(|pause| pause), NOTHING);
-    assert_eq!(covered(|pause| of_resources(&["configmaps"], pause)), ["b", "n2"]);
-    assert_eq!(covered(|pause| of_namespace("ns", pause)), ["n2"], "cluster-scoped objects are in no namespace");
-    assert_eq!(covered(|pause| of_namespace("other", pause)), ["a", "b", "n2"]);
-    assert_eq!(covered(|pause| of_resources(&["nodes"], of_resources(&["things"], pause))), ["a"], "either will do");
-    let both = |mut pause: Pause| {
-        let things = vec![collection("things")];
-        pause.scope.targets.push(Filter { resources: things, namespaces: vec!["other".into()] });
-        pause
-    };
-    assert_eq!(covered(both), ["a", "b", "n2"], "both conditions of one filter have to be met");
 }
 
 #[test]
@@ -400,8 +266,12 @@ fn lease_of(held: &HeldLease) -> WorkLease {
     let item = crate::work::WorkItem {
         id: held.item,
         target: bench_target(),
-        preconditions: None,
-        action: Action::Verify { checks: Vec::new() },
+        preconditions: Preconditions {
+            resource_version: ResourceVersion::parse("1"),
+            facts_digest: 0,
+            must_be_terminating: false,
+        },
+        action: Action::RemoveFinalizer { finalizer: Name::from("orphan") },
         read_first: false,
         generation: 1,
     };

@@ -42,7 +42,7 @@ fn a_server_that_pushes_back_is_left_alone_for_as_long_as_it_asks_and_others_go_
         _ => done(lease),
     };
     bench.pass(Duration::from_secs(1));
-    bench.found("gone", FindingResult::Absent(Some(version(500))));
+    bench.found_again("gone", FindingResult::Absent(Some(version(500))));
     let attempts = work(&mut bench, Duration::from_secs(70), throttled);
     assert!(
         attempts <= 300 + 20,

@@ -36,8 +36,8 @@ fn a_kind_that_comes_during_a_round_is_part_of_the_next() {
     assert_eq!(bench.grants(), ["remove o from a"]);
 }
 
-#[test]
-fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
+/// Two collections are listed, and the first list of configmaps is under way.
+fn while_configmaps_are_listed() -> Bench {
     let mut bench = Bench::bare();
     for resource in ["nodes", "things"] {
         bench.serve(resource);
@@ -46,12 +46,33 @@ fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
     bench.serve("configmaps");
     bench.input(Input::ListBegun { collection: collection("configmaps") });
     bench.pass(Duration::from_secs(1));
+    bench
+}
+
+#[test]
+fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
+    let mut bench = while_configmaps_are_listed();
     bench.seen("things", object("things", "o", 101).terminating("orphan"));
     bench.answer_probes(103, &[("configmaps", object("configmaps", "a", 90).owned_by("things", "o"))]);
     assert_eq!(bench.leader.nodes(&uid("a")).len(), 1);
     // The list, taken after it has gone, does not show it, and no DELETED will come.
     bench.input(Input::ListEnded { collection: collection("configmaps"), resource_version: version(110) });
     assert_eq!(bench.leader.nodes(&uid("a")), [], "it would be a ghost for ever");
+}
+
+#[test]
+fn a_list_that_is_overtaken_by_a_probe_takes_nothing_out_that_came_after_it() {
+    let mut bench = while_configmaps_are_listed();
+    bench.seen("things", object("things", "o", 105).terminating("orphan"));
+    bench.answer_probes(107, &[("configmaps", object("configmaps", "a", 104).owned_by("things", "o"))]);
+    let stripping = bench.take("a");
+    // The server took the list before the dependent was made, and the list was long under way.
+    bench.input(Input::ListEnded { collection: collection("configmaps"), resource_version: version(102) });
+    assert_eq!(bench.leader.nodes(&uid("a")).len(), 1);
+    assert_eq!(bench.grants(), NOTHING, "a still refers to o");
+    bench.deleted("configmaps", "a", 108);
+    bench.report(&stripping, Outcome::Gone);
+    assert_eq!(bench.grants(), ["remove finalizer orphan of o"]);
 }
 
 #[test]
@@ -75,7 +96,10 @@ fn nothing_is_due_while_the_barrier_waits_for_the_store() {
 fn a_cluster_scoped_dependent_stays_when_the_kind_of_its_namespaced_owner_goes() {
     let mut bench = Bench::synced();
     bench.seen("nodes", object("nodes", "n", 101).owned_by("things", "o"));
-    bench.input(Input::KindEmptied { group: "example.com".into(), kind: "Thing".into(), crd: uid("crd") });
+    for standing in [true, false] {
+        let (group, kind) = ("example.com".into(), "Thing".into());
+        bench.input(Input::KindEmptied { group, kind, crd: uid("crd"), standing });
+    }
     bench.input(Input::KindUnserved(collection("things")));
     bench.pass(Duration::from_secs(600));
     assert_eq!(bench.grants(), NOTHING);
@@ -112,7 +136,7 @@ fn what_is_known_of_an_owner_outlives_a_new_scope_of_another() {
     bench.serve("things");
     bench.list("things", 100, vec![]);
     bench.pass(Duration::from_secs(1));
-    bench.found("o", FindingResult::Absent(Some(version(101))));
+    bench.found_again("o", FindingResult::Absent(Some(version(101))));
     assert_eq!(bench.grants(), ["remove o from a"], "n is as solid as before");
 }
 
@@ -129,8 +153,7 @@ fn an_owner_that_a_check_missed_is_asked_for_in_its_own_order() {
     let owner = owner_checks[0].clone();
     bench.report_with(&delete, |report| {
         report.outcome = Outcome::Conflict;
-        let check = ExistenceCheck { object: owner, by: CheckBy::Read };
-        report.findings = vec![Finding { check, result: FindingResult::Absent(None) }];
+        report.findings = vec![Finding { owner, result: CheckResult::Absent }];
     });
     // The read that follows DELETED is under way all the while, and is enough.
     bench.found("o", FindingResult::Absent(None));
@@ -215,8 +238,7 @@ fn a_read_from_before_its_deleted_does_not_bring_an_owner_back() {
         report.outcome = Outcome::OwnerExists;
         let facts = Facts { terminating: true, ..Facts::default() };
         let seen = Sighting { uid: uid("o"), resource_version: version(104), facts };
-        let check = ExistenceCheck { object: owner, by: CheckBy::Read };
-        report.findings = vec![Finding { check, result: FindingResult::Exists(seen) }];
+        report.findings = vec![Finding { owner, result: CheckResult::Exists(seen) }];
     });
     assert_eq!(bench.grants(), ["delete(Background) a"], "its owner is absent for ever");
 }

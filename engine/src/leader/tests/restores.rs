@@ -54,6 +54,9 @@ fn every_answer_may_be_the_one_that_shows_the_leap() {
             bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "nobody"));
             bench.pass(Duration::from_secs(1));
             bench.found("nobody", FindingResult::Absent(Some(version(BUMPED))));
+            // An answer about one name may be one server's; what it stops is lifted or confirmed by where the store stands.
+            assert!(bench.leader.status().stopped.is_some());
+            bench.answer_probes(BUMPED, &[]);
         },
         |bench| {
             bench.seen("things", object("things", "x", 104).terminating("orphan"));
@@ -100,7 +103,7 @@ fn what_rests_on_a_collection_that_cannot_say_where_it_stands_waits_alone() {
         for probe in core::mem::take(&mut bench.probes) {
             let answer =
                 ProbeAnswer { resource_version: version(110), objects: Vec::new(), complete: true, remaining: None };
-            let answer = if ours(&probe) { Ok(answer) } else { Err("broken".to_string()) };
+            let answer = if ours(&probe) { Ok(answer) } else { Err(Failure::transport("broken".to_string())) };
             bench.input(Input::Probed { probe: probe.id, answer });
         }
     };
@@ -260,7 +263,7 @@ fn an_orphaning_of_a_lost_history_counts_only_once_the_owner_is_proven_absent() 
         if gone {
             bench.list("things", 97, vec![]);
             bench.pass(Duration::from_secs(1));
-            bench.found("o", FindingResult::Absent(Some(version(98))));
+            bench.found_again("o", FindingResult::Absent(Some(version(98))));
             assert_eq!(bench.grants(), ["remove o from a"]);
         } else {
             bench.list("things", 97, vec![object("things", "o", 70)]);
@@ -336,7 +339,7 @@ fn what_rests_on_a_kind_that_ceases_to_be_served_waits_where_the_store_may_have_
                 let served = probe.collection != collection("things");
                 bench.input(Input::Probed {
                     probe: probe.id,
-                    answer: served.then_some(answer).ok_or("404".to_string()),
+                    answer: served.then_some(answer).ok_or(Failure::transport("404".to_string())),
                 });
             }
             bench.pass(Duration::from_secs(1));
@@ -417,4 +420,33 @@ fn a_report_to_the_leader_of_a_lost_history_answers_nothing_in_the_one_that_got_
     bench.report(&lease, Outcome::Transient);
     bench.pass(Duration::from_secs(5));
     assert_eq!(bench.grants(), ["delete(Background) a"]);
+}
+
+#[test]
+fn a_store_that_stands_before_what_only_a_kind_that_went_had_shown_went_back() {
+    let mut bench = Bench::synced();
+    bench.seen("configmaps", object("configmaps", "a", 101).owned_by("things", "o"));
+    bench.pass(Duration::from_secs(1));
+    bench.found("o", FindingResult::Absent(Some(version(5_000))));
+    bench.input(Input::KindUnserved(collection("things")));
+    // A restored store goes on from before; the watches are just as far.
+    bench.seen("nodes", object("nodes", "n", 111).terminating("orphan"));
+    for at in 112..172 {
+        bench.answer_probes(at, &[]);
+        bench.pass(Duration::from_secs(1));
+    }
+    assert!(bench.events.iter().any(|event| matches!(event, Event::Rewound { .. })), "{:?}", bench.events);
+    for resource in ["configmaps", "nodes"] {
+        bench.list(resource, 180, vec![]);
+    }
+    for at in 180..300 {
+        bench.answer_probes(at, &[]);
+        bench.pass(Duration::from_secs(1));
+    }
+    bench.seen("nodes", object("nodes", "m", 301).terminating("orphan"));
+    for at in 302..310 {
+        bench.answer_probes(at, &[]);
+        bench.pass(Duration::from_secs(1));
+    }
+    assert_eq!(bench.grants(), ["remove finalizer orphan of m"]);
 }

@@ -51,7 +51,7 @@ fn answer(bench: &mut Bench, lease: &WorkLease, rv: u64) {
             let left = now.facts.owners.iter().filter(|owner| !owner_uids.contains(&owner.uid));
             now.facts.owners = left.cloned().collect();
         }
-        Action::UnblockOwnerReferences { .. } | Action::Verify { .. } => panic!("nobody asked for {lease:?}"),
+        Action::UnblockOwnerReferences { .. } => panic!("unexpected: {lease:?}"),
     }
     let gone = now.facts.terminating && now.facts.finalizers.is_empty();
     let sighting = Sighting { uid: now.uid.clone(), resource_version: version(rv), facts: now.facts.clone() };

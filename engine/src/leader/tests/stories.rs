@@ -80,7 +80,7 @@ fn what_discovery_no_longer_shows_stays_in_the_graph_until_it_shows_it_again() {
     assert_eq!((bench.grants(), bench.undecided()), (vec![], vec![(Undecided::OwnerKindUnresolved, 2)]));
     bench.serve("things");
     bench.list("things", 120, vec![object("things", "o", 101)]);
-    bench.found("p", FindingResult::Absent(Some(version(121))));
+    bench.found_again("p", FindingResult::Absent(Some(version(121))));
     assert_eq!(bench.grants(), ["delete(Background) of-p"], "what was missed meanwhile is noticed");
 }
 
@@ -114,7 +114,7 @@ fn a_child_that_finds_the_successor_of_its_owner_outlives_the_proof_against_the_
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
     bench.deleted("things", "o", 103);
     let lease = bench.take("a");
-    assert_eq!(lease.item.preconditions.clone().unwrap().resource_version, version(102), "the DELETE will lose");
+    assert_eq!(lease.item.preconditions.resource_version, version(102), "the DELETE will lose");
     bench.seen("things", Object { uid: uid("successor"), ..object("things", "o", 104) });
     let mut again = object("configmaps", "a", 105).owned_by("things", "successor");
     again.facts.owners[0].name = "o".into();
@@ -164,7 +164,7 @@ fn a_copy_in_another_namespace_goes_alone_in_every_order_of_events() {
         let asked = bench.probes.iter().find(|probe| probe.object.is_some());
         let at = asked.and_then(|probe| probe.namespace.as_deref());
         assert_eq!(at, Some("b"), "the owner is looked for where its dependent is");
-        bench.found("o", FindingResult::Absent(Some(version(110))));
+        bench.found_again("o", FindingResult::Absent(Some(version(110))));
         let expected: &[&str] = if hold { &[] } else { &["delete(Background) copy"] };
         bench.pass(Duration::from_secs(5));
         assert_eq!(bench.grants(), expected, "{order:?}, hold {hold}, restart {restart}");
@@ -249,7 +249,7 @@ fn a_reference_into_a_strangers_namespace_changes_nothing_there_and_comes_to_the
         bench.pass(Duration::from_millis(250));
         bench.granted.retain(|lease| &*lease.item.target.namespace == "ns");
         assert_eq!((bench.granted.len(), bench.questions().len()), (0, 1), "stranger {which}");
-        bench.found("p", FindingResult::Absent(Some(version(110))));
+        bench.found_again("p", FindingResult::Absent(Some(version(110))));
         bench.granted.retain(|lease| &*lease.item.target.namespace == "ns");
         assert_eq!(bench.grants(), ["delete(Background) hostile"], "stranger {which}");
         // What is done about the stranger's objects is what was done before, and nothing blocks it.

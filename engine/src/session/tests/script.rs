@@ -1,10 +1,11 @@
 //! The little language of the scenarios: `MILLISECONDS | input | expected outputs`.
 
 use super::super::*;
-use crate::object::{ObjectRef, Uid};
+use crate::object::{ObjectRef, ResourceVersion, Uid};
 use crate::pace::Rate;
 use crate::work::{
-    Action, Outcome, PROTOCOL, PropagationPolicy, Protocols, ReportResult, ReturnCause, RevokeMode, Welcome, WorkItem,
+    Action, Outcome, PROTOCOL, Preconditions, PropagationPolicy, Protocols, ReportResult, ReturnCause, RevokeMode,
+    Welcome, WorkItem,
 };
 use alloc::format;
 use alloc::string::ToString;
@@ -16,7 +17,7 @@ pub(super) fn config() -> Config {
         version: "test".to_string(),
         cluster_uid: Name::from("here"),
         concurrency: Concurrency::Fixed(2),
-        kinds: Vec::from([ActionKind::Delete, ActionKind::Verify]),
+        kinds: Vec::from([ActionKind::Delete]),
         protocols: Protocols::OURS,
         reconnect_min: Duration::from_millis(100),
         reconnect_max: Duration::from_secs(5),
@@ -46,7 +47,11 @@ pub(super) fn lease(id: LeaseId, term: Term, action: Action) -> WorkLease {
         item: WorkItem {
             id: id.number,
             target: object(),
-            preconditions: None,
+            preconditions: Preconditions {
+                resource_version: ResourceVersion::parse("1"),
+                facts_digest: 0,
+                must_be_terminating: false,
+            },
             action,
             read_first: false,
             generation: 1,

@@ -179,7 +179,7 @@ async fn unblocking_one_of_two_entries_of_a_uid_goes_by_index() {
 
 fn finalizer() -> WorkLease {
     let mut lease = lease(Action::RemoveFinalizer { finalizer: Name::from("foregroundDeletion") });
-    lease.item.preconditions.as_mut().unwrap().must_be_terminating = true;
+    lease.item.preconditions.must_be_terminating = true;
     lease
 }
 
@@ -187,44 +187,65 @@ fn finalized(version: &str, finalizers: Value) -> Reply {
     reply(200, object(version, json!({"finalizers": finalizers, "deletionTimestamp": "2026-11-21T09:17:20Z"})))
 }
 
+fn finalizer_drop() -> String {
+    format!(
+        r#"PATCH {PATH} strategic-merge {{"metadata":{{"$deleteFromPrimitiveList/finalizers":["foregroundDeletion"],"resourceVersion":"5","uid":"{UID}"}}}}"#
+    )
+}
+
 fn finalizer_patch(version: &str, list: &str) -> String {
     format!(r#"PATCH {PATH} merge {{"metadata":{{"finalizers":{list},"resourceVersion":"{version}","uid":"{UID}"}}}}"#)
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_finalizer_goes_by_one_strategic_merge_patch() {
+    let (report, asked) = play([finalized("6", json!(["b", "a"]))], finalizer()).await;
+    assert_eq!((asked, report.outcome), (vec![finalizer_drop()], Outcome::Done));
+    // The last finalizer goes, and the object with it: the answer shows the version that was removed.
+    let (report, _) = play([patched("5")], finalizer()).await;
+    assert_eq!((report.outcome, report.observed), (Outcome::Done, None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_finalizer_goes_and_the_others_stay_in_order() {
-    let (report, asked) =
-        play([finalized("7", json!(["b", "foregroundDeletion", "a"])), patched("8")], finalizer()).await;
-    assert_eq!((asked, report.outcome), (vec![get_line(), finalizer_patch("7", r#"["b","a"]"#)], Outcome::Done));
+    let lost = [conflict(), unsupported(), finalized("6", json!(["b", "foregroundDeletion", "a"]))];
+    for first in lost {
+        let replies = [first, finalized("7", json!(["b", "foregroundDeletion", "a"])), patched("8")];
+        let (report, asked) = play(replies, finalizer()).await;
+        assert_eq!(asked, [finalizer_drop(), get_line(), finalizer_patch("7", r#"["b","a"]"#)]);
+        assert_eq!(report.outcome, Outcome::Done);
+    }
     let replies = [
+        conflict(),
         finalized("7", json!(["foregroundDeletion"])),
         conflict(),
         finalized("8", json!(["foregroundDeletion"])),
         patched("9"),
     ];
     let (report, asked) = play(replies, finalizer()).await;
-    assert_eq!(asked[1..], [finalizer_patch("7", "null"), get_line(), finalizer_patch("8", "null")]);
+    assert_eq!(asked[2..], [finalizer_patch("7", "null"), get_line(), finalizer_patch("8", "null")]);
     assert_eq!(report.outcome, Outcome::Done);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_is_only_removed_where_it_is_and_may_go() {
-    let (report, _) = play([finalized("7", json!(["foregroundDeletion"])), patched("7")], finalizer()).await;
-    assert_eq!((report.outcome, report.observed), (Outcome::Done, None));
     for (look, outcome) in [
         (gone(), Outcome::Gone),
         (reply(200, object("7", json!({"uid": "another"}))), Outcome::Replaced),
         (finalized("7", json!(["a"])), Outcome::Unchanged),
         (reply(200, object("7", json!({"finalizers": ["foregroundDeletion"]}))), Outcome::Conflict),
+        (finalized("5", json!(["foregroundDeletion"])), Outcome::AdmissionFailed),
     ] {
-        let (report, asked) = play([look], finalizer()).await;
-        assert_eq!((asked.len(), report.outcome), (1, outcome));
+        let (report, asked) = play([conflict(), look], finalizer()).await;
+        assert_eq!((asked, report.outcome), (vec![finalizer_drop(), get_line()], outcome));
     }
     let mine = || finalized("7", json!(["foregroundDeletion"]));
-    let (report, _) = play([mine(), conflict(), mine()], finalizer()).await;
+    let (report, _) = play([conflict(), mine(), conflict(), mine()], finalizer()).await;
     assert_eq!(report.outcome, Outcome::AdmissionFailed);
-    let (report, _) = play([mine(), broken()], finalizer()).await;
-    assert_eq!(report.outcome, Outcome::Ambiguous);
-    let (report, _) = play([mine(), gone()], finalizer()).await;
-    assert_eq!(report.outcome, Outcome::Gone);
+    for (write, outcome) in [(broken as fn() -> Reply, Outcome::Ambiguous), (gone, Outcome::Gone)] {
+        let (report, _) = play([write()], finalizer()).await;
+        assert_eq!(report.outcome, outcome);
+        let (report, _) = play([conflict(), mine(), write()], finalizer()).await;
+        assert_eq!(report.outcome, outcome);
+    }
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::decisions::Writer;
 use engine::leader::Event;
-use engine::object::{ObjectRef, Uid};
-use engine::work::{Action, ActionKind, GoAwayCause, RevokeMode, Term, WorkItem};
+use engine::object::{ObjectRef, ResourceVersion, Uid};
+use engine::work::{Action, ActionKind, GoAwayCause, Preconditions, RevokeMode, Term, WorkItem};
 use proto::convert::Clock;
 use std::time::{Duration, SystemTime};
 
@@ -35,8 +35,12 @@ fn grant(ids: &[u64]) -> ToExecutor {
         item: WorkItem {
             id: 1,
             target: target(),
-            preconditions: None,
-            action: Action::Verify { checks: Vec::new() },
+            preconditions: Preconditions {
+                resource_version: ResourceVersion::parse("1"),
+                facts_digest: 0,
+                must_be_terminating: false,
+            },
+            action: Action::RemoveFinalizer { finalizer: "orphan".into() },
             read_first: false,
             generation: 1,
         },

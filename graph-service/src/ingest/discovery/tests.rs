@@ -145,6 +145,21 @@ fn a_server_that_is_down_or_missing_makes_its_group_suspect() {
 }
 
 #[test]
+fn a_version_without_content_is_blank_and_one_that_is_only_old_is_not() {
+    let document = groups(&[
+        group("x.io", &format!("{},{}", version("v1", "Stale", &[("a", ALL)]), version("v2", "Stale", &[]))),
+        group("y.io", &version("v1", "Current", &[])),
+        group("z.io", ""),
+        group("w.io", ""),
+    ]);
+    let services = ["x.io", "y.io", "z.io", "gone.io"].map(|group| ((Arc::from(group), Arc::from("v1")), false));
+    let view = view(&document, &Services::Known(BTreeMap::from(services)));
+    let words = |of: &(Name, Name)| format!("{} {}", of.0, of.1);
+    assert_eq!(view.blank.keys().map(words).collect::<Vec<_>>(), ["gone.io v1", "w.io ", "x.io v2", "z.io v1"]);
+    assert_eq!(view.shown.iter().map(words).collect::<Vec<_>>(), ["x.io v1", "y.io v1"]);
+}
+
+#[test]
 fn plain_documents_are_read_too() {
     let Answer::CoreVersions(versions) = answer(br#"{"kind":"APIVersions","versions":["v1"]}"#).unwrap() else {
         panic!()

@@ -108,6 +108,9 @@ async fn a_read_finds_nothing_only_by_a_status_that_names_the_object() {
         json(&there.replace("\"a\"", "\"b\"")),
         json(&there.replace("PartialObjectMetadata", "Gadget").replace("meta.k8s.io/v1", "apps/v1")),
         json(&there.replace("PartialObjectMetadata", "Thing").replace("meta.k8s.io/v1", "other.test/v1")),
+        Reply::Bytes { content_type: "", bytes: there.replace("\"u\"", "\"another\"").into_bytes() },
+        Reply::Bytes { content_type: "text/html", bytes: there.as_bytes().to_vec() },
+        Reply::Bytes { content_type: PROTOBUF, bytes: there.as_bytes().to_vec() },
         json("{}"),
         refuse(403, "Forbidden"),
     ];

@@ -154,3 +154,47 @@ async fn four_hundred_kinds_that_come_back_as_none_and_as_fewer_are_still_four_h
         assert!(known.absorb(view, &Declared::default(), at(seconds)).is_empty(), "after {seconds} s");
     }
 }
+
+fn hidden(known: &Known, view: &View, declared: &Declared) -> Vec<String> {
+    let hidden = known.undiscovered(view, declared, &BTreeSet::from([key("ignored.x.io")]));
+    hidden.iter().map(ToString::to_string).collect()
+}
+
+/// A view that says something of these versions, and nothing of those.
+fn versions(shown: &[(&str, &str)], blank: &[(&str, &str)]) -> View {
+    let of = |&(group, version): &(&str, &str)| (Name::from(group), Name::from(version));
+    let blank = blank.iter().map(|name| (of(name), "down".to_owned())).collect();
+    View { shown: shown.iter().map(of).collect(), blank, ..View::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_whose_server_was_never_seen_is_undiscovered_until_it_is() {
+    let (declared, now) = (Declared::default(), Instant::now());
+    let mut known = Known::default();
+    let (up, down) = (&[("x.io", "v1")], &[("x.io", "v1"), ("x.io", "v2"), ("y.io", "")]);
+    let mut absorb = |view: View| {
+        known.absorb(&view, &declared, now);
+        hidden(&known, &view, &declared)
+    };
+    assert_eq!(absorb(versions(&[], down)), ["*.x.io", "*.y.io"]);
+    assert_eq!(absorb(versions(up, &[("x.io", "v2")])), ["*.x.io"], "the other version may serve more");
+    assert_eq!(absorb(versions(&[("x.io", "v2")], up)), Vec::<String>::new(), "what it serves is known");
+    assert_eq!(absorb(versions(&[], down)), ["*.y.io"]);
+    // The APIService goes, and comes back.
+    assert_eq!(absorb(versions(&[], &[("x.io", "v2")])), Vec::<String>::new());
+    assert_eq!(absorb(versions(&[], up)), ["*.x.io"]);
+    let mut view = view(&[("a.y.io", "v1", W)]);
+    view.blank = versions(&[], down).blank;
+    assert_eq!(absorb(view), ["*.x.io"], "of a group whose versions cannot be read, a kind is known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_is_undiscovered_until_discovery_has_shown_its_kind() {
+    let uid = Uid::parse("1").unwrap();
+    let custom = ["a.x.io", "ignored.x.io"].map(|resource| (key(resource), uid.clone()));
+    let declared = Declared { custom: BTreeMap::from(custom), ..Declared::default() };
+    let (mut known, now) = (Known::default(), Instant::now());
+    assert_eq!(hidden(&known, &View::default(), &declared), ["a.x.io"]);
+    known.absorb(&view(&[("a.x.io", "v1", W)]), &declared, now);
+    assert_eq!(hidden(&known, &View::default(), &declared), Vec::<String>::new());
+}

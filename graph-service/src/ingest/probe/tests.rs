@@ -34,7 +34,7 @@ async fn ask_in(encoding: Encoding, probe: Probe, script: Vec<Reply>) -> Told {
         (answer.resource_version.to_string(), names, answer.complete)
     });
     let asked = asked.lock().unwrap().clone();
-    (answer, asked)
+    (answer.map_err(|failure| failure.sentence), asked)
 }
 
 #[tokio::test(start_paused = true)]

@@ -125,6 +125,7 @@ impl Running {
                 Input::Seen { .. } | Input::Deleted { .. } | Input::Bookmark { .. } | Input::Unusable { .. } => None,
                 Input::WatchLost { .. } | Input::WatchResumed { .. } | Input::Probed { .. } => None,
                 Input::KindServed(_) | Input::KindUnserved(_) | Input::KindEmptied { .. } => None,
+                Input::Undiscovered(_) => None,
                 Input::Message { .. } | Input::StreamClosed { .. } => None,
                 Input::PausesListed(_) | Input::PausesFollowed { .. } | Input::PausesLost { .. } => None,
                 Input::PauseSeen(_) | Input::PauseGone { .. } | Input::PausesRead { .. } => None,
@@ -244,13 +245,20 @@ async fn an_established_definition_brings_its_kind_without_waiting_for_the_poll(
         words.contains(&"pods ended 10".to_owned()) && !words.iter().any(|word| word.starts_with("widgets")),
         "{words:?}"
     );
+    assert_eq!(words.first().unwrap(), "undiscovered [widgets.x.io]", "it counts before anything is served");
     let looks = |asked: &Asked| asked.lock().unwrap().iter().filter(|uri| *uri == "/apis").count();
     assert!(looks(&running.asked) >= 3, "discovery lags, and is looked at again");
     world.add("x.io/widgets");
     let words = running.words(Duration::from_millis(2_500)).await;
     assert_eq!(
         words,
-        ["served widgets.x.io v1 Watched", "widgets.x.io begun", "widgets.x.io listed a 5", "widgets.x.io ended 10"]
+        [
+            "served widgets.x.io v1 Watched",
+            "undiscovered []",
+            "widgets.x.io begun",
+            "widgets.x.io listed a 5",
+            "widgets.x.io ended 10"
+        ]
     );
     // The server restarts, and has not built its custom resources yet: the definition stands, so the kind does.
     world.remove("x.io/widgets");

@@ -53,6 +53,8 @@ pub(in crate::sim) struct Member {
     pub(in crate::sim) of: u64,
     pub(in crate::sim) share: u64,
     pub(in crate::sim) until: u64,
+    /// It answers lists and watches too: its copy is of the history that the store is in.
+    pub(in crate::sim) lists: bool,
 }
 
 impl World {
@@ -102,6 +104,7 @@ impl World {
     fn perhaps_member(&mut self, perils: &Perils) {
         if self.server.member.as_ref().is_some_and(|member| member.until <= self.now) {
             self.server.member = None;
+            self.break_members_watches();
         }
         if self.perilous.copies.len() < 20 {
             self.perilous.copies.push((self.server.model.snapshot(), self.now));
@@ -115,18 +118,34 @@ impl World {
         let mut model = Model::new(0, crate::sim::server::at(0));
         model.restore(copy);
         let until = self.now + self.perilous.random.between(S, 40 * S);
-        self.server.member = Some(Member { model, of, share: perils.member_share, until });
+        let revision = model.revision();
+        let lists = self.formers.iter().all(|former| of >= former.ended || revision <= former.shared_through);
+        self.server.member = Some(Member { model, of, share: perils.member_share, until, lists });
         self.perilous.member_until = until;
     }
 
     /// Faults stop. What a webhook denies for good it goes on to deny.
     pub(in crate::sim) fn calm_perils(&mut self) {
         self.server.member = None;
+        self.break_members_watches();
         self.server.foreign = 0;
         self.perilous.webhook_until = 0;
         self.perilous.readds_left = 0;
         self.server.truth.mirror_served = self.options.perils.mirror;
         self.server.truth.find_unserved(&self.server.model, self.now);
+    }
+
+    /// The group that a replica which starts is not shown, and until when.
+    pub(in crate::sim) fn undiscovered(&mut self) -> Option<(&'static str, u64)> {
+        let chance = self.options.perils.undiscovered;
+        if chance == 0 || self.calm || !self.perilous.random.percent(chance) {
+            return None;
+        }
+        self.tally.fault("undiscovered");
+        let group = ["example.com", "batch", "networking.k8s.io"][self.perilous.random.index(3)];
+        let until = self.now + self.perilous.random.between(S, 100 * S);
+        self.note(|| format!("{group} is not discovered until {}s", until / S));
+        Some((group, until))
     }
 
     /// What each request takes beyond the usual.
@@ -149,7 +168,7 @@ impl World {
         if !self.options.perils.poison {
             return None;
         }
-        if matches!(request, Request::Get(_) | Request::ListName(_)) && self.is_unreadable(&request.object().name) {
+        if matches!(request, Request::Get(_)) && self.is_unreadable(&request.object().name) {
             return Some(Refused { code: 500, ..Refused::default() });
         }
         let Request::Delete { target, .. } = request else { return None };

@@ -1,0 +1,136 @@
+//! Who wrote a reference, as `metadata.managedFields` of its object says.
+
+use super::{ANSWER_MAX_BYTES, POST_WITHIN, Warning};
+use crate::ingest::request::{collection_path, name_selector};
+use engine::object::{GroupResource, ObjectRef, ResourceVersion, Uid, clip};
+use http::{Request, StatusCode};
+use runtime::kubernetes::call;
+use serde::Deserialize;
+use serde_json::Value;
+
+const ACCEPT: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+/// The API server's own limit for the name of a field manager.
+const WRITER_MAX_BYTES: usize = 128;
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    managed_fields: Vec<Managed>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Managed {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    time: String,
+    #[serde(default)]
+    fields_v1: Value,
+}
+
+/// Adds to a warning about a reference that came back who wrote it. The reference may be gone by now, and its entry with it: the object is
+/// asked for as it was.
+pub(super) async fn find(client: &kube::Client, warning: &mut Warning) {
+    let Warning::Readopted { dependent, resource_version, owner, writer } = warning else { return };
+    match read(client, dependent, resource_version).await {
+        Ok(body) => *writer = writer_of(&body, dependent, &owner.uid),
+        Err(why) => tracing::debug!(object = %dependent, why, "the writer of a reference could not be read"),
+    }
+    if let Some(writer) = writer {
+        tracing::warn!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, writer, "this field manager put back a reference to an owner that had orphaned the object");
+    }
+}
+
+async fn read(client: &kube::Client, object: &ObjectRef, at: &ResourceVersion) -> Result<Vec<u8>, String> {
+    let uri = uri(object, at);
+    let request = Request::get(&uri).header("accept", ACCEPT).body(Vec::new()).map_err(|error| error.to_string())?;
+    let answer = call(client, request, ANSWER_MAX_BYTES, POST_WITHIN).await.map_err(|error| error.to_string())?;
+    match answer.status {
+        StatusCode::OK => Ok(answer.body.to_vec()),
+        status => Err(format!("the API server answers {} to {uri}", status.as_u16())),
+    }
+}
+
+/// A list of one name costs the API server the read of one key.
+fn uri(object: &ObjectRef, at: &ResourceVersion) -> String {
+    let collection = GroupResource { group: object.group.clone(), resource: object.resource.clone() };
+    let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
+    let path = collection_path(&collection, &object.version, namespace);
+    format!("{path}?fieldSelector={}&resourceVersion={at}&resourceVersionMatch=Exact", name_selector(&object.name))
+}
+
+/// The manager that wrote the reference last.
+fn writer_of(body: &[u8], object: &ObjectRef, owner: &Uid) -> Option<String> {
+    let list: List = serde_json::from_slice(body).ok()?;
+    let item = list.items.into_iter().find(|item| Uid::parse(&item.metadata.uid).as_ref() == Some(&object.uid))?;
+    let key = format!("k:{{\"uid\":\"{owner}\"}}");
+    let wrote = |managed: &Managed| managed.fields_v1["f:metadata"]["f:ownerReferences"].get(&key).is_some();
+    let last = item.metadata.managed_fields.into_iter().filter(wrote).max_by(|a, b| a.time.cmp(&b.time))?;
+    Some(clip(&last.manager, WRITER_MAX_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object() -> ObjectRef {
+        ObjectRef {
+            group: "apps".into(),
+            version: "v1".into(),
+            resource: "replicasets".into(),
+            kind: "ReplicaSet".into(),
+            namespace: "shop".into(),
+            name: "a,b".into(),
+            uid: Uid::parse("d").unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_object_is_asked_for_as_it_was() {
+        assert_eq!(
+            uri(&object(), &ResourceVersion::parse("107")),
+            "/apis/apps/v1/namespaces/shop/replicasets?fieldSelector=metadata.name%3Da%5C%2Cb&resourceVersion=107\
+             &resourceVersionMatch=Exact"
+        );
+    }
+
+    #[test]
+    fn who_wrote_the_reference_last_is_named() {
+        let owner = Uid::parse("o").unwrap();
+        let entry = |manager: &str, time: &str, uid: &str| {
+            let mut owners = json!({});
+            owners[format!("k:{{\"uid\":\"{uid}\"}}")] = json!({});
+            json!({ "manager": manager, "operation": "Update", "time": time,
+                "fieldsV1": { "f:metadata": { "f:ownerReferences": owners } } })
+        };
+        let list = |uid: &str, managed: Value| {
+            json!({ "items": [{ "metadata": { "uid": uid, "managedFields": managed } }] }).to_string().into_bytes()
+        };
+        let managed = json!([
+            entry("early", "2026-11-23T10:00:00Z", "o"),
+            entry("late", "2026-11-23T11:00:00Z", "o"),
+            entry("of-another", "2026-11-23T12:00:00Z", "p"),
+            { "manager": "kubelet", "operation": "Update", "fieldsV1": { "f:status": {} } }
+        ]);
+        assert_eq!(writer_of(&list("d", managed.clone()), &object(), &owner).as_deref(), Some("late"));
+        assert_eq!(writer_of(&list("another", managed), &object(), &owner), None);
+        for body in ["", "{}", "[]", "{\"items\":[]}", "{\"items\":[{\"metadata\":{\"uid\":\"d\"}}]}"] {
+            assert_eq!(writer_of(body.as_bytes(), &object(), &owner), None, "{body}");
+        }
+    }
+}
