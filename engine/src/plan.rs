@@ -356,15 +356,15 @@ impl World {
         }
     }
 
-    /// Only what was copied whole is judged.
+    /// Only what was copied whole is judged. An owner may have been referred to by another group.
     fn mark(&mut self, id: NodeId) {
-        if self.traces.contains_key(&id) {
-            self.marked.insert(id);
-        }
+        let shown = self.graph.get(id).and_then(|node| self.graph.primary(&node.uid()));
+        self.marked.extend([Some(id), shown].into_iter().flatten().filter(|id| self.traces.contains_key(id)));
     }
 
     fn mark_dependents(&mut self, id: NodeId) {
-        for dependent in self.graph.node(id).dependents().collect::<Vec<_>>() {
+        let by_any_group = self.graph.dependents(&self.coverage, id);
+        for dependent in by_any_group.chain(self.graph.node(id).dependents()).collect::<Vec<_>>() {
             self.mark(dependent);
         }
     }

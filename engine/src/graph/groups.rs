@@ -12,10 +12,9 @@ impl Graph {
         let namesake = move |node: &Node<'_>| {
             node.namespace() == this.namespace() && node.name() == this.name() && !node.is_absent()
         };
-        // A reference by a kind that is not served is taken away where it can be, and holds no owner.
+        // A reference by a kind that is not served holds an owner only while it can be taken away: in orphaning deletion.
         let served = move |node: &Node<'_>| coverage.kind(node.kind()).served.is_some();
-        let may_be = move |node: &Node<'_>| served(node) && (self.is_orphaned(*node) || namesake(node));
-        let is = move |node: &Node<'_>| node.has_facts() || may_be(node);
+        let is = move |node: &Node<'_>| node.has_facts() || self.is_orphaned(*node) || (served(node) && namesake(node));
         let uid = this.uid();
         let few = self.few_by_uid(&uid);
         // Of very many claims to the uid, only those at this name count, and there is one for each kind at most.

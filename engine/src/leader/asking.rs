@@ -58,8 +58,10 @@ struct Row {
     /// The time at which each of these is asked about again.
     again: BTreeMap<NodeId, Time>,
     under_way: usize,
-    /// The node that was asked about last: the next one comes after it.
+    /// The new node that was asked about last: the next one comes after it.
     last: Option<NodeId>,
+    /// The last turn was of a node that had failed.
+    retried: bool,
     failing: Option<Failing>,
 }
 
@@ -108,7 +110,8 @@ impl Row {
 
     /// The next node, and how often asking about it has failed. New ones and ones that have failed take turns where both may be asked.
     fn pop(&mut self, now: Time) -> Option<(NodeId, u32)> {
-        let is_turn = self.waiting.is_empty() || (self.may_ask_again(now) && self.under_way.is_multiple_of(2));
+        let is_turn = self.waiting.is_empty() || (self.may_ask_again(now) && !self.retried);
+        self.retried = is_turn;
         if is_turn && let Some(((_, node), times)) = self.failed.pop_first() {
             self.again.remove(&node);
             if let Some(failing) = &mut self.failing {

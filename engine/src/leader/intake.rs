@@ -278,8 +278,8 @@ impl Leader {
             return;
         }
         let entry = self.coverage.kind(kind);
-        // Whether the list under way shows it, only that list and its watch can say.
-        let shown = source != Source::Ahead || entry.state != State::Listing;
+        // Whether a list under way shows it, only that list and its watch can say. A collection that fails may be listed again meanwhile.
+        let shown = source != Source::Ahead || !matches!(entry.state, State::Listing | State::Failed);
         let current = entry.list;
         let known = self.graph.find(&object.uid, &at).filter(|&id| self.graph.node(id).is_observed());
         let mut list = if shown { current } else { current.wrapping_sub(1) };
@@ -347,6 +347,10 @@ impl Leader {
             // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
             self.deletions.remove(&id);
             self.mark_dependents(id);
+            // What orphans does so under whatever group it is referred to.
+            for dependent in self.graph.dependents(&self.coverage, id).collect::<Vec<_>>() {
+                self.mark(dependent);
+            }
         }
         for owner in change.owners {
             self.mark(owner);

@@ -12,7 +12,7 @@ use crate::driver::Reader;
 use engine::coverage::State;
 use engine::object::{GroupResource, Name, ResourceVersion, Uid};
 use engine::view::Reached;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use proto::r#type::v1alpha1::consistency::Requirement;
 use proto::r#type::v1alpha1::{Consistency, ConsistencyToken, ResourceVersionBound};
@@ -334,8 +334,7 @@ impl Freshness {
     /// Where the graph has to be to have everything up to the bound of a target, for those of which that can be said.
     async fn settle_all(&self, open: &[Target]) -> Vec<(GroupResource, ResourceVersion)> {
         let asking = open.iter().map(async |target| Some((target.collection.clone(), self.settle(target).await?)));
-        let asking: FuturesUnordered<_> = asking.collect();
-        asking.filter_map(async |settled| settled).collect().await
+        join_all(asking).await.into_iter().flatten().collect()
     }
 
     async fn settle(&self, target: &Target) -> Option<ResourceVersion> {

@@ -5,7 +5,7 @@ use super::replica::position;
 use super::truth::Logged;
 use super::world::{Happening, MS, S, World};
 use engine::follow::{Ask, Config, Failure, Follow, Input as Heard, Output, Pass, Tell};
-use engine::leader::Input;
+use engine::leader::{Input, Undiscovered};
 use engine::object::{Access, Backend, Name, Object, ResourceVersion, ServedKind};
 use sandbox::model::{ListQuery, Position};
 use std::collections::VecDeque;
@@ -84,6 +84,12 @@ impl World {
         if !self.is_epoch(at, epoch) {
             return;
         }
+        // As the graph service does: what cannot be seen counts first, and ceases to count last.
+        let hidden = self.replicas[at].undiscovered.filter(|(_, until)| self.now < *until);
+        if let Some((group, _)) = hidden {
+            let why = String::from("its server does not answer");
+            self.tell(at, Input::Undiscovered(vec![Undiscovered { group: group.into(), resource: None, why }]));
+        }
         for kind in 0..KINDS.len() {
             let served = self.server.truth.served[kind] && !self.replicas[at].is_undiscovered(self.now, kind);
             if served == self.replicas[at].collections[kind].served {
@@ -95,6 +101,9 @@ impl World {
             } else {
                 self.unserve_kind(at, kind);
             }
+        }
+        if hidden.is_none() && self.replicas[at].undiscovered.take().is_some() {
+            self.tell(at, Input::Undiscovered(Vec::new()));
         }
         self.after(10 * S, Happening::Discovery { replica: at, epoch });
     }

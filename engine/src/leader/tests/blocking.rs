@@ -105,6 +105,32 @@ fn questions_that_fail_hold_up_questions_alone() {
     assert_eq!(bench.grants(), ["delete(Background) b"]);
 }
 
+#[test]
+fn owners_that_cannot_be_read_do_not_keep_a_new_one_of_their_kind_from_its_turn() {
+    let mut bench = Bench::synced();
+    for (at, name) in ["one", "two", "three"].into_iter().enumerate() {
+        bench.seen("configmaps", object("configmaps", &format!("of-{name}"), 101 + at as u64).owned_by("things", name));
+    }
+    let fail = |bench: &mut Bench| {
+        for probe in core::mem::take(&mut bench.probes) {
+            match probe.object.as_ref().is_some_and(|object| &*object.name == "new") {
+                true => bench.probes.push(probe),
+                false => bench.input(Input::Probed { probe: probe.id, answer: Err(Failure::transport("500".into())) }),
+            }
+        }
+    };
+    for _ in 0..60 {
+        bench.pass(Duration::from_secs(1));
+        fail(&mut bench);
+    }
+    bench.seen("configmaps", object("configmaps", "a", 110).owned_by("things", "new"));
+    for _ in 0..20 {
+        bench.pass(Duration::from_secs(1));
+        fail(&mut bench);
+    }
+    assert_eq!(bench.questions().len(), 1, "each of the others fails every five seconds, and so does the server");
+}
+
 /// Dependents in namespaces a, b and z: a policy denies that of a, and the webhook fails for the others.
 fn one_denied_among_failures() -> Bench {
     let mut bench = with_dependents_in(&["a", "b", "z"]);

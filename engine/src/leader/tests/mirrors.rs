@@ -99,7 +99,7 @@ fn an_owner_that_is_back_in_one_group_is_remembered_by_the_other() {
 }
 
 #[test]
-fn a_reference_by_a_kind_that_is_not_served_holds_no_owner() {
+fn a_reference_by_a_kind_that_is_not_served_holds_an_owner_only_while_it_can_be_taken_away() {
     for finalizer in ["orphan", "foregroundDeletion"] {
         let mut bench = Bench::synced();
         bench.pass(Duration::from_secs(1));
@@ -112,6 +112,7 @@ fn a_reference_by_a_kind_that_is_not_served_holds_no_owner() {
             // Once the kind is served, the owner would be absent from it, and the object would go.
             let lease = bench.take("a");
             assert_eq!(describe(&lease), "remove o from a");
+            assert_eq!(bench.grants(), NOTHING, "the finalizer stays until then");
             bench.report(&lease, Outcome::Done);
             bench.seen("configmaps", object("configmaps", "a", 105));
             bench.answer_probes(106, &[]);

@@ -51,13 +51,20 @@ fn while_configmaps_are_listed() -> Bench {
 
 #[test]
 fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
-    let mut bench = while_configmaps_are_listed();
-    bench.seen("things", object("things", "o", 101).terminating("orphan"));
-    bench.answer_probes(103, &[("configmaps", object("configmaps", "a", 90).owned_by("things", "o"))]);
-    assert_eq!(bench.leader.nodes(&uid("a")).len(), 1);
-    // The list, taken after it has gone, does not show it, and no DELETED will come.
-    bench.input(Input::ListEnded { collection: collection("configmaps"), resource_version: version(110) });
-    assert_eq!(bench.leader.nodes(&uid("a")), [], "it would be a ghost for ever");
+    for after_a_failure in [false, true] {
+        let mut bench = while_configmaps_are_listed();
+        let collection = || collection("configmaps");
+        if after_a_failure {
+            bench.input(Input::ListFailed { collection: collection(), error: "500".to_string() });
+            bench.input(Input::ListBegun { collection: collection() });
+        }
+        bench.seen("things", object("things", "o", 101).terminating("orphan"));
+        bench.answer_probes(103, &[("configmaps", object("configmaps", "a", 90).owned_by("things", "o"))]);
+        assert_eq!(bench.leader.nodes(&uid("a")).len(), 1);
+        // The list, taken after it has gone, does not show it, and no DELETED will come.
+        bench.input(Input::ListEnded { collection: collection(), resource_version: version(110) });
+        assert_eq!(bench.leader.nodes(&uid("a")), [], "it would be a ghost for ever");
+    }
 }
 
 #[test]
