@@ -242,6 +242,8 @@ pub struct Session {
     window_moved: bool,
     /// `None`: nobody limits this executor.
     share: Option<Share>,
+    /// When something last came in, as long as what follows from it is not done.
+    unsettled: Option<Time>,
     /// `None`: as many attempts as there may be at most, always.
     crowding: Option<Crowding>,
 }
@@ -358,10 +360,11 @@ impl Session {
             unaccepted: None,
             window_moved: false,
             share: None,
+            unsettled: None,
         }
     }
 
-    /// Takes a fact. Poll afterwards.
+    /// Takes a fact. Poll afterwards, or after several: a lease that is granted and recalled in between is never started.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.expire(now);
         if matches!(self.link, Link::Over) {
@@ -379,7 +382,7 @@ impl Session {
             Input::Drain { reason, deadline } => self.drain(now, reason, deadline),
         }
         self.advance_link(now);
-        self.settle(now);
+        self.unsettled = Some(now);
     }
 
     /// Does what is due. Poll afterwards.
@@ -390,7 +393,7 @@ impl Session {
             self.check_credentials(now);
         }
         self.grow(now);
-        self.settle(now);
+        self.unsettled = Some(now);
     }
 
     /// When [`Session::tick`] is wanted next.
@@ -411,6 +414,11 @@ impl Session {
 
     /// The next effect; to be drained to `None` after every `handle` and `tick`, or after several of one instant, and once after `new`.
     pub fn poll(&mut self) -> Option<Output> {
+        if self.outputs.is_empty()
+            && let Some(now) = self.unsettled.take()
+        {
+            self.settle(now);
+        }
         self.outputs.pop_front()
     }
 

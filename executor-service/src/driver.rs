@@ -104,7 +104,12 @@ impl Driver {
                     self.session.handle(self.clock.now(), drain);
                 }
                 (number, end) = self.streams.next() => self.stream_ended(number, end),
-                inbound = next(&mut self.stream) => self.received(inbound),
+                inbound = next(&mut self.stream) => {
+                    self.received(inbound);
+                    // A lease may have been recalled since: what has come counts before anything starts.
+                    tokio::task::yield_now().await;
+                    self.receive_ready();
+                }
                 ended = self.attempts.next() => self.attempts_ended(ended),
                 ((), end) = self.checks.next() => self.check_ended(end),
                 () = tokio::time::sleep_until(self.clock.instant(wake)) => {}
@@ -267,6 +272,14 @@ impl Driver {
         }
     }
 
+    /// Takes what the stream has brought by now: at most as much as its channel holds.
+    fn receive_ready(&mut self) {
+        for _ in 0..stream::INBOUND_MAX {
+            let Some(inbound) = self.stream.as_mut().and_then(|ends| ends.inbound.try_recv().ok()) else { return };
+            self.received(inbound);
+        }
+    }
+
     /// Leases of actions that this build does not know never reach the session.
     fn hand_back(&mut self, leases: Vec<LeaseId>) {
         if leases.is_empty() {
@@ -290,9 +303,7 @@ impl Driver {
             }
         };
         // What was read before the end comes before it.
-        while let Some(inbound) = self.stream.as_mut().and_then(|ends| ends.inbound.try_recv().ok()) {
-            self.received(inbound);
-        }
+        self.receive_ready();
         if end.refusal.is_some() {
             self.note_answer();
         }

@@ -26,7 +26,7 @@ mod tests;
 /// The largest message that is read.
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Messages on their way to the driver. It takes them at once, so a full queue means a peer that floods.
-const INBOUND_MAX: usize = 1024;
+pub(crate) const INBOUND_MAX: usize = 1024;
 /// Messages on their way to the peer. A full queue means a peer that does not read.
 const OUTBOUND_MAX: usize = 1024;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::work::{PROTOCOL, Welcome};
+use crate::work::{PROTOCOL, ReturnCause, RevokeMode, Welcome};
 use alloc::format;
 use alloc::string::ToString;
 use script::{check, config, delete, input, lease, report, term};
@@ -464,15 +464,33 @@ fn batches_are_bounded_and_reports_too() {
     let mut dropped = 0;
     for number in 1_000..1_000 + REPORTS_MAX as u64 {
         let id = LeaseId { term: 1, number };
-        session
-            .handle(at(2_000), Input::Message(ToExecutor::Grant { leases: Vec::from([lease(id, term(1), delete())]) }));
-        session.handle(at(2_000), Input::Finished(report(id, term(1))));
-        while let Some(output) = session.poll() {
-            dropped += usize::from(matches!(output, Output::Event(Event::Rejected { .. })));
+        let grant = ToExecutor::Grant { leases: Vec::from([lease(id, term(1), delete())]) };
+        for input in [Input::Message(grant), Input::Finished(report(id, term(1)))] {
+            session.handle(at(2_000), input);
+            while let Some(output) = session.poll() {
+                dropped += usize::from(matches!(output, Output::Event(Event::Rejected { .. })));
+            }
         }
     }
     assert_eq!(dropped, 400);
     assert_eq!(session.status().unacknowledged, REPORTS_MAX);
+}
+
+#[test]
+fn a_lease_that_is_recalled_in_the_same_instant_as_it_is_granted_is_never_started() {
+    for mode in [RevokeMode::IfNotStarted, RevokeMode::Stop] {
+        let mut session = check_open("");
+        let id = LeaseId { term: 1, number: 1 };
+        let grant = ToExecutor::Grant { leases: Vec::from([lease(id, term(1), delete())]) };
+        let revoke = ToExecutor::Revoke { leases: Vec::from([id]), mode, reason: "the decision is void".to_string() };
+        // A stream that stood still brings both at once.
+        for message in [grant, revoke] {
+            session.handle(Time::from_origin(Duration::from_millis(100)), Input::Message(message));
+        }
+        let outputs: Vec<Output> = core::iter::from_fn(|| session.poll()).collect();
+        let [Output::Send(ToLeader::Reports { reports, returns })] = &outputs[..] else { panic!("{outputs:?}") };
+        assert_eq!((reports.len(), returns[0].lease, returns[0].cause), (0, id, ReturnCause::NotStarted));
+    }
 }
 
 #[test]

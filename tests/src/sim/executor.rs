@@ -182,7 +182,14 @@ impl World {
         let executor = &mut self.executors[at];
         let local = executor.local(now);
         let Some(session) = &mut executor.session else { return };
+        let is_message = matches!(input, Input::Message(_));
         session.handle(local, input);
+        if is_message {
+            // As the executor does: what else comes in this instant counts before anything starts.
+            executor.tick_at = Some(now);
+            let incarnation = executor.incarnation;
+            return self.after(0, Happening::ExecutorTick { executor: at, incarnation });
+        }
         self.drain_session(at);
     }
 
