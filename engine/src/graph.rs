@@ -350,7 +350,7 @@ impl Graph {
     ) -> (NodeId, Change) {
         let Object { uid, namespace, name, resource_version, facts } = object;
         let at = Coordinates { kind, namespace, name };
-        self.note_orphaning(&uid, &at, &facts);
+        let remembered = self.note_orphaning(&uid, &at, &facts);
         let known = self.find(&uid, &at);
         if let Some(id) = known.filter(|&id| !self.node(id).is_observed()) {
             self.strike_unobserved(kind, id);
@@ -359,6 +359,7 @@ impl Graph {
         let node = self.node(id);
         let mut change = Change { appeared: !node.is_observed(), ..Change::default() };
         change.standing = change.appeared
+            || remembered
             || node.deletes_dependents() != facts.deletes_dependents()
             || node.orphans_dependents() != facts.orphans_dependents();
         let same_references = !change.appeared && node.has_references(&facts.owners);

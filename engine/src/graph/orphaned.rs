@@ -171,21 +171,29 @@ impl Graph {
         }
     }
 
-    pub(super) fn note_orphaning(&mut self, uid: &Uid, at: &Coordinates, facts: &Facts) {
+    /// Takes in what this place shows. True if that changes what is remembered of the owner.
+    pub(super) fn note_orphaning(&mut self, uid: &Uid, at: &Coordinates, facts: &Facts) -> bool {
         if facts.orphans_dependents() {
             let orphaned =
                 self.orphaned.entry(uid.clone()).or_insert_with(|| Orphaned { places: Vec::new(), lost: false });
-            orphaned.lost = false;
+            let known = orphaned.places.len();
+            let was_lost = core::mem::take(&mut orphaned.lost);
             orphaned.place_mut(at).stage = Stage::Shown;
+            was_lost || orphaned.places.len() > known
         } else if !facts.terminating
             && let Some(orphaned) = self.orphaned.get_mut(uid)
         {
             // No object is called back from deletion: this place's orphaning was of a history that the store no longer has. Another group
             // may only be late, and takes nothing back but its own word.
+            let known = orphaned.places.len();
             orphaned.places.retain(|place| place.at != *at);
-            if orphaned.places.is_empty() {
+            let left = orphaned.places.len();
+            if left == 0 {
                 self.orphaned.remove(uid);
             }
+            left < known
+        } else {
+            false
         }
     }
 }

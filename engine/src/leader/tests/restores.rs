@@ -450,3 +450,27 @@ fn a_store_that_stands_before_what_only_a_kind_that_went_had_shown_went_back() {
     }
     assert_eq!(bench.grants(), ["remove finalizer orphan of m"]);
 }
+
+#[test]
+fn what_orphans_again_in_the_present_history_does_so_under_every_group() {
+    let mut bench = Bench::synced();
+    let dependent = |at: u64| object("configmaps", "a", at).owned_by("mirrors", "o");
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    bench.seen("configmaps", dependent(102));
+    let stripping = bench.take("a");
+    bench.report(&stripping, Outcome::Done);
+    bench.seen("configmaps", object("configmaps", "a", 103));
+    breaks(&mut bench, "nodes");
+    bench.answer_probes(BUMPED, &[]);
+    assert_eq!(rewinds(&bench), 1);
+    bench.granted.clear();
+    bench.list("nodes", BUMPED, vec![]);
+    // The dependent is shown first, when nothing of the present history says that its owner orphans it.
+    bench.list("configmaps", BUMPED, vec![dependent(80)]);
+    bench.list("things", BUMPED, vec![object("things", "o", 70).terminating("orphan")]);
+    for _ in 0..12 {
+        bench.pass(Duration::from_secs(5));
+        bench.answer_probes(BUMPED, &[]);
+    }
+    assert_eq!(bench.grants(), ["remove o from a"]);
+}
