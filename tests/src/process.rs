@@ -228,7 +228,8 @@ fn end(shell: &mut Child) {
 
 /// A loopback port that is free now, and that this process has not handed out before: a program that is given one binds it only later.
 pub fn free_port() -> anyhow::Result<u16> {
-    static NEXT: LazyLock<AtomicUsize> = LazyLock::new(|| AtomicUsize::new(uuid::Uuid::new_v4().as_fields().0 as usize));
+    static NEXT: LazyLock<AtomicUsize> =
+        LazyLock::new(|| AtomicUsize::new(uuid::Uuid::new_v4().as_fields().0 as usize));
     for _ in 0..PORT_TRIES_MAX {
         let offset = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(LAST_PORT - FIRST_PORT);
         let port = FIRST_PORT + u16::try_from(offset).expect("a remainder is below the span, which is a u16");

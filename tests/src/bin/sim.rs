@@ -1,6 +1,6 @@
 //! The simulator without an end: `sim [--seconds N] [--start-seed S] [--threads N] [--failures N]`. It ends at the first failure, or lists
 //! so many of them in a line each, and says every minute how far it is; `SEED=n` replays one seed, `FULL=1` with its whole trace, `NOSHRINK=1` as it was drawn.
-//! `PERILS=a,b` (or `all`) says what worlds may have beyond their usual faults.
+//! `PERILS=a,b` says what worlds may have beyond their usual faults: all perils without it, none with an empty one.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -57,14 +57,13 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The perils that are on: the usual ones, or those that `PERILS` names.
+/// The perils that are on: all, or those that `PERILS` names.
 fn perils() -> anyhow::Result<Vec<Peril>> {
-    let Ok(words) = std::env::var("PERILS") else { return Ok(Peril::USUAL.to_vec()) };
+    let Ok(words) = std::env::var("PERILS") else { return Ok(Peril::ALL.to_vec()) };
     let mut perils = Vec::new();
     for word in words.split(',').filter(|word| !word.is_empty()) {
         match (word, Peril::ALL.iter().find(|peril| peril.as_str() == word)) {
             ("all", _) => perils.extend(Peril::ALL),
-            ("usual", _) => perils.extend(Peril::USUAL),
             (_, Some(peril)) => perils.push(*peril),
             (_, None) => anyhow::bail!("PERILS names {word}, which is none of {:?}", Peril::ALL.map(Peril::as_str)),
         }

@@ -90,7 +90,7 @@ pub struct Users {
 impl Options {
     /// The options of a seed: every fault is off for about half of all seeds.
     pub fn draw(seed: u64) -> Options {
-        Options::draw_with(seed, &Peril::USUAL)
+        Options::draw_with(seed, &Peril::ALL)
     }
 
     /// The same with these perils in the place of the usual ones.

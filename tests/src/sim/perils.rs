@@ -30,14 +30,12 @@ pub enum Peril {
     ManyOwners,
     /// Processes are restarted between any two steps.
     Restart,
-    /// No history that is lost excuses a write.
-    Strict,
     /// Discovery does not show a group to a replica that starts, for a while.
     Undiscovered,
 }
 
 impl Peril {
-    pub const ALL: [Peril; 11] = [
+    pub const ALL: [Peril; 10] = [
         Peril::Mirror,
         Peril::Member,
         Peril::Foreign,
@@ -47,12 +45,8 @@ impl Peril {
         Peril::ManyReferences,
         Peril::ManyOwners,
         Peril::Restart,
-        Peril::Strict,
         Peril::Undiscovered,
     ];
-    /// Those of every search.
-    pub const USUAL: [Peril; 0] = [];
-
     pub const fn as_str(self) -> &'static str {
         match self {
             Peril::Mirror => "mirror",
@@ -64,7 +58,6 @@ impl Peril {
             Peril::ManyReferences => "many-references",
             Peril::ManyOwners => "many-owners",
             Peril::Restart => "restart",
-            Peril::Strict => "strict",
             Peril::Undiscovered => "undiscovered",
         }
     }
@@ -91,7 +84,6 @@ pub struct Perils {
     pub many_owners: u64,
     /// Restarts in a hundred thousand steps.
     pub restarts: u64,
-    pub strict: bool,
     /// Of a hundred starts of a replica, at so many a group is not discovered.
     pub undiscovered: u64,
 }
@@ -101,8 +93,7 @@ impl Perils {
         let mut perils = Perils::default();
         for &peril in on {
             let mut random = Random::new(seed, 100 + peril as u64);
-            let drawn = random.percent(35);
-            if !drawn && peril != Peril::Strict {
+            if !random.percent(20) {
                 continue;
             }
             match peril {
@@ -122,7 +113,6 @@ impl Perils {
                 Peril::ManyReferences => {}
                 Peril::ManyOwners => perils.many_owners = random.between(51, 80),
                 Peril::Restart => perils.restarts = random.between(10, 300),
-                Peril::Strict => perils.strict = true,
                 Peril::Undiscovered => perils.undiscovered = random.between(10, 60),
             }
         }
@@ -144,7 +134,7 @@ impl Perils {
             |perils| perils.mirror_aggregated = false,
             |perils| perils.undiscovered = 0,
         ];
-        let mut all = vec![Perils { strict: self.strict, ..Perils::default() }];
+        let mut all = vec![Perils::default()];
         all.extend(off.iter().map(|change| {
             let mut simpler = self.clone();
             change(&mut simpler);

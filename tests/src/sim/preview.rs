@@ -61,7 +61,7 @@ impl Previewed {
 /// # Errors
 /// The difference, or what was violated on the way.
 pub fn preview(seed: u64) -> Result<Previewed, String> {
-    let mut options = Options::draw(seed);
+    let mut options = Options::draw_with(seed, &[]);
     options.faults = Faults::default();
     // Much of what users do is deleting, and then there is little to preview.
     options.operations /= 4;

@@ -381,7 +381,8 @@ impl World {
         if probe.object.as_ref().is_some_and(|named| self.is_unreadable(&named.name)) {
             return Err(String::from("500"));
         }
-        if let Some(resource_version) = self.server.foreign_version() {
+        let is_list = probe.object.as_ref().is_none_or(|named| named.by == CheckBy::List);
+        if is_list && let Some(resource_version) = self.server.foreign_version() {
             self.tally.fault("foreign list");
             return Ok(ProbeAnswer { resource_version, objects: Vec::new(), complete: true, remaining: None });
         }

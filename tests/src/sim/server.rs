@@ -24,8 +24,6 @@ pub(super) struct Server {
     pub(super) truth: Truth,
     /// Writes that only a history permits that the store has lost by then.
     pub(super) late_writes: u64,
-    /// No history that the store has lost permits anything.
-    pub(super) strict: bool,
     /// Answers in a thousand that are lists with a version that is no position.
     pub(super) foreign: u64,
     /// Answers some of the reads.
@@ -45,7 +43,6 @@ impl Server {
             model: Model::new(seed, at(0)),
             truth: Truth::new(),
             late_writes: 0,
-            strict: false,
             foreign: 0,
             member: None,
             stripped: Vec::new(),
@@ -120,8 +117,6 @@ impl Server {
 
     /// Answers a request of the collector, sent at `sent`. `Err` is a violation of the law.
     pub(super) fn serve(&mut self, now: u64, sent: u64, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
-        let former = judge.former.filter(|_| !self.strict);
-        let judge = Judge { former, ..judge };
         self.truth.checked_since = None;
         match request {
             Request::Get(object) => {
@@ -249,9 +244,13 @@ impl Server {
                     return Err(format!("takes {gone:?} from {}", before.named()));
                 };
                 unchanged_but(&before, &object.facts, finalizer)?;
-                judge.judge(&self.truth, sent, |truth, _, shown| {
+                let late = judge.judge(&self.truth, sent, |truth, _, shown| {
                     law::finalizer(truth, &before, finalizer, decided_at.as_ref(), shown)
-                })?
+                })?;
+                if late {
+                    self.truth.orphans_perhaps(&object.uid);
+                }
+                late
             }
         };
         self.late_writes += u64::from(late);

@@ -43,7 +43,7 @@ pub(super) struct Orphaning {
     pub(super) until: Option<u64>,
     /// When it began, in nanoseconds.
     pub(super) began: u64,
-    /// A user asked for something else afterwards.
+    /// A user asked for something else afterwards, or the store lost what had been done.
     pub(super) changed: bool,
 }
 
@@ -371,6 +371,13 @@ impl Truth {
                 && owner.object.name == reference.name
                 && owner.object.namespace == dependent.object.namespace
         })
+    }
+
+    /// A write that only a lost history permits ended the orphaning of this owner's dependents.
+    pub(super) fn orphans_perhaps(&mut self, uid: &Uid) {
+        if let Some(orphaning) = self.lives.get_mut(uid).and_then(|life| life.orphaning.as_mut()) {
+            orphaning.changed = true;
+        }
     }
 
     /// Whether an owner was ever in a deletion that does something to its dependents.

@@ -61,7 +61,6 @@ impl World {
     /// What is there from the beginning.
     pub(in crate::sim) fn set_perils_up(&mut self) {
         let perils = self.options.perils.clone();
-        self.server.strict = perils.strict;
         self.server.truth.perils = perils.clone();
         self.server.foreign = perils.foreign;
         self.server.truth.mirror_served = perils.mirror;
