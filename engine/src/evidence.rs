@@ -72,30 +72,29 @@ pub(crate) struct Step {
     pub(crate) fresh: bool,
 }
 
-const fn list(after: Duration) -> Step {
-    Step { by: CheckBy::List, after, fresh: false }
+/// Follows at once.
+const fn at_once(by: CheckBy) -> Step {
+    Step { by, after: Duration::ZERO, fresh: false }
 }
 
-const fn read(after: Duration) -> Step {
-    Step { by: CheckBy::Read, after, fresh: false }
+/// One answer more that has to agree with those before it.
+const fn again(by: CheckBy, after: Duration) -> Step {
+    Step { by, after, fresh: true }
 }
 
-/// One list more, that has to agree with the one before it.
-const AGAIN: Step = Step { by: CheckBy::List, after: BETWEEN_LISTS, fresh: true };
-
+const LIST: Step = at_once(CheckBy::List);
+const READ: Step = at_once(CheckBy::Read);
 const LISTS: &[Step; LISTS_MAX] = &{
-    let mut lists = [AGAIN; LISTS_MAX];
-    lists[0] = list(Duration::ZERO);
+    let mut lists = [again(CheckBy::List, BETWEEN_LISTS); LISTS_MAX];
+    lists[0] = LIST;
     lists
 };
-const LISTS_OF_LISTED: &[Step] =
-    &[list(Duration::ZERO), Step { by: CheckBy::List, after: BETWEEN_LISTS_OF_LISTED, fresh: true }];
-const LIST_READ: &[Step] = &[list(Duration::ZERO), read(Duration::ZERO)];
-const LIST_READ_TWICE: &[Step] =
-    &[list(Duration::ZERO), read(Duration::ZERO), list(BETWEEN_ROUNDS), read(Duration::ZERO)];
-const TWO_LISTS_READ: &[Step] = &[list(Duration::ZERO), AGAIN, read(Duration::ZERO)];
-const READ: &[Step] = &[read(Duration::ZERO)];
-const READ_TWICE: &[Step] = &[read(Duration::ZERO), read(BETWEEN_READS)];
+const LISTS_OF_LISTED: &[Step] = &[LIST, again(CheckBy::List, BETWEEN_LISTS_OF_LISTED)];
+const LIST_READ: &[Step] = &[LIST, again(CheckBy::Read, BETWEEN_LISTS_OF_LISTED)];
+const LIST_READ_TWICE: &[Step] = &[LIST, READ, again(CheckBy::List, BETWEEN_ROUNDS), READ];
+const TWO_LISTS_READ: &[Step] = &[LIST, again(CheckBy::List, BETWEEN_LISTS), READ];
+const READ_ONCE: &[Step] = &[READ];
+const READ_TWICE: &[Step] = &[READ, again(CheckBy::Read, BETWEEN_READS)];
 
 /// What an inquiry is about, apart from the owner.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +175,7 @@ impl Inquiry {
                 LISTS_OF_LISTED
             }
             (Access::Watched | Access::Listed, Backend::Main) => &LISTS[..lists.min(LISTS_MAX)],
-            (Access::Watched | Access::Listed, Backend::Aggregated) if self.deleted.is_some() => READ,
+            (Access::Watched | Access::Listed, Backend::Aggregated) if self.deleted.is_some() => READ_ONCE,
             (Access::Watched | Access::Listed, Backend::Aggregated) if !self.ordered => LIST_READ_TWICE,
             (Access::Watched | Access::Listed, Backend::Aggregated) if lists > 1 => TWO_LISTS_READ,
             (Access::Watched | Access::Listed, Backend::Aggregated) => LIST_READ,

@@ -295,7 +295,7 @@ impl World {
         }
         let from = token.and_then(|token| Position::parse(token).ok());
         let query = ListQuery { limit: limit.unwrap_or(0) as usize, from, ..ListQuery::default() };
-        let (model, _) = self.server.lister(self.now);
+        let (model, _) = self.server.lister(self.now, kind);
         match model.list(&KINDS[kind].resource(), &query) {
             Ok(page) => {
                 let history = self.history();
@@ -331,7 +331,7 @@ impl World {
         if self.strikes("list failure", self.options.faults.list_failures) {
             return self.fails(at, kind, &[None, Some(500), Some(429), Some(403), Some(422)]);
         }
-        let (model, shows_through) = self.server.lister(self.now);
+        let (model, shows_through) = self.server.lister(self.now, kind);
         match model.list(&KINDS[kind].resource(), &ListQuery::default()) {
             Ok(page) => {
                 let log = &self.server.truth.log[kind];
@@ -355,7 +355,7 @@ impl World {
         if self.strikes("expired", self.options.faults.expired) {
             return self.fail(at, kind, Some(410), "too old resource version");
         }
-        let (model, shows_through) = self.server.lister(self.now);
+        let (model, shows_through) = self.server.lister(self.now, kind);
         let revision = model.revision();
         let cursor = match self.place_to_resume(at, kind, position, revision) {
             Place::At(cursor) => cursor,

@@ -391,7 +391,8 @@ impl World {
         let namespace = probe.namespace.as_ref().map(|name| name.to_string());
         let limit = probe.limit.map_or(0, |limit| limit as usize);
         if let Some(Named { name, by: CheckBy::Read }) = &probe.object {
-            let found = self.server.reader(self.now).get(&resource, namespace.as_deref().unwrap_or_default(), name);
+            let found =
+                self.server.reader(self.now, kind).get(&resource, namespace.as_deref().unwrap_or_default(), name);
             let object = match found {
                 Ok(object) => Some(observe(&object)),
                 Err(error) if error.reason == Reason::NotFound && !error.details.name.is_empty() => None,
@@ -406,7 +407,7 @@ impl World {
             });
         }
         let query = ListQuery { namespace, limit, ..ListQuery::default() };
-        let page = self.server.reader(self.now).list(&resource, &query).map_err(|error| error.to_string())?;
+        let page = self.server.reader(self.now, kind).list(&resource, &query).map_err(|error| error.to_string())?;
         let is_asked_for = |object: &Object| probe.object.as_ref().is_none_or(|named| *object.name == *named.name);
         Ok(ProbeAnswer {
             resource_version: position(page.revision),

@@ -26,6 +26,8 @@ pub(super) struct Server {
     pub(super) late_writes: u64,
     /// Answers in a thousand that are lists with a version that is no position.
     pub(super) foreign: u64,
+    /// By kind: it has a backend of its own, which no member of the API server's store answers for.
+    pub(super) apart: Vec<bool>,
     /// Answers some of the reads.
     pub(super) member: Option<Member>,
     /// Objects from which the collector removed references, with these, since the last call of `follow_perils`.
@@ -44,6 +46,7 @@ impl Server {
             truth: Truth::new(),
             late_writes: 0,
             foreign: 0,
+            apart: vec![false; KINDS.len()],
             member: None,
             stripped: Vec::new(),
             fate: Random::new(seed, 11),
@@ -120,7 +123,8 @@ impl Server {
         self.truth.checked_since = None;
         match request {
             Request::Get(object) => {
-                let found = self.reader(now).get(&resource(object), &object.namespace, &object.name);
+                let kind = by_resource(&object.group, &object.resource).unwrap_or_default();
+                let found = self.reader(now, kind).get(&resource(object), &object.namespace, &object.name);
                 Ok(found.map_or_else(refuse, |found| live(&found).map_or(Answer::Nothing, Answer::Object)))
             }
             Request::Delete { target, version, policy, checked } => {
@@ -131,10 +135,10 @@ impl Server {
         }
     }
 
-    /// The store that answers a read or a probe.
-    pub(super) fn reader(&mut self, now: u64) -> &Model {
+    /// The store that answers a read or a probe about a kind.
+    pub(super) fn reader(&mut self, now: u64, kind: usize) -> &Model {
         match &self.member {
-            Some(member) if now < member.until && self.fate.percent(member.share) => {
+            Some(member) if now < member.until && !self.apart[kind] && self.fate.percent(member.share) => {
                 self.truth.stale_reads = Some((member.of, member.until));
                 &member.model
             }
@@ -143,9 +147,11 @@ impl Server {
     }
 
     /// The store that answers a list or a watch of a collection: the revision up to which it goes, where that is a member's.
-    pub(super) fn lister(&mut self, now: u64) -> (&Model, Option<u64>) {
+    pub(super) fn lister(&mut self, now: u64, kind: usize) -> (&Model, Option<u64>) {
         match &self.member {
-            Some(member) if now < member.until && member.lists && self.fate.percent(member.share) => {
+            Some(member)
+                if now < member.until && member.lists && !self.apart[kind] && self.fate.percent(member.share) =>
+            {
                 (&member.model, Some(member.model.revision()))
             }
             Some(_) | None => (&self.model, None),

@@ -63,6 +63,7 @@ impl World {
         let perils = self.options.perils.clone();
         self.server.truth.perils = perils.clone();
         self.server.foreign = perils.foreign;
+        self.server.apart = (0..KINDS.len()).map(|kind| self.options.is_aggregated(kind)).collect();
         self.server.truth.mirror_served = perils.mirror;
         self.server.truth.find_unserved(&self.server.model, 0);
         if perils.many_references > 0 {
