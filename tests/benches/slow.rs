@@ -6,11 +6,13 @@ use std::time::Duration;
 use tests::bench::{Rounds, begin, number, turns};
 use tests::contender::Contender;
 use tests::service::Programs;
-use tests::slow::run;
+use tests::slow::{UPSTREAM_WORKERS, run};
 
 const ROUNDS: usize = 1;
 const DELAYS_MS: [u64; 4] = [100, 1_100, 2_000, 5_000];
-const CONTENDERS: [Contender; 2] = [Contender::Upstream(64), Contender::Adaptive];
+/// The first is upstream as it is installed.
+const CONTENDERS: [Contender; 3] =
+    [Contender::Upstream(UPSTREAM_WORKERS), Contender::Upstream(64), Contender::Adaptive];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

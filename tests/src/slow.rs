@@ -13,6 +13,8 @@ use tokio::time::{Instant, interval};
 
 const NAMESPACE: &str = "slow";
 pub const DEPENDENTS: usize = 40;
+/// The workers of kube-controller-manager where nothing is said.
+pub const UPSTREAM_WORKERS: u32 = 20;
 /// A deletion that takes longer counts as one that does not end.
 pub const ENDS_WITHIN: Duration = Duration::from_secs(180);
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
@@ -77,9 +79,9 @@ impl bench::Run for Run {
         json!({ "contender": contender, "seconds": self.seconds, "ended": self.ended })
     }
 
-    /// Ours against upstream, for each delay that has a budget.
+    /// Ours against upstream with its default of workers, for each delay that has a budget.
     fn figures(rounds: &Rounds<Run>) -> Vec<Figure> {
-        let upstream = |(contender, _): &(Contender, Duration)| matches!(contender, Contender::Upstream(_));
+        let upstream = |(contender, _): &(Contender, Duration)| *contender == Contender::Upstream(UPSTREAM_WORKERS);
         let all = rounds.everybody().into_iter().filter(upstream).filter_map(|(upstream, delay)| {
             let id = match delay.as_millis() {
                 100 => "foreground-slow-100",

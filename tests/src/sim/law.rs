@@ -11,7 +11,8 @@
 //!   lies in a collection it knew to be incomplete.
 //! * An owner that is proven absent is absent, however late the proof comes: nobody comes back under the same uid but by a restore.
 //! * A store that is restored undoes what a decision rested on, and neither uid nor version of the target tell. What was decided before
-//!   the acting leader's connections broke, and sent before its leases can have ended, is judged by the history it was decided in.
+//!   the acting leader's connections broke is judged by the history it was decided in, as long as its executor cannot know better: the
+//!   leader's word has not reached it, and its session has not ended. A write that leaves later is a violation of its own.
 //!   An owner that orphaned its dependents in a history that is lost, and is gone in the present one, may be taken for one that
 //!   orphaned them: they are kept.
 
