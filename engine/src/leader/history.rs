@@ -402,7 +402,12 @@ impl Leader {
         let Some(fitted) = self.settling else { return };
         let fitted = match answer {
             Ok(answer) if self.contradicts(kind, position, &answer.resource_version) => {
-                return self.rewind(kind, format!("the store stands at {} again", answer.resource_version));
+                self.rewind(kind, format!("the store stands at {} again", answer.resource_version));
+                if self.settling.is_none() {
+                    return;
+                }
+                // The kind has ceased to be served since it was asked: the others tell.
+                0
             }
             Ok(_) => fitted + 1,
             Err(_) => 0,

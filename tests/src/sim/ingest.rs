@@ -223,6 +223,13 @@ impl World {
         }
     }
 
+    /// The main store was shown up to where this collection is.
+    fn knows(&mut self, at: usize, kind: usize) {
+        let replica = &mut self.replicas[at];
+        let through = replica.collections[kind].through.filter(|_| !self.server.apart[kind]);
+        replica.known = replica.known.max(through.unwrap_or_default());
+    }
+
     fn follow_tells(&mut self, at: usize, kind: usize, tell: Tell) {
         let collection = KINDS[kind].key();
         let entry = &mut self.replicas[at].collections[kind];
@@ -233,6 +240,7 @@ impl World {
             }
             Tell::ListEnded(resource_version) => {
                 entry.through = revision(&resource_version);
+                self.knows(at, kind);
                 Input::ListEnded { collection, resource_version }
             }
             Tell::ListFailed(failure) => {
@@ -241,6 +249,7 @@ impl World {
             }
             Tell::Bookmark(resource_version) => {
                 entry.through = revision(&resource_version);
+                self.knows(at, kind);
                 Input::Bookmark { collection, resource_version }
             }
             Tell::WatchLost(end, failure) => Input::WatchLost { collection, end, error: failure.sentence },
@@ -295,7 +304,7 @@ impl World {
         }
         let from = token.and_then(|token| Position::parse(token).ok());
         let query = ListQuery { limit: limit.unwrap_or(0) as usize, from, ..ListQuery::default() };
-        let (model, _) = self.server.lister(self.now, kind);
+        let (model, _) = self.server.lister(self.now, kind, self.replicas[at].known);
         match model.list(&KINDS[kind].resource(), &query) {
             Ok(page) => {
                 let history = self.history();
@@ -331,7 +340,7 @@ impl World {
         if self.strikes("list failure", self.options.faults.list_failures) {
             return self.fails(at, kind, &[None, Some(500), Some(429), Some(403), Some(422)]);
         }
-        let (model, shows_through) = self.server.lister(self.now, kind);
+        let (model, shows_through) = self.server.lister(self.now, kind, self.replicas[at].known);
         match model.list(&KINDS[kind].resource(), &ListQuery::default()) {
             Ok(page) => {
                 let log = &self.server.truth.log[kind];
@@ -355,7 +364,7 @@ impl World {
         if self.strikes("expired", self.options.faults.expired) {
             return self.fail(at, kind, Some(410), "too old resource version");
         }
-        let (model, shows_through) = self.server.lister(self.now, kind);
+        let (model, shows_through) = self.server.lister(self.now, kind, self.replicas[at].known);
         let revision = model.revision();
         let cursor = match self.place_to_resume(at, kind, position, revision) {
             Place::At(cursor) => cursor,
@@ -494,6 +503,7 @@ impl World {
                 Pass::Seen => Input::Seen { collection: key, object: event.object },
                 Pass::Listed | Pass::Nothing => return self.violate(format!("{key} is watched, but not followed")),
             };
+            self.knows(at, kind);
             self.tell(at, input);
             if let Some((group, kind)) = event.emptied {
                 self.tell(at, Input::KindEmptied { group, kind, crd, standing: !event.deleted });

@@ -40,6 +40,8 @@ pub(super) struct Replica {
     pub(super) told: Vec<u64>,
     /// A group that it is not shown, and until when.
     pub(super) undiscovered: Option<(&'static str, u64)>,
+    /// The revision up to which it was shown the main store.
+    pub(super) known: u64,
 }
 
 /// What a replica was shown of an owner that orphans its dependents.
@@ -66,6 +68,7 @@ impl Replica {
             orphaning: BTreeMap::new(),
             told: Vec::new(),
             undiscovered: None,
+            known: 0,
         }
     }
 
@@ -147,6 +150,7 @@ impl World {
         replica.follows = None;
         replica.tick_at = None;
         replica.undiscovered = undiscovered;
+        replica.known = 0;
         replica.orphaning.clear();
         replica.collections = KINDS.iter().map(|_| Collection::default()).collect();
         self.note(|| format!("replica {at} starts"));
@@ -372,12 +376,12 @@ impl World {
 
     pub(super) fn probe_arrives(&mut self, at: usize, epoch: u64, probe: &Probe) {
         let fails = self.strikes("probe failure", self.options.faults.probe_failures);
-        let answer = if fails { Err(String::from("no answer")) } else { self.asked(probe) };
+        let answer = if fails { Err(String::from("no answer")) } else { self.asked(at, probe) };
         let delay = self.answer_delay();
         self.after(delay, Happening::ProbeAnswered { replica: at, epoch, probe: probe.id, answer });
     }
 
-    fn asked(&mut self, probe: &Probe) -> Result<ProbeAnswer, String> {
+    fn asked(&mut self, at: usize, probe: &Probe) -> Result<ProbeAnswer, String> {
         if probe.object.as_ref().is_some_and(|named| self.is_unreadable(&named.name)) {
             return Err(String::from("500"));
         }
@@ -391,8 +395,11 @@ impl World {
         let namespace = probe.namespace.as_ref().map(|name| name.to_string());
         let limit = probe.limit.map_or(0, |limit| limit as usize);
         if let Some(Named { name, by: CheckBy::Read }) = &probe.object {
-            let found =
-                self.server.reader(self.now, kind).get(&resource, namespace.as_deref().unwrap_or_default(), name);
+            let found = self.server.reader(self.now, kind, self.replicas[at].known).get(
+                &resource,
+                namespace.as_deref().unwrap_or_default(),
+                name,
+            );
             let object = match found {
                 Ok(object) => Some(observe(&object)),
                 Err(error) if error.reason == Reason::NotFound && !error.details.name.is_empty() => None,
@@ -407,7 +414,11 @@ impl World {
             });
         }
         let query = ListQuery { namespace, limit, ..ListQuery::default() };
-        let page = self.server.reader(self.now, kind).list(&resource, &query).map_err(|error| error.to_string())?;
+        let page = self
+            .server
+            .reader(self.now, kind, self.replicas[at].known)
+            .list(&resource, &query)
+            .map_err(|error| error.to_string())?;
         let is_asked_for = |object: &Object| probe.object.as_ref().is_none_or(|named| *object.name == *named.name);
         Ok(ProbeAnswer {
             resource_version: position(page.revision),

@@ -124,7 +124,7 @@ impl Server {
         match request {
             Request::Get(object) => {
                 let kind = by_resource(&object.group, &object.resource).unwrap_or_default();
-                let found = self.reader(now, kind).get(&resource(object), &object.namespace, &object.name);
+                let found = self.reader(now, kind, u64::MAX).get(&resource(object), &object.namespace, &object.name);
                 Ok(found.map_or_else(refuse, |found| live(&found).map_or(Answer::Nothing, Answer::Object)))
             }
             Request::Delete { target, version, policy, checked } => {
@@ -135,10 +135,11 @@ impl Server {
         }
     }
 
-    /// The store that answers a read or a probe about a kind.
-    pub(super) fn reader(&mut self, now: u64, kind: usize) -> &Model {
+    /// The store that answers a read or a probe about a kind, asked by one that has been shown the main store up to `known`.
+    pub(super) fn reader(&mut self, now: u64, kind: usize, known: u64) -> &Model {
+        let may = |member: &Member| now < member.until && member.is_behind(known);
         match &self.member {
-            Some(member) if now < member.until && !self.apart[kind] && self.fate.percent(member.share) => {
+            Some(member) if may(member) && !self.apart[kind] && self.fate.percent(member.share) => {
                 self.truth.stale_reads = Some((member.of, member.until));
                 &member.model
             }
@@ -147,11 +148,10 @@ impl Server {
     }
 
     /// The store that answers a list or a watch of a collection: the revision up to which it goes, where that is a member's.
-    pub(super) fn lister(&mut self, now: u64, kind: usize) -> (&Model, Option<u64>) {
+    pub(super) fn lister(&mut self, now: u64, kind: usize, known: u64) -> (&Model, Option<u64>) {
+        let may = |member: &Member| now < member.until && member.lists && member.is_behind(known);
         match &self.member {
-            Some(member)
-                if now < member.until && member.lists && !self.apart[kind] && self.fate.percent(member.share) =>
-            {
+            Some(member) if may(member) && !self.apart[kind] && self.fate.percent(member.share) => {
                 (&member.model, Some(member.model.revision()))
             }
             Some(_) | None => (&self.model, None),

@@ -474,3 +474,30 @@ fn what_orphans_again_in_the_present_history_does_so_under_every_group() {
     }
     assert_eq!(bench.grants(), ["remove o from a"]);
 }
+
+#[test]
+fn an_answer_about_a_kind_that_ceases_to_be_served_does_not_keep_the_store_unsettled() {
+    let mut bench = Bench::synced();
+    breaks(&mut bench, "nodes");
+    bench.answer_probes(40, &[]);
+    assert_eq!(rewinds(&bench), 1);
+    for resource in ["configmaps", "nodes", "things"] {
+        bench.list(resource, 50, vec![]);
+    }
+    let mut unserved = false;
+    for _ in 0..120 {
+        bench.pass(Duration::from_secs(1));
+        bench.answer_reads(&Ok(PauseAnswer::NotServed));
+        for probe in core::mem::take(&mut bench.probes) {
+            let stale = !unserved;
+            if stale {
+                bench.input(Input::KindUnserved(probe.collection.clone()));
+                unserved = true;
+            }
+            let resource_version = version(if stale { 40 } else { 60 });
+            let answer = ProbeAnswer { resource_version, objects: vec![], complete: true, remaining: None };
+            bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+        }
+    }
+    assert_eq!((rewinds(&bench), bench.leader.status().stopped), (1, None));
+}

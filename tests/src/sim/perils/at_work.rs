@@ -57,6 +57,13 @@ pub(in crate::sim) struct Member {
     pub(in crate::sim) lists: bool,
 }
 
+impl Member {
+    /// Who has heard of nothing but this copy cannot tell that it is one: a process that has just started is spared.
+    pub(in crate::sim) fn is_behind(&self, known: u64) -> bool {
+        self.model.revision() < known
+    }
+}
+
 impl World {
     /// What is there from the beginning.
     pub(in crate::sim) fn set_perils_up(&mut self) {
