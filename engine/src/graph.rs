@@ -98,6 +98,8 @@ pub(crate) struct Observed {
 pub(crate) struct Change {
     /// Its dependents must be judged again.
     pub(crate) standing: bool,
+    /// So must those of every group that shows its uid: whether it orphans them is remembered otherwise than before.
+    pub(crate) remembered: bool,
     /// Owners that gained or lost a reference, or whose reference changed.
     pub(crate) owners: Vec<NodeId>,
     /// The object was not in the graph as observed before.
@@ -357,9 +359,8 @@ impl Graph {
         }
         let id = known.unwrap_or_else(|| self.insert(&uid, &at));
         let node = self.node(id);
-        let mut change = Change { appeared: !node.is_observed(), ..Change::default() };
+        let mut change = Change { appeared: !node.is_observed(), remembered, ..Change::default() };
         change.standing = change.appeared
-            || remembered
             || node.deletes_dependents() != facts.deletes_dependents()
             || node.orphans_dependents() != facts.orphans_dependents();
         let same_references = !change.appeared && node.has_references(&facts.owners);

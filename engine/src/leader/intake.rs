@@ -347,9 +347,12 @@ impl Leader {
             // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
             self.deletions.remove(&id);
             self.mark_dependents(id);
+        }
+        if change.remembered {
             // What orphans does so under whatever group it is referred to.
-            for dependent in self.graph.dependents(&self.coverage, id).collect::<Vec<_>>() {
-                self.mark(dependent);
+            let uid = self.graph.node(id).uid();
+            for claim in self.graph.few_by_uid(&uid).collect::<Vec<_>>() {
+                self.mark_dependents(claim);
             }
         }
         for owner in change.owners {
