@@ -144,7 +144,7 @@ async fn a_large_quiet_collection_is_watched_for_a_moment() {
     world.says("500", None);
     *world.last.lock().unwrap() = Some("11".to_owned());
     let begun = Instant::now();
-    let all = futures::future::join_all((0..50).map(|_| world.wait(Requirement::Latest(true)))).await;
+    let all = join_all((0..50).map(|_| world.wait(Requirement::Latest(true)))).await;
     assert!(all.iter().all(Result::is_ok), "{all:?}");
     assert!(begun.elapsed() < WAIT_DEFAULT, "{:?}", begun.elapsed());
     assert!(world.asked() <= 3, "{}", world.asked());
@@ -168,7 +168,7 @@ async fn a_flood_of_readers_is_two_questions() {
     let world = world();
     world.says("500", Some(&[("root", "5"), ("leaf", "5")]));
     let first = async {
-        let all = futures::future::join_all((0..500).map(|_| world.wait(Requirement::Latest(true))));
+        let all = join_all((0..500).map(|_| world.wait(Requirement::Latest(true))));
         assert!(all.await.iter().all(Result::is_ok));
     };
     let later = async {
