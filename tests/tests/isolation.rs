@@ -112,7 +112,7 @@ async fn a_group_whose_server_was_never_seen_holds_owners_in_deletion_until_its_
     let service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": { "name": "v1.down.example.com" },
         "spec": { "group": "down.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
-            "insecureSkipTLSVerify": true, "service": { "namespace": "default", "name": "nobody" } },
+            "insecureSkipTLSVerify": true, "service": { "namespace": "default", "name": "absent" } },
     });
     create(client, services, &service).await?;
     families(client, "default", "held", 1, 0).await?;
