@@ -12,10 +12,10 @@ use core::time::Duration;
 
 /// How long the answer about an owner is good, counted from when it was asked for: what it shows was true no earlier.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// An answer that takes longer than a third of that is good for so many times the time that it takes: it is under way for the first, the
-/// write that is asked for at once takes the second, and one that had to wait for that one the third.
-const GOOD_FOR_TIMES: u32 = 3;
-/// The longest time for which an answer is good. A request takes half of it at most.
+/// An answer that is good for longer is good for so many quarters of the time that it takes: it is under way for four, the write that is
+/// asked for at once takes four, and a write that has to wait for that one leaves within the last.
+const GOOD_FOR_QUARTERS: u32 = 9;
+/// The longest time for which an answer is good. No request takes longer than half of it.
 const GOOD_FOR_MAX: Duration = Duration::from_secs(60);
 /// Owners whose answers are kept for other attempts. Beyond that, reads are not shared.
 const OWNERS_MAX: usize = 4096;
@@ -149,7 +149,7 @@ impl<W: Clone> Attempts<W> {
         let Some(OwnerRead::UnderWay { asked, waiting }) = self.owners.remove(&owner) else { return };
         let state = OwnerState::of(&owner, answer);
         let good_for = match state {
-            OwnerState::Waiting => (now.since(asked) * GOOD_FOR_TIMES).clamp(GOOD_FOR, GOOD_FOR_MAX),
+            OwnerState::Waiting => (now.since(asked) * GOOD_FOR_QUARTERS / 4).clamp(GOOD_FOR, GOOD_FOR_MAX),
             OwnerState::NotWaiting(_) | OwnerState::Absent | OwnerState::OtherUid | OwnerState::Unreadable(_) => {
                 GOOD_FOR
             }

@@ -109,11 +109,11 @@ impl Executor {
     }
 
     /// Since when the owners that a DELETE rests on may not have waited any more: a read counts for a second, or for
-    /// twice the time that it takes, and a clock may be slow.
+    /// nine quarters of the time that it takes, and a clock may be slow.
     fn checked_since(&self, now: u64, lease: LeaseId) -> Option<u64> {
         let owners = &self.grounds.get(&lease)?.owners;
         let counts = |&&(ref uid, asked, answered): &&(Uid, u64, u64)| {
-            owners.contains(uid) && now <= asked + (2 * (answered - asked)).max(S) * 5 / 4
+            owners.contains(uid) && now <= asked + ((answered - asked) * 9 / 4).max(S) * 5 / 4
         };
         self.reads.iter().filter(counts).map(|&(_, asked, _)| asked).min()
     }

@@ -355,8 +355,8 @@ impl Truth {
 
     /// How old a read of a waiting owner may be when the DELETE that rests on it is sent, plus its way to the server.
     fn check_is_good_for(&self) -> u64 {
-        // Twice what a request takes, and a clock that is slow.
-        CHECK_IS_GOOD_FOR.max(self.perils.slow_ms * MS * 5 / 2)
+        // Nine quarters of what a request takes, and a clock that is slow.
+        CHECK_IS_GOOD_FOR.max(self.perils.slow_ms * MS * 45 / 16)
     }
 
     /// Whether a kind was not served at some moment of a span, or was again, but a replica may not have learnt of it yet.

@@ -16,19 +16,19 @@ fn reads(outputs: &[Output<u32>]) -> Vec<(RequestId, String)> {
 }
 
 #[test]
-fn an_answer_is_good_for_a_second_or_for_three_times_the_time_it_takes() {
+fn an_answer_is_good_for_a_second_or_for_nine_quarters_of_the_time_it_takes() {
     for (took, leaves_at, is_good) in [
         (0, 999, true),
         (0, 1_000, false),
         (300, 999, true),
         (300, 1_000, false),
-        (400, 1_199, true),
-        (400, 1_200, false),
-        (2_000, 5_999, true),
-        (2_000, 6_000, false),
-        (15_000, 44_999, true),
-        (15_000, 45_000, false),
-        (25_000, 59_999, true),
+        (480, 1_079, true),
+        (480, 1_080, false),
+        (2_000, 4_499, true),
+        (2_000, 4_500, false),
+        (20_000, 44_999, true),
+        (20_000, 45_000, false),
+        (28_000, 59_999, true),
     ] {
         let mut machine = machine();
         machine.start(at(0), delete(1, &["o"]));
