@@ -120,7 +120,6 @@ impl Server {
 
     /// Answers a request of the collector, sent at `sent`. `Err` is a violation of the law.
     pub(super) fn serve(&mut self, now: u64, sent: u64, request: &Request, judge: Judge<'_>) -> Result<Answer, String> {
-        self.truth.checked_since = None;
         match request {
             Request::Get(object) => {
                 let kind = by_resource(&object.group, &object.resource).unwrap_or_default();
@@ -129,7 +128,10 @@ impl Server {
             }
             Request::Delete { target, version, policy, checked } => {
                 self.truth.checked_since = *checked;
-                self.collect(now, sent, target, version, *policy, judge)
+                let answer = self.collect(now, sent, target, version, *policy, judge);
+                // What is judged between requests rests on no check.
+                self.truth.checked_since = None;
+                answer
             }
             Request::Patch { .. } => self.change(now, sent, request, judge),
         }
