@@ -26,7 +26,7 @@ mod calls;
 #[cfg(test)]
 mod tests;
 
-/// Who takes part, and the durations of the Lease (Kubernetes' own defaults: 15 s, 10 s, 2 s).
+/// Who takes part, and the durations of the Lease (18 s, 12 s and 2 s by default; Kubernetes' own components: 15 s, 10 s, 2 s).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Unique per process start: pod or host name and a random part.

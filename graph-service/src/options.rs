@@ -96,11 +96,12 @@ pub struct Options {
     pub lease_name: String,
 
     /// How long others wait after the last renewal before they take over.
-    #[arg(long, env = "OWNERGRAPH_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    #[arg(long, env = "OWNERGRAPH_LEASE_DURATION", value_name = "DURATION", default_value = "18s", value_parser = duration)]
     pub lease_duration: Duration,
 
-    /// How long the leader goes on without a renewal; shorter than the Lease's duration.
-    #[arg(long, env = "OWNERGRAPH_RENEW_DEADLINE", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    /// How long the leader goes on without a renewal; shorter than the Lease's duration. No replica leads where a
+    /// request to the API server takes half of it.
+    #[arg(long, env = "OWNERGRAPH_RENEW_DEADLINE", value_name = "DURATION", default_value = "12s", value_parser = duration)]
     pub renew_deadline: Duration,
 
     /// Time between two looks at the Lease; shorter than the renew deadline.

@@ -55,8 +55,8 @@ impl Leases {
     };
     /// The service's own.
     pub const DEFAULT: Leases = Leases {
-        lease_duration: Duration::from_secs(15),
-        renew_deadline: Duration::from_secs(10),
+        lease_duration: Duration::from_secs(18),
+        renew_deadline: Duration::from_secs(12),
         retry_period: Duration::from_secs(2),
     };
 

@@ -28,7 +28,7 @@ const PROMISED: Duration = Duration::from_secs(1);
 async fn foreground_ends_where_every_request_takes_longer_than_a_second() -> anyhow::Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
     let Some(Stage { binaries, programs, .. }) = Stage::start().await? else { return Ok(()) };
-    for delay in [Duration::from_millis(1_100), Duration::from_secs(2)] {
+    for delay in [Duration::from_millis(1_100), Duration::from_secs(2), Duration::from_secs(5)] {
         let run = run(&binaries, &programs, Contender::Adaptive, delay).await?;
         eprintln!("foreground of {DEPENDENTS} dependents, {delay:?} a request: {:.1} s", run.seconds);
         ensure!(run.ended, "with {delay:?} a request it does not end");

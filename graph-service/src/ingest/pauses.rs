@@ -22,8 +22,8 @@ mod tests;
 
 /// Questions that wait; each makes those before it pointless.
 pub(super) const QUEUE_MAX: usize = 16;
-/// For all requests of one read together.
-const READ_WITHIN: Duration = Duration::from_secs(5);
+/// For all requests of one read together: three, of five seconds each, where the API server is slow.
+const READ_WITHIN: Duration = Duration::from_secs(20);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Whether this is the collection of pauses.

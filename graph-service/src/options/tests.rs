@@ -10,10 +10,10 @@ fn parse(flags: &[&str]) -> Result<Options, String> {
 }
 
 #[test]
-fn defaults_are_kubernetes_own() {
+fn the_lease_lasts_a_fifth_longer_than_that_of_kubernetes() {
     let options = parse(&[]).unwrap();
-    assert_eq!(options.lease().lease_duration, Duration::from_secs(15));
-    assert_eq!(options.lease().renew_deadline, Duration::from_secs(10));
+    assert_eq!(options.lease().lease_duration, Duration::from_secs(18));
+    assert_eq!(options.lease().renew_deadline, Duration::from_secs(12));
     assert_eq!(options.lease().retry_period, Duration::from_secs(2));
     let config = options.config(options.listen);
     assert_eq!(config.advertise, "127.0.0.1:7450");
@@ -37,8 +37,8 @@ fn bad_flags_are_named() {
             "whole number of seconds",
         ),
         (&["--lease-duration", "2h"], "longer than an hour"),
-        (&["--renew-deadline", "15s"], "--renew-deadline 15s must be shorter than --lease-duration 15s"),
-        (&["--retry-period", "10s"], "--retry-period 10s must be well below --renew-deadline 10s"),
+        (&["--renew-deadline", "18s"], "--renew-deadline 18s must be shorter than --lease-duration 18s"),
+        (&["--retry-period", "10s"], "--retry-period 10s must be well below --renew-deadline 12s"),
         (&["--retry-period", "0s"], "--retry-period"),
         (&["--decision-log", "localhost:4222"], "'--decision-log <URL>': expected nats://[USER:PASSWORD@]HOST[:PORT]"),
         (

@@ -6,7 +6,7 @@ use engine::leader;
 use engine::object::{Name, ResourceVersion};
 use std::time::Duration;
 
-const LEASE_DURATION: Duration = Duration::from_secs(15);
+const LEASE_DURATION: Duration = Duration::from_secs(18);
 /// A call is given up by its client after this.
 const CALL_LIMIT: u64 = 5 * S;
 /// How long a process that hands its Lease over waits for that.
@@ -34,7 +34,7 @@ impl Candidate {
         let config = Config {
             identity,
             lease_duration: LEASE_DURATION,
-            renew_deadline: Duration::from_secs(10),
+            renew_deadline: Duration::from_secs(12),
             retry_period: Duration::from_secs(2),
         };
         Candidate { elector: Elector::new(config, seed), tick_at: None, cut_until: 0, leaves: false }
