@@ -9,6 +9,7 @@ use crate::containers::Container;
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
 use crate::graph::{Coordinates, Graph, NodeId, Presence};
+use crate::leader::Undiscovered;
 use crate::object::{
     Digest, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid,
 };
@@ -51,6 +52,8 @@ pub(crate) struct Copy {
     pub(crate) secret: u64,
     /// Watched collections that may hide dependents.
     pub(crate) unseen: Vec<KindId>,
+    /// Kinds that discovery does not show, which may hide dependents too.
+    pub(crate) hidden: Vec<Undiscovered>,
     /// What holds back what destroys, the first by name first.
     pub(crate) brakes: Vec<Brake>,
 }
@@ -95,6 +98,7 @@ struct World {
     graph: Graph,
     coverage: Coverage,
     unseen: Vec<KindId>,
+    hidden: Vec<Undiscovered>,
     brakes: Vec<Brake>,
     contents: Contents,
     traces: BTreeMap<NodeId, Trace>,
@@ -143,6 +147,7 @@ impl World {
             graph: Graph::new(copy.holds_invalid, copy.secret),
             coverage: copy.coverage,
             unseen: copy.unseen,
+            hidden: copy.hidden,
             brakes: copy.brakes,
             contents: Contents::default(),
             traces: BTreeMap::new(),
@@ -195,7 +200,8 @@ impl World {
                 self.mark(id);
             }
             let marked = core::mem::take(&mut self.marked);
-            let acts: Vec<(NodeId, Act)> = marked.into_iter().filter_map(|id| Some((id, self.decide(id)?))).collect();
+            let acting = marked.into_iter().filter(|&id| self.is_primary(id));
+            let acts: Vec<(NodeId, Act)> = acting.filter_map(|id| Some((id, self.decide(id)?))).collect();
             self.step += u32::from(!acts.is_empty());
             for (id, act) in acts {
                 self.act(id, act);
@@ -240,15 +246,26 @@ impl World {
         self.brake(id).is_some() && places.iter().any(|&at| standings.get(at) == Some(&Standing::Orphaning))
     }
 
-    /// Whether a collection that cannot be seen might hold dependents of this object.
+    /// Whether what cannot be seen might hold dependents of this object.
     fn may_hide(&self, id: NodeId) -> bool {
-        self.hiding(id).next().is_some()
+        !self.hidden.is_empty() || self.hiding(id).next().is_some()
     }
 
     fn hiding(&self, id: NodeId) -> impl Iterator<Item = KindId> {
         let cluster_scoped = self.graph.node(id).namespace().is_empty();
         let may = move |kind: &KindId| self.coverage.kind(*kind).namespaced() == Some(true) || cluster_scoped;
         self.unseen.iter().copied().filter(may)
+    }
+
+    /// Whether this node acts for its object, which several groups may serve.
+    fn is_primary(&self, id: NodeId) -> bool {
+        self.graph.get(id).is_some_and(|node| self.graph.primary(&node.uid()) == Some(id))
+    }
+
+    /// The nodes of the object, one for each group that serves it.
+    fn nodes(&self, id: NodeId) -> Vec<NodeId> {
+        let uid = self.graph.node(id).uid();
+        self.graph.by_uid(&uid).filter(|&id| self.graph.node(id).is_observed()).collect()
     }
 
     fn act(&mut self, id: NodeId, act: Act) {
@@ -325,17 +342,19 @@ impl World {
     }
 
     fn change(&mut self, id: NodeId, facts: Facts) {
-        let node = self.graph.node(id);
-        let (uid, at) = (node.uid(), node.at());
-        let Some(resource_version) = node.resource_version() else { return };
-        let object = object(&uid, &at, resource_version, facts);
-        let (id, change) = self.graph.upsert(&mut self.coverage, at.kind, 0, object);
-        self.mark(id);
-        for owner in change.owners {
-            self.mark(owner);
-        }
-        if change.standing {
-            self.mark_dependents(id);
+        for id in self.nodes(id) {
+            let node = self.graph.node(id);
+            let (uid, at) = (node.uid(), node.at());
+            let Some(resource_version) = node.resource_version() else { continue };
+            let object = object(&uid, &at, resource_version, facts.clone());
+            let (id, change) = self.graph.upsert(&mut self.coverage, at.kind, 0, object);
+            self.mark(id);
+            for owner in change.owners {
+                self.mark(owner);
+            }
+            if change.standing {
+                self.mark_dependents(id);
+            }
         }
     }
 
@@ -343,16 +362,18 @@ impl World {
         let object = self.graph.object_ref(&self.coverage, id);
         let step = self.step;
         self.traces.entry(id).or_default().gone = Some((step, object));
-        let absent = Proof::Listed { resource_version: ResourceVersion::parse("") };
-        let (owners, stays) = self.graph.remove(id, Some(absent));
-        for owner in owners {
-            self.mark(owner);
-        }
-        if stays {
-            self.mark_dependents(id);
-        }
-        for place in self.contents.leave(id) {
-            self.mark(place);
+        for id in self.nodes(id) {
+            let absent = Proof::Listed { resource_version: ResourceVersion::parse("") };
+            let (owners, stays) = self.graph.remove(id, Some(absent));
+            for owner in owners {
+                self.mark(owner);
+            }
+            if stays {
+                self.mark_dependents(id);
+            }
+            for place in self.contents.leave(id) {
+                self.mark(place);
+            }
         }
     }
 
@@ -372,7 +393,7 @@ impl World {
     fn finish(self) -> Plan {
         let mut plan = Plan::default();
         let mut unsynced = BTreeSet::new();
-        for (&id, trace) in &self.traces {
+        for (&id, trace) in self.traces.iter().filter(|&(&id, trace)| trace.gone.is_some() || self.is_primary(id)) {
             let Some((effect, step, reasons)) = self.effect(id, trace, &mut unsynced) else { continue };
             let object = match &trace.gone {
                 Some((_, object)) => object.clone(),
@@ -383,6 +404,7 @@ impl World {
         plan.entries.sort_by(|a, b| (a.step, a.object.order()).cmp(&(b.step, b.object.order())));
         let collection = |kind: KindId| Some(self.coverage.kind(kind).served.as_ref()?.group_resource.clone());
         plan.unsynced = unsynced.into_iter().filter_map(collection).collect();
+        plan.unsynced.extend(self.hidden.iter().map(Undiscovered::group_resource));
         plan
     }
 
@@ -471,6 +493,7 @@ impl World {
             for kind in self.hiding(id).take(RELATED_MAX) {
                 reasons.push(unseen(&self.coverage, kind));
             }
+            reasons.extend(self.hidden.iter().take(RELATED_MAX).map(undiscovered));
         }
         reasons
     }
@@ -501,6 +524,12 @@ fn unseen(coverage: &Coverage, kind: KindId) -> Reason {
     let kind = coverage.kind(kind);
     let name = kind.served.as_ref().map_or_else(String::new, |served| format!("{}", served.group_resource));
     Reason { detail: format!("{name} is {}", kind.state.as_str()), ..plain(ReasonCode::CollectionUnsynced) }
+}
+
+/// Why dependents may be unseen in a kind that discovery does not show.
+pub(crate) fn undiscovered(hidden: &Undiscovered) -> Reason {
+    let detail = format!("discovery does not show {hidden}: {}", hidden.why);
+    Reason { detail, ..plain(ReasonCode::CollectionUnsynced) }
 }
 
 /// The reason behind a missing verdict.
@@ -567,6 +596,9 @@ fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
         let kind = copy.coverage.kind(kind);
         digest.text(&kind.group);
         digest.text(&kind.kind);
+    }
+    for hidden in &copy.hidden {
+        digest.text(&hidden.to_string());
     }
     digest.0
 }

@@ -73,6 +73,12 @@ pub struct Undiscovered {
 }
 
 impl Undiscovered {
+    /// As a collection. The resource is [`ALL_RESOURCES`] where those of the group are not known.
+    pub fn group_resource(&self) -> GroupResource {
+        let resource = self.resource.clone().unwrap_or_else(|| Name::from(ALL_RESOURCES));
+        GroupResource { group: self.group.clone(), resource }
+    }
+
     /// Whether both are about the same, for whatever reason.
     pub fn is_same(&self, other: &Undiscovered) -> bool {
         self.group == other.group && self.resource == other.resource
@@ -81,7 +87,7 @@ impl Undiscovered {
 
 impl core::fmt::Display for Undiscovered {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}.{}", self.resource.as_deref().unwrap_or(ALL_RESOURCES), self.group)
+        self.group_resource().fmt(f)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::kinds::DEFINITIONS;
 use super::options::{Faults, Options};
+use super::perils::Peril;
 use super::random::Random;
 use super::truth::{Actor, Life};
 use super::world::{Happening, S, World};
@@ -61,7 +62,7 @@ impl Previewed {
 /// # Errors
 /// The difference, or what was violated on the way.
 pub fn preview(seed: u64) -> Result<Previewed, String> {
-    let mut options = Options::draw_with(seed, &[]);
+    let mut options = Options::draw_with(seed, &[Peril::Mirror, Peril::Undiscovered]);
     options.faults = Faults::default();
     // Much of what users do is deleting, and then there is little to preview.
     options.operations /= 4;

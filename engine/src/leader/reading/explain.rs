@@ -233,10 +233,8 @@ impl Leader {
     fn unseen(&self) -> Vec<Reason> {
         let unseen = self.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind));
         let unseen = unseen.filter_map(|(id, _)| self.unseen_reason(id));
-        let hidden = self.hidden_kinds().map(|(kind, since)| {
-            let detail = format!("discovery does not show {kind}: {}", kind.why);
-            Reason { detail, since: Some(since), ..plain(ReasonCode::CollectionUnsynced) }
-        });
+        let hidden =
+            self.hidden_kinds().map(|(kind, since)| Reason { since: Some(since), ..crate::plan::undiscovered(kind) });
         unseen.chain(hidden).take(RELATED_MAX).collect()
     }
 

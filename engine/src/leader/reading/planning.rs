@@ -1,5 +1,6 @@
 //! Gathers what a plan rests on, in steps.
 
+use super::super::Undiscovered;
 use super::Leader;
 use super::walk::{BELOW_COST, BELOW_STEP};
 use crate::containers::Container;
@@ -142,8 +143,8 @@ impl Planning {
 
     /// What becomes of the targets and of what hangs on them. The work is in proportion to the copy and needs no leader.
     pub fn finish(mut self, frame: Frame) -> Plan {
-        let Frame { coverage, unseen, holds_invalid, secret, brakes } = frame;
-        let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, secret, unseen, brakes };
+        let Frame { coverage, unseen, hidden, holds_invalid, secret, brakes } = frame;
+        let copy = Copy { coverage, nodes: self.nodes.take().collect(), holds_invalid, secret, unseen, hidden, brakes };
         Plan { cut: self.cut, ..plan(copy, &self.options) }
     }
 }
@@ -153,6 +154,7 @@ impl Planning {
 pub struct Frame {
     coverage: Coverage,
     unseen: Vec<crate::coverage::KindId>,
+    hidden: Vec<Undiscovered>,
     holds_invalid: bool,
     secret: u64,
     brakes: Vec<Brake>,
@@ -165,6 +167,7 @@ impl Leader {
         Frame {
             coverage: self.coverage.clone(),
             unseen: unseen.collect(),
+            hidden: self.hidden_kinds().map(|(hidden, _)| hidden.clone()).collect(),
             holds_invalid: self.config.policy.invalid_references == super::super::InvalidReferences::Hold,
             secret: self.graph.secret(),
             brakes: self.brakes(),

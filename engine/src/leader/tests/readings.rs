@@ -200,6 +200,42 @@ fn a_plan_of_a_foreground_deletion_waits_for_collections_that_may_hide_dependent
 }
 
 #[test]
+fn a_plan_names_what_discovery_does_not_show() {
+    let mut bench = family();
+    let before = plan(&bench, "other", PropagationPolicy::Foreground).digest;
+    let hidden = Undiscovered { group: "x.io".into(), resource: None, why: "its server is down".to_string() };
+    bench.input(Input::Undiscovered(vec![hidden]));
+    let unsynced = [GroupResource { group: "x.io".into(), resource: "*".into() }];
+    for policy in [PropagationPolicy::Foreground, PropagationPolicy::Background] {
+        let plan = plan(&bench, "other", policy);
+        assert_eq!(plan.unsynced, unsynced, "{policy:?}");
+        let first = match policy {
+            PropagationPolicy::Foreground => "1 Waits other",
+            _ => "1 Delete other",
+        };
+        assert_eq!(steps(&plan)[0], first);
+        assert_ne!(plan.digest, before);
+    }
+}
+
+#[test]
+fn a_plan_deletes_what_two_groups_serve_once_and_what_refers_to_it_by_either() {
+    let mut bench = family();
+    bench.serve("mirrors");
+    bench.list("mirrors", 106, vec![]);
+    bench.seen("mirrors", object("mirrors", "m", 110));
+    bench.seen("things", object("things", "m", 110));
+    bench.seen("configmaps", object("configmaps", "a", 111).blocking("things", "m"));
+    bench.seen("configmaps", object("configmaps", "b", 112).blocking("mirrors", "m"));
+    let background = plan(&bench, "m", PropagationPolicy::Background);
+    assert_eq!(steps(&background), ["1 Delete m", "2 Delete a", "2 Delete b"]);
+    let foreground = plan(&bench, "m", PropagationPolicy::Foreground);
+    assert_eq!(steps(&foreground), ["2 Delete a", "2 Delete b", "3 Delete m"]);
+    let orphan = plan(&bench, "m", PropagationPolicy::Orphan);
+    assert_eq!(steps(&orphan), ["2 Orphaned a", "2 Orphaned b", "3 Delete m"]);
+}
+
+#[test]
 fn the_digest_moves_with_the_facts_and_with_nothing_else() {
     let mut bench = family();
     let digest = |bench: &Bench| plan(bench, "root", PropagationPolicy::Background).digest;
