@@ -332,8 +332,8 @@ impl Leader {
             Input::ListEnded { collection, resource_version } => {
                 self.with_kind(&collection, |leader, kind| leader.list_ended(kind, resource_version));
             }
-            Input::ListFailed { collection, error } => {
-                self.with_kind(&collection, |leader, kind| leader.list_failed(kind, error));
+            Input::ListFailed { collection, error, broke } => {
+                self.with_kind(&collection, |leader, kind| leader.list_failed(kind, error, broke));
             }
             Input::Seen { collection, object } => self.with_kind(&collection, |leader, kind| leader.seen(kind, object)),
             Input::Deleted { collection, object } => {

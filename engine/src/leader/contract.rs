@@ -153,8 +153,8 @@ pub enum Input {
     Listed { collection: GroupResource, object: Object },
     /// The list is complete as of this version; the watch goes on from it.
     ListEnded { collection: GroupResource, resource_version: ResourceVersion },
-    /// The list failed; the shell tries again by itself.
-    ListFailed { collection: GroupResource, error: String },
+    /// The list failed; the shell tries again by itself. `broke`: its connection broke, could not be made, or brought no answer.
+    ListFailed { collection: GroupResource, error: String, broke: bool },
     /// ADDED or MODIFIED.
     Seen { collection: GroupResource, object: Object },
     /// DELETED, with the object's last state.

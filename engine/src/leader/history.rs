@@ -62,8 +62,15 @@ impl Leader {
             wanted: 1,
             of_answers: false,
             behind: 0,
-            why: "a watch broke or ended before its time",
+            why: "a connection broke, or a watch ended before its time",
         });
+    }
+
+    /// The connection of a list broke, which says as much as that of a watch, where something is known that could be contradicted.
+    pub(super) fn list_broke(&mut self) {
+        if !self.witnesses().is_empty() {
+            self.suspect();
+        }
     }
 
     fn suspect_for(&mut self, new: Suspicion) {

@@ -182,7 +182,7 @@ impl Leader {
         self.mark_deletions();
     }
 
-    pub(super) fn list_failed(&mut self, kind: KindId, error: String) {
+    pub(super) fn list_failed(&mut self, kind: KindId, error: String, broke: bool) {
         if self.coverage.list_failed(self.now, kind, error) {
             self.tell_collection(kind);
             self.mark_unobserved(kind);
@@ -190,6 +190,9 @@ impl Leader {
             self.mark_deletions();
         }
         self.relisted(kind);
+        if broke && !self.coverage.kind(kind).is_aggregated() {
+            self.list_broke();
+        }
     }
 
     pub(super) fn seen(&mut self, kind: KindId, object: Object) {

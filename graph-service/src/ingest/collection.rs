@@ -107,7 +107,8 @@ impl Sink for Collection {
             }
             Step::ListEnded(resource_version) => self.send(Input::ListEnded { collection, resource_version }).await,
             Step::ListFailed(failure) => {
-                self.send(Input::ListFailed { collection, error: failure.sentence.clone() }).await
+                let (error, broke) = (failure.sentence.clone(), failure.is_transport());
+                self.send(Input::ListFailed { collection, error, broke }).await
             }
             Step::Seen(item) => {
                 let seen = |collection, object| Input::Seen { collection, object };

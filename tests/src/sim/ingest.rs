@@ -182,7 +182,8 @@ impl World {
             }
             Tell::ListFailed(failure) => {
                 entry.through = None;
-                Input::ListFailed { collection, error: failure.sentence }
+                let broke = failure.is_transport();
+                Input::ListFailed { collection, error: failure.sentence, broke }
             }
             Tell::Bookmark(resource_version) => {
                 entry.through = revision(&resource_version);

@@ -49,7 +49,11 @@ fn a_finalizer_does_not_wait_for_a_kind_whose_namespace_list_shows_that_it_hides
 fn the_same_once_the_list_of_that_kind_has_failed() {
     let mut bench = owners_in_deletion(Bench::synced());
     bench.input(Input::ListBegun { collection: collection("configmaps") });
-    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "no conversion".to_string() });
+    bench.input(Input::ListFailed {
+        collection: collection("configmaps"),
+        error: "no conversion".to_string(),
+        broke: false,
+    });
     answer(&mut bench, |probe| is_of(probe, "configmaps") && probe.namespace.is_none());
     assert_eq!(bench.grants(), BOTH);
 }
@@ -84,7 +88,11 @@ fn an_owner_waits_by_name_for_a_kind_that_cannot_even_list_its_namespace() {
 fn a_list_of_the_namespace_from_before_the_connection_broke_says_nothing() {
     let mut bench = Bench::synced();
     bench.input(Input::ListBegun { collection: collection("configmaps") });
-    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "no conversion".to_string() });
+    bench.input(Input::ListFailed {
+        collection: collection("configmaps"),
+        error: "no conversion".to_string(),
+        broke: false,
+    });
     bench.input(Input::Message { stream: STREAM, message: ToLeader::Window { max_outstanding: 0 } });
     bench.seen("things", object("things", "o", 106).terminating("foregroundDeletion"));
     answer(&mut bench, |probe| is_of(probe, "configmaps") && probe.namespace.is_none());

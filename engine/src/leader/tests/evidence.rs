@@ -107,7 +107,7 @@ fn a_failed_collection_can_still_answer_for_one_name() {
     bench.serve("configmaps");
     bench.serve("things");
     bench.list("configmaps", 100, vec![object("configmaps", "a", 50).owned_by("things", "o")]);
-    bench.input(Input::ListFailed { collection: collection("things"), error: "500".to_string() });
+    bench.input(Input::ListFailed { collection: collection("things"), error: "500".to_string(), broke: false });
     for wait in [1, 5] {
         assert_eq!(bench.grants(), NOTHING);
         bench.pass(Duration::from_secs(wait));
@@ -353,7 +353,7 @@ fn an_administrator_may_say_that_an_unseen_collection_holds_nobody() {
     for resource in ["configmaps", "things"] {
         bench.serve(resource);
     }
-    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string() });
+    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string(), broke: false });
     bench.list("things", 100, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
     assert_eq!(bench.grants(), ["remove finalizer foregroundDeletion of o"]);
 }
@@ -416,7 +416,7 @@ fn a_foreground_owner_is_held_while_a_collection_cannot_be_seen() {
         bench.serve(resource);
     }
     bench.list("things", 100, vec![object("things", "o", 50).terminating("foregroundDeletion")]);
-    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string() });
+    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "403".to_string(), broke: false });
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.grants(), NOTHING);
     assert_eq!(bench.undecided(), [(Undecided::DependentsUnseen, 1)]);

@@ -10,7 +10,7 @@ fn unlisted() -> Bench {
     }
     bench.list("nodes", 451, vec![]);
     bench.list("configmaps", 445, vec![object("configmaps", "a", 440).owned_by("things", "o")]);
-    bench.input(Input::ListFailed { collection: collection("things"), error: "429".to_string() });
+    bench.input(Input::ListFailed { collection: collection("things"), error: "429".to_string(), broke: false });
     bench
 }
 

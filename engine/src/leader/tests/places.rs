@@ -101,7 +101,7 @@ fn a_plan_of_a_definition_has_its_instances_everywhere_and_what_depends_on_them(
 #[test]
 fn what_cannot_be_seen_of_a_namespace_or_a_definition_makes_its_plan_unknown() {
     let mut bench = bench();
-    bench.input(Input::ListFailed { collection: collection("things"), error: "no".to_string() });
+    bench.input(Input::ListFailed { collection: collection("things"), error: "no".to_string(), broke: false });
     for target in ["ns", DEFINITION] {
         let plan = plan(&bench, target);
         assert_eq!(steps(&plan), [format!("1 Unknown {target}")]);
@@ -179,7 +179,7 @@ fn a_namespace_that_goes_says_that_it_is_not_empty_and_never_that_it_goes_by_its
     let told = bench.leader.explain(&uid("ns")).unwrap();
     assert_eq!(told.verdict, VerdictView::Blocked);
     assert_eq!(told.reasons[0].code, ReasonCode::ContentsRemain);
-    bench.input(Input::ListFailed { collection: collection("things"), error: "no".to_string() });
+    bench.input(Input::ListFailed { collection: collection("things"), error: "no".to_string(), broke: false });
     let told = bench.leader.explain(&uid("ns")).unwrap();
     let codes: Vec<ReasonCode> = told.reasons.iter().map(|reason| reason.code).collect();
     assert_eq!(codes, [ReasonCode::ContentsRemain, ReasonCode::CollectionUnsynced]);

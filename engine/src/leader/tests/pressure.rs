@@ -87,7 +87,11 @@ fn a_kind_whose_list_takes_a_quarter_of_an_hour_holds_up_nobody_else() {
         if minute % 4 == 3 {
             // The token of the next page has expired: what came before it stays.
             let nodes = bench.leader.status().nodes;
-            bench.input(Input::ListFailed { collection: collection("remotes"), error: "410 Expired".to_string() });
+            bench.input(Input::ListFailed {
+                collection: collection("remotes"),
+                error: "410 Expired".to_string(),
+                broke: false,
+            });
             bench.input(Input::ListBegun { collection: collection("remotes") });
             assert_eq!(bench.leader.status().nodes, nodes);
         }

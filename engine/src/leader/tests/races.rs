@@ -55,7 +55,7 @@ fn what_a_probe_shows_while_a_list_is_under_way_is_not_of_that_list() {
         let mut bench = while_configmaps_are_listed();
         let collection = || collection("configmaps");
         if after_a_failure {
-            bench.input(Input::ListFailed { collection: collection(), error: "500".to_string() });
+            bench.input(Input::ListFailed { collection: collection(), error: "500".to_string(), broke: false });
             bench.input(Input::ListBegun { collection: collection() });
         }
         bench.seen("things", object("things", "o", 101).terminating("orphan"));

@@ -192,7 +192,7 @@ fn a_plan_names_what_would_wait_and_what_nobody_knows() {
 #[test]
 fn a_plan_of_a_foreground_deletion_waits_for_collections_that_may_hide_dependents() {
     let mut bench = family();
-    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "no".to_string() });
+    bench.input(Input::ListFailed { collection: collection("configmaps"), error: "no".to_string(), broke: false });
     let plan = plan(&bench, "other", PropagationPolicy::Foreground);
     assert_eq!(steps(&plan), ["1 Waits other", "2 ReferenceRemoved both"]);
     assert_eq!(plan.entries[0].reasons[0].code, ReasonCode::CollectionUnsynced);

@@ -291,7 +291,7 @@ fn what_a_collection_showed_in_a_lost_history_counts_for_nothing_while_it_cannot
         for (resource, objects) in now.clone().into_iter().filter(|(resource, _)| *resource != stale) {
             bench.list(resource, 95, objects);
         }
-        bench.input(Input::ListFailed { collection: collection(stale), error: "403".to_string() });
+        bench.input(Input::ListFailed { collection: collection(stale), error: "403".to_string(), broke: false });
         for _ in 0..14 {
             bench.pass(Duration::from_secs(5));
             bench.answer_probes(96, &[]);

@@ -48,7 +48,11 @@ fn a_server_that_does_not_know_the_kind_yet_costs_nobody_a_life() {
         bench.pass(Duration::from_secs(30));
         bench.serve("things");
         bench.input(Input::ListBegun { collection: collection("things") });
-        bench.input(Input::ListFailed { collection: collection("things"), error: "404 page not found".to_string() });
+        bench.input(Input::ListFailed {
+            collection: collection("things"),
+            error: "404 page not found".to_string(),
+            broke: false,
+        });
         let answer =
             [FindingResult::KindUnresolved, FindingResult::Absent(None), FindingResult::Failed][round % 3].clone();
         for _ in 0..30 {

@@ -52,6 +52,24 @@ fn a_burst_of_ends_is_one_suspicion() {
 }
 
 #[test]
+fn a_list_whose_connection_breaks_is_doubt_and_one_that_is_refused_is_none() {
+    for broke in [false, true] {
+        let mut bench = Bench::synced();
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+        bench.input(Input::ListBegun { collection: collection("nodes") });
+        bench.input(Input::ListFailed { collection: collection("nodes"), error: "no".to_string(), broke });
+        bench.deleted("things", "o", 103);
+        assert_eq!((suspicions(&bench) > 0, bench.grants().is_empty()), (broke, broke));
+        for _ in 0..2 {
+            bench.answer_probes(104, &[]);
+        }
+        let later = bench.grants();
+        assert_eq!(later, if broke { vec!["delete(Background) a"] } else { vec![] });
+    }
+}
+
+#[test]
 fn a_watch_that_is_refused_is_no_doubt() {
     let mut bench = Bench::synced();
     ends(&mut bench, "nodes", WatchEnd::Refused);

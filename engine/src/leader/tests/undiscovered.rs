@@ -100,7 +100,7 @@ fn the_flag_for_a_group_releases_what_of_it_cannot_be_listed_too() {
         vec![GroupResource { group: "remote.example.com".into(), resource: "*".into() }];
     let mut bench = Bench::synced_as(config);
     bench.serve("remotes");
-    bench.input(Input::ListFailed { collection: collection("remotes"), error: "503".to_string() });
+    bench.input(Input::ListFailed { collection: collection("remotes"), error: "503".to_string(), broke: false });
     bench.seen("things", object("things", "o", 106).terminating("foregroundDeletion"));
     settle(&mut bench);
     assert_eq!(bench.grants(), BOTH[..1]);

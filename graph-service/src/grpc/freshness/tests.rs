@@ -227,7 +227,7 @@ async fn what_can_never_be_reached_is_refused_with_its_reason() {
     world.reader.change(|leader| leader.handle(Time::ZERO, opaque));
     let refused = world.wait(at_least("secrets", "12")).await.unwrap_err();
     assert_eq!(told(&refused), (Code::FailedPrecondition, "RESOURCE_VERSION_NOT_COMPARABLE".to_owned()));
-    let failed = Input::ListFailed { collection: secrets(), error: "broken".to_owned() };
+    let failed = Input::ListFailed { collection: secrets(), error: "broken".to_owned(), broke: false };
     world.reader.change(|leader| leader.handle(Time::ZERO, failed));
     let begun = Instant::now();
     assert_eq!(reason(&world.wait(at_least("secrets", "99")).await.unwrap_err()), "COLLECTION_UNSYNCED");
