@@ -211,7 +211,7 @@ fn a_plan_names_what_discovery_does_not_show() {
         assert_eq!(plan.unsynced, unsynced, "{policy:?}");
         let first = match policy {
             PropagationPolicy::Foreground => "1 Waits other",
-            _ => "1 Delete other",
+            PropagationPolicy::Background | PropagationPolicy::Orphan => "1 Delete other",
         };
         assert_eq!(steps(&plan)[0], first);
         assert_ne!(plan.digest, before);
