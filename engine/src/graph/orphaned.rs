@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 pub(super) struct Orphaned {
     /// Where it was shown: in several places if several groups serve it. Never empty.
     places: Vec<Place>,
-    /// It was seen in a history that the store no longer has. In the present one the owner may be back, and orphan nobody, until it is
-    /// proven absent.
+    /// It was seen in a history that the store may have lost. In the present one the owner may be back, and orphan nobody: this counts once
+    /// it is proven absent, and ends when a watch shows that it went without orphaning.
     lost: bool,
 }
 
@@ -81,9 +81,8 @@ impl Graph {
         }
     }
 
-    /// Every orphaning that was seen so far belongs to a history that the store no longer has.
+    /// Every orphaning that was seen so far belongs to a history that the store may have lost.
     pub(crate) fn lose_orphaned(&mut self) {
-        self.forgotten.clear();
         for orphaned in self.orphaned.values_mut() {
             orphaned.lost = true;
         }
@@ -127,11 +126,16 @@ impl Graph {
         }
     }
 
-    /// Forgets an owner that orphaned its dependents once its rounds have passed, no group shows it, and nothing refers to it.
+    /// Forgets an owner that orphaned its dependents once its rounds have passed, no group shows it, and nothing refers to it by any group.
     pub(super) fn forget_if_unused(&mut self, uid: &Uid) {
         let Some(orphaned) = self.orphaned.get(uid) else { return };
-        let is_over = |place: &Place| place.stage == Stage::Passed && self.find(uid, &place.at).is_none();
-        if orphaned.places.iter().all(is_over) && self.primary(uid).is_none() {
+        let is_it = |node: Node<'_>| {
+            let mut places = orphaned.places.iter().map(|place| &place.at);
+            node.is_observed() || places.any(|at| at.namespace == *node.namespace() && *at.name == *node.name())
+        };
+        let is_over = orphaned.places.iter().all(|place| place.stage == Stage::Passed);
+        // Of a uid that very many references claim, not all are looked at.
+        if is_over && !self.is_crowded(uid) && !self.few_by_uid(uid).any(|id| is_it(self.node(id))) {
             let address = orphaned.places.first().map(|place| address(&place.at.namespace, &place.at.name));
             self.orphaned.remove(uid);
             self.forgotten.extend(address.map(|address| (uid.clone(), address)));
@@ -143,12 +147,20 @@ impl Graph {
         core::mem::take(&mut self.forgotten)
     }
 
-    /// Remembers the owner at this node again, as long as anything refers to it.
-    pub(crate) fn remember_again(&mut self, id: NodeId) {
+    /// A watch has shown the end of this owner, which orphaned nobody: what is remembered of it is of a history that the store has lost.
+    pub(crate) fn end_orphaned(&mut self, uid: &Uid) {
+        if self.orphaned.get(uid).is_some_and(|orphaned| orphaned.lost) {
+            self.orphaned.remove(uid);
+        }
+    }
+
+    /// Remembers the owner at this node again, as long as anything refers to it. `lost`: of a history that the store may have lost.
+    pub(crate) fn remember_again(&mut self, id: NodeId, lost: bool) {
         let (uid, at) = (self.node(id).uid(), self.node(id).at());
         self.set_orphaned(uid.clone(), &at);
         if let Some(orphaned) = self.orphaned.get_mut(&uid) {
             orphaned.place_mut(&at).stage = Stage::Passed;
+            orphaned.lost |= lost;
         }
     }
 
@@ -181,10 +193,10 @@ impl Graph {
             orphaned.place_mut(at).stage = Stage::Shown;
             was_lost || orphaned.places.len() > known
         } else if !facts.terminating
-            && let Some(orphaned) = self.orphaned.get_mut(uid)
+            && let Some(orphaned) = self.orphaned.get_mut(uid).filter(|orphaned| !orphaned.lost)
         {
-            // No object is called back from deletion: this place's orphaning was of a history that the store no longer has. Another group
-            // may only be late, and takes nothing back but its own word.
+            // No object is called back from deletion. Another group may only be late, and takes nothing back but its own word. Where the
+            // store may have gone back, one of its servers may be late as well.
             let known = orphaned.places.len();
             orphaned.places.retain(|place| place.at != *at);
             let left = orphaned.places.len();

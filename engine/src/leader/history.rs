@@ -302,7 +302,8 @@ impl Leader {
         for id in self.coverage.ids() {
             let entry = self.coverage.kind_mut(id);
             if id == kind || everything {
-                entry.rewound = Some(entry.list);
+                // A collection that is only asked has no list that a new one replaces.
+                entry.rewound = (entry.served.is_none() || entry.is_watched()).then_some(entry.list);
                 entry.high = None;
                 entry.floor = None;
                 entry.doubtful = false;
@@ -338,7 +339,8 @@ impl Leader {
         self.condemned.clear();
         self.gone.clear();
         self.emptied.clear();
-        self.former.clear();
+        self.remember_former();
+        self.former.lose(self.now);
         self.graph.lose_orphaned();
         for (id, told) in self.graph.iter().map(|(id, node)| (id, node.is_told())).collect::<Vec<_>>() {
             let of = self.graph.node(id).kind();

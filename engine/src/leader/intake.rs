@@ -132,6 +132,8 @@ impl Leader {
         self.counts.remove(&kind);
         if self.coverage.list_begun(self.now, kind) {
             self.tell_collection(kind);
+            // What was decided while all was seen, and is not granted yet, waits for the list.
+            self.mark_deletions();
         }
     }
 
@@ -215,6 +217,9 @@ impl Leader {
         let proven = entry.state == State::Synced && !entry.is_aggregated();
         // Of an object that the watch has never shown, only a server that is known to stand where the others do can say that it went.
         let proven = proven && (entry.is_placed() || self.graph.node(id).is_observed());
+        if proven && !object.facts.orphans_dependents() {
+            self.graph.end_orphaned(&object.uid);
+        }
         if self.graph.node(id).is_observed() {
             self.take_out(id, proven.then_some(proof));
         } else if proven && !self.graph.node(id).is_absent() {

@@ -23,6 +23,8 @@ pub(super) const FORMER_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(super) struct Former {
     owners: Recent<Memory>,
+    /// What is remembered since then or before is of a history that the store may have lost.
+    lost: Option<Time>,
     /// Beyond so many in the graph, a replica that does not lead forgets those that nothing refers to.
     pub(super) graph_max: usize,
 }
@@ -36,11 +38,12 @@ struct Memory {
 
 impl Former {
     pub(super) fn new(secret: u64) -> Former {
-        Former { owners: Recent::new(FORMER_MAX, secret), graph_max: FORMER_MAX }
+        Former { owners: Recent::new(FORMER_MAX, secret), lost: None, graph_max: FORMER_MAX }
     }
 
-    pub(super) fn clear(&mut self) {
-        self.owners.clear();
+    /// The store may have lost the history that all of this is of.
+    pub(super) fn lose(&mut self, now: Time) {
+        self.lost = Some(now);
     }
 
     /// Gives for how long the one was remembered that made room before its time.
@@ -52,9 +55,11 @@ impl Former {
         cut
     }
 
-    fn has(&self, now: Time, uid: &Uid, address: u64) -> bool {
-        let known = self.owners.get(uid);
-        known.is_some_and(|known| known.address == address && now.since(known.since) < REMEMBERED_FOR)
+    /// Whether what is remembered of this owner is of a history that the store may have lost; `None` where nothing is.
+    fn find(&self, now: Time, uid: &Uid, address: u64) -> Option<bool> {
+        let known = self.owners.get(uid)?;
+        let counts = known.address == address && now.since(known.since) < REMEMBERED_FOR;
+        counts.then(|| self.lost.is_some_and(|lost| known.since <= lost))
     }
 }
 
@@ -98,10 +103,12 @@ impl Leader {
                 continue;
             }
             if !self.graph.is_orphaned(node) {
-                if !self.former.has(self.now, &uid, address(node.namespace(), node.name())) {
+                let former = self.former.find(self.now, &uid, address(node.namespace(), node.name()));
+                let Some(lost) = former else { continue };
+                self.graph.remember_again(owner, lost);
+                if lost {
                     continue;
                 }
-                self.graph.remember_again(owner);
                 self.mark_dependents(owner);
             }
             self.tell_readoption(id, owner);

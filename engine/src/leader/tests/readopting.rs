@@ -151,3 +151,40 @@ fn of_too_many_owners_that_orphaned_the_first_is_forgotten_early() {
     bench.pass(HOUR);
     assert_eq!(bench.leader.former.put(bench.now, uid("v"), 0), None, "an hour later there is room");
 }
+
+#[test]
+fn a_group_that_is_served_again_forgets_no_orphaning_that_it_missed() {
+    for comes_back in [true, false] {
+        let mut bench = Bench::synced();
+        bench.serve("mirrors");
+        bench.list("mirrors", 100, vec![]);
+        bench.pass(Duration::from_secs(1));
+        bench.seen("mirrors", object("mirrors", "o", 101));
+        bench.seen("things", object("things", "o", 101));
+        bench.input(Input::KindUnserved(collection("mirrors")));
+        bench.seen("configmaps", object("configmaps", "a", 102).owned_by("mirrors", "o"));
+        bench.seen("things", object("things", "o", 103).terminating("orphan"));
+        if comes_back {
+            bench.seen("configmaps", object("configmaps", "a", 104));
+        }
+        bench.deleted("things", "o", 106);
+        if comes_back {
+            bench.seen("configmaps", object("configmaps", "a", 105).owned_by("mirrors", "o"));
+        }
+        // A round of the barrier passes.
+        for _ in 0..5 {
+            assert!(bench.leader.graph.has_orphaned(&uid("o")), "a reference is left that names it by a hidden group");
+            bench.answer_probes(106, &[]);
+            bench.pass(Duration::from_secs(1));
+        }
+        bench.serve("mirrors");
+        bench.list("mirrors", 107, vec![]);
+        for _ in 0..20 {
+            bench.answer_probes(108, &[]);
+            bench.pass(Duration::from_secs(1));
+        }
+        let grants = bench.grants();
+        assert!(grants.iter().all(|grant| grant == "remove o from a"), "{comes_back}: {grants:?}");
+        assert!(!grants.is_empty());
+    }
+}

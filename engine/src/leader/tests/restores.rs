@@ -501,3 +501,78 @@ fn an_answer_about_a_kind_that_ceases_to_be_served_does_not_keep_the_store_unset
     }
     assert_eq!((rewinds(&bench), bench.leader.status().stopped), (1, None));
 }
+
+#[test]
+fn a_server_from_the_past_takes_no_orphaning_back() {
+    for ends in [None, Some("orphan"), Some("foregroundDeletion")] {
+        let mut bench = Bench::synced();
+        let child = || object("configmaps", "a", 102).owned_by("things", "o");
+        bench.seen("things", object("things", "o", 101));
+        bench.seen("configmaps", child());
+        bench.seen("things", object("things", "o", 110).terminating("orphan"));
+        bench.deleted("things", "o", 120);
+        assert_eq!(bench.grants(), ["remove o from a"]);
+        // It answers every list: the store seems to have gone back to before the deletion.
+        bench.bookmark("nodes", 90);
+        let then = [("nodes", vec![]), ("things", vec![object("things", "o", 101)]), ("configmaps", vec![child()])];
+        for (resource, objects) in then {
+            bench.list(resource, 105, objects);
+        }
+        for _ in 0..12 {
+            bench.pass(Duration::from_secs(5));
+            bench.answer_probes(106, &[("things", object("things", "o", 101)), ("configmaps", child())]);
+        }
+        match ends {
+            // The others answer again.
+            None => bench.list("things", 130, vec![]),
+            Some(finalizer) => {
+                bench.seen("things", object("things", "o", 129).terminating(finalizer));
+                bench.input(Input::Deleted {
+                    collection: collection("things"),
+                    object: object("things", "o", 130).terminating(finalizer),
+                });
+            }
+        }
+        for _ in 0..20 {
+            bench.found_if_asked("o", &FindingResult::Absent(Some(version(131))));
+            bench.answer_probes(131, &[("configmaps", child())]);
+            bench.pass(Duration::from_secs(1));
+        }
+        let grants = bench.grants();
+        let is_deletion = |grant: &String| grant == "delete(Background) a";
+        match ends {
+            Some("foregroundDeletion") => assert!(grants.iter().any(is_deletion), "{grants:?}"),
+            _ => assert!(
+                !grants.is_empty() && grants.iter().all(|grant| grant == "remove o from a"),
+                "{ends:?}: {grants:?}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_kind_that_is_only_asked_says_where_the_main_store_stands_after_it_went_back() {
+    let mut bench = Bench::synced();
+    bench.input(Input::KindServed(ServedKind { access: Access::Listed, ..served("mirrors") }));
+    bench.bookmark("nodes", 90);
+    for resource in ["nodes", "things", "configmaps"] {
+        bench.list(resource, 95, vec![]);
+    }
+    bench.seen("configmaps", object("configmaps", "a", 96).owned_by("mirrors", "o"));
+    for _ in 0..14 {
+        bench.pass(Duration::from_secs(5));
+        bench.answer_probes(96, &[]);
+    }
+    assert_eq!(bench.leader.status().stopped, None);
+    bench.found("o", FindingResult::Absent(Some(version(120))));
+    // It goes back again, to where no watch had come before.
+    let before = rewinds(&bench);
+    bench.seen("configmaps", object("configmaps", "b", 97).owned_by("mirrors", "p"));
+    bench.pass(Duration::from_secs(1));
+    bench.found("p", FindingResult::Absent(Some(version(100))));
+    for _ in 0..10 {
+        bench.answer_probes(101, &[]);
+        bench.pass(Duration::from_secs(1));
+    }
+    assert_eq!(rewinds(&bench), before + 1);
+}
