@@ -5,11 +5,11 @@ use std::error::Error;
 use std::path::PathBuf;
 
 const FILES: [&str; 6] = [
-    "ownergraph/type/v1alpha1/type.proto",
-    "ownergraph/work/v1alpha1/work_service.proto",
-    "ownergraph/graph/v1alpha1/graph_service.proto",
-    "ownergraph/admin/v1alpha1/admin_service.proto",
-    "ownergraph/decision/v1alpha1/decision_service.proto",
+    "ownergraph/type/v1beta1/type.proto",
+    "ownergraph/work/v1beta1/work_service.proto",
+    "ownergraph/graph/v1beta1/graph_service.proto",
+    "ownergraph/admin/v1beta1/admin_service.proto",
+    "ownergraph/decision/v1beta1/decision_service.proto",
     "io/cloudevents/v1/cloudevents.proto",
 ];
 

@@ -6,10 +6,10 @@ use crate::remote::{self, Admin, Reach};
 use crate::table;
 use anyhow::Context as _;
 use engine::hold::{Filter, Scope};
-use proto::admin::v1alpha1 as wire;
-use proto::admin::v1alpha1::{GetStatusRequest, PauseCollectionRequest, ResumeCollectionRequest};
+use proto::admin::v1beta1 as wire;
+use proto::admin::v1beta1::{GetStatusRequest, PauseCollectionRequest, ResumeCollectionRequest};
 use proto::convert::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder};
-use proto::r#type::v1alpha1::{ReplicaRole, ResponseMeta};
+use proto::r#type::v1beta1::{ReplicaRole, ResponseMeta};
 use runtime::visible;
 use serde_json::json;
 use std::io::{self, Write as _};
@@ -131,7 +131,7 @@ pub(crate) fn as_json(pause: &wire::Pause) -> serde_json::Value {
         json!({ "resources": resources, "namespaces": target.namespaces })
     });
     json!({
-        "apiVersion": "ownergraph.admin.v1alpha1",
+        "apiVersion": "ownergraph.admin.v1beta1",
         "kind": "Pause",
         "name": pause.name,
         "scope": { "targets": targets.collect::<Vec<_>>() },

@@ -3,7 +3,7 @@
 use crate::args::Remote;
 use crate::failure::Failure;
 use executor_service::{Channel, dial, innermost, is_loopback};
-use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
+use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use runtime::tls::Caller;
 use std::error::Error as _;
 use std::time::Duration;

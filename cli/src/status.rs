@@ -7,14 +7,14 @@ use crate::remote::{self, Admin, Reach};
 use crate::table;
 use anyhow::Context as _;
 use executor_service::Channel;
-use proto::admin::v1alpha1::decision_log_status::State as LogState;
-use proto::admin::v1alpha1::{DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads, Obstacle};
-use proto::decision::v1alpha1::Position;
-use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
-use proto::graph::v1alpha1::list_coverage_response::{Collection, State};
-use proto::graph::v1alpha1::reason::Code;
-use proto::graph::v1alpha1::{FindStuckObjectsRequest, ListCoverageRequest};
-use proto::r#type::v1alpha1::{GroupResource, ObjectRef, ReplicaRole};
+use proto::admin::v1beta1::decision_log_status::State as LogState;
+use proto::admin::v1beta1::{DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads, Obstacle};
+use proto::decision::v1beta1::Position;
+use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
+use proto::graph::v1beta1::list_coverage_response::{Collection, State};
+use proto::graph::v1beta1::reason::Code;
+use proto::graph::v1beta1::{FindStuckObjectsRequest, ListCoverageRequest};
+use proto::r#type::v1beta1::{GroupResource, ObjectRef, ReplicaRole};
 use runtime::visible;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -277,7 +277,7 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection], annotated: Op
     let unsynced: Vec<_> =
         status.unsynced.iter().map(|at| json!({ "group": at.group, "resource": at.resource })).collect();
     json!({
-        "apiVersion": "ownergraph.admin.v1alpha1",
+        "apiVersion": "ownergraph.admin.v1beta1",
         "kind": "Status",
         "clusterUid": status.cluster_uid,
         "version": status.version,
@@ -427,7 +427,7 @@ mod tests {
         );
         assert_eq!(log_as_json(&log)["newest"]["sequence"], 9);
     }
-    use proto::r#type::v1alpha1::GroupResource;
+    use proto::r#type::v1beta1::GroupResource;
 
     #[test]
     fn a_collection_that_cannot_be_seen_is_named_with_its_error() {

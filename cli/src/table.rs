@@ -1,6 +1,6 @@
 //! Rows for people.
 
-use proto::admin::v1alpha1::Pause;
+use proto::admin::v1beta1::Pause;
 use proto::convert::PAUSE_PREFIX;
 use runtime::visible::line;
 use unicode_width::UnicodeWidthStr as _;
@@ -68,8 +68,8 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::admin::v1alpha1::Scope;
-    use proto::r#type::v1alpha1::{GroupResource, ObjectFilter};
+    use proto::admin::v1beta1::Scope;
+    use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
 
     #[test]
     fn pauses_stand_in_columns() {

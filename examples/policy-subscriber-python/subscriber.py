@@ -15,9 +15,9 @@ import time
 import grpc
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
-from ownergraph.decision.v1alpha1 import decision_service_pb2 as decisions
-from ownergraph.decision.v1alpha1 import decision_service_pb2_grpc as services
-from ownergraph.work.v1alpha1 import work_service_pb2 as work
+from ownergraph.decision.v1beta1 import decision_service_pb2 as decisions
+from ownergraph.decision.v1beta1 import decision_service_pb2_grpc as services
+from ownergraph.work.v1beta1 import work_service_pb2 as work
 
 
 def stored(path):

@@ -3,8 +3,8 @@
 //! The engine thinks in lists, the wire in messages of at most [`BATCH_MAX_ENTRIES`] entries and about [`BATCH_MAX_BYTES`]: a quarter
 //! of a megabyte is far below what any peer or proxy accepts. One entry that is larger than that travels alone.
 
-use crate::work::v1alpha1::{StreamWorkRequest, StreamWorkResponse};
-use crate::work::v1alpha1::{stream_work_request as request, stream_work_response as response};
+use crate::work::v1beta1::{StreamWorkRequest, StreamWorkResponse};
+use crate::work::v1beta1::{stream_work_request as request, stream_work_response as response};
 use engine::work::{BATCH_MAX_ENTRIES, ToExecutor, ToLeader};
 use prost::Message;
 

@@ -1,6 +1,6 @@
 //! How the reason of an error is spelled in `google.rpc.ErrorInfo`, the same on both sides.
 
-use crate::r#type::v1alpha1::ErrorReason;
+use crate::r#type::v1beta1::ErrorReason;
 
 /// `ErrorInfo.domain` of every error of ours.
 pub const DOMAIN: &str = "ownergraph.dev";

@@ -21,37 +21,37 @@ mod tests;
 
 /// Shared messages: package `ownergraph.type`.
 pub mod r#type {
-    /// Version `v1alpha1`.
+    /// Version `v1beta1`.
     #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
-    pub mod v1alpha1 {
-        tonic::include_proto!("ownergraph.r#type.v1alpha1");
+    pub mod v1beta1 {
+        tonic::include_proto!("ownergraph.r#type.v1beta1");
     }
 }
 
 /// The lease protocol: package `ownergraph.work`.
 pub mod work {
-    /// Version `v1alpha1`.
+    /// Version `v1beta1`.
     #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
-    pub mod v1alpha1 {
-        tonic::include_proto!("ownergraph.work.v1alpha1");
+    pub mod v1beta1 {
+        tonic::include_proto!("ownergraph.work.v1beta1");
     }
 }
 
 /// Reads of the graph: package `ownergraph.graph`.
 pub mod graph {
-    /// Version `v1alpha1`.
+    /// Version `v1beta1`.
     #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
-    pub mod v1alpha1 {
-        tonic::include_proto!("ownergraph.graph.v1alpha1");
+    pub mod v1beta1 {
+        tonic::include_proto!("ownergraph.graph.v1beta1");
     }
 }
 
 /// The log of decisions: package `ownergraph.decision`.
 pub mod decision {
-    /// Version `v1alpha1`.
+    /// Version `v1beta1`.
     #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
-    pub mod v1alpha1 {
-        tonic::include_proto!("ownergraph.decision.v1alpha1");
+    pub mod v1beta1 {
+        tonic::include_proto!("ownergraph.decision.v1beta1");
     }
 }
 
@@ -66,10 +66,10 @@ pub mod cloudevents {
 
 /// State for operators: package `ownergraph.admin`.
 pub mod admin {
-    /// Version `v1alpha1`.
+    /// Version `v1beta1`.
     #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]
-    pub mod v1alpha1 {
-        tonic::include_proto!("ownergraph.admin.v1alpha1");
+    pub mod v1beta1 {
+        tonic::include_proto!("ownergraph.admin.v1beta1");
     }
 }
 

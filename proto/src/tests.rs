@@ -1,6 +1,6 @@
 use crate::FILE_DESCRIPTOR_SET;
 use crate::error_reason;
-use crate::r#type::v1alpha1::ErrorReason;
+use crate::r#type::v1beta1::ErrorReason;
 use prost::Message;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet};
 

@@ -6,11 +6,11 @@ use crate::load::{self, configmaps, count, delete, families};
 use crate::service::{Fleet, Programs};
 use anyhow::{Context, ensure};
 use kube::Client;
-use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
-use proto::graph::v1alpha1::{
+use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
+use proto::graph::v1beta1::{
     ExplainObjectRequest, GetObjectRequest, ListDependentsRequest, PreviewDeletionRequest, PreviewDeletionResponse,
 };
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::r#type::v1beta1::ObjectRef;
 use std::fmt;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

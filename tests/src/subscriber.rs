@@ -1,10 +1,10 @@
 //! A subscriber to the log of decisions that can be killed at any moment: what it has seen and how far it has come change together.
 
 use anyhow::{Context, ensure};
-use proto::decision::v1alpha1::decision_service_client::DecisionServiceClient;
-use proto::decision::v1alpha1::watch_decisions_request::Start;
-use proto::decision::v1alpha1::watch_decisions_response::{Event, Gap};
-use proto::decision::v1alpha1::{DecisionEvent, Phase, Position, WatchDecisionsRequest};
+use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1beta1::watch_decisions_request::Start;
+use proto::decision::v1beta1::watch_decisions_response::{Event, Gap};
+use proto::decision::v1beta1::{DecisionEvent, Phase, Position, WatchDecisionsRequest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, interval, timeout};

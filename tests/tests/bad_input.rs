@@ -179,22 +179,22 @@ async fn rubbish_and_strangers_on_the_grpc_port_harm_nobody() -> anyhow::Result<
         let _read = tokio::time::timeout(SOON, connection.read(&mut [0; 1024])).await;
     }
     let mut client =
-        proto::work::v1alpha1::work_service_client::WorkServiceClient::connect(format!("http://{grpc}")).await?;
-    let mut hello = proto::work::v1alpha1::stream_work_request::Hello {
-        identity: Some(proto::work::v1alpha1::ExecutorIdentity {
+        proto::work::v1beta1::work_service_client::WorkServiceClient::connect(format!("http://{grpc}")).await?;
+    let mut hello = proto::work::v1beta1::stream_work_request::Hello {
+        identity: Some(proto::work::v1beta1::ExecutorIdentity {
             executor: "x".to_owned(),
             incarnation: "y".to_owned(),
         }),
         min_protocol: 99,
         max_protocol: 100,
         kinds: vec![1],
-        window: Some(proto::work::v1alpha1::Window { max_outstanding: 1 }),
+        window: Some(proto::work::v1beta1::Window { max_outstanding: 1 }),
         ..Default::default()
     };
     let namespace = get(&api.client, "/api/v1/namespaces/kube-system").await?.context("kube-system is there")?;
     hello.cluster_uid = namespace["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let say = |hello| proto::work::v1alpha1::StreamWorkRequest {
-        message: Some(proto::work::v1alpha1::stream_work_request::Message::Hello(hello)),
+    let say = |hello| proto::work::v1beta1::StreamWorkRequest {
+        message: Some(proto::work::v1beta1::stream_work_request::Message::Hello(hello)),
     };
     let mut refused = async |hello| -> anyhow::Result<String> {
         let answers = client.stream_work(tokio_stream_of(say(hello))).await;

@@ -2,13 +2,13 @@
 
 use anyhow::{Context, ensure};
 use kube::Client;
-use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
-use proto::graph::v1alpha1::watch_dependents_response::{ChangeType, Event};
-use proto::graph::v1alpha1::{
+use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
+use proto::graph::v1beta1::watch_dependents_response::{ChangeType, Event};
+use proto::graph::v1beta1::{
     GetObjectRequest, ListDependentsRequest, WaitForFreshnessRequest, WatchDependentsRequest, WatchDependentsResponse,
 };
-use proto::r#type::v1alpha1::consistency::Requirement;
-use proto::r#type::v1alpha1::{Consistency, GroupResource, ObjectRef, ResourceVersionBound, ResourceVersionBounds};
+use proto::r#type::v1beta1::consistency::Requirement;
+use proto::r#type::v1beta1::{Consistency, GroupResource, ObjectRef, ResourceVersionBound, ResourceVersionBounds};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,8 +2,8 @@
 //! mid-cascade, each sees every decision.
 
 use anyhow::{Context, ensure};
-use proto::decision::v1alpha1::ListDecisionsRequest;
-use proto::decision::v1alpha1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1beta1::ListDecisionsRequest;
+use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! Traces, in a collector: of real processes, and of a real API server that joins them.
 
 use anyhow::Context as _;
-use proto::admin::v1alpha1::GetStatusRequest;
-use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
+use proto::admin::v1beta1::GetStatusRequest;
+use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use runtime::kubernetes::{Access, connect};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -167,7 +167,7 @@ async fn nothing_is_recorded_but_the_calls_of_a_caller_that_records() -> anyhow:
     let spans = collector.spans();
     assert_eq!(spans.len(), 1, "{spans:#?}");
     let call = &spans[0];
-    assert_eq!(call.span.name, "ownergraph.admin.v1alpha1.AdminService/GetStatus");
+    assert_eq!(call.span.name, "ownergraph.admin.v1beta1.AdminService/GetStatus");
     assert_eq!((call.service.as_str(), call.attribute("rpc.grpc.status_code").as_str()), (GRAPH, "0"));
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(format!("00-{}-{}", hex(&call.span.trace_id), hex(&call.span.parent_span_id)), caller);

@@ -5,7 +5,7 @@ use super::naming::collection;
 use super::session::Session;
 use futures::{StreamExt as _, stream};
 use http::{Request, StatusCode};
-use proto::graph::v1alpha1::{Node, NodeState};
+use proto::graph::v1beta1::{Node, NodeState};
 use runtime::kubernetes::call;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

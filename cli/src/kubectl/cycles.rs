@@ -8,7 +8,7 @@ use super::picture;
 use super::questions::{listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
-use proto::graph::v1alpha1::find_cycles_response::Cycle;
+use proto::graph::v1beta1::find_cycles_response::Cycle;
 
 const FORMATS: [Format; 5] = [Format::Tree, Format::Json, Format::Yaml, Format::Dot, Format::Mermaid];
 
@@ -60,8 +60,8 @@ fn text(found: &[Cycle]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::graph::v1alpha1::Node;
-    use proto::r#type::v1alpha1::ObjectRef;
+    use proto::graph::v1beta1::Node;
+    use proto::r#type::v1beta1::ObjectRef;
 
     #[test]
     fn a_cycle_names_its_members_and_what_would_give_way() {

@@ -7,12 +7,12 @@ use super::naming::{Catalogue, Served};
 use super::questions::answered;
 use super::service::{Need, Service};
 use super::session::Session;
-use proto::decision::v1alpha1::watch_decisions_request::Start;
-use proto::decision::v1alpha1::{
+use proto::decision::v1beta1::watch_decisions_request::Start;
+use proto::decision::v1beta1::{
     Cause, DecisionEvent, DecisionFilter, EventEncoding, GetDecisionRequest, ListDecisionsRequest, Phase, Position,
 };
-use proto::r#type::v1alpha1::{GroupResource, ObjectFilter};
-use proto::work::v1alpha1::ItemKind;
+use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
+use proto::work::v1beta1::ItemKind;
 use record::{Record, heading, line};
 use serde_json::Value;
 use std::time::SystemTime;

@@ -12,7 +12,7 @@ use super::{plan, targets};
 use anyhow::Context as _;
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
-use proto::graph::v1alpha1::PreviewDeletionResponse;
+use proto::graph::v1beta1::PreviewDeletionResponse;
 use runtime::kubernetes::{call, parse_status};
 use runtime::visible::line;
 use serde_json::json;

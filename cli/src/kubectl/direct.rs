@@ -10,11 +10,11 @@ use executor_service::{Channel, connect_over};
 use futures::{FutureExt as _, StreamExt as _};
 use graph_service::{Access, Config, Connection, Edges, Election};
 use prometheus_client::registry::Registry;
-use proto::admin::v1alpha1::GetStatusRequest;
-use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
-use proto::graph::v1alpha1::ListCoverageRequest;
-use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
-use proto::graph::v1alpha1::list_coverage_response::State;
+use proto::admin::v1beta1::GetStatusRequest;
+use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
+use proto::graph::v1beta1::ListCoverageRequest;
+use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
+use proto::graph::v1beta1::list_coverage_response::State;
 use runtime::kubernetes::cluster_uid;
 use runtime::shutdown::Shutdown;
 use std::collections::BTreeSet;
@@ -122,7 +122,7 @@ async fn until_listed(channel: Channel, expected: &BTreeSet<(String, String)>) -
         looks.tick().await;
     }
     let failed = collections.iter().filter(|collection| matches!(state(collection), State::Failed | State::Stale));
-    let sentence = |collection: &proto::graph::v1alpha1::list_coverage_response::Collection| {
+    let sentence = |collection: &proto::graph::v1beta1::list_coverage_response::Collection| {
         let (group, resource) = key(collection)?;
         let dot = if group.is_empty() { "" } else { "." };
         Some(format!("{resource}{dot}{group} cannot be listed: {}", collection.error))
@@ -130,11 +130,11 @@ async fn until_listed(channel: Channel, expected: &BTreeSet<(String, String)>) -
     Ok(failed.filter_map(sentence).collect())
 }
 
-fn state(collection: &proto::graph::v1alpha1::list_coverage_response::Collection) -> State {
+fn state(collection: &proto::graph::v1beta1::list_coverage_response::Collection) -> State {
     collection.state()
 }
 
-fn key(collection: &proto::graph::v1alpha1::list_coverage_response::Collection) -> Option<(String, String)> {
+fn key(collection: &proto::graph::v1beta1::list_coverage_response::Collection) -> Option<(String, String)> {
     let of = collection.group_resource.as_ref()?;
     Some((of.group.clone(), of.resource.clone()))
 }

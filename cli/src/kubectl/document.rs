@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 mod tests;
 
 pub(super) const API_VERSION: &str = "ownergraph.dev/v1alpha1";
-const GRAPH: &str = "ownergraph.graph.v1alpha1";
+const GRAPH: &str = "ownergraph.graph.v1beta1";
 
 /// A document without its status.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use super::service::{Need, Service};
 use super::session::Session;
 use super::snapshot::{Header, Snapshot};
 use anyhow::Context as _;
-use proto::r#type::v1alpha1::GroupResource;
+use proto::r#type::v1beta1::GroupResource;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
@@ -82,9 +82,8 @@ fn write(session: &Session, all: &Exported) -> Result<(), Problem> {
         Format::Dot => session.print(&picture::dot(&nodes, &edges)),
         Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),
         Format::Name => {
-            let name = |node: &&proto::graph::v1alpha1::Node| {
-                format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default()))
-            };
+            let name =
+                |node: &&proto::graph::v1beta1::Node| format!("{}\n", by_type(&node.r#ref.clone().unwrap_or_default()));
             session.print(&nodes.iter().map(name).collect::<String>())
         }
         Format::Ndjson | Format::Table | Format::Wide | Format::Tree => {

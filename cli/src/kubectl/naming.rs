@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use http::{Request, StatusCode, header::ACCEPT};
 use kube::api::ListParams;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::r#type::v1beta1::ObjectRef;
 use runtime::kubernetes::{Answer, call, parse_status};
 use runtime::visible::line;
 use serde::Deserialize;

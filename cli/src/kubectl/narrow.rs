@@ -7,7 +7,7 @@ use super::flags::{Ages, Selectors, Walk};
 use super::globs::Globs;
 use super::session::Session;
 use kube::core::SelectorExt as _;
-use proto::graph::v1alpha1::Node;
+use proto::graph::v1beta1::Node;
 use std::time::Duration;
 
 /// Filters, all of which an object has to pass.
@@ -96,7 +96,7 @@ impl Narrow {
 mod tests {
     use super::*;
     use crate::kubectl::selector::{fields, labels};
-    use proto::r#type::v1alpha1::ObjectRef;
+    use proto::r#type::v1beta1::ObjectRef;
 
     #[test]
     fn all_filters_have_to_be_passed_and_what_was_not_read_passes_none_that_reads() {

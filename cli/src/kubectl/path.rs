@@ -9,7 +9,7 @@ use super::questions::{Walked, listing};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::standing;
-use proto::graph::v1alpha1::{Edge, Node};
+use proto::graph::v1beta1::{Edge, Node};
 use std::collections::{BTreeMap, VecDeque};
 
 const FORMATS: [Format; 5] = [Format::Tree, Format::Json, Format::Yaml, Format::Dot, Format::Mermaid];
@@ -113,7 +113,7 @@ fn lines(nodes: &[Node], edges: &[Edge]) -> String {
 mod tests {
     use super::super::questions::Found;
     use super::*;
-    use proto::r#type::v1alpha1::ObjectRef;
+    use proto::r#type::v1beta1::ObjectRef;
 
     fn node(name: &str) -> Node {
         let object = ObjectRef { kind: "Pod".into(), name: name.into(), uid: name.into(), ..Default::default() };

@@ -1,7 +1,7 @@
 //! The graph as Graphviz and Mermaid text. The DOT has the node attributes that kube-controller-manager's collector writes.
 
 use super::naming::shown;
-use proto::graph::v1alpha1::{Edge, Node, NodeState};
+use proto::graph::v1beta1::{Edge, Node, NodeState};
 use runtime::visible::line;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

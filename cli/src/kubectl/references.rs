@@ -10,8 +10,8 @@ use super::questions::{Exported, listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::{is_wrong, standing};
-use proto::graph::v1alpha1::{Edge, Node, NodeState, OwnerStanding};
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::graph::v1beta1::{Edge, Node, NodeState, OwnerStanding};
+use proto::r#type::v1beta1::ObjectRef;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -160,7 +160,7 @@ fn table(found: &[Finding<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::r#type::v1alpha1::OwnerReference;
+    use proto::r#type::v1beta1::OwnerReference;
 
     fn object(name: &str, uid: &str) -> ObjectRef {
         let (kind, namespace) = ("ConfigMap".to_owned(), "shop".to_owned());

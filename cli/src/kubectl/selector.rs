@@ -1,7 +1,7 @@
 //! Label and field selectors, in kubectl's words.
 
 use kube::core::{Expression, Selector};
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::r#type::v1beta1::ObjectRef;
 use std::collections::BTreeSet;
 
 /// The fields that every object can be asked for, and what they are to be.

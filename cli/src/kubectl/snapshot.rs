@@ -8,7 +8,7 @@ use super::ending::Problem;
 use super::questions::Exported;
 use anyhow::{Context as _, bail, ensure};
 use kube::core::discovery::v2::APIGroupDiscoveryList;
-use proto::graph::v1alpha1::{Node, NodeState};
+use proto::graph::v1beta1::{Node, NodeState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,7 +10,7 @@ use super::questions::{listing, within_namespace};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::why;
-use proto::graph::v1alpha1::find_stuck_objects_response::Stuck as Found;
+use proto::graph::v1beta1::find_stuck_objects_response::Stuck as Found;
 
 const FORMATS: [Format; 5] = [Format::Table, Format::Json, Format::Yaml, Format::Name, Format::Ndjson];
 
@@ -88,9 +88,9 @@ fn table(found: &[Found], now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::graph::v1alpha1::reason::Code;
-    use proto::graph::v1alpha1::{Node, Reason, Verdict};
-    use proto::r#type::v1alpha1::ObjectRef;
+    use proto::graph::v1beta1::reason::Code;
+    use proto::graph::v1beta1::{Node, Reason, Verdict};
+    use proto::r#type::v1beta1::ObjectRef;
 
     #[test]
     fn what_does_not_move_is_told_with_what_has_to_move_first() {

@@ -6,11 +6,11 @@ use super::questions::answered;
 use super::service::{Need, Service};
 use super::session::Session;
 use anyhow::Context as _;
-use proto::admin::v1alpha1::GetStatusRequest;
+use proto::admin::v1beta1::GetStatusRequest;
 use runtime::visible::line;
 
 /// The package of the messages, which JSON and YAML carry too.
-const SCHEMA: &str = "ownergraph.graph.v1alpha1";
+const SCHEMA: &str = "ownergraph.graph.v1beta1";
 
 pub(super) async fn run(flags: Version) -> Answered {
     let mut session = Session::open(flags.asking, &[Format::Table]).await?;

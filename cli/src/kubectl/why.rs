@@ -11,9 +11,9 @@ use super::session::Session;
 use super::tree::table::standing;
 use namespace::Condition;
 use proto::convert::PAUSE_PREFIX;
-use proto::graph::v1alpha1::reason::Code;
-use proto::graph::v1alpha1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::graph::v1beta1::reason::Code;
+use proto::graph::v1beta1::{Departure, Edge, ExplainObjectResponse, Node, NodeState, PendingWork, Reason, Verdict};
+use proto::r#type::v1beta1::ObjectRef;
 use runtime::visible;
 use serde_json::json;
 

@@ -6,12 +6,12 @@
 
 use anyhow::Context;
 use clap::Parser;
-use proto::decision::v1alpha1::decision_service_client::DecisionServiceClient;
-use proto::decision::v1alpha1::watch_decisions_request::Start;
-use proto::decision::v1alpha1::watch_decisions_response::Event;
-use proto::decision::v1alpha1::{DecisionEvent, Position, WatchDecisionsRequest, WatchDecisionsResponse};
+use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1beta1::watch_decisions_request::Start;
+use proto::decision::v1beta1::watch_decisions_response::Event;
+use proto::decision::v1beta1::{DecisionEvent, Position, WatchDecisionsRequest, WatchDecisionsResponse};
 use proto::error_reason::{DOMAIN, LEADER_ENDPOINT};
-use proto::work::v1alpha1::ItemKind;
+use proto::work::v1beta1::ItemKind;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -10,8 +10,8 @@ use engine::work::{
 use futures::FutureExt;
 use proto::convert::received_from_executor;
 use proto::error_reason::DOMAIN;
-use proto::work::v1alpha1::work_service_server::{WorkService, WorkServiceServer};
-use proto::work::v1alpha1::{StreamWorkRequest, StreamWorkResponse, stream_work_response};
+use proto::work::v1beta1::work_service_server::{WorkService, WorkServiceServer};
+use proto::work::v1beta1::{StreamWorkRequest, StreamWorkResponse, stream_work_response};
 use runtime::tasks::{JobEnd, Jobs};
 use serde_json::json;
 use std::collections::HashMap;

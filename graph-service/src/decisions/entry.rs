@@ -5,8 +5,8 @@ use super::writer::Noted;
 use engine::work::Term;
 use prost::Message as _;
 use prost::bytes::Bytes;
-use proto::decision::v1alpha1::DecisionEvent;
-use proto::decision::v1alpha1::watch_decisions_response::Gap;
+use proto::decision::v1beta1::DecisionEvent;
+use proto::decision::v1beta1::watch_decisions_response::Gap;
 use std::fmt;
 
 /// The header that says what a message is.

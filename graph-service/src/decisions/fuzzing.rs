@@ -4,8 +4,8 @@ use super::entry::{self, Name};
 use super::kept::Record;
 use prost::Message as _;
 use prost::bytes::Bytes;
-use proto::decision::v1alpha1::DecisionEvent;
-use proto::decision::v1alpha1::watch_decisions_response::Gap;
+use proto::decision::v1beta1::DecisionEvent;
+use proto::decision::v1beta1::watch_decisions_response::Gap;
 
 /// The first line as the name of a message, the rest as its payload under each header.
 pub(crate) fn log_entry(bytes: &[u8]) {

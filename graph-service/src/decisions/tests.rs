@@ -8,7 +8,7 @@ use engine::work::{ActionKind, Term};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use proto::convert;
-use proto::decision::v1alpha1::Phase;
+use proto::decision::v1beta1::Phase;
 use std::time::SystemTime;
 
 fn term(number: u64) -> Term {

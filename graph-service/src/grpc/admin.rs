@@ -5,14 +5,14 @@ use super::{Shared, status, wire_clock};
 use crate::decisions::{DecisionLog, Standing};
 use crate::pauses::press::Press;
 use engine::leader::Leader;
-use proto::admin::v1alpha1::admin_service_server::AdminService;
-use proto::admin::v1alpha1::decision_log_status::State;
-use proto::admin::v1alpha1::{
+use proto::admin::v1beta1::admin_service_server::AdminService;
+use proto::admin::v1beta1::decision_log_status::State;
+use proto::admin::v1beta1::{
     DecisionLogStatus, GetStatusRequest, GetStatusResponse, ListExecutorsRequest, ListExecutorsResponse,
     PauseCollectionRequest, PauseCollectionResponse, ResumeCollectionRequest, ResumeCollectionResponse,
 };
 use proto::convert::{NAME_MAX_BYTES, PAUSE_PREFIX, PauseOrder};
-use proto::decision::v1alpha1::Position;
+use proto::decision::v1beta1::Position;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;

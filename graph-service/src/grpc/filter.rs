@@ -5,8 +5,8 @@ use super::status;
 use cel::objects::Value;
 use engine::object::{Name, OwnerReference};
 use engine::view::{NodeView, PresenceView};
-use proto::r#type::v1alpha1 as wire;
-use proto::r#type::v1alpha1::ObjectFilter;
+use proto::r#type::v1beta1 as wire;
+use proto::r#type::v1beta1::ObjectFilter;
 use tonic::Status;
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use super::pages;
 use engine::object::{Facts, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::view::{Evidence, NodeView, PresenceView, Source};
 use prost::Message as _;
-use proto::decision::v1alpha1::{DecisionEvent, DecisionFilter};
-use proto::graph::v1alpha1::ListDependentsRequest;
-use proto::r#type::v1alpha1::ObjectFilter;
+use proto::decision::v1beta1::{DecisionEvent, DecisionFilter};
+use proto::graph::v1beta1::ListDependentsRequest;
+use proto::r#type::v1beta1::ObjectFilter;
 
 /// The bytes as the text of an expression, and as the filters of a request.
 pub(crate) fn filters(bytes: &[u8]) {
@@ -35,7 +35,7 @@ fn sieve(include: &[ObjectFilter], exclude: &[ObjectFilter]) {
         (Ok(sieve), names) => {
             sieve.admits(&node());
             if let Ok(Some(names)) = names {
-                names.admits_name(&proto::r#type::v1alpha1::ObjectRef::default());
+                names.admits_name(&proto::r#type::v1beta1::ObjectRef::default());
             }
         }
         (Err(refused), _) => assert!(!refused.message().is_empty(), "{refused:?}"),

@@ -2,10 +2,10 @@
 //! find it.
 
 use super::Shared;
-use proto::admin::v1alpha1::admin_service_server::SERVICE_NAME as ADMIN;
-use proto::decision::v1alpha1::decision_service_server::SERVICE_NAME as DECISION;
-use proto::graph::v1alpha1::graph_service_server::SERVICE_NAME as GRAPH;
-use proto::work::v1alpha1::work_service_server::SERVICE_NAME as WORK;
+use proto::admin::v1beta1::admin_service_server::SERVICE_NAME as ADMIN;
+use proto::decision::v1beta1::decision_service_server::SERVICE_NAME as DECISION;
+use proto::graph::v1beta1::graph_service_server::SERVICE_NAME as GRAPH;
+use proto::work::v1beta1::work_service_server::SERVICE_NAME as WORK;
 use runtime::shutdown::Shutdown;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -175,7 +175,7 @@ mod tests {
     use tower::{ServiceExt as _, service_fn};
 
     const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
-    const PATH: &str = "/ownergraph.graph.v1alpha1.GraphService/GetObject";
+    const PATH: &str = "/ownergraph.graph.v1beta1.GraphService/GetObject";
 
     /// Calls a service that answers with this status, and reads the answer to its end, or not at all.
     async fn call(ratio: &str, path: &str, traceparent: Option<&str>, status: Status, read: bool) -> Receiver<Span> {
@@ -220,7 +220,7 @@ mod tests {
         let unknown = call("1", "/whatever/somebody-wants-to-be-read", None, ok(), true).await.try_recv().unwrap();
         assert_eq!(unknown.name, UNKNOWN);
         assert!(!format!("{unknown:?}").contains("somebody-wants"), "{unknown:?}");
-        for path in ["/grpc.health.v1.Health/Check", "/ownergraph.work.v1alpha1.WorkService/StreamWork"] {
+        for path in ["/grpc.health.v1.Health/Check", "/ownergraph.work.v1beta1.WorkService/StreamWork"] {
             assert!(call("1", path, Some(&sampled), ok(), true).await.try_recv().is_err(), "{path}");
         }
     }

@@ -8,14 +8,14 @@ use http::{Request as HttpRequest, Response as HttpResponse, StatusCode};
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
-use proto::admin::v1alpha1::GetStatusRequest;
-use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
+use proto::admin::v1beta1::GetStatusRequest;
+use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::convert::received_from_leader;
-use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
-use proto::graph::v1alpha1::{GetObjectRequest, ListCoverageRequest};
-use proto::r#type::v1alpha1::{ObjectRef, ReplicaRole};
-use proto::work::v1alpha1::StreamWorkRequest;
-use proto::work::v1alpha1::work_service_client::WorkServiceClient;
+use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
+use proto::graph::v1beta1::{GetObjectRequest, ListCoverageRequest};
+use proto::r#type::v1beta1::{ObjectRef, ReplicaRole};
+use proto::work::v1beta1::StreamWorkRequest;
+use proto::work::v1beta1::work_service_client::WorkServiceClient;
 use runtime::kubernetes::Cluster;
 use runtime::shutdown::Shutdown;
 use runtime::tls::Peer;
@@ -72,7 +72,7 @@ impl Dial {
         Endpoint::from_static("http://graph").connect_with_connector(connector).await.unwrap()
     }
 
-    async fn stream(&self) -> (mpsc::Sender<StreamWorkRequest>, Streaming<proto::work::v1alpha1::StreamWorkResponse>) {
+    async fn stream(&self) -> (mpsc::Sender<StreamWorkRequest>, Streaming<proto::work::v1beta1::StreamWorkResponse>) {
         let (sender, receiver) = mpsc::channel(16);
         let mut client = WorkServiceClient::new(self.channel().await);
         let requests = tokio_stream::wrappers::ReceiverStream::new(receiver);
@@ -138,7 +138,7 @@ pub(super) fn hello(executor: &str) -> Hello {
     }
 }
 
-async fn next(replies: &mut Streaming<proto::work::v1alpha1::StreamWorkResponse>) -> Option<ToExecutor> {
+async fn next(replies: &mut Streaming<proto::work::v1beta1::StreamWorkResponse>) -> Option<ToExecutor> {
     let reply = replies.message().await.unwrap()?;
     Some(received_from_leader(reply).unwrap().expect("a known message").message)
 }
@@ -183,7 +183,7 @@ async fn refusals_end_only_their_stream() {
         let too_new = Hello { min_protocol: PROTOCOL + 1, max_protocol: PROTOCOL + 1, ..hello("b") };
         let early = ToLeader::Heartbeat { sequence: 1, started: 0, buffered: 0 }.into();
         let mut nameless = StreamWorkRequest::from(ToLeader::Hello(hello("b")));
-        if let Some(proto::work::v1alpha1::stream_work_request::Message::Hello(hello)) = &mut nameless.message {
+        if let Some(proto::work::v1beta1::stream_work_request::Message::Hello(hello)) = &mut nameless.message {
             hello.identity = None;
         }
         for (message, code, why) in [
@@ -265,7 +265,7 @@ async fn reads_and_health_answer() {
         assert_eq!(coverage.meta.unwrap().cluster_uid, CLUSTER);
 
         let mut health = HealthClient::new(channel);
-        let request = HealthCheckRequest { service: "ownergraph.work.v1alpha1.WorkService".to_owned() };
+        let request = HealthCheckRequest { service: "ownergraph.work.v1beta1.WorkService".to_owned() };
         let mut watch = health.watch(request).await.unwrap().into_inner();
         while watch.message().await.unwrap().expect("health is watched for ever").status() != ServingStatus::Serving {}
     })

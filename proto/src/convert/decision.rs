@@ -2,9 +2,9 @@
 
 use super::query::cause;
 use super::view::Clock;
-use crate::decision::v1alpha1::{Attempt, Cause as WireCause, DecisionEvent, Phase};
-use crate::graph::v1alpha1 as graph;
-use crate::work::v1alpha1 as work;
+use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase};
+use crate::graph::v1beta1 as graph;
+use crate::work::v1beta1 as work;
 use engine::leader::{Cause, Event, Grounds, OpenDecision};
 use engine::object::ObjectRef;
 use engine::work::{ActionKind, Outcome, Term};
@@ -121,7 +121,7 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
         preconditions: Some(grounds.preconditions.clone().into()),
         propagation_policy: grounds
             .propagation_policy
-            .map(crate::r#type::v1alpha1::PropagationPolicy::from)
+            .map(crate::r#type::v1beta1::PropagationPolicy::from)
             .unwrap_or_default()
             .into(),
         term: Some(term.clone().into()),

@@ -2,8 +2,8 @@
 
 use super::object::propagation_policy;
 use super::{LeaseError, Malformed, field};
-use crate::work::v1alpha1 as wire;
-use crate::work::v1alpha1::owner_check::Want;
+use crate::work::v1beta1 as wire;
+use crate::work::v1beta1::owner_check::Want;
 use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::work::{Action, ActionKind, Preconditions, WorkItem, WorkLease};
 
@@ -121,7 +121,7 @@ impl From<Action> for wire::work_item::Action {
                 let owner_check =
                     |owner: ObjectRef| wire::OwnerCheck { r#ref: Some(owner.into()), want: Want::Waiting.into() };
                 wire::work_item::Action::Delete(wire::DeleteObject {
-                    propagation_policy: crate::r#type::v1alpha1::PropagationPolicy::from(propagation_policy).into(),
+                    propagation_policy: crate::r#type::v1beta1::PropagationPolicy::from(propagation_policy).into(),
                     owner_checks: owner_checks.into_iter().map(owner_check).collect(),
                 })
             }
@@ -178,7 +178,7 @@ fn decode_action(action: wire::work_item::Action) -> Result<Action, ItemError> {
 
 /// As many as one object can hold.
 fn references(
-    entries: Vec<crate::r#type::v1alpha1::OwnerReference>,
+    entries: Vec<crate::r#type::v1beta1::OwnerReference>,
     field: &str,
 ) -> Result<Vec<OwnerReference>, Malformed> {
     field::list(entries, usize::MAX, field, OwnerReference::try_from)

@@ -1,8 +1,8 @@
 //! Objects, references and terms.
 
 use super::{Malformed, field};
-use crate::r#type::v1alpha1 as wire;
-use crate::work::v1alpha1 as work;
+use crate::r#type::v1beta1 as wire;
+use crate::work::v1beta1 as work;
 use engine::object::{Excess, Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion};
 use engine::work::{PropagationPolicy, Sighting, Term};
 

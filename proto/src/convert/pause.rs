@@ -2,8 +2,8 @@
 
 use super::view::Clock;
 use super::{Malformed, field};
-use crate::admin::v1alpha1::{Pause, PauseCollectionRequest, Scope};
-use crate::r#type::v1alpha1::{GroupResource, ObjectFilter};
+use crate::admin::v1beta1::{Pause, PauseCollectionRequest, Scope};
+use crate::r#type::v1beta1::{GroupResource, ObjectFilter};
 use engine::hold;
 use engine::object::{self, Name};
 use engine::view::PauseView;

@@ -1,11 +1,11 @@
 //! What the graph answers to questions. One way: a reader takes the messages as they are.
 
 use super::view::{Clock, text};
-use crate::graph::v1alpha1 as graph;
-use crate::graph::v1alpha1::preview_deletion_response::{Effect, Entry, Total};
-use crate::graph::v1alpha1::reason::Code;
-use crate::r#type::v1alpha1 as wire;
-use crate::r#type::v1alpha1::evidence;
+use crate::graph::v1beta1 as graph;
+use crate::graph::v1beta1::preview_deletion_response::{Effect, Entry, Total};
+use crate::graph::v1beta1::reason::Code;
+use crate::r#type::v1beta1 as wire;
+use crate::r#type::v1beta1::evidence;
 use engine::leader::{Cause, Found};
 use engine::object::{GroupResource, ObjectRef};
 use engine::view::{

@@ -1,8 +1,8 @@
 //! Reports, returns, and what becomes of them.
 
 use super::{Malformed, NAME_MAX_BYTES, field};
-use crate::work::v1alpha1 as wire;
-use crate::work::v1alpha1::{finding, report_result, work_return};
+use crate::work::v1beta1 as wire;
+use crate::work::v1beta1::{finding, report_result, work_return};
 use engine::object::clip;
 use engine::work::{
     CHECKS_MAX, Finding, FindingResult, HeldLease, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReportResult, ReturnCause,

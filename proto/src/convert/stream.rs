@@ -2,9 +2,9 @@
 
 use super::report::{encode_report_result, report, report_result};
 use super::{ENDPOINT_MAX_BYTES, HELD_MAX, KINDS_MAX, LeaseError, Malformed, NAME_MAX_BYTES, field, kinds};
-use crate::work::v1alpha1 as wire;
-use crate::work::v1alpha1::stream_work_request::{self as request, Message as FromExecutor};
-use crate::work::v1alpha1::stream_work_response::{self as response, Message as FromLeader, go_away, revoke};
+use crate::work::v1beta1 as wire;
+use crate::work::v1beta1::stream_work_request::{self as request, Message as FromExecutor};
+use crate::work::v1beta1::stream_work_response::{self as response, Message as FromLeader, go_away, revoke};
 use engine::object::clip;
 use engine::pace::Rate;
 use engine::work::{

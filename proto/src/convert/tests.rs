@@ -2,10 +2,10 @@ use super::{
     Clock, DURATION_MAX, KINDS_MAX, LeaseError, Malformed, NAME_MAX_BYTES, Received, kinds, received_from_executor,
     received_from_leader,
 };
-use crate::graph::v1alpha1::Node;
+use crate::graph::v1beta1::Node;
 use crate::strategy;
-use crate::work::v1alpha1 as wire;
-use crate::work::v1alpha1::{stream_work_request as request, stream_work_response as response};
+use crate::work::v1beta1 as wire;
+use crate::work::v1beta1::{stream_work_request as request, stream_work_response as response};
 use engine::object::{Facts, ObjectRef, ResourceVersion, Uid};
 use engine::time::Time;
 use engine::view::{NodeView, PresenceView, Status, Undecided};
@@ -369,7 +369,7 @@ fn node(presence: PresenceView, terminating: bool) -> Node {
 
 #[test]
 fn nodes_show_their_state() {
-    use crate::graph::v1alpha1::NodeState;
+    use crate::graph::v1beta1::NodeState;
     assert_eq!(node(PresenceView::Observed, false).state(), NodeState::Live);
     assert_eq!(node(PresenceView::Virtual, false).state(), NodeState::Virtual);
     assert_eq!(node(PresenceView::Absent, true).state(), NodeState::Gone);
@@ -390,7 +390,7 @@ fn status_tells_ages_and_causes() {
         stopped: Some("the store was restored".into()),
         ..Status::default()
     };
-    let meta = crate::r#type::v1alpha1::ResponseMeta { cluster_uid: "c".into(), ..Default::default() };
+    let meta = crate::r#type::v1beta1::ResponseMeta { cluster_uid: "c".into(), ..Default::default() };
     let clock = Clock { now, calendar: SystemTime::UNIX_EPOCH + 100 * second };
     let status = super::status(view, Vec::new(), clock, "1.2.3", "", meta);
     assert_eq!(status.oldest_queued_age.unwrap().seconds, 7);

@@ -1,11 +1,11 @@
 //! What readers see of the graph service. One way: a reader takes the messages as they are.
 
 use super::field;
-use crate::admin::v1alpha1::{Executor, GetStatusResponse, InconsistentReads, Obstacle};
-use crate::graph::v1alpha1::list_coverage_response::{Collection, State};
-use crate::graph::v1alpha1::{Collecting, Node, NodeState};
-use crate::r#type::v1alpha1::{GroupResource, ResponseMeta};
-use crate::work::v1alpha1::ExecutorIdentity;
+use crate::admin::v1beta1::{Executor, GetStatusResponse, InconsistentReads, Obstacle};
+use crate::graph::v1beta1::list_coverage_response::{Collection, State};
+use crate::graph::v1beta1::{Collecting, Node, NodeState};
+use crate::r#type::v1beta1::{GroupResource, ResponseMeta};
+use crate::work::v1beta1::ExecutorIdentity;
 use engine::coverage;
 use engine::object::{Facts, Name, ResourceVersion};
 use engine::time::Time;

@@ -10,8 +10,8 @@ use engine::work::ToLeader;
 use http::uri::PathAndQuery;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
-use proto::r#type::v1alpha1::{ErrorReason, ReplicaRole};
-use proto::work::v1alpha1::StreamWorkRequest;
+use proto::r#type::v1beta1::{ErrorReason, ReplicaRole};
+use proto::work::v1beta1::StreamWorkRequest;
 use std::cell::RefCell;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -26,7 +26,7 @@ const CALLS_MAX: usize = 500;
 const MESSAGES_MAX: usize = 64;
 /// Virtual time for an answer; a stream may be silent for longer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(70);
-const WORK: &str = "/ownergraph.work.v1alpha1.WorkService/StreamWork";
+const WORK: &str = "/ownergraph.work.v1beta1.WorkService/StreamWork";
 
 struct Service {
     world: World,

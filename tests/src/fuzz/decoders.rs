@@ -10,7 +10,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use prost::Message as _;
 use proto::convert::{Received, received_from_executor, received_from_leader};
-use proto::work::v1alpha1::{StreamWorkRequest, StreamWorkResponse};
+use proto::work::v1beta1::{StreamWorkRequest, StreamWorkResponse};
 use runtime::kubernetes::{BodyStream, Frames, Lines, Opened, open_stream};
 use std::convert::Infallible;
 use std::time::Duration;

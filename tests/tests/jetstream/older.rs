@@ -6,8 +6,8 @@ use async_nats::jetstream;
 use async_nats::jetstream::message::PublishMessage;
 use futures::TryStreamExt as _;
 use prost::Message as _;
-use proto::decision::v1alpha1::{DecisionEvent, ListDecisionsRequest};
-use proto::r#type::v1alpha1::Term;
+use proto::decision::v1beta1::{DecisionEvent, ListDecisionsRequest};
+use proto::r#type::v1beta1::Term;
 use tests::load::until;
 use tests::subscriber::{Subscriber, connect};
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use kube::Client;
-use proto::decision::v1alpha1::ListDecisionsRequest;
+use proto::decision::v1beta1::ListDecisionsRequest;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;

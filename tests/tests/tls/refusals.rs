@@ -3,8 +3,8 @@
 use super::{HOSTS, Secured, caller, flags};
 use anyhow::{Context, ensure};
 use executor_service::{dial, innermost};
-use proto::admin::v1alpha1::GetStatusRequest;
-use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
+use proto::admin::v1beta1::GetStatusRequest;
+use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use runtime::tls::Caller;
 use std::error::Error;
 use std::process::Command;

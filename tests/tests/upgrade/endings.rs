@@ -2,11 +2,11 @@
 
 use anyhow::Context;
 use futures::FutureExt;
-use proto::decision::v1alpha1::decision_service_client::DecisionServiceClient;
-use proto::decision::v1alpha1::watch_decisions_request::Start;
-use proto::decision::v1alpha1::{WatchDecisionsRequest, watch_decisions_response};
-use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
-use proto::graph::v1alpha1::{WatchDependentsRequest, watch_dependents_response};
+use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1beta1::watch_decisions_request::Start;
+use proto::decision::v1beta1::{WatchDecisionsRequest, watch_decisions_response};
+use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
+use proto::graph::v1beta1::{WatchDependentsRequest, watch_dependents_response};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

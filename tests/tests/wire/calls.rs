@@ -5,7 +5,7 @@ use anyhow::{Context, bail, ensure};
 use http::uri::PathAndQuery;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
-use proto::r#type::v1alpha1::ErrorReason;
+use proto::r#type::v1beta1::ErrorReason;
 use std::collections::BTreeSet;
 use tests::wire::puppet;
 use tests::wire::raw::Raw;
@@ -74,7 +74,7 @@ async fn every_call_answers_or_says_why_not() -> anyhow::Result<()> {
         }
     }
     ensure!(calls > 20, "{calls}");
-    for path in ["/ownergraph.graph.v1alpha1.GraphService/Nothing", "/nobody/Nothing", "/"] {
+    for path in ["/ownergraph.graph.v1beta1.GraphService/Nothing", "/nobody/Nothing", "/"] {
         let refused = refusal(&channel, path, Vec::new()).await?;
         ensure!((refused.code(), reason(&refused).as_str()) == (Code::Unimplemented, "METHOD_UNKNOWN"), "{path}");
     }

@@ -3,7 +3,7 @@
 use super::{ensure_deleted_once, garbage, led_by_a_behind_relay, until_gone};
 use anyhow::{Context, ensure};
 use engine::work::{GoAwayCause, ToExecutor, ToLeader};
-use proto::r#type::v1alpha1::ReplicaRole;
+use proto::r#type::v1beta1::ReplicaRole;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tests::wire::network::{API, Network, Road};

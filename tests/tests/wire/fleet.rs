@@ -3,7 +3,7 @@
 use super::{ensure_deleted_once, garbage, until_gone};
 use anyhow::ensure;
 use engine::work::ToExecutor;
-use proto::r#type::v1alpha1::ReplicaRole;
+use proto::r#type::v1beta1::ReplicaRole;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tests::load::until;

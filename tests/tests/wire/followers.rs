@@ -2,10 +2,10 @@
 
 use super::{garbage, led_by_a, reason, until_gone};
 use anyhow::{Context, bail, ensure};
-use proto::decision::v1alpha1::decision_service_client::DecisionServiceClient;
-use proto::decision::v1alpha1::watch_decisions_request::Start;
-use proto::decision::v1alpha1::watch_decisions_response::Event;
-use proto::decision::v1alpha1::{Position, WatchDecisionsRequest, WatchDecisionsResponse};
+use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1beta1::watch_decisions_request::Start;
+use proto::decision::v1beta1::watch_decisions_response::Event;
+use proto::decision::v1beta1::{Position, WatchDecisionsRequest, WatchDecisionsResponse};
 use std::time::Duration;
 use tests::wire::puppet;
 use tests::wire::world::{World, address};

@@ -43,7 +43,7 @@ fn ensure_limited(status: &Status, limit: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn heartbeat(sequence: u64) -> proto::work::v1alpha1::StreamWorkRequest {
+fn heartbeat(sequence: u64) -> proto::work::v1beta1::StreamWorkRequest {
     ToLeader::Heartbeat { sequence, started: 0, buffered: 0 }.into()
 }
 
@@ -54,7 +54,7 @@ async fn a_writer_that_floods_loses_its_stream() -> anyhow::Result<()> {
     let hello = ToLeader::Hello(hello("flood", "1", &world.cluster_uid, 4)).into();
     // All at once, so that thousands come in one frame.
     let flood = futures::stream::iter(std::iter::once(hello).chain((1..=FLOOD).map(heartbeat)));
-    let mut client = proto::work::v1alpha1::work_service_client::WorkServiceClient::new(channel);
+    let mut client = proto::work::v1beta1::work_service_client::WorkServiceClient::new(channel);
     let mut replies = client.stream_work(flood.chain(futures::stream::pending())).await?.into_inner();
     let mut heard = 0;
     let status = loop {
@@ -118,7 +118,7 @@ async fn a_reader_that_never_reads_loses_its_connection() -> anyhow::Result<()> 
 /// How a stream of these bytes as its first message ends.
 async fn stream_of(channel: Channel, bytes: Vec<u8>) -> Status {
     let mut client = tonic::client::Grpc::new(channel);
-    let path = PathAndQuery::from_static("/ownergraph.work.v1alpha1.WorkService/StreamWork");
+    let path = PathAndQuery::from_static("/ownergraph.work.v1beta1.WorkService/StreamWork");
     let messages = futures::stream::iter([bytes]).chain(futures::stream::pending());
     let called = async {
         client.ready().await.map_err(|error| Status::unknown(error.to_string()))?;
@@ -146,9 +146,9 @@ async fn rubbish_and_huge_messages_end_only_their_stream() -> anyhow::Result<()>
     }
     let (channel, _) = puppet::channel(&world.network, "rubbish", &address("a")).await?;
     for (path, body, code) in [
-        ("/ownergraph.graph.v1alpha1.GraphService/GetObject", vec![0xff; 100], Code::Internal),
-        ("/ownergraph.graph.v1alpha1.GraphService/GetObject", vec![0; 5 * 1024 * 1024], Code::OutOfRange),
-        ("/ownergraph.graph.v1alpha1.GraphService/NoSuchCall", Vec::new(), Code::Unimplemented),
+        ("/ownergraph.graph.v1beta1.GraphService/GetObject", vec![0xff; 100], Code::Internal),
+        ("/ownergraph.graph.v1beta1.GraphService/GetObject", vec![0; 5 * 1024 * 1024], Code::OutOfRange),
+        ("/ownergraph.graph.v1beta1.GraphService/NoSuchCall", Vec::new(), Code::Unimplemented),
         ("/no.such.Service/Call", Vec::new(), Code::Unimplemented),
     ] {
         let mut client = tonic::client::Grpc::new(channel.clone());
@@ -171,7 +171,7 @@ async fn a_thousand_silent_streams_leave_room_for_who_has_something_to_say() -> 
         for _ in 0..connections {
             let (channel, _) = puppet::channel(&world.network, "many", &address("a")).await?;
             for _ in 0..1000 / connections {
-                let mut client = proto::work::v1alpha1::work_service_client::WorkServiceClient::new(channel.clone());
+                let mut client = proto::work::v1beta1::work_service_client::WorkServiceClient::new(channel.clone());
                 calls.spawn(async move {
                     let mut replies = client.stream_work(futures::stream::pending()).await?.into_inner();
                     replies.message().await.map(drop)

@@ -3,7 +3,7 @@
 use super::{ensure_deleted_once, garbage, led_by_a, slow_deletes, until_gone};
 use anyhow::ensure;
 use executor_service::Exit;
-use proto::r#type::v1alpha1::ReplicaRole;
+use proto::r#type::v1beta1::ReplicaRole;
 use std::time::Duration;
 use tests::wire::network::Road;
 use tests::wire::world::World;

@@ -1,7 +1,7 @@
 //! Both services, their real clients, pipes in memory, and a clock that nobody waits for.
 
 use anyhow::ensure;
-use proto::r#type::v1alpha1::ReplicaRole;
+use proto::r#type::v1beta1::ReplicaRole;
 use sandbox::{Attempt, Fault, FaultAnswer, Server};
 use std::time::Duration;
 use tests::load::{configmaps, count, delete, families, until};

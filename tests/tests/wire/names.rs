@@ -3,7 +3,7 @@
 use super::{ensure_deleted_once, garbage, slow_deletes, until_gone};
 use executor_service::Resolver;
 use futures::FutureExt;
-use proto::r#type::v1alpha1::ReplicaRole;
+use proto::r#type::v1beta1::ReplicaRole;
 use std::net::IpAddr;
 use std::time::Duration;
 use tests::wire::world::World;

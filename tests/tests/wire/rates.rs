@@ -2,7 +2,7 @@
 
 use super::{ensure_deleted_once, garbage, requests, until_gone};
 use anyhow::ensure;
-use proto::r#type::v1alpha1::ReplicaRole;
+use proto::r#type::v1beta1::ReplicaRole;
 use std::time::Duration;
 use tests::wire::world::World;
 

@@ -3,11 +3,11 @@
 use super::{led_by_a, reason};
 use anyhow::{Context, bail, ensure};
 use engine::work::ToLeader;
-use proto::admin::v1alpha1::admin_service_client::AdminServiceClient;
-use proto::admin::v1alpha1::{GetStatusRequest, ListExecutorsRequest};
-use proto::graph::v1alpha1::graph_service_client::GraphServiceClient;
-use proto::graph::v1alpha1::{GetObjectRequest, ListCoverageRequest};
-use proto::r#type::v1alpha1::{ObjectRef, ReplicaRole, ResponseMeta};
+use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
+use proto::admin::v1beta1::{GetStatusRequest, ListExecutorsRequest};
+use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
+use proto::graph::v1beta1::{GetObjectRequest, ListCoverageRequest};
+use proto::r#type::v1beta1::{ObjectRef, ReplicaRole, ResponseMeta};
 use std::time::Duration;
 use tests::load::{configmap, configmaps, create, until};
 use tests::wire::network::{API, Road};
@@ -21,9 +21,9 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_types::StatusExt;
 
-const WORK: &str = "ownergraph.work.v1alpha1.WorkService";
-const GRAPH: &str = "ownergraph.graph.v1alpha1.GraphService";
-const ADMIN: &str = "ownergraph.admin.v1alpha1.AdminService";
+const WORK: &str = "ownergraph.work.v1beta1.WorkService";
+const GRAPH: &str = "ownergraph.graph.v1beta1.GraphService";
+const ADMIN: &str = "ownergraph.admin.v1beta1.AdminService";
 const SERVER: &str = "";
 
 async fn with_standby() -> anyhow::Result<World> {

@@ -8,7 +8,7 @@ use crate::kubectl::session::Session;
 use anyhow::Context as _;
 use kube::api::ListParams;
 use kube::config::Kubeconfig;
-use proto::r#type::v1alpha1::{GroupResource, ObjectFilter};
+use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ async fn names(session: &mut Session, served: &Served, typed: &str) -> Result<Ve
     };
     match tokio::time::timeout(GRAPH_WITHIN, known).await {
         Ok(Ok(nodes)) => {
-            let name = |node: proto::graph::v1alpha1::Node| node.r#ref.map(|object| object.name);
+            let name = |node: proto::graph::v1beta1::Node| node.r#ref.map(|object| object.name);
             let most = usize::try_from(WORDS_MAX).unwrap_or(usize::MAX);
             Ok(nodes.into_iter().filter_map(name).take(most).collect())
         }

@@ -8,17 +8,17 @@ use prost::Message as _;
 use proto::cloudevents::v1::CloudEvent;
 use proto::cloudevents::v1::cloud_event::Data;
 use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
-use proto::decision::v1alpha1::watch_decisions_response::Gap;
-use proto::decision::v1alpha1::{Cause, DecisionEvent, Phase, Position};
-use proto::work::v1alpha1::ItemKind;
+use proto::decision::v1beta1::watch_decisions_response::Gap;
+use proto::decision::v1beta1::{Cause, DecisionEvent, Phase, Position};
+use proto::work::v1beta1::ItemKind;
 use runtime::visible;
 use serde_json::{Map, Value, json};
 
 #[cfg(test)]
 mod tests;
 
-const EVENT: &str = "ownergraph.decision.v1alpha1.DecisionEvent";
-const GAP: &str = "ownergraph.decision.v1alpha1.WatchDecisionsResponse.Gap";
+const EVENT: &str = "ownergraph.decision.v1beta1.DecisionEvent";
+const GAP: &str = "ownergraph.decision.v1beta1.WatchDecisionsResponse.Gap";
 
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,9 +8,9 @@ use crate::kubectl::session::Session;
 use anyhow::Context as _;
 use prost::Message as _;
 use proto::cloudevents::v1::CloudEvent;
-use proto::decision::v1alpha1::watch_decisions_request::Start;
-use proto::decision::v1alpha1::watch_decisions_response::Event;
-use proto::decision::v1alpha1::{
+use proto::decision::v1beta1::watch_decisions_request::Start;
+use proto::decision::v1beta1::watch_decisions_response::Event;
+use proto::decision::v1beta1::{
     DecisionFilter, EventEncoding, Position, WatchDecisionsRequest, WatchDecisionsResponse,
 };
 use std::time::Duration;

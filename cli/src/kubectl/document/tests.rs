@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What documents are made of, beside the fields that the commands add.
 const PARTS: [&str; 9] = [
-    "ownergraph.graph.v1alpha1.Node",
-    "ownergraph.graph.v1alpha1.Edge",
-    "ownergraph.graph.v1alpha1.ListDependentsResponse.Dependent",
-    "ownergraph.graph.v1alpha1.ListOwnersResponse.Owner",
-    "ownergraph.graph.v1alpha1.ExplainObjectResponse",
-    "ownergraph.graph.v1alpha1.PreviewDeletionResponse",
-    "ownergraph.graph.v1alpha1.FindStuckObjectsResponse.Stuck",
-    "ownergraph.graph.v1alpha1.FindCyclesResponse.Cycle",
-    "ownergraph.decision.v1alpha1.DecisionEvent",
+    "ownergraph.graph.v1beta1.Node",
+    "ownergraph.graph.v1beta1.Edge",
+    "ownergraph.graph.v1beta1.ListDependentsResponse.Dependent",
+    "ownergraph.graph.v1beta1.ListOwnersResponse.Owner",
+    "ownergraph.graph.v1beta1.ExplainObjectResponse",
+    "ownergraph.graph.v1beta1.PreviewDeletionResponse",
+    "ownergraph.graph.v1beta1.FindStuckObjectsResponse.Stuck",
+    "ownergraph.graph.v1beta1.FindCyclesResponse.Cycle",
+    "ownergraph.decision.v1beta1.DecisionEvent",
 ];
 
 /// Whoever reads the output of a script relies on every one of these lines. New ones may come; none may change or go.

@@ -3,8 +3,8 @@
 use super::{Asking, Scope};
 use clap::ValueEnum;
 use engine::object::GroupResource;
-use proto::decision::v1alpha1::{Cause, Phase};
-use proto::work::v1alpha1::ItemKind;
+use proto::decision::v1beta1::{Cause, Phase};
+use proto::work::v1beta1::ItemKind;
 use std::time::Duration;
 
 /// How far a decision has come.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::kubectl::naming::Served;
-use proto::graph::v1alpha1::{Reason, reason::Code};
-use proto::r#type::v1alpha1::{GroupResource, ObjectRef, ResponseMeta};
+use proto::graph::v1beta1::{Reason, reason::Code};
+use proto::r#type::v1beta1::{GroupResource, ObjectRef, ResponseMeta};
 
 fn object(kind: &str, name: &str) -> ObjectRef {
     let (kind, namespace, name) = (kind.to_owned(), "shop".to_owned(), name.to_owned());

@@ -1,5 +1,5 @@
 use super::*;
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::r#type::v1beta1::ObjectRef;
 
 fn event(kind: &str, namespace: &str, phase: Phase, at: i64, rooted: bool) -> DecisionEvent {
     let object = |kind: &str, name: &str| ObjectRef {

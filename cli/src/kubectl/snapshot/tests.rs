@@ -1,5 +1,5 @@
 use super::*;
-use proto::r#type::v1alpha1::{ObjectRef, OwnerReference};
+use proto::r#type::v1beta1::{ObjectRef, OwnerReference};
 
 fn snapshot() -> Snapshot {
     let object = |name: &str| ObjectRef {

@@ -8,9 +8,9 @@ use crate::kubectl::flags::{Format, Tree};
 use crate::kubectl::questions::{answered, problem};
 use crate::kubectl::service::Service;
 use crate::kubectl::session::Session;
-use proto::graph::v1alpha1::WatchDependentsRequest;
-use proto::graph::v1alpha1::watch_dependents_response::{Change, ChangeType, Event};
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::graph::v1beta1::WatchDependentsRequest;
+use proto::graph::v1beta1::watch_dependents_response::{Change, ChangeType, Event};
+use proto::r#type::v1beta1::ObjectRef;
 use runtime::visible;
 use serde_json::json;
 use std::io::{IsTerminal as _, stdout};
@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 const QUIET_MAX: Duration = Duration::from_secs(60);
 /// Before a stream that ended is asked for again.
 const AGAIN: Duration = Duration::from_secs(1);
-const CHANGE: &str = "ownergraph.graph.v1alpha1.WatchDependentsResponse.Change";
+const CHANGE: &str = "ownergraph.graph.v1beta1.WatchDependentsResponse.Change";
 
 /// Until it is interrupted.
 pub(super) async fn follow(
@@ -112,7 +112,7 @@ fn line(change: &Change) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::graph::v1alpha1::{Node, NodeState};
+    use proto::graph::v1beta1::{Node, NodeState};
 
     #[test]
     fn a_change_is_a_line() {

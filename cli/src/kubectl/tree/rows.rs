@@ -2,7 +2,7 @@
 
 use super::Side;
 use crate::kubectl::questions::{Found, Walked};
-use proto::graph::v1alpha1::{Edge, Node, NodeState};
+use proto::graph::v1beta1::{Edge, Node, NodeState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewer siblings than this are all shown.

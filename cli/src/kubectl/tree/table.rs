@@ -4,8 +4,8 @@ use super::rows::{Row, What, pattern};
 use crate::kubectl::columns::{Cell, columns, now, span};
 use crate::kubectl::conditions::{Condition, Conditions};
 use crate::kubectl::narrow::Narrow;
-use proto::graph::v1alpha1::{Collecting, Edge, Node, NodeState, OwnerStanding};
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::graph::v1beta1::{Collecting, Edge, Node, NodeState, OwnerStanding};
+use proto::r#type::v1beta1::ObjectRef;
 
 /// What the lines tell.
 #[derive(Clone, Copy, Debug)]

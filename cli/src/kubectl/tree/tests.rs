@@ -2,8 +2,8 @@ use super::*;
 use crate::kubectl::conditions::{Condition, Conditions};
 use crate::kubectl::flags::{Ages, Selectors, Walk};
 use crate::kubectl::questions::Found;
-use proto::graph::v1alpha1::{NodeState, OwnerStanding};
-use proto::r#type::v1alpha1::OwnerReference;
+use proto::graph::v1beta1::{NodeState, OwnerStanding};
+use proto::r#type::v1beta1::OwnerReference;
 
 fn node(kind: &str, name: &str) -> Node {
     let (kind, namespace, name, uid) = (kind.to_owned(), "shop".to_owned(), name.to_owned(), format!("uid-{name}"));

@@ -1,8 +1,8 @@
 //! Each state that an object can be in, as `why` tells it.
 
 use super::*;
-use proto::graph::v1alpha1::OwnerStanding;
-use proto::r#type::v1alpha1::OwnerReference;
+use proto::graph::v1beta1::OwnerStanding;
+use proto::r#type::v1beta1::OwnerReference;
 
 const NOW: i64 = 1_000_000;
 

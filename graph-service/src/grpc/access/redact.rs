@@ -4,12 +4,12 @@
 //! object's own fate tells that too. What is known of a hidden owner beyond that goes.
 
 use super::Sight;
-use proto::decision::v1alpha1::DecisionEvent;
-use proto::graph::v1alpha1::find_cycles_response::Cycle;
-use proto::graph::v1alpha1::find_stuck_objects_response::Stuck;
-use proto::graph::v1alpha1::preview_deletion_response::{Entry, Total};
-use proto::graph::v1alpha1::{Edge, ExplainObjectResponse, Node, Reason};
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::decision::v1beta1::DecisionEvent;
+use proto::graph::v1beta1::find_cycles_response::Cycle;
+use proto::graph::v1beta1::find_stuck_objects_response::Stuck;
+use proto::graph::v1beta1::preview_deletion_response::{Entry, Total};
+use proto::graph::v1beta1::{Edge, ExplainObjectResponse, Node, Reason};
+use proto::r#type::v1beta1::ObjectRef;
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 

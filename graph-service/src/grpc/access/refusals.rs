@@ -5,7 +5,7 @@ use engine::object::clip;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use proto::error_reason;
-use proto::r#type::v1alpha1::ErrorReason;
+use proto::r#type::v1beta1::ErrorReason;
 use runtime::metrics::{Book, Label};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -4,12 +4,12 @@ use prost::Message as _;
 use proto::cloudevents::v1::CloudEvent;
 use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
 use proto::cloudevents::v1::cloud_event::{CloudEventAttributeValue, Data};
-use proto::decision::v1alpha1::watch_decisions_response::Batch;
-use proto::decision::v1alpha1::{DecisionEvent, EventEncoding, Phase};
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::decision::v1beta1::watch_decisions_response::Batch;
+use proto::decision::v1beta1::{DecisionEvent, EventEncoding, Phase};
+use proto::r#type::v1beta1::ObjectRef;
 
 /// What the data of an event is.
-const TYPE_URL: &str = "type.googleapis.com/ownergraph.decision.v1alpha1.DecisionEvent";
+const TYPE_URL: &str = "type.googleapis.com/ownergraph.decision.v1beta1.DecisionEvent";
 
 pub(super) fn batch(events: Vec<DecisionEvent>, encoding: EventEncoding, cluster_uid: &str) -> Batch {
     match encoding {

@@ -3,9 +3,9 @@
 use crate::grpc::expression::{Expression, Subject, list, map};
 use crate::grpc::{filter, status};
 use cel::objects::Value;
-use proto::decision::v1alpha1::{DecisionEvent, DecisionFilter};
-use proto::graph::v1alpha1::reason::Code;
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::decision::v1beta1::{DecisionEvent, DecisionFilter};
+use proto::graph::v1beta1::reason::Code;
+use proto::r#type::v1beta1::ObjectRef;
 use std::time::SystemTime;
 use tonic::Status;
 
@@ -129,8 +129,8 @@ impl Within {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::decision::v1alpha1::{Attempt, Phase};
-    use proto::work::v1alpha1::{ItemKind, Outcome};
+    use proto::decision::v1beta1::{Attempt, Phase};
+    use proto::work::v1beta1::{ItemKind, Outcome};
 
     #[test]
     fn expressions_see_every_field_that_is_told_of() {

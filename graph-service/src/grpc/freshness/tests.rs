@@ -3,7 +3,7 @@ use crate::grpc::small_world::{config, facts, reason, secret, secrets, uid_of};
 use engine::leader::{Input, Leader, Mode};
 use engine::time::Time;
 use futures::FutureExt as _;
-use proto::r#type::v1alpha1::{GroupResource as WireCollection, ResourceVersionBounds};
+use proto::r#type::v1beta1::{GroupResource as WireCollection, ResourceVersionBounds};
 use std::sync::atomic::AtomicUsize;
 use tonic::Code;
 

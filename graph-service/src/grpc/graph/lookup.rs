@@ -3,7 +3,7 @@
 use super::{Graph, Sight, status};
 use engine::object::{GroupResource, Uid};
 use engine::view::{PresenceView, Tombstone};
-use proto::r#type::v1alpha1::ObjectRef;
+use proto::r#type::v1beta1::ObjectRef;
 use tonic::Status;
 
 /// What a reference of a request leads to.

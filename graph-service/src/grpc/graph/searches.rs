@@ -10,9 +10,9 @@ use engine::leader::{ContentsLook, CycleSearch, Leader, Scan};
 use engine::object::Uid;
 use engine::view::{CycleView, Explanation, RELATED_MAX, ReasonCode};
 use proto::convert;
-use proto::graph::v1alpha1::find_cycles_response::Cycle;
-use proto::graph::v1alpha1::find_stuck_objects_response::Stuck;
-use proto::graph::v1alpha1::*;
+use proto::graph::v1beta1::find_cycles_response::Cycle;
+use proto::graph::v1beta1::find_stuck_objects_response::Stuck;
+use proto::graph::v1beta1::*;
 use std::time::{Duration, SystemTime};
 use tonic::Status;
 

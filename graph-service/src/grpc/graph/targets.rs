@@ -4,8 +4,8 @@ use super::{Graph, Sight, TARGETS_MAX, WALK_MAX, best_known, lookup, namespaces,
 use engine::object::Uid;
 use engine::plan::PlanOptions;
 use engine::view::NodeView;
-use proto::graph::v1alpha1::PreviewDeletionRequest;
-use proto::r#type::v1alpha1::{ObjectRef, PropagationPolicy};
+use proto::graph::v1beta1::PreviewDeletionRequest;
+use proto::r#type::v1beta1::{ObjectRef, PropagationPolicy};
 use tonic::Status;
 
 impl Graph {

@@ -7,8 +7,8 @@ use crate::grpc::small_world::{config, facts, reason, secret, shared};
 use engine::leader::Mode;
 use engine::time::Time;
 use futures::StreamExt as _;
-use proto::graph::v1alpha1::export_graph_response::Part;
-use proto::r#type::v1alpha1::PropagationPolicy;
+use proto::graph::v1beta1::export_graph_response::Part;
+use proto::r#type::v1beta1::PropagationPolicy;
 use tokio::sync::watch;
 use tonic::Code;
 

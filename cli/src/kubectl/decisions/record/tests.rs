@@ -1,8 +1,8 @@
 use super::*;
 use proto::cloudevents::v1::cloud_event::CloudEventAttributeValue;
-use proto::decision::v1alpha1::Attempt;
-use proto::r#type::v1alpha1::ObjectRef;
-use proto::work::v1alpha1::Outcome;
+use proto::decision::v1beta1::Attempt;
+use proto::r#type::v1beta1::ObjectRef;
+use proto::work::v1beta1::Outcome;
 
 fn event(phase: Phase) -> DecisionEvent {
     let object = |kind: &str, name: &str| ObjectRef {

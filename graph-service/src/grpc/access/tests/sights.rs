@@ -15,12 +15,12 @@ use engine::object::{
 };
 use engine::time::Time;
 use futures::StreamExt as _;
-use proto::decision::v1alpha1::DecisionEvent;
-use proto::graph::v1alpha1::export_graph_response::Part;
-use proto::graph::v1alpha1::graph_service_server::GraphService as _;
-use proto::graph::v1alpha1::watch_dependents_response::Event;
-use proto::graph::v1alpha1::*;
-use proto::r#type::v1alpha1::{Consistency, ObjectFilter, ObjectRef};
+use proto::decision::v1beta1::DecisionEvent;
+use proto::graph::v1beta1::export_graph_response::Part;
+use proto::graph::v1beta1::graph_service_server::GraphService as _;
+use proto::graph::v1beta1::watch_dependents_response::Event;
+use proto::graph::v1beta1::*;
+use proto::r#type::v1beta1::{Consistency, ObjectFilter, ObjectRef};
 use runtime::tasks::Tasks;
 use tonic::{Code, Request};
 

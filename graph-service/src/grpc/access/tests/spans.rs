@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use tonic::body::Body;
 use tower::{Layer as _, ServiceExt as _};
 
-const STATUS: &str = "/ownergraph.admin.v1alpha1.AdminService/GetStatus";
+const STATUS: &str = "/ownergraph.admin.v1beta1.AdminService/GetStatus";
 const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// The names of the spans that a call leaves behind, where its caller records and where everything is recorded.

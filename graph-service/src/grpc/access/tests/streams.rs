@@ -15,8 +15,8 @@ use tonic::Code;
 use tonic::body::Body;
 use tower::{Layer as _, ServiceExt as _};
 
-const WATCH: &str = "/ownergraph.decision.v1alpha1.DecisionService/WatchDecisions";
-const WORK: &str = "/ownergraph.work.v1alpha1.WorkService/StreamWork";
+const WATCH: &str = "/ownergraph.decision.v1beta1.DecisionService/WatchDecisions";
+const WORK: &str = "/ownergraph.work.v1beta1.WorkService/StreamWork";
 
 /// A stream that lasts for as long as it may, and whether anybody holds its other end.
 struct Opened {

@@ -11,11 +11,11 @@ use engine::work::ToLeader;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use prost::Message;
-use proto::admin::v1alpha1::{PauseCollectionRequest, ResumeCollectionRequest};
-use proto::decision::v1alpha1::{DecisionFilter, GetDecisionRequest, ListDecisionsRequest, WatchDecisionsRequest};
-use proto::graph::v1alpha1::*;
-use proto::r#type::v1alpha1::{ObjectFilter, ObjectRef};
-use proto::work::v1alpha1::StreamWorkRequest;
+use proto::admin::v1beta1::{PauseCollectionRequest, ResumeCollectionRequest};
+use proto::decision::v1beta1::{DecisionFilter, GetDecisionRequest, ListDecisionsRequest, WatchDecisionsRequest};
+use proto::graph::v1beta1::*;
+use proto::r#type::v1beta1::{ObjectFilter, ObjectRef};
+use proto::work::v1beta1::StreamWorkRequest;
 use runtime::kubernetes::Cluster;
 use runtime::tls::{Peer, PeerCertificate};
 use serde_json::{Value, json};
@@ -283,7 +283,7 @@ async fn every_rpc_is_for_whom_it_is_for() {
             }
         }
         for caller in [&nobody, &admin] {
-            let unknown = caller.call("ownergraph.graph.v1alpha1.GraphService/Unheard", &[]).await;
+            let unknown = caller.call("ownergraph.graph.v1beta1.GraphService/Unheard", &[]).await;
             assert_eq!(code(&unknown), Code::Unimplemented);
         }
     })
@@ -295,7 +295,7 @@ async fn an_executor_by_another_name_than_its_pods_is_refused() {
     with_callers(async |[_, _, executor, _]| {
         let hello = StreamWorkRequest::from(ToLeader::Hello(hello("executor-1")));
         let refused =
-            executor.call("ownergraph.work.v1alpha1.WorkService/StreamWork", &hello.encode_to_vec()).await.unwrap_err();
+            executor.call("ownergraph.work.v1beta1.WorkService/StreamWork", &hello.encode_to_vec()).await.unwrap_err();
         assert_eq!((refused.code(), reason(&refused).as_str()), (Code::PermissionDenied, "EXECUTOR_MISMATCH"));
     })
     .await;

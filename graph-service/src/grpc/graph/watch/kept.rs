@@ -5,7 +5,7 @@ use crate::grpc::access::Seen;
 use crate::grpc::pages::Question;
 use engine::object::Uid;
 use prost::Message as _;
-use proto::graph::v1alpha1::watch_dependents_response::Change;
+use proto::graph::v1beta1::watch_dependents_response::Change;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
