@@ -15,7 +15,6 @@ use engine::view::CollectionStatus;
 use freshness::{About, Freshness};
 use http::Response;
 use proto::admin::v1beta1::admin_service_server::AdminServiceServer;
-use proto::decision::v1beta1::decision_service_server::DecisionServiceServer;
 use proto::graph::v1beta1::graph_service_server::GraphServiceServer;
 use proto::r#type::v1beta1::{ConsistencyToken, ReplicaRole, ResponseMeta};
 use proto::work::v1beta1::work_service_server::WorkServiceServer;
@@ -48,6 +47,7 @@ mod reasons;
 pub(crate) mod small_world;
 mod spans;
 mod status;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -196,7 +196,7 @@ pub(crate) fn start(
             .build_v1()?;
         let before = before_services(shared.gate.clone(), recorder);
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
-        let decisions = DecisionServiceServer::new(decisions::Decisions::new(Arc::clone(&shared), followers));
+        let decisions = decisions::watching::Watching::new(decisions::Decisions::new(Arc::clone(&shared), followers));
         let admin = AdminServiceServer::new(admin::Admin::new(shared, press));
         let stop = shutdown.clone();
         let server = Server::builder()
@@ -209,7 +209,7 @@ pub(crate) fn start(
             .layer(before)
             .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(graph.max_decoding_message_size(MESSAGE_MAX_BYTES))
-            .add_service(decisions.max_decoding_message_size(MESSAGE_MAX_BYTES))
+            .add_service(decisions)
             .add_service(admin.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(health)
             .add_service(reflection)
