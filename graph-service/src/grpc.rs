@@ -7,6 +7,7 @@ use crate::election::Leadership;
 use crate::metrics::Metrics;
 use crate::pauses::press::Press;
 use crate::readiness::Health;
+use crate::threads::ReaderThreads;
 use access::guard::GuardLayer;
 use access::{Gate, Sight};
 use connection::Incoming;
@@ -180,13 +181,13 @@ pub(crate) fn start(
     shared: Arc<Shared>,
     press: Press,
     recorder: Option<Recorder>,
-    shutdown: Shutdown,
+    (threads, shutdown): (ReaderThreads, Shutdown),
     tasks: &mut Tasks,
 ) {
     let (readers, work) = work::Work::new(Arc::clone(&shared));
     tasks.spawn_until_end("stream readers", readers.run());
     let (writers, followers) = followers::Followers::new();
-    tasks.spawn_until_end("stream writers", writers.run());
+    tasks.spawn_until_end("stream writers", threads.run(writers.run()));
     let (reporter, health) = tonic_health::server::health_reporter();
     tasks.spawn_until_end("grpc health", health::follow(reporter, Arc::clone(&shared), shutdown.clone()));
     tasks.spawn("grpc", async move {

@@ -224,6 +224,7 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
         cluster,
         election: Election::Fixed(Term { election: "election".into(), number: 1 }),
         access: Access::Reviewed { audience: "ownergraph".to_owned() },
+        readers: ReaderThreads::of_machine(),
         observer: None,
         progress: false,
     };

@@ -76,6 +76,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         cluster: session.cluster.clone(),
         election: Election::Never,
         access: Access::Open,
+        readers: ReaderThreads::Shared,
         observer: None,
         progress: false,
     };

@@ -1,6 +1,6 @@
 //! The whole service over in-memory pipes: a client of the wire on one side, a small API server on the other.
 
-use crate::{Access, Config, Connection, Edges, Election, Incoming, serve};
+use crate::{Access, Config, Connection, Edges, Election, Incoming, ReaderThreads, serve};
 use engine::leader::Mode;
 use engine::work::{ActionKind, Hello, PROTOCOL, Term, ToExecutor, ToLeader};
 use futures::StreamExt as _;
@@ -114,6 +114,7 @@ pub(super) async fn with_service_at<T>(cluster: Cluster, access: Access, story: 
         cluster,
         election: Election::Fixed(term),
         access,
+        readers: ReaderThreads::Shared,
         observer: None,
         progress: false,
     };

@@ -36,6 +36,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         cluster,
         election: Election::Lease(options.lease()),
         access: Callers::Open,
+        readers: ReaderThreads::of_machine(),
         observer: None,
         progress: false,
     };
