@@ -149,11 +149,6 @@ impl Filter {
         self.any(&object.group, &object.resource, &object.namespace, |wanted| object.uid == wanted, is_true)
     }
 
-    /// Whether it has expressions, which take time.
-    pub(super) fn evaluates(&self) -> bool {
-        self.any.iter().any(|one| one.expression.is_some())
-    }
-
     /// Counts with these from now on.
     pub(super) fn counting(mut self, errors: &Errors) -> Filter {
         self.errors = errors.clone();

@@ -70,12 +70,6 @@ impl Filter {
         self.any.iter().any(|one| one.admits(event, &self.errors))
     }
 
-    /// Whether it has expressions, which take time.
-    pub(super) fn evaluates(&self) -> bool {
-        let in_targets = |one: &One| one.targets.as_ref().is_some_and(filter::Filter::evaluates);
-        self.any.iter().any(|one| one.expression.is_some() || in_targets(one))
-    }
-
     /// How often an expression could not be evaluated.
     pub(super) fn errors(&self) -> u64 {
         self.errors.count()

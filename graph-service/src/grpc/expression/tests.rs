@@ -204,7 +204,7 @@ fn is_of(value: &Value, found: &Type) -> bool {
         | (Value::Bytes(_), Type::Bytes)
         | (Value::Null, Type::Null | Type::Object(_))
         | (Value::Map(_), Type::Map | Type::Object(_))
-        | (_, Type::Dyn | Type::Type) => true,
+        | (_, Type::Dyn | Type::Kind) => true,
         (Value::List(list), Type::List(element)) => list.iter().all(|value| is_of(value, element)),
         (_, _) => false,
     }

@@ -20,7 +20,7 @@ pub(in crate::grpc) enum Type {
     Bytes,
     Null,
     /// What `type` gives.
-    Type,
+    Kind,
     List(Element),
     /// With these fields; it may be null.
     Object(Fields),
@@ -69,7 +69,7 @@ impl fmt::Display for Type {
             Type::String => f.write_str("string"),
             Type::Bytes => f.write_str("bytes"),
             Type::Null => f.write_str("null"),
-            Type::Type => f.write_str("type"),
+            Type::Kind => f.write_str("type"),
             Type::List(element) => write!(f, "list({})", **element),
             Type::Object(_) => f.write_str("object"),
             Type::Map => f.write_str("map"),
@@ -128,12 +128,11 @@ type Scope = Vec<(String, Type)>;
 /// An error unless the expression is a condition on its subject.
 pub(super) fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> {
     let mut checker = Checker::new(text, subject);
-    match checker.of(expr)? {
-        Type::Bool => Ok(()),
-        other => {
-            Err(checker.mistake(format!("it is no condition: it gives {other}, neither true nor false"), word(expr)))
-        }
+    let found = checker.of(expr)?;
+    if found == Type::Bool {
+        return Ok(());
     }
+    Err(checker.mistake(format!("it is no condition: it gives {found}, neither true nor false"), word(expr)))
 }
 
 struct Checker<'a> {
@@ -186,7 +185,15 @@ impl<'a> Checker<'a> {
         let found = match self.of(&select.operand)? {
             Type::Object(fields) => self.field(fields, &select.field)?,
             Type::Map | Type::Dyn | Type::Never => Type::Dyn,
-            other => {
+            other @ (Type::Bool
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::String
+            | Type::Bytes
+            | Type::Null
+            | Type::Kind
+            | Type::List(_)) => {
                 let what = format!("{other} has no field {:?}", select.field);
                 return Err(self.mistake(what, Some(&select.field)));
             }
@@ -227,7 +234,16 @@ impl<'a> Checker<'a> {
             Type::List(element) => (*element).clone(),
             Type::Object(_) => Type::String,
             Type::Map | Type::Dyn | Type::Never => Type::Dyn,
-            other => return Err(self.mistake(format!("{other} has no elements"), word(&over.iter_range))),
+            other @ (Type::Bool
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::String
+            | Type::Bytes
+            | Type::Null
+            | Type::Kind) => {
+                return Err(self.mistake(format!("{other} has no elements"), word(&over.iter_range)));
+            }
         };
         let begin = self.of(&over.accu_init)?;
         let outside = self.scope.len();
@@ -316,7 +332,7 @@ fn given(name: &str, types: &[Type]) -> Option<Type> {
                 one.is_unknown() || one.is_number() || matches!(one, Type::String | Type::Bytes | Type::Bool);
             has_text.then_some(Type::String)
         }
-        ("type", [_]) => Some(Type::Type),
+        ("type", [_]) => Some(Type::Kind),
         (_, _) => None,
     }
 }
@@ -326,7 +342,7 @@ fn of_arithmetic(name: &str, one: &Type, other: &Type) -> Option<Type> {
         Type::Int | Type::Uint => true,
         Type::Double => name != operators::MODULO,
         Type::String | Type::Bytes | Type::List(_) => name == operators::ADD,
-        Type::Bool | Type::Null | Type::Type | Type::Object(_) | Type::Map => false,
+        Type::Bool | Type::Null | Type::Kind | Type::Object(_) | Type::Map => false,
         Type::Dyn | Type::Never => true,
     };
     if !adds(one) || !adds(other) {
