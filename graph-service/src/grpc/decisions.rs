@@ -87,7 +87,7 @@ impl Decisions {
         let follow = Follow {
             shared: Arc::clone(&self.shared),
             recent: Arc::clone(&self.recent),
-            sight,
+            sight: sight.clone(),
             include,
             exclude,
             batch_max,
@@ -95,7 +95,7 @@ impl Decisions {
             encoding,
             accept_gaps: request.accept_gaps,
         };
-        self.followers.open(connection, |reader| follow.run(start, reader))
+        self.followers.open(connection, &sight, |reader| follow.run(start, reader))
     }
 
     fn extent(&self) -> Result<Extent, Status> {

@@ -56,6 +56,23 @@ impl Encoded {
     }
 }
 
+/// How many bytes of a connection something takes.
+pub(super) trait Weighed {
+    fn weight(&self) -> usize;
+}
+
+impl Weighed for Encoded {
+    fn weight(&self) -> usize {
+        self.own.len() + self.shared.len()
+    }
+}
+
+impl<M: Message> Weighed for M {
+    fn weight(&self) -> usize {
+        self.encoded_len()
+    }
+}
+
 fn put_prefix(length: usize, bytes: &mut BytesMut) {
     bytes.put_u8(0);
     bytes.put_u32(u32::try_from(length).expect("messages are below 4 GiB"));

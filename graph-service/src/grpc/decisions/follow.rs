@@ -30,6 +30,9 @@ const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Events of one message, in bytes: what a reader costs that takes nothing. One event may be larger.
 pub(super) const BATCH_BYTES_MAX: usize = 256 * 1024;
 
+/// How long filters look at events before others have their turn.
+const AT_A_TIME: Duration = Duration::from_millis(5);
+
 /// The reader was too slow, or away for too long.
 const COMPACTED: &str = "COMPACTED";
 /// Another leader, and with it another log.
@@ -219,7 +222,12 @@ impl Follow {
     /// The same of events that are decoded. What may not be seen goes before filters look.
     async fn admitted(&self, events: &[Arc<Looked>]) -> Result<Bytes, Stop> {
         let mut batch = BytesMut::new();
+        let mut since = Instant::now();
         for whole in events {
+            if since.elapsed() >= AT_A_TIME {
+                tokio::task::yield_now().await;
+                since = Instant::now();
+            }
             let part;
             let looked = match redact::event(&self.sight, whole.event()).await.map_err(Stop::Failed)? {
                 Shown::Whole => &**whole,
