@@ -181,6 +181,11 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
+    /// How often an expression could not be evaluated.
+    pub(super) fn errors(&self) -> u64 {
+        self.include.iter().chain(&self.exclude).map(|filter| filter.errors.count()).sum()
+    }
+
     pub(super) fn of(include: &[ObjectFilter], exclude: &[ObjectFilter]) -> Result<Sieve, Status> {
         Ok(Sieve { include: Filter::of("include", include)?, exclude: Filter::of("exclude", exclude)? })
     }
