@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tonic::body::Body;
+use tonic::codec::CompressionEncoding;
 use tonic::transport::Server;
 use tonic::{Extensions, Status};
 use tower::layer::util::Stack;
@@ -209,7 +210,12 @@ pub(crate) fn start(
             .max_connection_age(2 * work::STREAM_AGE)
             .layer(before)
             .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
-            .add_service(graph.max_decoding_message_size(MESSAGE_MAX_BYTES))
+            .add_service(
+                graph
+                    .max_decoding_message_size(MESSAGE_MAX_BYTES)
+                    .accept_compressed(CompressionEncoding::Gzip)
+                    .send_compressed(CompressionEncoding::Gzip),
+            )
             .add_service(decisions)
             .add_service(admin.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(health)

@@ -53,10 +53,11 @@ impl Decisions {
         Decisions { shared, followers, recent: Arc::default() }
     }
 
-    /// Follows the log. Messages are encoded already.
+    /// Follows the log. Messages are encoded already, and compressed where that is wanted.
     async fn watch(
         &self,
         request: Request<WatchDecisionsRequest>,
+        gzip: bool,
     ) -> Result<BoxStream<'static, Result<Encoded, Status>>, Status> {
         let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
         let sight = self.shared.sight(request.extensions())?;
@@ -93,6 +94,7 @@ impl Decisions {
             batch_max,
             bookmark_interval: bookmark_interval(request.bookmark_interval)?,
             encoding,
+            gzip,
             accept_gaps: request.accept_gaps,
         };
         self.followers.open(connection, &sight, |reader| follow.run(start, reader))
@@ -141,7 +143,7 @@ impl DecisionService for Decisions {
         &self,
         request: Request<WatchDecisionsRequest>,
     ) -> Result<Response<Self::WatchDecisionsStream>, Status> {
-        let messages = self.watch(request).await?;
+        let messages = self.watch(request, false).await?;
         Ok(Response::new(messages.map(|message| message.and_then(|message| message.decode())).boxed()))
     }
 

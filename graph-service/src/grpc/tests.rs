@@ -14,7 +14,7 @@ use proto::convert::received_from_leader;
 use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::watch_decisions_response::Event;
-use proto::decision::v1beta1::{Position, WatchDecisionsRequest};
+use proto::decision::v1beta1::{ListDecisionsRequest, Position, WatchDecisionsRequest};
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::{GetObjectRequest, ListCoverageRequest};
 use proto::r#type::v1beta1::{ObjectRef, ReplicaRole};
@@ -25,6 +25,8 @@ use runtime::shutdown::Shutdown;
 use runtime::tls::Peer;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tonic::codec::CompressionEncoding;
+use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 use tonic_health::pb::health_client::HealthClient;
@@ -299,6 +301,30 @@ async fn messages_that_are_encoded_once_are_messages_of_the_protocol() {
         assert!(matches!(last.event, Some(Event::GoingAway(_))), "{last:?}");
         assert!(stream.message().await.unwrap().is_none(), "it ends well");
         assert!(stream.trailers().await.is_ok());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_are_compressed_for_those_who_ask_for_it() {
+    with_service(async |dial| {
+        let gzip = CompressionEncoding::Gzip;
+        let plain = DecisionServiceClient::new(dial.channel().await);
+        for (client, expected) in
+            [(plain.clone(), None), (plain.accept_compressed(gzip).send_compressed(gzip), Some("gzip"))]
+        {
+            let mut client = client;
+            let watched = client.watch_decisions(WatchDecisionsRequest::default()).await.unwrap();
+            let told =
+                |metadata: &MetadataMap| metadata.get("grpc-encoding").map(|one| one.to_str().unwrap().to_owned());
+            assert_eq!(told(watched.metadata()).as_deref(), expected);
+            assert!(watched.into_inner().message().await.unwrap().unwrap().meta.is_some());
+            let listed = client.list_decisions(ListDecisionsRequest::default()).await.unwrap();
+            assert_eq!(told(listed.metadata()).as_deref(), expected);
+        }
+        let mut graph = GraphServiceClient::new(dial.channel().await).accept_compressed(gzip);
+        let covered = graph.list_coverage(ListCoverageRequest::default()).await.unwrap();
+        assert_eq!(covered.metadata().get("grpc-encoding").unwrap(), "gzip");
     })
     .await;
 }

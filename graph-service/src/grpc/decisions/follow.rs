@@ -105,6 +105,8 @@ pub(super) struct Follow {
     pub(super) batch_max: usize,
     pub(super) bookmark_interval: Duration,
     pub(super) encoding: EventEncoding,
+    /// Compress what is worth it.
+    pub(super) gzip: bool,
     pub(super) accept_gaps: bool,
 }
 
@@ -320,6 +322,7 @@ impl Follow {
     }
 
     async fn hand_over(&self, message: Encoded, position: Option<&Position>, sent: &mut Sent) -> Result<(), Stop> {
+        let message = if self.gzip { message.compressed() } else { message };
         match sent.reader.send(message).await {
             Ok(()) => {}
             Err(NotTaken::Gone) => return Err(Stop::Gone),

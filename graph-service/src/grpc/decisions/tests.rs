@@ -11,6 +11,7 @@ use engine::leader::{Event, Input, Leader, Mode, Output};
 use engine::time::Time;
 use engine::work::Term;
 use prost::Message as _;
+use prost::bytes::Bytes;
 use proto::cloudevents::v1::CloudEvent;
 use proto::decision::v1beta1::watch_decisions_request::Start as Wanted;
 use proto::decision::v1beta1::watch_decisions_response::Event as Got;
@@ -437,4 +438,19 @@ async fn a_filter_for_what_no_event_has_is_refused() {
         let request = ListDecisionsRequest { include: vec![filter], ..Default::default() };
         assert!(world.service.list_decisions(Request::new(request)).await.is_err());
     }
+}
+
+#[test]
+fn a_compressed_message_is_the_same_once_it_is_read() {
+    let batch = Bytes::from(vec![7; 100_000]);
+    let plain = Encoded::with_field(&WatchDecisionsResponse::default(), 1, batch);
+    let parts: Vec<u8> = plain.clone().parts().concat();
+    let packed = plain.compressed().parts().concat();
+    assert!(packed.len() < parts.len() / 8, "{}", packed.len());
+    assert_eq!((packed[0], packed[1..5].to_vec()), (1, ((packed.len() - 5) as u32).to_be_bytes().to_vec()));
+    let mut read = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[5..]), &mut read).unwrap();
+    assert_eq!(read, parts[5..]);
+    let short = Encoded::of(&WatchDecisionsResponse::default());
+    assert_eq!(short.clone().compressed().parts().concat(), short.parts().concat());
 }

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::body::Body;
+use tonic::codec::CompressionEncoding;
 use tonic::server::NamedService;
 use tower::Service;
 
@@ -24,8 +25,11 @@ pub(in crate::grpc) struct Watching {
 impl Watching {
     pub(in crate::grpc) fn new(decisions: Decisions) -> Watching {
         let decisions = Arc::new(decisions);
-        let others = DecisionServiceServer::from_arc(Arc::clone(&decisions));
-        Watching { decisions, others: others.max_decoding_message_size(MESSAGE_MAX_BYTES) }
+        let others = DecisionServiceServer::from_arc(Arc::clone(&decisions))
+            .max_decoding_message_size(MESSAGE_MAX_BYTES)
+            .accept_compressed(CompressionEncoding::Gzip)
+            .send_compressed(CompressionEncoding::Gzip);
+        Watching { decisions, others }
     }
 }
 
@@ -47,12 +51,13 @@ impl Service<Request<Body>> for Watching {
             return self.others.call(request);
         }
         let decisions = Arc::clone(&self.decisions);
+        let gzip = stream::takes_gzip(request.headers());
         Box::pin(async move {
             let messages = match stream::read(request, MESSAGE_MAX_BYTES).await {
-                Ok(request) => decisions.watch(request).await,
+                Ok(request) => decisions.watch(request, gzip).await,
                 Err(status) => Err(status),
             };
-            Ok(stream::answer(messages))
+            Ok(stream::answer(messages, gzip))
         })
     }
 }
