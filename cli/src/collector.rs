@@ -74,6 +74,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         // Whoever follows the events tells of them in its own way.
         progress: observer.is_none(),
         access: setup.access,
+        readers: graph_service::ReaderThreads::of_machine(),
         observer,
     };
     let graph_stop = Shutdown::new();

@@ -14,6 +14,7 @@ use crate::pauses::press::Press;
 use crate::progress;
 use crate::readiness::{Health, Running};
 use crate::render::{Observer, Render};
+use crate::threads::ReaderThreads;
 use crate::traces::Traces;
 use anyhow::Context as _;
 use engine::leader::{self, Input, Leader};
@@ -95,6 +96,8 @@ pub struct Edges {
     pub election: Election,
     /// Whether callers of the gRPC API are told apart.
     pub access: Access,
+    /// Where the streams of readers are written.
+    pub readers: ReaderThreads,
     /// Sees every event of the engine, once it is logged and counted.
     pub observer: Option<Observer>,
     /// Say on stderr how far the start has come, where that is a terminal.
@@ -214,7 +217,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         long_reads: grpc::long_reads(),
         gate,
     };
-    grpc::start(edges.grpc, Arc::new(shared), press, recorder, shutdown.clone(), &mut tasks);
+    grpc::start(edges.grpc, Arc::new(shared), press, recorder, (edges.readers, shutdown.clone()), &mut tasks);
     tasks.spawn("stop", stop(shutdown.clone(), control, log.queue().cloned(), released));
 
     over(tasks.run(&shutdown, STOP_WITHIN).await)

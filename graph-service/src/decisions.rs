@@ -63,9 +63,26 @@ struct Stream {
 #[derive(Debug)]
 pub(crate) enum Tail {
     /// In order, without a hole; none where nothing new has come.
-    Events(Vec<DecisionEvent>),
+    Events(Vec<Logged>),
     /// The next position stands for what was never written.
     Lost(Gap),
+}
+
+/// An event of the log as it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Logged {
+    pub(crate) sequence: u64,
+    /// Encoded, without its position.
+    pub(crate) bytes: Bytes,
+}
+
+impl Logged {
+    /// The event with its position.
+    pub(crate) fn decode(&self, log_id: &str) -> DecisionEvent {
+        let event = DecisionEvent::decode(self.bytes.clone());
+        let event = event.expect("nothing is kept that was not decoded or encoded here");
+        DecisionEvent { position: Some(Position { log_id: log_id.to_owned(), sequence: self.sequence }), ..event }
+    }
 }
 
 /// Why nothing can be said of what comes after a position.
@@ -139,21 +156,27 @@ impl DecisionLog {
         self.kept().problem.clone()
     }
 
-    /// At most `max` events after this position.
-    pub(crate) async fn after(&self, position: &Position, max: usize) -> Result<Tail, Missing> {
+    /// At most `max` events after this position, and the first of them or `bytes_max` bytes, whichever is more.
+    pub(crate) async fn after(&self, position: &Position, max: usize, bytes_max: usize) -> Result<Tail, Missing> {
         let records = self.records(position, max).await?;
         if let Some(Record::Loss(bytes)) = records.first() {
             return Ok(Tail::Lost(lost(bytes, position)));
         }
         let events = (position.sequence + 1..).zip(records).map_while(Record::event);
-        Ok(Tail::Events(decode(events, &position.log_id)))
+        let mut bytes = 0;
+        let fits = |logged: &Logged| {
+            let is_first = bytes == 0;
+            bytes += logged.bytes.len();
+            is_first || bytes <= bytes_max
+        };
+        Ok(Tail::Events(events.take_while(fits).collect()))
     }
 
     /// The events among the `max` positions after this one; losses are passed over.
     pub(crate) async fn among(&self, position: &Position, max: usize) -> Result<Vec<DecisionEvent>, Missing> {
         let records = self.records(position, max).await?;
         let events = (position.sequence + 1..).zip(records).filter_map(Record::event);
-        Ok(decode(events, &position.log_id))
+        Ok(events.map(|logged| logged.decode(&position.log_id)).collect())
     }
 
     /// What stands at the `max` positions after this one.
@@ -219,15 +242,6 @@ impl DecisionLog {
         self.changed.send_replace(());
         changed
     }
-}
-
-/// Puts a position on each event.
-fn decode(events: impl Iterator<Item = (u64, Bytes)>, log_id: &str) -> Vec<DecisionEvent> {
-    let decode = |(sequence, bytes): (u64, Bytes)| {
-        let event = DecisionEvent::decode(bytes).expect("nothing is kept that was not decoded or encoded here");
-        DecisionEvent { position: Some(Position { log_id: log_id.to_owned(), sequence }), ..event }
-    };
-    events.map(decode).collect()
 }
 
 /// The loss of what comes after a position.

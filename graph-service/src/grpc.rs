@@ -7,6 +7,7 @@ use crate::election::Leadership;
 use crate::metrics::Metrics;
 use crate::pauses::press::Press;
 use crate::readiness::Health;
+use crate::threads::ReaderThreads;
 use access::guard::GuardLayer;
 use access::{Gate, Sight};
 use connection::Incoming;
@@ -15,7 +16,6 @@ use engine::view::CollectionStatus;
 use freshness::{About, Freshness};
 use http::Response;
 use proto::admin::v1beta1::admin_service_server::AdminServiceServer;
-use proto::decision::v1beta1::decision_service_server::DecisionServiceServer;
 use proto::graph::v1beta1::graph_service_server::GraphServiceServer;
 use proto::r#type::v1beta1::{ConsistencyToken, ReplicaRole, ResponseMeta};
 use proto::work::v1beta1::work_service_server::WorkServiceServer;
@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tonic::body::Body;
+use tonic::codec::CompressionEncoding;
 use tonic::transport::Server;
 use tonic::{Extensions, Status};
 use tower::layer::util::Stack;
@@ -48,6 +49,7 @@ mod reasons;
 pub(crate) mod small_world;
 mod spans;
 mod status;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -180,13 +182,13 @@ pub(crate) fn start(
     shared: Arc<Shared>,
     press: Press,
     recorder: Option<Recorder>,
-    shutdown: Shutdown,
+    (threads, shutdown): (ReaderThreads, Shutdown),
     tasks: &mut Tasks,
 ) {
     let (readers, work) = work::Work::new(Arc::clone(&shared));
     tasks.spawn_until_end("stream readers", readers.run());
     let (writers, followers) = followers::Followers::new();
-    tasks.spawn_until_end("stream writers", writers.run());
+    tasks.spawn_until_end("stream writers", threads.run(writers.run()));
     let (reporter, health) = tonic_health::server::health_reporter();
     tasks.spawn_until_end("grpc health", health::follow(reporter, Arc::clone(&shared), shutdown.clone()));
     tasks.spawn("grpc", async move {
@@ -196,7 +198,7 @@ pub(crate) fn start(
             .build_v1()?;
         let before = before_services(shared.gate.clone(), recorder);
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
-        let decisions = DecisionServiceServer::new(decisions::Decisions::new(Arc::clone(&shared), followers));
+        let decisions = decisions::watching::Watching::new(decisions::Decisions::new(Arc::clone(&shared), followers));
         let admin = AdminServiceServer::new(admin::Admin::new(shared, press));
         let stop = shutdown.clone();
         let server = Server::builder()
@@ -208,8 +210,13 @@ pub(crate) fn start(
             .max_connection_age(2 * work::STREAM_AGE)
             .layer(before)
             .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
-            .add_service(graph.max_decoding_message_size(MESSAGE_MAX_BYTES))
-            .add_service(decisions.max_decoding_message_size(MESSAGE_MAX_BYTES))
+            .add_service(
+                graph
+                    .max_decoding_message_size(MESSAGE_MAX_BYTES)
+                    .accept_compressed(CompressionEncoding::Gzip)
+                    .send_compressed(CompressionEncoding::Gzip),
+            )
+            .add_service(decisions)
             .add_service(admin.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(health)
             .add_service(reflection)

@@ -13,6 +13,7 @@
 //! * `pauses`: the brake, as resources of the cluster
 //! * `decisions`: the log of what was decided
 //! * `render`, `metrics`: what the engine says, as lines and numbers
+//! * `threads`: where the streams of readers are written
 //! * `traces`: what the engine says, as spans of what belongs together
 //! * `warnings`: Kubernetes events about references that cannot be right
 //! * `readiness`, `dot`: what the admin server answers
@@ -36,6 +37,7 @@ mod pauses;
 mod progress;
 mod readiness;
 mod render;
+mod threads;
 mod traces;
 mod warnings;
 
@@ -46,3 +48,4 @@ pub use grpc::access::Access;
 pub use grpc::connection::{Connection, Incoming, accept, accept_tls};
 pub use metrics::described;
 pub use render::Observer;
+pub use threads::ReaderThreads;

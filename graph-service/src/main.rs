@@ -2,7 +2,7 @@
 
 use clap::Parser as _;
 use graph_service::options::Options;
-use graph_service::{Access as Callers, Edges, Election, accept, accept_tls, serve};
+use graph_service::{Access as Callers, Edges, Election, ReaderThreads, accept, accept_tls, serve};
 use prometheus_client::registry::Registry;
 use runtime::kubernetes::connect;
 use runtime::shutdown::Shutdown;
@@ -23,7 +23,8 @@ const FAILED: u8 = 1;
 fn main() -> ExitCode {
     let options = Options::parse();
     // One thread reads the watches, decides and answers: between two of these there is so little to do that waking another one costs
-    // more. What takes long is done elsewhere (large answers are put together on threads of their own) or by and by.
+    // more. What takes long is done elsewhere (large answers and the streams of readers are put together on threads of their own) or by
+    // and by.
     let ended = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(thread) => thread.block_on(run(&options)),
         Err(error) => Err(Failure::Other(anyhow::Error::new(error).context("cannot start the thread"))),
@@ -77,6 +78,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
         cluster,
         election: Election::Lease(options.lease()),
         access,
+        readers: ReaderThreads::of_machine(),
         observer: None,
         progress: true,
     };

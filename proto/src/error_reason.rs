@@ -19,6 +19,8 @@ pub const MIN_VERSION: &str = "minVersion";
 pub const MAX_VERSION: &str = "maxVersion";
 /// Metadata of `LIMIT_EXCEEDED`: the bound that was reached.
 pub const LIMIT: &str = "limit";
+/// Metadata of `LIMIT_EXCEEDED` of streams: which bound that is.
+pub const LIMIT_NAME: &str = "limitName";
 /// Metadata of `OBJECT_NOT_FOUND` and `UID_MISMATCH`: the uid that was asked for, or that is there.
 pub const UID: &str = "uid";
 /// Metadata of `CLUSTER_MISMATCH` and `TOKEN_FROM_OTHER_CLUSTER`: the cluster of the service that answers.

@@ -34,4 +34,5 @@ measure fairness tests fairness ROUNDS=1
 measure neighbours tests neighbours ROUNDS=1
 measure slow tests slow
 measure tenants tests tenants
+measure readers tests readers
 measure cascade-observed tests cascade POLICIES=Background IN_FLIGHT=64 OBSERVED=1 ROUNDS=5

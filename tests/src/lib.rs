@@ -28,6 +28,7 @@ pub mod process;
 pub mod prometheus;
 pub mod proxy;
 pub mod reader;
+pub mod readers;
 pub mod reference;
 pub mod replicas;
 pub mod scaling;

@@ -6,7 +6,7 @@ use engine::leader::{Mode, Policy};
 use engine::work::{Hello, Protocols, Term, ToLeader};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use graph_service::{Access, Config, Connection, Edges, Election};
+use graph_service::{Access, Config, Connection, Edges, Election, ReaderThreads};
 use hyper_util::rt::TokioIo;
 use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
@@ -224,6 +224,7 @@ async fn with_service(cluster: Cluster, story: impl AsyncFnOnce(Dial) -> anyhow:
         cluster,
         election: Election::Fixed(Term { election: "election".into(), number: 1 }),
         access: Access::Reviewed { audience: "ownergraph".to_owned() },
+        readers: ReaderThreads::of_machine(),
         observer: None,
         progress: false,
     };

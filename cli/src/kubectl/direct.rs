@@ -8,7 +8,7 @@ use super::session::Session;
 use anyhow::Context as _;
 use executor_service::{Channel, connect_over};
 use futures::{FutureExt as _, StreamExt as _};
-use graph_service::{Access, Config, Connection, Edges, Election};
+use graph_service::{Access, Config, Connection, Edges, Election, ReaderThreads};
 use prometheus_client::registry::Registry;
 use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
@@ -76,6 +76,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         cluster: session.cluster.clone(),
         election: Election::Never,
         access: Access::Open,
+        readers: ReaderThreads::Shared,
         observer: None,
         progress: false,
     };

@@ -1,5 +1,6 @@
 //! What is kept of the log in memory.
 
+use super::Logged;
 use prost::bytes::Bytes;
 use std::collections::VecDeque;
 use tokio::time::Instant;
@@ -36,9 +37,9 @@ pub(super) enum Record {
 
 impl Record {
     /// Of what stands at a position: the event.
-    pub(super) fn event((sequence, record): (u64, Record)) -> Option<(u64, Bytes)> {
+    pub(super) fn event((sequence, record): (u64, Record)) -> Option<Logged> {
         match record {
-            Record::Event(bytes) => Some((sequence, bytes)),
+            Record::Event(bytes) => Some(Logged { sequence, bytes }),
             Record::Loss(_) => None,
         }
     }

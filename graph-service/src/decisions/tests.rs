@@ -49,7 +49,7 @@ fn filled(events_max: usize, events: usize) -> (DecisionLog, Writer) {
 
 fn names(tail: Result<Tail, Missing>) -> Vec<(u64, String)> {
     let Ok(Tail::Events(events)) = tail else { panic!("no events: {tail:?}") };
-    let name = |event: DecisionEvent| (event.position.unwrap().sequence, event.target.unwrap().name);
+    let name = |logged: Logged| (logged.sequence, logged.decode("election.1").target.unwrap().name);
     events.into_iter().map(name).collect()
 }
 
@@ -57,14 +57,14 @@ fn names(tail: Result<Tail, Missing>) -> Vec<(u64, String)> {
 async fn positions_are_dense_from_one_on_and_reading_goes_on_where_it_stopped() {
     let (log, mut writer) = filled(100, 3);
     let named = |numbers: &[u64]| numbers.iter().map(|number| (*number, number.to_string())).collect::<Vec<_>>();
-    assert_eq!(names(log.after(&at(0), 2).await), named(&[1, 2]));
-    assert_eq!(names(log.after(&at(2), 2).await), named(&[3]));
-    assert_eq!(names(log.after(&at(3), 2).await), []);
+    assert_eq!(names(log.after(&at(0), 2, usize::MAX).await), named(&[1, 2]));
+    assert_eq!(names(log.after(&at(2), 2, usize::MAX).await), named(&[3]));
+    assert_eq!(names(log.after(&at(3), 2, usize::MAX).await), []);
 
     writer.note(&withdrawn("4"), clock());
-    assert_eq!(names(log.after(&at(3), 2).await), [], "a round shows what it did at its end");
+    assert_eq!(names(log.after(&at(3), 2, usize::MAX).await), [], "a round shows what it did at its end");
     writer.publish();
-    assert_eq!(names(log.after(&at(3), 2).await), named(&[4]));
+    assert_eq!(names(log.after(&at(3), 2, usize::MAX).await), named(&[4]));
 }
 
 #[tokio::test]
@@ -73,18 +73,19 @@ async fn what_was_trimmed_is_a_loss_and_never_a_jump() {
     let extent = Extent { log_id: "election.1".to_owned(), oldest: 4, in_memory: 4, newest: 5 };
     assert_eq!(log.extent(), Some(extent.clone()));
     for lost in 0..3 {
-        let Err(Missing::Compacted(told)) = log.after(&at(lost), 10).await else {
+        let Err(Missing::Compacted(told)) = log.after(&at(lost), 10, usize::MAX).await else {
             panic!("{lost} is not told as lost")
         };
         assert_eq!(told, extent);
     }
-    assert_eq!(names(log.after(&at(3), 10).await).len(), 2);
+    assert_eq!(names(log.after(&at(3), 10, usize::MAX).await).len(), 2);
 }
 
 #[tokio::test]
 async fn a_position_of_another_log_or_of_none_is_told_from_one_that_is_lost() {
     let (log, mut writer) = filled(10, 3);
-    let replaced = async |position: &Position| matches!(log.after(position, 10).await, Err(Missing::Replaced));
+    let replaced =
+        async |position: &Position| matches!(log.after(position, 10, usize::MAX).await, Err(Missing::Replaced));
     assert!(replaced(&Position { log_id: "election.2".to_owned(), sequence: 1 }).await);
     assert!(replaced(&at(4)).await, "a position that was never given out");
 
@@ -102,9 +103,11 @@ async fn a_position_of_another_log_or_of_none_is_told_from_one_that_is_lost() {
 #[tokio::test]
 async fn an_event_tells_what_it_is_of() {
     let (log, _writer) = filled(10, 1);
-    let Ok(Tail::Events(events)) = log.after(&at(0), 1).await else { panic!("no events") };
-    assert_eq!(events[0].phase(), Phase::Superseded);
-    assert_eq!(events[0].term.as_ref().unwrap().number, 1);
+    let Ok(Tail::Events(events)) = log.after(&at(0), 1, usize::MAX).await else { panic!("no events") };
+    let event = events[0].decode("election.1");
+    assert_eq!(event.position, Some(at(1)));
+    assert_eq!(event.phase(), Phase::Superseded);
+    assert_eq!(event.term.as_ref().unwrap().number, 1);
 }
 
 /// A stream of which that much is there.
@@ -159,7 +162,7 @@ fn in_stream(sequence: u64) -> Position {
 
 fn events(tail: Result<Tail, Missing>) -> Vec<DecisionEvent> {
     let Ok(Tail::Events(events)) = tail else { panic!("no events: {tail:?}") };
-    events
+    events.iter().map(|logged| logged.decode("stream.1")).collect()
 }
 
 fn sequences(events: Vec<DecisionEvent>) -> Vec<u64> {
@@ -169,10 +172,10 @@ fn sequences(events: Vec<DecisionEvent>) -> Vec<u64> {
 #[tokio::test]
 async fn a_loss_has_a_position_and_is_told_before_what_comes_after_it() {
     let log = mirrored(10, 10, &[(12, 7)], 14);
-    assert_eq!(sequences(events(log.after(&in_stream(9), 10).await)), [10, 11]);
-    let Ok(Tail::Lost(gap)) = log.after(&in_stream(11), 10).await else { panic!("no loss") };
+    assert_eq!(sequences(events(log.after(&in_stream(9), 10, usize::MAX).await)), [10, 11]);
+    let Ok(Tail::Lost(gap)) = log.after(&in_stream(11), 10, usize::MAX).await else { panic!("no loss") };
     assert_eq!((gap.first_missing, gap.next, gap.lost), (Some(in_stream(12)), Some(in_stream(13)), 7));
-    assert_eq!(sequences(events(log.after(&in_stream(12), 10).await)), [13, 14]);
+    assert_eq!(sequences(events(log.after(&in_stream(12), 10, usize::MAX).await)), [13, 14]);
     assert_eq!(sequences(log.among(&in_stream(9), 4).await.unwrap()), [10, 11, 13], "a list passes over it");
 }
 
@@ -186,25 +189,25 @@ async fn what_is_not_in_memory_any_more_is_read_from_the_stream() {
     let log = partly(Stream { first: 3, losses: vec![7], is_away: false });
     let extent = log.extent().unwrap();
     assert_eq!((extent.oldest, extent.in_memory, extent.newest), (3, 11, 20));
-    assert_eq!(sequences(events(log.after(&in_stream(2), 3).await)), [3, 4, 5]);
-    assert_eq!(sequences(events(log.after(&in_stream(5), 10).await)), [6]);
-    let Ok(Tail::Lost(gap)) = log.after(&in_stream(6), 10).await else { panic!("no loss") };
+    assert_eq!(sequences(events(log.after(&in_stream(2), 3, usize::MAX).await)), [3, 4, 5]);
+    assert_eq!(sequences(events(log.after(&in_stream(5), 10, usize::MAX).await)), [6]);
+    let Ok(Tail::Lost(gap)) = log.after(&in_stream(6), 10, usize::MAX).await else { panic!("no loss") };
     assert_eq!((gap.first_missing, gap.next), (Some(in_stream(7)), Some(in_stream(8))));
-    assert_eq!(sequences(events(log.after(&in_stream(9), 100).await)), (10..=20).collect::<Vec<_>>());
+    assert_eq!(sequences(events(log.after(&in_stream(9), 100, usize::MAX).await)), (10..=20).collect::<Vec<_>>());
     assert_eq!(sequences(log.among(&in_stream(5), 4).await.unwrap()), [6, 8, 9]);
-    assert!(matches!(log.after(&in_stream(1), 10).await, Err(Missing::Compacted(now)) if now == extent));
+    assert!(matches!(log.after(&in_stream(1), 10, usize::MAX).await, Err(Missing::Compacted(now)) if now == extent));
 }
 
 #[tokio::test]
 async fn what_the_stream_does_not_keep_any_more_is_told_as_such_and_nothing_is_said_while_it_is_away() {
     let log = partly(Stream { first: 8, losses: Vec::new(), is_away: false });
-    assert!(matches!(log.after(&in_stream(5), 10).await, Err(Missing::Compacted(now)) if now.oldest == 8));
+    assert!(matches!(log.after(&in_stream(5), 10, usize::MAX).await, Err(Missing::Compacted(now)) if now.oldest == 8));
     assert_eq!(log.extent().unwrap().oldest, 8);
-    assert_eq!(sequences(events(log.after(&in_stream(7), 3).await)), [8, 9, 10]);
+    assert_eq!(sequences(events(log.after(&in_stream(7), 3, usize::MAX).await)), [8, 9, 10]);
 
     let log = partly(Stream { first: 3, losses: Vec::new(), is_away: true });
-    assert!(matches!(log.after(&in_stream(5), 10).await, Err(Missing::Unreadable(why)) if why == "away"));
-    assert_eq!(sequences(events(log.after(&in_stream(10), 2).await)), [11, 12]);
+    assert!(matches!(log.after(&in_stream(5), 10, usize::MAX).await, Err(Missing::Unreadable(why)) if why == "away"));
+    assert_eq!(sequences(events(log.after(&in_stream(10), 2, usize::MAX).await)), [11, 12]);
 }
 
 #[test]
@@ -220,7 +223,7 @@ async fn a_position_that_another_replica_has_read_first_is_waited_for() {
     let log = mirrored(1, 1, &[], 3);
     assert_eq!(log.reach(&in_stream(3)).await, Reached::Yes);
     assert_eq!(log.reach(&in_stream(5)).await, Reached::NotYet);
-    assert_eq!(sequences(events(log.after(&in_stream(5), 10).await)), Vec::<u64>::new());
+    assert_eq!(sequences(events(log.after(&in_stream(5), 10, usize::MAX).await)), Vec::<u64>::new());
     let later = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         log.change(|kept| kept.push(Record::Loss(Bytes::new()), EVENTS_MAX));

@@ -101,7 +101,7 @@ impl Gate {
         match access {
             Access::Open => None,
             Access::Reviewed { audience } => {
-                Some(Arc::new(Gate::asking(Box::new(ApiServer(client)), audience, metrics.access.clone())))
+                Some(Arc::new(Gate::asking(Box::new(ApiServer::new(client)), audience, metrics.access.clone())))
             }
         }
     }

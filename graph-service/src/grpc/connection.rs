@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -52,12 +53,27 @@ pub struct Link {
 }
 
 /// Ends one connection.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cut(Shutdown);
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    wanted: Shutdown,
+    id: u64,
+}
+
+impl Default for Cut {
+    fn default() -> Cut {
+        static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+        Cut { wanted: Shutdown::default(), id: CONNECTIONS.fetch_add(1, Ordering::Relaxed) }
+    }
+}
 
 impl Cut {
     pub(crate) fn cut(&self) {
-        self.0.request();
+        self.wanted.request();
+    }
+
+    /// Which connection of this process it is.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 }
 
@@ -77,7 +93,7 @@ impl Connection {
     pub fn new(io: impl AsyncRead + AsyncWrite + Send + Sync + 'static) -> Connection {
         let silence = Silence { ends: Box::pin(sleep(PREFACE_WITHIN)), missing: PREFACE_BYTES };
         let cut = Cut::default();
-        let requested = cut.0.clone();
+        let requested = cut.wanted.clone();
         let is_cut = Box::pin(async move { requested.requested().await });
         let link = Link { cut, peer: Peer::Plaintext };
         Connection { io: Box::pin(io), silence: Some(silence), link, is_cut, _place: None }

@@ -4,11 +4,13 @@ use super::access::{Sight, redact};
 use super::connection::Link;
 use super::followers::Followers;
 use super::pages::{fitting, page_size};
+use super::stream::Encoded;
 use super::{Shared, status};
 use crate::decisions::{Extent, Missing, Reached};
 use filter::{Filter, Within};
 use follow::{Follow, Start};
-use futures::stream::BoxStream;
+use futures::stream::{BoxStream, StreamExt as _};
+use looked::{Looked, Recent};
 use place::Place;
 use proto::decision::v1beta1::decision_service_server::DecisionService;
 use proto::decision::v1beta1::*;
@@ -19,9 +21,11 @@ use tonic::{Request, Response, Status};
 mod encode;
 pub(super) mod filter;
 mod follow;
+pub(super) mod looked;
 pub(super) mod place;
 #[cfg(test)]
 mod tests;
+pub(super) mod watching;
 
 /// Events that are looked at under one hold of the log.
 const STEP: usize = 1024;
@@ -41,11 +45,59 @@ const BOOKMARK_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Decisions {
     shared: Arc<Shared>,
     followers: Followers,
+    recent: Arc<Recent>,
 }
 
 impl Decisions {
     pub(super) fn new(shared: Arc<Shared>, followers: Followers) -> Decisions {
-        Decisions { shared, followers }
+        Decisions { shared, followers, recent: Arc::default() }
+    }
+
+    /// Follows the log. Messages are encoded already, and compressed where that is wanted.
+    async fn watch(
+        &self,
+        request: Request<WatchDecisionsRequest>,
+        gzip: bool,
+    ) -> Result<BoxStream<'static, Result<Encoded, Status>>, Status> {
+        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let sight = self.shared.sight(request.extensions())?;
+        let request = request.into_inner();
+        require_named(&sight, &request.include).await?;
+        let include = Filter::of("include", &request.include)?;
+        let exclude = Filter::of("exclude", &request.exclude)?;
+        let batch_max = match usize::try_from(request.max_batch).unwrap_or(usize::MAX) {
+            0 => BATCH_DEFAULT,
+            wanted => wanted.min(BATCH_MAX),
+        };
+        let encoding = EventEncoding::try_from(request.encoding)
+            .map_err(|_| status::bad_field("encoding", "is none that this version knows"))?;
+        let wanted = match &request.start {
+            Some(watch_decisions_request::Start::After(position)) => Some(position),
+            Some(
+                watch_decisions_request::Start::Oldest(_)
+                | watch_decisions_request::Start::Now(_)
+                | watch_decisions_request::Start::OpenThenFollow(_),
+            )
+            | None => None,
+        };
+        let extent = self.extent_with(wanted).await?;
+        let start = Start::of(request.start, &extent, request.accept_gaps)?;
+        if start.needs_leader() && !self.shared.leadership().leading {
+            return Err(status::not_leader(&self.shared.leadership()));
+        }
+        let follow = Follow {
+            shared: Arc::clone(&self.shared),
+            recent: Arc::clone(&self.recent),
+            sight: sight.clone(),
+            include,
+            exclude,
+            batch_max,
+            bookmark_interval: bookmark_interval(request.bookmark_interval)?,
+            encoding,
+            gzip,
+            accept_gaps: request.accept_gaps,
+        };
+        self.followers.open(connection, &sight, |reader| follow.run(start, reader))
     }
 
     fn extent(&self) -> Result<Extent, Status> {
@@ -86,47 +138,13 @@ fn unreadable(why: &str) -> Status {
 impl DecisionService for Decisions {
     type WatchDecisionsStream = BoxStream<'static, Result<WatchDecisionsResponse, Status>>;
 
+    /// The same as the wire has, decoded; on the wire, messages go out as they were encoded, see [`watching`].
     async fn watch_decisions(
         &self,
         request: Request<WatchDecisionsRequest>,
     ) -> Result<Response<Self::WatchDecisionsStream>, Status> {
-        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
-        let sight = self.shared.sight(request.extensions())?;
-        let request = request.into_inner();
-        require_named(&sight, &request.include).await?;
-        let include = Filter::of("include", &request.include)?;
-        let exclude = Filter::of("exclude", &request.exclude)?;
-        let batch_max = match usize::try_from(request.max_batch).unwrap_or(usize::MAX) {
-            0 => BATCH_DEFAULT,
-            wanted => wanted.min(BATCH_MAX),
-        };
-        let encoding = EventEncoding::try_from(request.encoding)
-            .map_err(|_| status::bad_field("encoding", "is none that this version knows"))?;
-        let wanted = match &request.start {
-            Some(watch_decisions_request::Start::After(position)) => Some(position),
-            Some(
-                watch_decisions_request::Start::Oldest(_)
-                | watch_decisions_request::Start::Now(_)
-                | watch_decisions_request::Start::OpenThenFollow(_),
-            )
-            | None => None,
-        };
-        let extent = self.extent_with(wanted).await?;
-        let start = Start::of(request.start, &extent, request.accept_gaps)?;
-        if start.needs_leader() && !self.shared.leadership().leading {
-            return Err(status::not_leader(&self.shared.leadership()));
-        }
-        let follow = Follow {
-            shared: Arc::clone(&self.shared),
-            sight,
-            include,
-            exclude,
-            batch_max,
-            bookmark_interval: bookmark_interval(request.bookmark_interval)?,
-            encoding,
-            accept_gaps: request.accept_gaps,
-        };
-        Ok(Response::new(self.followers.open(connection, |reader| follow.run(start, reader))?))
+        let messages = self.watch(request, false).await?;
+        Ok(Response::new(messages.map(|message| message.and_then(|message| message.decode())).boxed()))
     }
 
     async fn list_decisions(
@@ -142,8 +160,9 @@ impl DecisionService for Decisions {
         let size = page_size(request.page_size)?;
         let mut extent = self.extent()?;
         let place = Place::of(&question, &request.page_token, &extent)?;
-        let wanted =
-            |event: &DecisionEvent| within.admits(event) && include.as_ref().is_none_or(|filter| filter.admits(event));
+        let is_wanted = |looked: &Looked| {
+            within.admits(looked.event()) && include.as_ref().is_none_or(|filter| filter.admits(looked))
+        };
         let _turn = self.shared.long_read().await?;
         let mut before = place.before;
         let mut found: Vec<DecisionEvent> = Vec::new();
@@ -154,7 +173,8 @@ impl DecisionService for Decisions {
             let at = Position { log_id: extent.log_id.clone(), sequence: from - 1 };
             match self.shared.decisions.among(&at, usize::try_from(before - from).unwrap_or(STEP)).await {
                 Ok(events) => {
-                    found.extend(redact::events(&sight, events).await?.into_iter().rev().filter(wanted));
+                    let looked = redact::events(&sight, events).await?.into_iter().rev().map(Looked::of);
+                    found.extend(looked.filter(is_wanted).map(Looked::into_event));
                     before = from;
                 }
                 // What was trimmed meanwhile is not kept, and so is not listed.

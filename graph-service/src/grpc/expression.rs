@@ -5,7 +5,8 @@
 //! one object is in proportion to the length of the expression times that of one list.
 
 use super::status;
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
+use cel::common::types::CelBool;
 use cel::objects::{Key, Map, Value};
 use cel::parser::PrattParser;
 use cel::{Context, Env};
@@ -14,9 +15,11 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 use tonic::Status;
+pub(super) use types::{Element, Fields, Type};
 
 #[cfg(test)]
 mod tests;
+mod types;
 
 /// Longest expression.
 const BYTES_MAX: usize = 1024;
@@ -54,29 +57,33 @@ const OPERATORS: [&str; 18] = [
     operators::IN,
 ];
 
-/// Of these, those that give something else than true or false.
-const OTHER_THAN_BOOLEAN: [&str; 12] = [
-    operators::SUBSTRACT,
-    operators::ADD,
-    operators::MULTIPLY,
-    operators::DIVIDE,
-    operators::MODULO,
-    operators::NEGATE,
-    "size",
-    "int",
-    "uint",
-    "double",
-    "string",
-    "type",
-];
-
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
 /// The one variable of an expression, and the fields it has.
 #[derive(Debug)]
 pub(super) struct Subject {
     pub(super) name: &'static str,
-    pub(super) fields: &'static [&'static str],
+    pub(super) fields: Fields,
+}
+
+/// What expressions see, for as many of them as look at the same thing.
+pub(super) struct Activation(Context<'static, 'static>);
+
+impl std::fmt::Debug for Activation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Activation")
+    }
+}
+
+impl Activation {
+    /// Of variables, each of which is the subject of some expressions.
+    pub(super) fn of(variables: impl IntoIterator<Item = (&'static Subject, Value)>) -> Activation {
+        let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
+        for (subject, value) in variables {
+            context.add_variable_from_value(subject.name, value);
+        }
+        Activation(context)
+    }
 }
 
 /// An expression that can be evaluated.
@@ -84,6 +91,15 @@ pub(super) struct Subject {
 pub(super) struct Expression {
     subject: &'static Subject,
     expr: Arc<IdedExpr>,
+}
+
+/// What came of an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    True,
+    False,
+    /// It cannot be evaluated: it asks for what is not there, divides by zero, or the like.
+    Failed,
 }
 
 impl std::fmt::Debug for Expression {
@@ -111,21 +127,29 @@ impl Expression {
         if text.is_empty() {
             return Ok(None);
         }
-        let read = read(text).and_then(|expr| check(&expr, text, subject).map(|()| expr)).and_then(condition);
+        let read = read(text).and_then(|expr| {
+            check(&expr, text, subject)?;
+            types::check(&expr, text, subject)?;
+            Ok(expr)
+        });
         match read {
             Ok(expr) => Ok(Some(Expression { subject, expr: Arc::new(expr) })),
             Err(Mistake { what, at }) => Err(status::expression_invalid(field, &clip(&what, TEXT_MAX_BYTES), at)),
         }
     }
 
-    /// Whether it is true, and nothing else, for this subject.
-    pub(super) fn is_true(&self, subject: Value) -> bool {
+    /// What it is for what it sees.
+    pub(super) fn evaluate(&self, activation: &Activation) -> Verdict {
         let evaluate = || {
-            let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
-            context.add_variable_from_value(self.subject.name, subject);
-            matches!(Value::resolve(&self.expr, &context), Ok(Value::Bool(true)))
+            let found = Value::resolve_val(&self.expr, &activation.0).ok()?;
+            found.downcast_ref::<CelBool>().map(|found| *found.inner())
         };
-        catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or(false)
+        // A foreign interpreter, on an expression from the network: a panic of it is a failure of that expression.
+        match catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or_default() {
+            Some(true) => Verdict::True,
+            Some(false) => Verdict::False,
+            None => Verdict::Failed,
+        }
     }
 }
 
@@ -190,14 +214,6 @@ fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> 
                 open.extend(call.args.iter().map(|argument| (argument, depth, known.clone())));
             }
             Expr::Select(select) => {
-                let of_subject = matches!(&select.operand.expr, Expr::Ident(name) if name == subject.name);
-                if of_subject && !known.contains(&subject.name) && !subject.fields.contains(&select.field.as_str()) {
-                    let fields = subject.fields.join(", ");
-                    return Err(mistake(
-                        format!("{} has no field {:?}, only {fields}", subject.name, select.field),
-                        &select.field,
-                    ));
-                }
                 open.push((&select.operand, depth, known));
             }
             Expr::List(list) => open.extend(list.elements.iter().map(|element| (element, depth, known.clone()))),
@@ -225,27 +241,6 @@ fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> 
         }
     }
     Ok(())
-}
-
-/// Refuses what can be neither true nor false, as far as that can be told before it is evaluated: it would hold for nothing.
-fn condition(expr: IdedExpr) -> Result<IdedExpr, Mistake> {
-    let mut open = vec![&expr];
-    while let Some(next) = open.pop() {
-        let is_other = match &next.expr {
-            Expr::Literal(literal) => !matches!(literal, LiteralValue::Boolean(_)),
-            Expr::List(_) | Expr::Map(_) | Expr::Struct(_) => true,
-            Expr::Call(call) if call.func_name == operators::CONDITIONAL => {
-                open.extend(call.args.get(1..).unwrap_or_default());
-                false
-            }
-            Expr::Call(call) => OTHER_THAN_BOOLEAN.contains(&call.func_name.as_str()),
-            Expr::Unspecified | Expr::Ident(_) | Expr::Select(_) | Expr::Comprehension(_) => false,
-        };
-        if is_other {
-            return Err(Mistake::nowhere("it is no condition: what it gives is neither true nor false"));
-        }
-    }
-    Ok(expr)
 }
 
 /// Line and column, from 1, of the first place where a word stands.

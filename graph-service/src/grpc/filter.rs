@@ -1,12 +1,15 @@
 //! Conditions on objects.
 
-use super::expression::{Expression, Subject, list, map};
+use super::expression::{Activation, Element, Expression, Subject, Type, Verdict, list, map};
 use super::status;
 use cel::objects::Value;
 use engine::object::{Name, OwnerReference};
 use engine::view::{NodeView, PresenceView};
 use proto::r#type::v1beta1 as wire;
 use proto::r#type::v1beta1::ObjectFilter;
+use std::cell::LazyCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tonic::Status;
 
 #[cfg(test)]
@@ -17,28 +20,46 @@ const CONDITIONS_MAX: usize = 1000;
 /// Most expressions among them.
 const EXPRESSIONS_MAX: usize = 16;
 
+/// What a name says of an object, for expressions.
+pub(super) static NAME: Type = Type::Object(&NAME_FIELDS);
+static NAME_FIELDS: [(&str, Type); 6] = [
+    ("group", Type::String),
+    ("resource", Type::String),
+    ("kind", Type::String),
+    ("namespace", Type::String),
+    ("name", Type::String),
+    ("uid", Type::String),
+];
+static OWNER: Type = Type::Object(&[
+    ("api_version", Type::String),
+    ("kind", Type::String),
+    ("name", Type::String),
+    ("uid", Type::String),
+    ("controller", Type::Bool),
+    ("block_owner_deletion", Type::Bool),
+]);
 /// An object of the graph, for expressions.
 static OBJECT: Subject = Subject {
     name: "object",
     fields: &[
-        "group",
-        "resource",
-        "kind",
-        "namespace",
-        "name",
-        "uid",
-        "resource_version",
-        "state",
-        "finalizers",
-        "dependent_count",
-        "blocking_dependent_count",
-        "deleting_dependents",
-        "orphaning_dependents",
-        "owners",
+        ("group", Type::String),
+        ("resource", Type::String),
+        ("kind", Type::String),
+        ("namespace", Type::String),
+        ("name", Type::String),
+        ("uid", Type::String),
+        ("resource_version", Type::String),
+        ("state", Type::String),
+        ("finalizers", Type::List(Element::Of(&Type::String))),
+        ("dependent_count", Type::Int),
+        ("blocking_dependent_count", Type::Int),
+        ("deleting_dependents", Type::Bool),
+        ("orphaning_dependents", Type::Bool),
+        ("owners", Type::List(Element::Of(&OWNER))),
     ],
 };
 /// An object of which only the name is there.
-static NAMED: Subject = Subject { name: "object", fields: &["group", "resource", "kind", "namespace", "name", "uid"] };
+pub(super) static NAMED: Subject = Subject { name: "object", fields: &NAME_FIELDS };
 
 /// An error for more conditions or expressions, in all filters of one request, than are looked at.
 pub(super) fn ensure_bounded<'a>(
@@ -58,7 +79,29 @@ pub(super) fn ensure_bounded<'a>(
 
 /// Admits what one of its filters admits.
 #[derive(Clone, Debug)]
-pub(super) struct Filter(Vec<One>);
+pub(super) struct Filter {
+    any: Vec<One>,
+    errors: Errors,
+}
+
+/// How often an expression of a request could not be evaluated.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Errors(Arc<AtomicU64>);
+
+impl Errors {
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether an expression is true. One that fails is not, and is counted.
+    pub(super) fn is_true(&self, expression: &Expression, activation: &Activation) -> bool {
+        let verdict = expression.evaluate(activation);
+        if verdict == Verdict::Failed {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        verdict == Verdict::True
+    }
+}
 
 #[derive(Clone, Debug)]
 struct One {
@@ -86,20 +129,30 @@ impl Filter {
             Ok(One { wanted: wanted.clone(), expression })
         };
         let filters = filters.iter().enumerate().map(one).collect::<Result<Vec<One>, Status>>()?;
-        Ok((!filters.is_empty()).then_some(Filter(filters)))
+        Ok((!filters.is_empty()).then_some(Filter { any: filters, errors: Errors::default() }))
     }
 
     pub(super) fn admits(&self, node: &NodeView) -> bool {
-        let object = &node.object;
-        let uid = object.uid.to_string();
-        let is_true = |expression: &Expression| expression.is_true(value(node));
-        self.any(&object.group, &object.resource, &object.namespace, &uid, is_true)
+        self.admits_seen(node, &LazyCell::new(|| activation(node)))
     }
 
-    /// The same for an object that is only named.
-    pub(super) fn admits_name(&self, object: &wire::ObjectRef) -> bool {
-        let is_true = |expression: &Expression| expression.is_true(named(object));
-        self.any(&object.group, &object.resource, &object.namespace, &object.uid, is_true)
+    fn admits_seen<F: FnOnce() -> Activation>(&self, node: &NodeView, seen: &LazyCell<Activation, F>) -> bool {
+        let object = &node.object;
+        let uid = |wanted: &str| object.uid.to_string() == wanted;
+        let is_true = |expression: &Expression| self.errors.is_true(expression, seen);
+        self.any(&object.group, &object.resource, &object.namespace, uid, is_true)
+    }
+
+    /// The same for an object that is only named, as expressions with [`NAMED`] see it.
+    pub(super) fn admits_name<'a>(&self, object: &wire::ObjectRef, seen: impl Fn() -> &'a Activation) -> bool {
+        let is_true = |expression: &Expression| self.errors.is_true(expression, seen());
+        self.any(&object.group, &object.resource, &object.namespace, |wanted| object.uid == wanted, is_true)
+    }
+
+    /// Counts with these from now on.
+    pub(super) fn counting(mut self, errors: &Errors) -> Filter {
+        self.errors = errors.clone();
+        self
     }
 
     fn any(
@@ -107,14 +160,14 @@ impl Filter {
         group: &str,
         resource: &str,
         namespace: &str,
-        uid: &str,
+        uid: impl Fn(&str) -> bool,
         is_true: impl Fn(&Expression) -> bool,
     ) -> bool {
-        self.0.iter().any(|One { wanted, expression }| {
+        self.any.iter().any(|One { wanted, expression }| {
             let is = |wanted: &wire::GroupResource| wanted.group == group && wanted.resource == resource;
             (wanted.resources.is_empty() || wanted.resources.iter().any(is))
                 && (wanted.namespaces.is_empty() || wanted.namespaces.iter().any(|name| name == namespace))
-                && (wanted.uids.is_empty() || wanted.uids.iter().any(|wanted| wanted == uid))
+                && (wanted.uids.is_empty() || wanted.uids.iter().any(|wanted| uid(wanted)))
                 && expression.as_ref().is_none_or(&is_true)
         })
     }
@@ -128,13 +181,19 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
+    /// How often an expression could not be evaluated.
+    pub(super) fn errors(&self) -> u64 {
+        self.include.iter().chain(&self.exclude).map(|filter| filter.errors.count()).sum()
+    }
+
     pub(super) fn of(include: &[ObjectFilter], exclude: &[ObjectFilter]) -> Result<Sieve, Status> {
         Ok(Sieve { include: Filter::of("include", include)?, exclude: Filter::of("exclude", exclude)? })
     }
 
     pub(super) fn admits(&self, node: &NodeView) -> bool {
-        self.include.as_ref().is_none_or(|filter| filter.admits(node))
-            && !self.exclude.as_ref().is_some_and(|filter| filter.admits(node))
+        let seen = LazyCell::new(|| activation(node));
+        self.include.as_ref().is_none_or(|filter| filter.admits_seen(node, &seen))
+            && !self.exclude.as_ref().is_some_and(|filter| filter.admits_seen(node, &seen))
     }
 }
 
@@ -149,6 +208,11 @@ pub(super) fn named(object: &wire::ObjectRef) -> Value {
         ("name", text(&object.name)),
         ("uid", text(&object.uid)),
     ])
+}
+
+/// An object as expressions see it.
+fn activation(node: &NodeView) -> Activation {
+    Activation::of([(&OBJECT, value(node))])
 }
 
 fn value(node: &NodeView) -> Value {

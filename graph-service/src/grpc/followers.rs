@@ -1,21 +1,27 @@
 //! Streams that this service writes for as long as somebody reads.
 //!
 //! A writer makes the next message only when the one before has been taken, so one message is all that is kept for a reader. One that
-//! takes nothing for [`UNREAD_FOR`] is sent away: its place is wanted by others.
+//! takes nothing for [`UNREAD_FOR`] is sent away: its place is wanted by others. How many places, how much time and how many bytes a caller
+//! may have is in [`share`].
 
+use super::access::Sight;
 use super::connection::Cut;
 use super::status;
+use super::stream::Weighed;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
 use runtime::tasks::{JobEnd, Jobs};
+use share::{Metered, Place, Places, STREAMS_MAX, Share};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::Status;
 
-/// Streams at a time.
-pub(super) const FOLLOWERS_MAX: usize = 256;
+mod share;
+#[cfg(test)]
+mod tests;
+
 /// How long a reader may leave a message untaken.
 pub(super) const UNREAD_FOR: Duration = Duration::from_secs(60);
 /// How long it has after that to take the end.
@@ -27,7 +33,7 @@ pub(super) const STREAM_AGE: Duration = Duration::from_secs(30 * 60);
 #[derive(Clone, Debug)]
 pub(super) struct Followers {
     started: mpsc::Sender<Writing>,
-    places: Arc<Semaphore>,
+    places: Places,
 }
 
 /// Runs what writes them.
@@ -43,6 +49,7 @@ type Writing = BoxFuture<'static, ()>;
 #[derive(Debug)]
 pub(super) struct Reader<T> {
     messages: mpsc::Sender<T>,
+    share: Share,
 }
 
 /// Why a message was not taken.
@@ -54,9 +61,10 @@ pub(super) enum NotTaken {
     Slow,
 }
 
-impl<T> Reader<T> {
+impl<T: Weighed> Reader<T> {
     /// Waits until there is room for a message.
     pub(super) async fn send(&self, message: T) -> Result<(), NotTaken> {
+        self.share.spend_bytes(message.weight());
         match timeout(UNREAD_FOR, self.messages.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(NotTaken::Gone),
@@ -72,30 +80,32 @@ impl<T> Reader<T> {
 
 impl Followers {
     pub(super) fn new() -> (Writers, Followers) {
-        let (sender, started) = mpsc::channel(FOLLOWERS_MAX);
-        let followers = Followers { started: sender, places: Arc::new(Semaphore::new(FOLLOWERS_MAX)) };
-        (Writers { started, running: Jobs::new(FOLLOWERS_MAX) }, followers)
+        let (sender, started) = mpsc::channel(STREAMS_MAX);
+        let followers = Followers { started: sender, places: Places::default() };
+        (Writers { started, running: Jobs::new(STREAMS_MAX) }, followers)
     }
 
     /// A stream of what `write` sends, and then of how it ends. `connection` is cut where not even the end is taken: HTTP/2 has no other
-    /// way to get rid of a stream whose peer does not read.
+    /// way to get rid of a stream whose peer does not read. `sight` has been asked about what the stream shows.
     pub(super) fn open<T, W>(
         &self,
         connection: Option<Cut>,
+        sight: &Sight,
         write: impl FnOnce(Reader<T>) -> W,
     ) -> Result<BoxStream<'static, Result<T, Status>>, Status>
     where
-        T: Send + 'static,
+        T: Weighed + Send + 'static,
         W: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let too_many = || status::limit_exceeded("followers", FOLLOWERS_MAX);
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| too_many())?;
+        let place = self.places.take(connection.as_ref(), sight)?;
+        let share = place.share();
         let (sender, receiver) = mpsc::channel(1);
         let ending = Arc::new(OnceLock::new());
-        let writing = write(Reader { messages: sender.clone() });
+        let writing = write(Reader { messages: sender.clone(), share: share.clone() });
         let end = End { ending: Arc::clone(&ending), connection, _place: place };
         // There is room for as many as there are places, so a failure is the end of the process.
-        self.started.try_send(Box::pin(end.after(writing, sender))).map_err(|_| too_many())?;
+        let writing = Metered::new(end.after(writing, sender), share);
+        self.started.try_send(Box::pin(writing)).map_err(|_| status::stopping())?;
         let messages = stream::unfold((receiver, Some(ending)), async |(mut receiver, mut ending)| {
             if let Some(message) = receiver.recv().await {
                 return Some((Ok(message), (receiver, ending)));
@@ -110,7 +120,7 @@ impl Followers {
 struct End {
     ending: Arc<OnceLock<Status>>,
     connection: Option<Cut>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl End {

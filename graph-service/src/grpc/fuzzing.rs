@@ -1,6 +1,7 @@
 //! What reads texts and tokens of callers.
 
 use super::decisions::filter::Filter as DecisionsFilter;
+use super::decisions::looked::Looked;
 use super::decisions::place;
 use super::filter::{Filter, Sieve};
 use super::freshness::token::Token as Freshness;
@@ -20,7 +21,7 @@ pub(crate) fn filters(bytes: &[u8]) {
         sieve(std::slice::from_ref(&filter), &[]);
         let of_events = DecisionFilter { cel: text.to_owned(), ..DecisionFilter::default() };
         match DecisionsFilter::of("include", &[of_events]) {
-            Ok(Some(read)) => drop(read.admits(&DecisionEvent::default())),
+            Ok(Some(read)) => drop(read.admits(&Looked::of(DecisionEvent::default()))),
             Ok(None) => {}
             Err(refused) => assert!(!refused.message().is_empty(), "{refused:?}"),
         }
@@ -35,7 +36,8 @@ fn sieve(include: &[ObjectFilter], exclude: &[ObjectFilter]) {
         (Ok(sieve), names) => {
             sieve.admits(&node());
             if let Ok(Some(names)) = names {
-                names.admits_name(&proto::r#type::v1beta1::ObjectRef::default());
+                let looked = Looked::of(DecisionEvent::default());
+                names.admits_name(&proto::r#type::v1beta1::ObjectRef::default(), || looked.activation());
             }
         }
         (Err(refused), _) => assert!(!refused.message().is_empty(), "{refused:?}"),

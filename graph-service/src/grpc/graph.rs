@@ -271,8 +271,8 @@ impl GraphService for Graph {
     ) -> Result<Response<Self::WatchDependentsStream>, Status> {
         let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
         let sight = self.shared.sight(request.extensions())?;
-        let (watch, from) = watch::Watch::of(self, request.into_inner(), sight).await?;
-        Ok(Response::new(self.followers.open(connection, |reader| watch.run(from, reader))?))
+        let (watch, from) = watch::Watch::of(self, request.into_inner(), sight.clone()).await?;
+        Ok(Response::new(self.followers.open(connection, &sight, |reader| watch.run(from, reader))?))
     }
 
     async fn explain_object(

@@ -102,6 +102,14 @@ pub(super) fn limit_exceeded(what: &str, max: usize) -> Status {
     )
 }
 
+/// A bound of streams is reached; `user` is whose, where callers are told apart.
+pub(super) fn streams_exceeded(what: &str, max: usize, user: &str) -> Status {
+    let user = clip(user, TEXT_MAX_BYTES);
+    let metadata = [(reason::LIMIT, &*max.to_string()), (reason::LIMIT_NAME, what), (reason::USER, &user)];
+    let how = format!("more than {max} {what}; end one, or try again later");
+    error(Code::ResourceExhausted, ErrorReason::LimitExceeded, how, &metadata, Some(RETRY_LATER))
+}
+
 /// The graph knows no such object.
 pub(super) fn object_not_found(which: &str) -> Status {
     let which = clip(which, TEXT_MAX_BYTES);

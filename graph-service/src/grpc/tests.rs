@@ -1,6 +1,6 @@
 //! The whole service over in-memory pipes: a client of the wire on one side, a small API server on the other.
 
-use crate::{Access, Config, Connection, Edges, Election, Incoming, serve};
+use crate::{Access, Config, Connection, Edges, Election, Incoming, ReaderThreads, serve};
 use engine::leader::Mode;
 use engine::work::{ActionKind, Hello, PROTOCOL, Term, ToExecutor, ToLeader};
 use futures::StreamExt as _;
@@ -11,6 +11,10 @@ use kube::client::Body;
 use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::convert::received_from_leader;
+use proto::decision::v1beta1::decision_service_client::DecisionServiceClient;
+use proto::decision::v1beta1::watch_decisions_request::Start;
+use proto::decision::v1beta1::watch_decisions_response::Event;
+use proto::decision::v1beta1::{ListDecisionsRequest, Position, WatchDecisionsRequest};
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::{GetObjectRequest, ListCoverageRequest};
 use proto::r#type::v1beta1::{ObjectRef, ReplicaRole};
@@ -21,6 +25,8 @@ use runtime::shutdown::Shutdown;
 use runtime::tls::Peer;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tonic::codec::CompressionEncoding;
+use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 use tonic_health::pb::health_client::HealthClient;
@@ -51,16 +57,17 @@ fn cluster() -> Cluster {
 pub(super) struct Dial {
     pipes: mpsc::Sender<Connection>,
     peer: Peer,
+    stop: Shutdown,
 }
 
 impl Dial {
     /// Connections of somebody else.
     pub(super) fn by(&self, peer: Peer) -> Dial {
-        Dial { pipes: self.pipes.clone(), peer }
+        Dial { pipes: self.pipes.clone(), peer, stop: self.stop.clone() }
     }
 
     pub(super) async fn channel(&self) -> Channel {
-        let Dial { pipes, peer } = self.clone();
+        let Dial { pipes, peer, .. } = self.clone();
         let connector = tower::service_fn(move |_: http::Uri| {
             let (pipes, peer) = (pipes.clone(), peer.clone());
             async move {
@@ -109,12 +116,13 @@ pub(super) async fn with_service_at<T>(cluster: Cluster, access: Access, story: 
         cluster,
         election: Election::Fixed(term),
         access,
+        readers: ReaderThreads::Shared,
         observer: None,
         progress: false,
     };
     let shutdown = Shutdown::new();
     let (served, told) = tokio::join!(serve(config, edges, shutdown.clone()), async {
-        let told = story(Dial { pipes, peer: Peer::Plaintext }).await;
+        let told = story(Dial { pipes, peer: Peer::Plaintext, stop: shutdown.clone() }).await;
         shutdown.request();
         told
     });
@@ -268,6 +276,55 @@ async fn reads_and_health_answer() {
         let request = HealthCheckRequest { service: "ownergraph.work.v1beta1.WorkService".to_owned() };
         let mut watch = health.watch(request).await.unwrap().into_inner();
         while watch.message().await.unwrap().expect("health is watched for ever").status() != ServingStatus::Serving {}
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_are_encoded_once_are_messages_of_the_protocol() {
+    with_service(async |dial| {
+        let mut client = DecisionServiceClient::new(dial.channel().await);
+        let far = WatchDecisionsRequest {
+            start: Some(Start::After(Position { log_id: "other".to_owned(), sequence: 1 })),
+            ..Default::default()
+        };
+        let refused = client.watch_decisions(far).await.unwrap_err();
+        assert_eq!(refused.code(), Code::OutOfRange);
+        assert_eq!(refused.get_error_details().error_info().unwrap().reason, "POSITION_COMPACTED");
+        let request = WatchDecisionsRequest { start: Some(Start::OpenThenFollow(true)), ..Default::default() };
+        let mut stream = client.watch_decisions(request).await.unwrap().into_inner();
+        let first = stream.message().await.unwrap().unwrap();
+        assert!(matches!(first.event, Some(Event::Bookmark(bookmark)) if bookmark.snapshot_complete));
+        assert_eq!((first.meta.unwrap().replica.as_str(), first.position.unwrap().sequence), ("replica-a", 0));
+        dial.stop.request();
+        let last = stream.message().await.unwrap().unwrap();
+        assert!(matches!(last.event, Some(Event::GoingAway(_))), "{last:?}");
+        assert!(stream.message().await.unwrap().is_none(), "it ends well");
+        assert!(stream.trailers().await.is_ok());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_are_compressed_for_those_who_ask_for_it() {
+    with_service(async |dial| {
+        let gzip = CompressionEncoding::Gzip;
+        let plain = DecisionServiceClient::new(dial.channel().await);
+        for (client, expected) in
+            [(plain.clone(), None), (plain.accept_compressed(gzip).send_compressed(gzip), Some("gzip"))]
+        {
+            let mut client = client;
+            let watched = client.watch_decisions(WatchDecisionsRequest::default()).await.unwrap();
+            let told =
+                |metadata: &MetadataMap| metadata.get("grpc-encoding").map(|one| one.to_str().unwrap().to_owned());
+            assert_eq!(told(watched.metadata()).as_deref(), expected);
+            assert!(watched.into_inner().message().await.unwrap().unwrap().meta.is_some());
+            let listed = client.list_decisions(ListDecisionsRequest::default()).await.unwrap();
+            assert_eq!(told(listed.metadata()).as_deref(), expected);
+        }
+        let mut graph = GraphServiceClient::new(dial.channel().await).accept_compressed(gzip);
+        let covered = graph.list_coverage(ListCoverageRequest::default()).await.unwrap();
+        assert_eq!(covered.metadata().get("grpc-encoding").unwrap(), "gzip");
     })
     .await;
 }

@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use clap::Parser as _;
 use engine::work::{PROTOCOL, Protocols};
 use graph_service::options::Options;
-use graph_service::{Access as Callers, Config, Edges, Election, accept, serve};
+use graph_service::{Access as Callers, Config, Edges, Election, ReaderThreads, accept, serve};
 use prometheus_client::registry::Registry;
 use runtime::kubernetes::{Access, connect};
 use runtime::shutdown::Shutdown;
@@ -36,6 +36,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         cluster,
         election: Election::Lease(options.lease()),
         access: Callers::Open,
+        readers: ReaderThreads::of_machine(),
         observer: None,
         progress: false,
     };

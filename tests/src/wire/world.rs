@@ -138,6 +138,7 @@ impl World {
             cluster: Cluster::of_client(self.network.api_client(name), API),
             election: Election::Lease(LeaseOptions::default()),
             access: graph_service::Access::Open,
+            readers: graph_service::ReaderThreads::Shared,
             observer: None,
             progress: false,
         };

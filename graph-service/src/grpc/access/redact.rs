@@ -59,14 +59,45 @@ pub(in crate::grpc) async fn events(sight: &Sight, events: Vec<DecisionEvent>) -
     if sight.sees_everything() {
         return Ok(events);
     }
-    let mut events: Vec<DecisionEvent> =
-        events.into_iter().filter(|event| event.target.is_some() && shows(sight, event.target.as_ref())).collect();
-    for event in &mut events {
-        let chain = event.cause_chain.iter().chain(&event.root).map(|object| &object.namespace);
-        sight.learn(namespaces(&event.reasons).chain(chain)).await?;
-        redact_event(sight, event);
+    let mut shown = Vec::new();
+    for found in events {
+        match event(sight, &found).await? {
+            Shown::Whole => shown.push(found),
+            Shown::Part(part) => shown.push(*part),
+            Shown::Nothing => {}
+        }
     }
-    Ok(events)
+    Ok(shown)
+}
+
+/// How much of something may be shown.
+#[derive(Debug)]
+pub(in crate::grpc) enum Shown<T> {
+    /// All, as it is.
+    Whole,
+    /// This.
+    Part(Box<T>),
+    Nothing,
+}
+
+/// The same for one decision.
+pub(in crate::grpc) async fn event(sight: &Sight, event: &DecisionEvent) -> Result<Shown<DecisionEvent>, Status> {
+    if sight.sees_everything() {
+        return Ok(Shown::Whole);
+    }
+    if event.target.is_none() || !shows(sight, event.target.as_ref()) {
+        return Ok(Shown::Nothing);
+    }
+    let chain = event.cause_chain.iter().chain(&event.root);
+    sight.learn(namespaces(&event.reasons).chain(chain.clone().map(|object| &object.namespace))).await?;
+    let owners = event.owners.iter().filter_map(|edge| edge.owner.as_ref());
+    let related = event.reasons.iter().flat_map(|reason| &reason.related);
+    if chain.chain(owners).chain(related).all(|object| shows(sight, Some(object))) {
+        return Ok(Shown::Whole);
+    }
+    let mut part = Box::new(event.clone());
+    redact_event(sight, &mut part);
+    Ok(Shown::Part(part))
 }
 
 fn redact_event(sight: &Sight, event: &mut DecisionEvent) {

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio_util::context::TokioContext;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -64,7 +66,18 @@ pub(super) trait Reviews: Send + Sync {
 }
 
 /// The API server, asked with the service's own credentials.
-pub(crate) struct ApiServer(pub(crate) kube::Client);
+pub(crate) struct ApiServer {
+    client: kube::Client,
+    /// Of the service. A question may be asked from the threads for readers, and what its connection needs must not depend on these.
+    runtime: Handle,
+}
+
+impl ApiServer {
+    /// On the runtime that this is called on.
+    pub(crate) fn new(client: kube::Client) -> ApiServer {
+        ApiServer { client, runtime: Handle::current() }
+    }
+}
 
 impl std::fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -79,17 +92,19 @@ impl Reviews for ApiServer {
             "kind": "TokenReview",
             "spec": {"token": token, "audiences": [&audience]},
         });
-        let client = self.0.clone();
-        Box::pin(async move { token_answer(&ask(&client, TOKEN_REVIEWS, &review).await?, &audience) })
+        let client = self.client.clone();
+        let asked = async move { token_answer(&ask(&client, TOKEN_REVIEWS, &review).await?, &audience) };
+        Box::pin(TokioContext::new(asked, self.runtime.clone()))
     }
 
     fn access(&self, question: Arc<Question>) -> BoxFuture<'static, Result<bool, Unanswered>> {
-        let client = self.0.clone();
-        Box::pin(async move {
+        let client = self.client.clone();
+        let asked = async move {
             let answer = ask(&client, ACCESS_REVIEWS, &access_review(&question)).await?;
             let review: Review<AccessStatus> = read(&answer)?;
             Ok(review.status.allowed && !review.status.denied)
-        })
+        };
+        Box::pin(TokioContext::new(asked, self.runtime.clone()))
     }
 }
 

@@ -162,10 +162,17 @@ impl Sight {
 }
 
 /// Who asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::grpc) struct Whose {
     user: String,
     uid: String,
+}
+
+impl Whose {
+    /// The name of the user.
+    pub(in crate::grpc) fn user(&self) -> &str {
+        &self.user
+    }
 }
 
 /// What could be seen at a time.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 mod gate;
+mod places;
 mod sights;
 mod spans;
 mod streams;

@@ -1,24 +1,45 @@
 //! Events as the reader wants them: as they are, or as CloudEvents 1.0.
 
 use prost::Message as _;
+use prost::bytes::{Bytes, BytesMut};
+use prost::encoding::{self, WireType};
 use proto::cloudevents::v1::CloudEvent;
 use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
 use proto::cloudevents::v1::cloud_event::{CloudEventAttributeValue, Data};
-use proto::decision::v1beta1::watch_decisions_response::Batch;
-use proto::decision::v1beta1::{DecisionEvent, EventEncoding, Phase};
+use proto::decision::v1beta1::{DecisionEvent, Phase, Position};
 use proto::r#type::v1beta1::ObjectRef;
 
 /// What the data of an event is.
 const TYPE_URL: &str = "type.googleapis.com/ownergraph.decision.v1beta1.DecisionEvent";
 
-pub(super) fn batch(events: Vec<DecisionEvent>, encoding: EventEncoding, cluster_uid: &str) -> Batch {
-    match encoding {
-        EventEncoding::Unspecified | EventEncoding::Native => Batch { events, cloud_events: Vec::new() },
-        EventEncoding::Cloudevents => {
-            let encode = |event| cloud_event(event, cluster_uid).encode_to_vec();
-            Batch { events: Vec::new(), cloud_events: events.into_iter().map(encode).collect() }
-        }
-    }
+/// Numbers of fields in the protocol.
+const EVENTS_OF_BATCH: u32 = 1;
+const CLOUD_EVENTS_OF_BATCH: u32 = 2;
+const POSITION_OF_EVENT: u32 = 1;
+/// Of the batch in a message of a stream.
+pub(super) const BATCH: u32 = 1;
+
+/// Adds to an encoded batch an event that is encoded without its position. Fields may come in any order, so the position comes last.
+pub(super) fn kept(event: &[u8], at: &Position, batch: &mut BytesMut) {
+    let position = encoding::message::encoded_len(POSITION_OF_EVENT, at);
+    encoding::encode_key(EVENTS_OF_BATCH, WireType::LengthDelimited, batch);
+    encoding::encode_varint((event.len() + position) as u64, batch);
+    batch.extend_from_slice(event);
+    encoding::message::encode(POSITION_OF_EVENT, at, batch);
+}
+
+/// An event as a part of an encoded batch.
+pub(super) fn native(event: &DecisionEvent) -> Bytes {
+    let mut part = BytesMut::new();
+    encoding::message::encode(EVENTS_OF_BATCH, event, &mut part);
+    part.freeze()
+}
+
+/// The same as a CloudEvent.
+pub(super) fn cloud(event: DecisionEvent, cluster_uid: &str) -> Bytes {
+    let mut part = BytesMut::new();
+    encoding::bytes::encode(CLOUD_EVENTS_OF_BATCH, &cloud_event(event, cluster_uid).encode_to_vec(), &mut part);
+    part.freeze()
 }
 
 /// The event with its whole self as data.

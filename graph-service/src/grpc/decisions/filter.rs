@@ -1,11 +1,14 @@
 //! Conditions on events.
 
-use crate::grpc::expression::{Expression, Subject, list, map};
+use super::looked::Looked;
+use crate::grpc::expression::{Activation, Element, Expression, Subject, Type, list, map};
+use crate::grpc::filter::{Errors, NAME, NAMED};
 use crate::grpc::{filter, status};
 use cel::objects::Value;
-use proto::decision::v1beta1::{DecisionEvent, DecisionFilter};
+use proto::decision::v1beta1::{Cause, DecisionEvent, DecisionFilter, Phase};
 use proto::graph::v1beta1::reason::Code;
 use proto::r#type::v1beta1::ObjectRef;
+use proto::work::v1beta1::ItemKind;
 use std::time::SystemTime;
 use tonic::Status;
 
@@ -13,25 +16,28 @@ use tonic::Status;
 static EVENT: Subject = Subject {
     name: "event",
     fields: &[
-        "decision_id",
-        "phase",
-        "cause",
-        "action",
-        "target",
-        "root",
-        "cause_chain",
-        "reasons",
-        "executor",
-        "attempt",
-        "propagation_policy",
-        "outcome",
-        "http_status",
+        ("decision_id", Type::String),
+        ("phase", Type::String),
+        ("cause", Type::String),
+        ("action", Type::String),
+        ("target", Type::Object(NAMED.fields)),
+        ("root", Type::Object(NAMED.fields)),
+        ("cause_chain", Type::List(Element::Of(&NAME))),
+        ("reasons", Type::List(Element::Of(&Type::String))),
+        ("executor", Type::String),
+        ("attempt", Type::Int),
+        ("propagation_policy", Type::String),
+        ("outcome", Type::String),
+        ("http_status", Type::Int),
     ],
 };
 
 /// Admits what one of its filters admits.
 #[derive(Clone, Debug)]
-pub(in crate::grpc) struct Filter(Vec<One>);
+pub(in crate::grpc) struct Filter {
+    any: Vec<One>,
+    errors: Errors,
+}
 
 #[derive(Clone, Debug)]
 struct One {
@@ -46,30 +52,61 @@ impl Filter {
         let conditions = |filter: &DecisionFilter| filter.phases.len() + filter.kinds.len() + filter.causes.len();
         let count: usize = filters.iter().map(|filter| conditions(filter).max(1)).sum();
         filter::ensure_bounded(field, count, filters.iter().map(|filter| &*filter.cel))?;
+        let errors = Errors::default();
         let one = |(at, wanted): (usize, &DecisionFilter)| {
+            known::<Phase>(&format!("{field}[{at}].phases"), &wanted.phases)?;
+            known::<ItemKind>(&format!("{field}[{at}].kinds"), &wanted.kinds)?;
+            known::<Cause>(&format!("{field}[{at}].causes"), &wanted.causes)?;
             let targets = filter::Filter::of_names(&format!("{field}[{at}].targets"), &wanted.targets)?;
+            let targets = targets.map(|targets| targets.counting(&errors));
             let expression = Expression::of(&format!("{field}[{at}].cel"), &wanted.cel, &EVENT)?;
             Ok(One { targets, expression, wanted: DecisionFilter { targets: Vec::new(), ..wanted.clone() } })
         };
         let filters = filters.iter().enumerate().map(one).collect::<Result<Vec<One>, Status>>()?;
-        Ok((!filters.is_empty()).then_some(Filter(filters)))
+        Ok((!filters.is_empty()).then_some(Filter { any: filters, errors }))
     }
 
-    pub(in crate::grpc) fn admits(&self, event: &DecisionEvent) -> bool {
-        self.0.iter().any(|one| one.admits(event))
+    pub(in crate::grpc) fn admits(&self, event: &Looked) -> bool {
+        self.any.iter().any(|one| one.admits(event, &self.errors))
+    }
+
+    /// How often an expression could not be evaluated.
+    pub(super) fn errors(&self) -> u64 {
+        self.errors.count()
     }
 }
 
 impl One {
-    fn admits(&self, event: &DecisionEvent) -> bool {
+    /// What costs least comes first.
+    fn admits(&self, looked: &Looked, errors: &Errors) -> bool {
+        let event = looked.event();
         let among = |wanted: &[i32], is: i32| wanted.is_empty() || wanted.contains(&is);
         let target = || event.target.as_ref();
         among(&self.wanted.phases, event.phase)
             && among(&self.wanted.kinds, event.kind)
             && among(&self.wanted.causes, event.cause)
-            && self.targets.as_ref().is_none_or(|filter| target().is_some_and(|target| filter.admits_name(target)))
-            && self.expression.as_ref().is_none_or(|expression| expression.is_true(value(event)))
+            && self
+                .targets
+                .as_ref()
+                .is_none_or(|filter| target().is_some_and(|target| filter.admits_name(target, || looked.activation())))
+            && self.expression.as_ref().is_none_or(|expression| errors.is_true(expression, looked.activation()))
     }
+}
+
+/// An error for a value of an enum that this version does not have, or that says nothing: no event has it.
+fn known<E: TryFrom<i32> + Default + PartialEq>(field: &str, values: &[i32]) -> Result<(), Status> {
+    for &value in values {
+        if E::try_from(value).ok().is_none_or(|value| value == E::default()) {
+            return Err(status::bad_field(field, &format!("has the value {value}, which no event has")));
+        }
+    }
+    Ok(())
+}
+
+/// An event and its target, as expressions see them.
+pub(super) fn activation(event: &DecisionEvent) -> Activation {
+    let target = event.target.as_ref().map_or(Value::Null, filter::named);
+    Activation::of([(&EVENT, value(event)), (&NAMED, target)])
 }
 
 fn value(event: &DecisionEvent) -> Value {
@@ -129,8 +166,8 @@ impl Within {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::decision::v1beta1::{Attempt, Phase};
-    use proto::work::v1beta1::{ItemKind, Outcome};
+    use proto::decision::v1beta1::Attempt;
+    use proto::work::v1beta1::Outcome;
 
     #[test]
     fn expressions_see_every_field_that_is_told_of() {
@@ -143,9 +180,9 @@ mod tests {
         };
         let admits = |cel: &str| {
             let filter = DecisionFilter { cel: cel.to_owned(), ..DecisionFilter::default() };
-            Filter::of("include", &[filter]).unwrap().unwrap().admits(&event)
+            Filter::of("include", &[filter]).unwrap().unwrap().admits(&Looked::of(event.clone()))
         };
-        for field in EVENT.fields {
+        for (field, _) in EVENT.fields {
             assert!(admits(&format!("has(event.{field})")), "{field}");
         }
         assert!(admits("event.phase == 'FAILED' && event.action == 'DELETE' && event.target.kind == 'Pod'"));

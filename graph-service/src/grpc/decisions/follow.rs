@@ -3,18 +3,22 @@
 //! It begins with what is open, if that is wanted or something was lost, and goes on with what comes. The position that goes out with a
 //! message is what the reader may store: everything wanted up to there has gone out before.
 
-use super::encode::batch;
+use super::encode::BATCH;
 use super::filter::Filter;
-use crate::decisions::{Extent, Missing, Tail};
-use crate::grpc::access::{Sight, redact};
+use super::looked::{Looked, Recent};
+use crate::decisions::{Extent, Logged, Missing, Tail};
+use crate::grpc::access::Sight;
+use crate::grpc::access::redact::{self, Shown};
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
+use crate::grpc::stream::Encoded;
 use crate::grpc::{Shared, renewal_age, spread, status, wire_clock};
 use engine::object::Uid;
 use prometheus_client::metrics::gauge::Gauge;
+use prost::bytes::{Bytes, BytesMut};
 use proto::convert::open_decision;
 use proto::decision::v1beta1::watch_decisions_request::Start as Wanted;
 use proto::decision::v1beta1::watch_decisions_response::{Bookmark, Event, Gap, GoingAway};
-use proto::decision::v1beta1::{DecisionEvent, EventEncoding, Position, WatchDecisionsResponse};
+use proto::decision::v1beta1::{EventEncoding, Position, WatchDecisionsResponse};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -22,6 +26,12 @@ use tonic::Status;
 
 /// Readers of streams that end at the same time come back within this.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// Events of one message, in bytes: what a reader costs that takes nothing. One event may be larger.
+pub(super) const BATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// How long filters look at events before others have their turn.
+const AT_A_TIME: Duration = Duration::from_millis(5);
 
 /// The reader was too slow, or away for too long.
 const COMPACTED: &str = "COMPACTED";
@@ -88,12 +98,15 @@ fn replaced(extent: &Extent) -> Gap {
 #[derive(Debug)]
 pub(super) struct Follow {
     pub(super) shared: Arc<Shared>,
+    pub(super) recent: Arc<Recent>,
     pub(super) sight: Sight,
     pub(super) include: Option<Filter>,
     pub(super) exclude: Option<Filter>,
     pub(super) batch_max: usize,
     pub(super) bookmark_interval: Duration,
     pub(super) encoding: EventEncoding,
+    /// Compress what is worth it.
+    pub(super) gzip: bool,
     pub(super) accept_gaps: bool,
 }
 
@@ -106,7 +119,7 @@ enum Stop {
 
 /// What has gone out.
 struct Sent {
-    reader: Reader<WatchDecisionsResponse>,
+    reader: Reader<Encoded>,
     /// The last position the reader was told.
     position: Option<Position>,
     is_first: bool,
@@ -130,7 +143,7 @@ impl Drop for Counted {
 }
 
 impl Follow {
-    pub(super) async fn run(self, start: Start, reader: Reader<WatchDecisionsResponse>) -> Result<(), Status> {
+    pub(super) async fn run(self, start: Start, reader: Reader<Encoded>) -> Result<(), Status> {
         let _counted = Counted::new(&self.shared.metrics.log.followers);
         let sent = Sent { reader, position: None, is_first: true, at: Instant::now() };
         match self.follow(start, sent).await {
@@ -151,7 +164,9 @@ impl Follow {
         }
         loop {
             changes.mark_unchanged();
-            let events = match self.shared.decisions.after(&at, self.batch_max).await {
+            // Batches end at the same places for all, so that readers who are behind share them.
+            let max = self.batch_max - usize::try_from(at.sequence % self.batch_max as u64).unwrap_or_default();
+            let events = match self.shared.decisions.after(&at, max, BATCH_BYTES_MAX).await {
                 Ok(Tail::Events(events)) => events,
                 Ok(Tail::Lost(gap)) if self.accept_gaps => {
                     at = self.go_on(gap, &mut sent).await?;
@@ -171,15 +186,14 @@ impl Follow {
             };
             let more = !events.is_empty();
             at.sequence += events.len() as u64;
-            let wanted = self.admitted(events).await?;
-            if !wanted.is_empty() {
-                let batch = batch(wanted, self.encoding, &self.shared.cluster_uid);
-                self.send(Event::Batch(batch), Some(&at), &mut sent).await?;
+            let batch = self.batch(&at.log_id, &events).await?;
+            if !batch.is_empty() {
+                self.send_batch(batch, Some(&at), &mut sent).await?;
             }
             let bookmark_at = sent.at + self.bookmark_interval;
             let now = Instant::now();
             if sent.is_first || now >= bookmark_at {
-                self.send(Event::Bookmark(Bookmark::default()), Some(&at), &mut sent).await?;
+                self.send(Event::Bookmark(self.bookmark(false)), Some(&at), &mut sent).await?;
             }
             if now >= ends || self.shared.shutdown.is_requested() {
                 return self.send_away(&at, &mut sent).await;
@@ -198,13 +212,40 @@ impl Follow {
         }
     }
 
-    async fn admitted(&self, events: Vec<DecisionEvent>) -> Result<Vec<DecisionEvent>, Stop> {
-        let mut events = redact::events(&self.sight, events).await.map_err(Stop::Failed)?;
-        events.retain(|event| {
-            self.include.as_ref().is_none_or(|filter| filter.admits(event))
-                && !self.exclude.as_ref().is_some_and(|filter| filter.admits(event))
-        });
-        Ok(events)
+    /// What is wanted of these events, encoded as a batch.
+    async fn batch(&self, log_id: &str, events: &[Logged]) -> Result<Bytes, Stop> {
+        let wants_all = self.include.is_none() && self.exclude.is_none();
+        if wants_all && self.encoding != EventEncoding::Cloudevents && self.sight.sees_everything() {
+            return Ok(self.recent.batch(log_id, events));
+        }
+        self.admitted(&self.recent.look(log_id, events)).await
+    }
+
+    /// The same of events that are decoded. What may not be seen goes before filters look.
+    async fn admitted(&self, events: &[Arc<Looked>]) -> Result<Bytes, Stop> {
+        let mut batch = BytesMut::new();
+        let mut since = Instant::now();
+        for whole in events {
+            if since.elapsed() >= AT_A_TIME {
+                tokio::task::yield_now().await;
+                since = Instant::now();
+            }
+            let part;
+            let looked = match redact::event(&self.sight, whole.event()).await.map_err(Stop::Failed)? {
+                Shown::Whole => &**whole,
+                Shown::Part(event) => {
+                    part = Looked::of(*event);
+                    &part
+                }
+                Shown::Nothing => continue,
+            };
+            if self.include.as_ref().is_none_or(|filter| filter.admits(looked))
+                && !self.exclude.as_ref().is_some_and(|filter| filter.admits(looked))
+            {
+                batch.extend_from_slice(looked.part(self.encoding, &self.shared.cluster_uid));
+            }
+        }
+        Ok(batch.freeze())
     }
 
     /// The leadership came back, or is elsewhere now.
@@ -236,15 +277,19 @@ impl Follow {
             let Some(newest) = open.last() else { break };
             last = Some(newest.target.uid.clone());
             let clock = wire_clock(self.shared.clock);
-            let events = open.iter().map(|open| open_decision(open, &term, clock));
-            let wanted = self.admitted(events.collect()).await?;
-            if !wanted.is_empty() {
-                let batch = batch(wanted, self.encoding, &self.shared.cluster_uid);
-                self.send(Event::Batch(batch), None, sent).await?;
+            let looked = |open| Arc::new(Looked::of(open_decision(open, &term, clock)));
+            let batch = self.admitted(&open.iter().map(looked).collect::<Vec<Arc<Looked>>>()).await?;
+            if !batch.is_empty() {
+                self.send_batch(batch, None, sent).await?;
             }
             tokio::task::yield_now().await;
         }
-        self.send(Event::Bookmark(Bookmark { snapshot_complete: true }), Some(at), sent).await
+        self.send(Event::Bookmark(self.bookmark(true)), Some(at), sent).await
+    }
+
+    fn bookmark(&self, snapshot_complete: bool) -> Bookmark {
+        let errors = self.include.iter().chain(&self.exclude).map(Filter::errors);
+        Bookmark { snapshot_complete, expression_errors: errors.sum() }
     }
 
     async fn send_away(&self, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
@@ -258,12 +303,26 @@ impl Follow {
         Stop::Failed(status::slow_consumer(sent.position.as_ref()))
     }
 
-    /// `position` is absent where not everything up to it has gone out.
     async fn send(&self, event: Event, position: Option<&Position>, sent: &mut Sent) -> Result<(), Stop> {
+        let message = WatchDecisionsResponse { event: Some(event), ..self.beside(position, sent) };
+        self.hand_over(Encoded::of(&message), position, sent).await
+    }
+
+    async fn send_batch(&self, batch: Bytes, position: Option<&Position>, sent: &mut Sent) -> Result<(), Stop> {
+        let message = Encoded::with_field(&self.beside(position, sent), BATCH, batch);
+        self.hand_over(message, position, sent).await
+    }
+
+    /// What stands beside the event of a message. `position` is absent where not everything up to it has gone out.
+    fn beside(&self, position: Option<&Position>, sent: &mut Sent) -> WatchDecisionsResponse {
         let meta = std::mem::take(&mut sent.is_first).then(|| self.shared.meta());
         let head = self.shared.decisions.extent();
         let head = head.map(|extent| Position { log_id: extent.log_id, sequence: extent.newest });
-        let message = WatchDecisionsResponse { event: Some(event), position: position.cloned(), head, meta };
+        WatchDecisionsResponse { event: None, position: position.cloned(), head, meta }
+    }
+
+    async fn hand_over(&self, message: Encoded, position: Option<&Position>, sent: &mut Sent) -> Result<(), Stop> {
+        let message = if self.gzip { message.compressed() } else { message };
         match sent.reader.send(message).await {
             Ok(()) => {}
             Err(NotTaken::Gone) => return Err(Stop::Gone),

@@ -1,5 +1,6 @@
 //! Followers of a log that is written by hand, and of a leader with something to do.
 
+use super::follow::BATCH_BYTES_MAX;
 use super::*;
 use crate::decisions::{DecisionLog, Writer};
 use crate::election::Leadership;
@@ -9,8 +10,8 @@ use crate::grpc::wire_clock;
 use engine::leader::{Event, Input, Leader, Mode, Output};
 use engine::time::Time;
 use engine::work::Term;
-use futures::StreamExt as _;
 use prost::Message as _;
+use prost::bytes::Bytes;
 use proto::cloudevents::v1::CloudEvent;
 use proto::decision::v1beta1::watch_decisions_request::Start as Wanted;
 use proto::decision::v1beta1::watch_decisions_response::Event as Got;
@@ -132,7 +133,7 @@ fn names(got: Got) -> Vec<String> {
 }
 
 fn bookmark(snapshot_complete: bool) -> Got {
-    Got::Bookmark(watch_decisions_response::Bookmark { snapshot_complete })
+    Got::Bookmark(watch_decisions_response::Bookmark { snapshot_complete, expression_errors: 0 })
 }
 
 #[tokio::test(start_paused = true)]
@@ -364,4 +365,92 @@ async fn only_what_is_wanted_is_listed_and_a_token_is_for_one_question_and_one_l
     }
     world.change_leader(Some(2));
     assert_eq!(reason(&list(&world, &next).await.unwrap_err()), "PAGE_TOKEN_EXPIRED");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_of_the_same_share_one_encoding_and_filters_share_one_look() {
+    let mut world = world(0);
+    world.log(&["x", "y", "z"]);
+    let recent = &world.service.recent;
+    let at = Position { log_id: "election.1".to_owned(), sequence: 0 };
+    let Ok(crate::decisions::Tail::Events(events)) = world.service.shared.decisions.after(&at, 64, usize::MAX).await
+    else {
+        panic!("no events")
+    };
+    let [one, other] = [(); 2].map(|()| recent.batch("election.1", &events));
+    assert_eq!(one.as_ptr(), other.as_ptr());
+    let [one, other] = [(); 2].map(|()| recent.look("election.1", &events));
+    assert!(one.iter().zip(&other).all(|(one, other)| Arc::ptr_eq(one, other)));
+    let other = recent.look("election.2", &events);
+    assert!(!one.iter().zip(&other).any(|(one, other)| Arc::ptr_eq(one, other)), "positions are of one log");
+
+    let plain = WatchDecisionsRequest { start: Some(Wanted::Oldest(true)), ..Default::default() };
+    let all = DecisionFilter { cel: "event.phase == 'SUPERSEDED'".to_owned(), ..Default::default() };
+    let filtered = WatchDecisionsRequest { include: vec![all], ..plain.clone() };
+    let plain = next(&mut world.watch(plain).await.unwrap()).await;
+    assert_eq!(plain, next(&mut world.watch(filtered).await.unwrap()).await);
+    let (Got::Batch(batch), Some(3)) = plain else { panic!("no batch: {plain:?}") };
+    assert_eq!(
+        batch.events.iter().map(|event| event.position.as_ref().unwrap().sequence).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_ends_before_it_is_too_large() {
+    let mut world = world(0);
+    let name = "x".repeat(BATCH_BYTES_MAX / 7);
+    world.log(&[name.as_str(); 7]);
+    let mut stream = world.from(Wanted::Oldest(true)).await;
+    let mut counts = Vec::new();
+    while counts.iter().sum::<usize>() < 7 {
+        if let (Got::Batch(batch), _) = next(&mut stream).await {
+            counts.push(batch.events.len());
+        }
+    }
+    assert_eq!(counts, [3, 3, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expression_that_fails_is_counted_in_bookmarks() {
+    let mut world = world(0);
+    world.log(&["x", "y"]);
+    let none = DecisionFilter { cel: "event.cause_chain[0].name == 'x'".to_owned(), ..Default::default() };
+    let request =
+        WatchDecisionsRequest { start: Some(Wanted::Oldest(true)), include: vec![none], ..Default::default() };
+    let mut stream = world.watch(request).await.unwrap();
+    let (Got::Bookmark(told), Some(2)) = next(&mut stream).await else { panic!("no bookmark") };
+    assert_eq!(told.expression_errors, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_for_what_no_event_has_is_refused() {
+    let world = world(0);
+    for (field, filter) in [
+        ("include[0].phases", DecisionFilter { phases: vec![99], ..Default::default() }),
+        ("include[0].kinds", DecisionFilter { kinds: vec![1, 0], ..Default::default() }),
+        ("include[0].causes", DecisionFilter { causes: vec![-1], ..Default::default() }),
+    ] {
+        let request = WatchDecisionsRequest { include: vec![filter.clone()], ..Default::default() };
+        let Err(refused) = world.watch(request).await else { panic!("{field} is taken") };
+        assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "FIELD_INVALID"));
+        assert_eq!(refused.get_error_details().error_info().unwrap().metadata["field"], field);
+        let request = ListDecisionsRequest { include: vec![filter], ..Default::default() };
+        assert!(world.service.list_decisions(Request::new(request)).await.is_err());
+    }
+}
+
+#[test]
+fn a_compressed_message_is_the_same_once_it_is_read() {
+    let batch = Bytes::from(vec![7; 100_000]);
+    let plain = Encoded::with_field(&WatchDecisionsResponse::default(), 1, batch);
+    let parts: Vec<u8> = plain.clone().parts().concat();
+    let packed = plain.compressed().parts().concat();
+    assert!(packed.len() < parts.len() / 8, "{}", packed.len());
+    assert_eq!((packed[0], packed[1..5].to_vec()), (1, ((packed.len() - 5) as u32).to_be_bytes().to_vec()));
+    let mut read = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[5..]), &mut read).unwrap();
+    assert_eq!(read, parts[5..]);
+    let short = Encoded::of(&WatchDecisionsResponse::default());
+    assert_eq!(short.clone().compressed().parts().concat(), short.parts().concat());
 }

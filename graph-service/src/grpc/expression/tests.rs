@@ -3,17 +3,23 @@ use crate::grpc::small_world::reason;
 use proptest::prelude::*;
 use tonic_types::StatusExt as _;
 
-static SUBJECT: Subject = Subject { name: "object", fields: &["kind", "owners", "count"] };
+static OWNER: Type = Type::Object(&[("name", Type::String), ("index", Type::Int)]);
+static SUBJECT: Subject = Subject {
+    name: "object",
+    fields: &[("kind", Type::String), ("owners", Type::List(Element::Of(&OWNER))), ("count", Type::Uint)],
+};
 
-fn subject(owners: usize) -> Value {
+fn subject(owners: usize) -> Activation {
     let owner =
         |number: usize| map([("name", Value::from(format!("o-{number}"))), ("index", Value::from(number as i64))]);
-    map([("kind", Value::from("Pod")), ("owners", list((0..owners).map(owner))), ("count", Value::UInt(7))])
+    let object =
+        map([("kind", Value::from("Pod")), ("owners", list((0..owners).map(owner))), ("count", Value::UInt(7))]);
+    Activation::of([(&SUBJECT, object)])
 }
 
 fn holds(text: &str) -> bool {
     let expression = Expression::of("cel", text, &SUBJECT).unwrap_or_else(|refused| panic!("{text}: {refused:?}"));
-    expression.unwrap().is_true(subject(3))
+    expression.unwrap().evaluate(&subject(3)) == Verdict::True
 }
 
 #[test]
@@ -29,13 +35,7 @@ fn conditions_are_true_or_not() {
     ] {
         assert!(holds(text), "{text}");
     }
-    for text in [
-        r#"object.kind == "pod""#,
-        "object.owners[7].name == 'o'",
-        "object.count",
-        "object.owners[0].nothing",
-        "1/0 == 1",
-    ] {
+    for text in [r#"object.kind == "pod""#, "object.owners[7].name == 'o'", "1/0 == 1"] {
         assert!(!holds(text), "{text} is not true");
     }
     assert!(Expression::of("cel", "", &SUBJECT).unwrap().is_none());
@@ -54,9 +54,26 @@ fn mistakes_are_told_with_their_place() {
         ("object.kind.matches('P.*')", Some(("1", "13")), "no function \"matches\""),
         ("object.owners.all(a, object.owners.all(b, a == b))", Some(("1", "40")), "loop inside another"),
         ("Value{} == 1", Some(("1", "1")), "messages"),
-        ("1 + 1", None, "no condition"),
-        ("'x'", None, "no condition"),
-        ("object.count == 1u ? true : size(object.owners)", None, "no condition"),
+        ("1 + 1", Some(("1", "1")), "no condition"),
+        ("'x'", Some(("1", "1")), "no condition"),
+        ("object", Some(("1", "1")), "no condition: it gives object"),
+        ("true &&\n object.count", Some(("2", "9")), "&& does not take bool and uint"),
+        ("object.count", Some(("1", "8")), "no condition: it gives uint"),
+        ("object.count == 1u ? true : size(object.owners)", Some(("1", "8")), "no condition"),
+        ("object.count == 'x'", Some(("1", "8")), "== does not take uint and string"),
+        ("object.kind < 7", Some(("1", "8")), "< does not take string and int"),
+        ("object.count + 1 == 2", Some(("1", "8")), "+ does not take uint and int"),
+        ("object.owners[0].nothing", Some(("1", "18")), "no field \"nothing\""),
+        ("object.owners.exists(o, o.nam == '')", Some(("1", "27")), "no field \"nam\""),
+        ("object.owners.exists(o, o.name)", Some(("1", "27")), "does not take"),
+        ("object.owners['x'] == object.owners[0]", Some(("1", "8")), "does not take"),
+        ("object['color'] == 1", Some(("1", "9")), "no field \"color\""),
+        ("object.kind.name == ''", Some(("1", "13")), "string has no field"),
+        ("has(object.owners[0].nam)", Some(("1", "22")), "no field \"nam\""),
+        ("size(object.count) == 1", Some(("1", "13")), "size does not take uint"),
+        ("object.kind.contains(1)", Some(("1", "8")), "contains does not take string and int"),
+        ("object.kind in [1, 2]", Some(("1", "8")), "in does not take string and list(int)"),
+        ("[1, 'x'][0]", Some(("1", "1")), "no condition"),
         (&long, None, "bytes"),
         (&deep, None, "recursion limit"),
         (&long_way, None, "nested deeper"),
@@ -98,7 +115,7 @@ fn the_worst_that_is_taken_ends_on_a_small_stack() {
     let run = move || {
         for text in worst {
             if let Ok(Some(expression)) = Expression::of("cel", &text, &SUBJECT) {
-                expression.is_true(subject(LIST_MAX));
+                expression.evaluate(&subject(LIST_MAX));
             }
         }
     };
@@ -121,7 +138,92 @@ proptest! {
     ) {
         let text = parts.concat();
         if let Ok(Some(expression)) = Expression::of("cel", &text, &SUBJECT) {
-            expression.is_true(subject(2));
+            expression.evaluate(&subject(2));
+        }
+    }
+}
+
+/// Expressions of all types, right and wrong.
+fn expressions() -> impl Strategy<Value = String> {
+    let leaves = [
+        "object",
+        "object.kind",
+        "object.count",
+        "object.owners",
+        "object.owners[0]",
+        "object.owners[0].index",
+        "o.name",
+        "o",
+        "object.owners[1].name",
+        "1",
+        "-2",
+        "3u",
+        "1.5",
+        "'x'",
+        "true",
+        "false",
+        "null",
+        "[]",
+        "[1, 2]",
+        "[1, 'a']",
+        "[[true], []]",
+        "{}",
+        "{'a': 1}",
+        "{'a': true}['a']",
+        "b'x'",
+        "'kind'",
+        "'1'",
+    ];
+    let leaf = proptest::sample::select(leaves.to_vec()).prop_map(str::to_owned);
+    leaf.prop_recursive(4, 24, 3, |inner| {
+        let binary = ["+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||", "in"];
+        let function = ["size", "int", "uint", "double", "string", "type", "-", "!"];
+        let method = ["contains", "startsWith", "endsWith"];
+        let each = ["all", "exists", "exists_one", "map", "filter"];
+        let select = |of: &[&'static str]| proptest::sample::select(of.to_vec());
+        prop_oneof![
+            4 => (inner.clone(), select(&binary), inner.clone()).prop_map(|(a, op, b)| format!("({a} {op} {b})")),
+            2 => (select(&function), inner.clone()).prop_map(|(f, a)| format!("{f}({a})")),
+            1 => (inner.clone(), select(&method), inner.clone()).prop_map(|(a, f, b)| format!("{a}.{f}({b})")),
+            1 => (inner.clone(), inner.clone(), inner.clone()).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}[{b}]")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("[{a}, {b}]")),
+            1 => (inner.clone(), select(&["kind", "name", "index"])).prop_map(|(a, field)| format!("{a}.{field}")),
+            3 => (inner.clone(), select(&each), inner).prop_map(|(a, f, b)| format!("{a}.{f}(o, {b})")),
+        ]
+    })
+}
+
+fn is_of(value: &Value, found: &Type) -> bool {
+    match (value, found) {
+        (Value::Bool(_), Type::Bool)
+        | (Value::Int(_), Type::Int)
+        | (Value::UInt(_), Type::Uint)
+        | (Value::Float(_), Type::Double)
+        | (Value::String(_), Type::String)
+        | (Value::Bytes(_), Type::Bytes)
+        | (Value::Null, Type::Null | Type::Object(_))
+        | (Value::Map(_), Type::Map | Type::Object(_))
+        | (_, Type::Dyn | Type::Kind) => true,
+        (Value::List(list), Type::List(element)) => list.iter().all(|value| is_of(value, element)),
+        (_, _) => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #[test]
+    fn what_is_taken_gives_what_the_checker_says(text in expressions()) {
+        let Ok(expr) = read(&text) else { return Ok(()) };
+        if check(&expr, &text, &SUBJECT).is_err() {
+            return Ok(());
+        }
+        let Ok(found) = types::found(&expr, &text, &SUBJECT) else { return Ok(()) };
+        let evaluated = catch_unwind(AssertUnwindSafe(|| Value::resolve(&expr, &subject(2).0).ok()));
+        if let Ok(Some(value)) = evaluated {
+            prop_assert!(is_of(&value, &found), "{text} is said to be {found} and gives {value:?}");
+            let taken = Expression::of("cel", &text, &SUBJECT).is_ok();
+            prop_assert!(!taken || matches!(value, Value::Bool(_)), "{text} is a condition and gives {value:?}");
         }
     }
 }

@@ -215,7 +215,8 @@ impl Watch {
         }
         state.is_whole = true;
         let redacted_count = state.members.hidden();
-        self.send(Event::Bookmark(Bookmark { snapshot_complete: true, redacted_count }), true, state, sent).await?;
+        let bookmark = Bookmark { snapshot_complete: true, redacted_count, expression_errors: self.sieve.errors() };
+        self.send(Event::Bookmark(bookmark), true, state, sent).await?;
         Ok(false)
     }
 
@@ -239,7 +240,11 @@ impl Watch {
             }
             let bookmark_at = sent.at + self.bookmark_interval;
             if now >= bookmark_at {
-                let bookmark = Bookmark { snapshot_complete: false, redacted_count: state.members.hidden() };
+                let bookmark = Bookmark {
+                    snapshot_complete: false,
+                    redacted_count: state.members.hidden(),
+                    expression_errors: self.sieve.errors(),
+                };
                 self.send(Event::Bookmark(bookmark), true, state, sent).await?;
                 continue;
             }

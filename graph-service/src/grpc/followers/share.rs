@@ -1,0 +1,209 @@
+//! What each caller may have of what all readers share: places for streams, time of the threads that write them, and bytes.
+//!
+//! A caller is a user, where callers are told apart, and otherwise a connection. Whoever uses up its share waits, and nobody else does.
+
+use crate::grpc::access::{Sight, Whose};
+use crate::grpc::connection::Cut;
+use crate::grpc::status;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tonic::Status;
+
+/// Streams at a time.
+pub(in crate::grpc) const STREAMS_MAX: usize = 256;
+/// Of these, those that only callers with the right for all namespaces can have.
+const RESERVED: usize = 32;
+/// Streams of one caller at a time.
+pub(in crate::grpc) const STREAMS_PER_CALLER_MAX: usize = 16;
+/// Processor time of one caller's streams in a second.
+const TIME_PER_SECOND: Duration = Duration::from_millis(200);
+/// Bytes of one caller's streams in a second.
+const BYTES_PER_SECOND: f64 = 64.0 * 1024.0 * 1024.0;
+
+/// Who has a stream.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Caller {
+    User(Whose),
+    Connection(u64),
+    /// Whoever calls the handlers without a connection.
+    Process,
+}
+
+/// Which callers have how many streams.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places(Arc<Mutex<Taken>>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// Those of callers without the right for all namespaces.
+    limited: usize,
+    callers: BTreeMap<Caller, Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    streams: usize,
+    share: Share,
+}
+
+/// The place of one stream, for as long as it is there.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    caller: Caller,
+    is_limited: bool,
+    share: Share,
+}
+
+impl Places {
+    /// A place for a stream, or which limit is reached.
+    pub(super) fn take(&self, connection: Option<&Cut>, sight: &Sight) -> Result<Place, Status> {
+        let caller = match (sight.whose(), connection) {
+            (Some(whose), _) => Caller::User(whose),
+            (None, Some(connection)) => Caller::Connection(connection.id()),
+            (None, None) => Caller::Process,
+        };
+        let is_limited = !sight.sees_everything();
+        let mut taken = self.taken();
+        taken.forget();
+        let held = taken.callers.get(&caller).map_or(0, |held| held.streams);
+        let user = || sight.whose().map(|whose| whose.user().to_owned()).unwrap_or_default();
+        if held >= STREAMS_PER_CALLER_MAX {
+            return Err(status::streams_exceeded("streams of one caller", STREAMS_PER_CALLER_MAX, &user()));
+        }
+        if is_limited && taken.limited >= STREAMS_MAX - RESERVED {
+            let what = "streams of callers without the right for all namespaces";
+            return Err(status::streams_exceeded(what, STREAMS_MAX - RESERVED, &user()));
+        }
+        if taken.all >= STREAMS_MAX {
+            return Err(status::streams_exceeded("streams of all callers", STREAMS_MAX, &user()));
+        }
+        taken.all += 1;
+        taken.limited += usize::from(is_limited);
+        let held = taken.callers.entry(caller.clone()).or_default();
+        held.streams += 1;
+        Ok(Place { places: self.clone(), caller, is_limited, share: held.share.clone() })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    /// Those who have no stream any more, once they have nothing to wait for: who comes back at once finds its share as it was.
+    fn forget(&mut self) {
+        let now = Instant::now();
+        self.callers.retain(|_, held| held.streams > 0 || !held.share.is_whole(now));
+    }
+}
+
+impl Place {
+    pub(super) fn share(&self) -> Share {
+        self.share.clone()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        taken.all -= 1;
+        taken.limited -= usize::from(self.is_limited);
+        if let Some(held) = taken.callers.get_mut(&self.caller) {
+            held.streams -= 1;
+        }
+        taken.forget();
+    }
+}
+
+/// Time and bytes of one caller.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Share(Arc<Mutex<Spent>>);
+
+/// When all that was spent is made up for; a second's worth may be spent in advance.
+#[derive(Debug)]
+struct Spent {
+    time: Instant,
+    bytes: Instant,
+}
+
+impl Default for Spent {
+    fn default() -> Spent {
+        Spent { time: Instant::now(), bytes: Instant::now() }
+    }
+}
+
+impl Share {
+    pub(super) fn spend_time(&self, spent: Duration) {
+        let mut all = self.spent();
+        all.time = all.time.max(Instant::now()) + spent.mul_f64(1.0 / TIME_PER_SECOND.as_secs_f64());
+    }
+
+    pub(super) fn spend_bytes(&self, spent: usize) {
+        // Messages are far below the numbers that a float cannot count.
+        let seconds = u32::try_from(spent).map_or(f64::from(u32::MAX), f64::from) / BYTES_PER_SECOND;
+        let mut all = self.spent();
+        all.bytes = all.bytes.max(Instant::now()) + Duration::from_secs_f64(seconds);
+    }
+
+    /// When the streams go on.
+    fn ready_at(&self) -> Instant {
+        let spent = self.spent();
+        spent.time.max(spent.bytes).checked_sub(Duration::from_secs(1)).unwrap_or(spent.time)
+    }
+
+    /// Whether as much may be spent as ever.
+    fn is_whole(&self, now: Instant) -> bool {
+        let spent = self.spent();
+        spent.time <= now && spent.bytes <= now
+    }
+
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A writer whose processor time is its caller's: it waits while that is used up.
+pub(super) struct Metered<F> {
+    writing: Pin<Box<F>>,
+    share: Share,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<F> Metered<F> {
+    pub(super) fn new(writing: F, share: Share) -> Metered<F> {
+        Metered { writing: Box::pin(writing), share, waiting: None }
+    }
+}
+
+impl<F: Future> Future for Metered<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let ready_at = self.share.ready_at();
+        if ready_at > Instant::now() {
+            let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep_until(ready_at)));
+            // Others of the same caller may have spent more meanwhile.
+            waiting.as_mut().reset(ready_at);
+            if waiting.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        self.waiting = None;
+        let before = thread_time();
+        let polled = self.writing.as_mut().poll(context);
+        self.share.spend_time(thread_time().saturating_sub(before));
+        polled
+    }
+}
+
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}

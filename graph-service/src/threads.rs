@@ -1,0 +1,100 @@
+//! Where what is written for readers is made: on threads of their own, after those that decide.
+
+use anyhow::Context as _;
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+use tokio::runtime::{Builder, Runtime};
+
+/// How much less than others these threads are wanted, as `nice` counts it.
+const NICE: i32 = 10;
+
+/// Where the streams of readers are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReaderThreads {
+    /// On the runtime that the service runs on. For tests, whose time is that of their runtime.
+    #[default]
+    Shared,
+    /// On so many threads beside it, which the system runs when the others have nothing to do.
+    Own(NonZeroUsize),
+}
+
+impl ReaderThreads {
+    /// One thread for each processor but one, and at least one.
+    pub fn of_machine() -> ReaderThreads {
+        let others = available_parallelism().map_or(1, NonZeroUsize::get).saturating_sub(1);
+        ReaderThreads::Own(NonZeroUsize::new(others).unwrap_or(NonZeroUsize::MIN))
+    }
+
+    /// Runs something there, with all that it spawns.
+    pub(crate) async fn run<F>(self, work: F) -> anyhow::Result<()>
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        match self {
+            ReaderThreads::Shared => work.await,
+            ReaderThreads::Own(count) => {
+                let runtime = Builder::new_multi_thread()
+                    .worker_threads(count.get())
+                    .thread_name("readers")
+                    .on_thread_start(step_back)
+                    .enable_all()
+                    .build();
+                let runtime = Owned(Some(runtime.context("the threads for readers cannot be started")?));
+                match &runtime.0 {
+                    Some(threads) => threads.spawn(work).await.context("what is written for readers panicked")?,
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// Lets the threads that decide come first. Without that right nothing is lost but this.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(%error, "a thread for readers runs like all others");
+    }
+}
+
+/// A runtime that may end inside another one: nobody waits for its threads.
+struct Owned(Option<Runtime>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn readers_have_threads_of_their_own_that_step_back() {
+        let (told, name) = mpsc::channel();
+        let work = async move {
+            let priority = rustix::process::getpriority_process(None)?;
+            told.send((std::thread::current().name().map(str::to_owned), priority))?;
+            Ok(())
+        };
+        let before = rustix::process::getpriority_process(None).unwrap();
+        ReaderThreads::Own(NonZeroUsize::MIN).run(work).await.unwrap();
+        let expected = (before + NICE).min(19);
+        let (name, priority) = name.recv().unwrap();
+        assert_eq!(name.as_deref(), Some("readers"));
+        assert!(priority == NICE || priority == expected, "{priority}");
+        assert_eq!(rustix::process::getpriority_process(None).unwrap(), before, "the others go on as they were");
+    }
+
+    #[tokio::test]
+    async fn what_fails_there_fails_here() {
+        let failed = ReaderThreads::of_machine().run(async { anyhow::bail!("no") }).await;
+        assert_eq!(failed.unwrap_err().to_string(), "no");
+        assert!(ReaderThreads::of_machine().run(async { panic!("no") }).await.is_err());
+        ReaderThreads::Shared.run(async { Ok(()) }).await.unwrap();
+    }
+}

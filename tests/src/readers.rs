@@ -1,0 +1,185 @@
+//! A cascade that many follow, on the sandbox as API server: what readers of decisions cost the collector.
+
+use crate::bench::{self, Figure, Rounds};
+use crate::embedded::Api;
+use crate::load::{self, configmaps, delete, families, until_left};
+use crate::process::Directory;
+use crate::service::{Fleet, Programs};
+use crate::usage::{cpu_seconds, most_memory_mib};
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use proto::decision::v1beta1::watch_decisions_request::Start;
+use proto::decision::v1beta1::{DecisionFilter, WatchDecisionsRequest};
+use serde_json::{Value, json};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tonic::client::Grpc;
+use tonic::codec::Streaming;
+use tonic::transport::Channel;
+use tonic_prost::ProstCodec;
+
+const NAMESPACE: &str = "followed";
+const OWNERS: usize = 20;
+const WITHIN: Duration = Duration::from_secs(600);
+/// Of each object: proposed, leased and succeeded.
+const EVENTS_PER_OBJECT: usize = 3;
+const WATCH: &str = "/ownergraph.decision.v1beta1.DecisionService/WatchDecisions";
+
+/// Who follows the cascade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readers {
+    pub count: usize,
+    /// Expressions of each, of which the last is true.
+    pub expressions: usize,
+}
+
+impl fmt::Display for Readers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.expressions {
+            0 => write!(f, "{} readers", self.count),
+            expressions => write!(f, "{} readers of {expressions} expressions", self.count),
+        }
+    }
+}
+
+/// What one run came to.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub readers: Readers,
+    pub objects: usize,
+    /// Until the last object was gone, and until every reader had every event.
+    pub cascade: f64,
+    pub told: f64,
+    /// Of all readers together.
+    pub events: usize,
+    /// Of the graph service: processor seconds, and the most memory in MiB.
+    pub cpu: f64,
+    pub memory: f64,
+}
+
+/// A message of the stream, whose events are counted and not decoded: a reader should cost the processor little.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Message {
+    #[prost(message, optional, tag = "1")]
+    batch: Option<Batch>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Batch {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    events: Vec<Bytes>,
+}
+
+/// One cascade of about so many objects, followed by these.
+///
+/// # Errors
+/// A program does not start, or a stream fails.
+pub async fn run(programs: &Programs, readers: Readers, objects: usize) -> anyhow::Result<Run> {
+    let directory = Directory::create()?;
+    let api = Api::start(directory.path()).await?;
+    load::namespace(&api.client, NAMESPACE).await?;
+    let owners = families(&api.client, NAMESPACE, "o", OWNERS, objects / OWNERS).await?;
+    let objects = OWNERS * (objects / OWNERS);
+    let mut fleet = Fleet::start(programs, &api.kubeconfig, 1).await?;
+    fleet.until_known(objects).await?;
+    let events = Arc::new(AtomicUsize::new(0));
+    let mut following = JoinSet::new();
+    for _ in 0..readers.count {
+        let (stream, events) = (open(fleet.grpc(), readers.expressions).await?, Arc::clone(&events));
+        following.spawn(follow(stream, objects * EVENTS_PER_OBJECT, events));
+    }
+    let graph = fleet.graph.process.pid();
+    let (cpu, begun) = (cpu_seconds(graph)?, Instant::now());
+    let maps = configmaps(NAMESPACE);
+    for owner in &owners {
+        delete(&api.client, &format!("{maps}/{owner}"), "Background").await?;
+    }
+    until_left(&api.client, &maps, 0, WITHIN).await?;
+    let cascade = begun.elapsed().as_secs_f64();
+    while let Some(ended) = timeout(WITHIN, following.join_next()).await.context("the readers have not everything")? {
+        ended.context("a reader panicked")??;
+    }
+    let told = begun.elapsed().as_secs_f64();
+    let (cpu, memory) = (cpu_seconds(graph)? - cpu, most_memory_mib(graph)?);
+    ensure!(fleet.graph.process.exited()?.is_none(), "the graph service has ended");
+    Ok(Run { readers, objects, cascade, told, events: events.load(Ordering::Relaxed), cpu, memory })
+}
+
+/// A stream on a connection of its own, from now on.
+async fn open(server: &str, expressions: usize) -> anyhow::Result<Streaming<Message>> {
+    let channel = Channel::from_shared(format!("http://{server}"))?.connect().await?;
+    let cel = |number: usize| match number + 1 == expressions {
+        true => "event.attempt >= 0".to_owned(),
+        false => format!("event.target.name == 'nobody-{number}' && event.attempt > 7"),
+    };
+    let include = (0..expressions).map(|number| DecisionFilter { cel: cel(number), ..DecisionFilter::default() });
+    let request = WatchDecisionsRequest {
+        start: Some(Start::Now(true)),
+        include: include.collect(),
+        ..WatchDecisionsRequest::default()
+    };
+    let mut client = Grpc::new(channel);
+    client.ready().await?;
+    let codec: ProstCodec<WatchDecisionsRequest, Message> = ProstCodec::default();
+    let answer = client.server_streaming(tonic::Request::new(request), WATCH.parse()?, codec).await?;
+    let mut stream = answer.into_inner();
+    // The first message says that it has begun.
+    stream.message().await?.context("the stream ended at once")?;
+    Ok(stream)
+}
+
+async fn follow(mut stream: Streaming<Message>, wanted: usize, all: Arc<AtomicUsize>) -> anyhow::Result<()> {
+    let mut events = 0;
+    while events < wanted {
+        let message = stream.message().await?.context("the stream ended")?;
+        let more = message.batch.map_or(0, |batch| batch.events.len());
+        all.fetch_add(more, Ordering::Relaxed);
+        events += more;
+    }
+    Ok(())
+}
+
+impl bench::Run for Run {
+    type Who = Readers;
+
+    fn who(&self) -> Readers {
+        self.readers
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "readers": self.readers.count, "expressions": self.readers.expressions, "objects": self.objects,
+            "cascadeSeconds": self.cascade, "toldSeconds": self.told, "events": self.events, "cpuSeconds": self.cpu,
+            "memoryMiB": self.memory,
+        })
+    }
+
+    fn figures(_rounds: &Rounds<Run>) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    fn table(rounds: &Rounds<Run>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = ["", "cascade, s", "× no reader", "events/s to all", "service CPU, s", "MiB"];
+        writeln!(
+            f,
+            "\n{:<36} {:>20} {:>20} {:>24} {:>20} {:>20}",
+            head[0], head[1], head[2], head[3], head[4], head[5]
+        )?;
+        let alone = rounds.samples(Readers { count: 0, expressions: 0 }, |run| run.cascade);
+        for readers in rounds.everybody() {
+            let cascade = rounds.samples(readers, |run| run.cascade);
+            let rate = rounds.samples(readers, |run| run.events as f64 / run.told);
+            let cpu = rounds.samples(readers, |run| run.cpu);
+            let memory = rounds.samples(readers, |run| run.memory);
+            let columns = [cascade.to_string(), cascade.over(&alone).to_string(), rate.to_string()];
+            let [cascade, ratio, rate] = columns;
+            let (who, cpu, memory) = (readers.to_string(), cpu.to_string(), memory.to_string());
+            writeln!(f, "{who:<36} {cascade:>20} {ratio:>20} {rate:>24} {cpu:>20} {memory:>20}")?;
+        }
+        Ok(())
+    }
+}
