@@ -36,7 +36,7 @@ pub(super) async fn run(flags: Decisions) -> Answered {
     let mut service = Service::connect(&mut session, Need::Leader).await?;
     let mut out = Out { schema: Schema::load()?, format: session.format, document: Vec::new(), head: true, at: None };
     if let Some(decision_id) = flags.decision.clone() {
-        let request = GetDecisionRequest { decision_id };
+        let request = GetDecisionRequest { decision_id, before: None };
         let phases = answered(service.within, service.decisions.get_decision(request)).await?;
         out.take(&session, phases.events.into_iter().map(Record::of).collect())?;
         out.end(&session)?;

@@ -5,6 +5,7 @@ use super::writer::Noted;
 use engine::work::Term;
 use prost::Message as _;
 use prost::bytes::Bytes;
+use proto::convert::{EVENT_MAX_BYTES, bounded};
 use proto::decision::v1beta1::DecisionEvent;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
 use std::fmt;
@@ -100,13 +101,19 @@ impl Entry {
     }
 }
 
-/// What a message of the stream says. One that cannot be read is a loss like any other: somebody else has written it in the place of an event.
+/// What a message of the stream says, and no more than an event may. One that cannot be read is a loss like any other: somebody else has
+/// written it in the place of an event.
 pub(super) fn read(header: Option<&str>, payload: Bytes) -> Record {
-    let is_event = header == Some(EVENT) && DecisionEvent::decode(payload.clone()).is_ok();
-    let is_loss = header == Some(LOSS) && Gap::decode(payload.clone()).is_ok();
-    match (is_event, is_loss) {
-        (true, _) => Record::Event(payload),
-        (false, true) => Record::Loss(payload),
-        (false, false) => Record::Loss(Bytes::new()),
+    match header {
+        Some(EVENT) => match DecisionEvent::decode(payload.clone()) {
+            Ok(_) if payload.len() <= EVENT_MAX_BYTES => Record::Event(payload),
+            Ok(event) => Record::Event(bounded(event).encode_to_vec().into()),
+            Err(_) => Record::Loss(Bytes::new()),
+        },
+        Some(LOSS) => {
+            let Gap { lost, since, until, .. } = Gap::decode(payload).unwrap_or_default();
+            Record::Loss(Gap { lost, since, until, ..Gap::default() }.encode_to_vec().into())
+        }
+        Some(_) | None => Record::Loss(Bytes::new()),
     }
 }

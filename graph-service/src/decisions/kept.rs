@@ -43,7 +43,7 @@ impl Record {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Record::Event(bytes) | Record::Loss(bytes) => bytes.len(),
         }

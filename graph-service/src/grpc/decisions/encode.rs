@@ -1,5 +1,6 @@
 //! Events as the reader wants them: as they are, or as CloudEvents 1.0.
 
+use crate::decisions::{FRAME_BYTES, Most};
 use prost::Message as _;
 use proto::cloudevents::v1::CloudEvent;
 use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
@@ -10,6 +11,30 @@ use proto::r#type::v1beta1::ObjectRef;
 
 /// What the data of an event is.
 const TYPE_URL: &str = "type.googleapis.com/ownergraph.decision.v1beta1.DecisionEvent";
+
+/// Events of one message, as they are kept. As CloudEvents, which name the target once more, they are at most twice as large.
+const BATCH_MAX_BYTES: usize = 512 * 1024;
+
+/// What is read of the log for one message.
+pub(super) fn most(events: usize) -> Most {
+    Most { events, bytes: BATCH_MAX_BYTES }
+}
+
+/// Events that are not of the log, by the message.
+pub(super) fn parts(events: Vec<DecisionEvent>) -> impl Iterator<Item = Vec<DecisionEvent>> {
+    let mut events = events.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut part = vec![events.next()?];
+        let mut bytes = part[0].encoded_len();
+        while let Some(next) =
+            events.next_if(|next| bytes + next.encoded_len() <= BATCH_MAX_BYTES - part.len() * FRAME_BYTES)
+        {
+            bytes += next.encoded_len();
+            part.push(next);
+        }
+        Some(part)
+    })
+}
 
 pub(super) fn batch(events: Vec<DecisionEvent>, encoding: EventEncoding, cluster_uid: &str) -> Batch {
     match encoding {

@@ -3,7 +3,7 @@
 //! It begins with what is open, if that is wanted or something was lost, and goes on with what comes. The position that goes out with a
 //! message is what the reader may store: everything wanted up to there has gone out before.
 
-use super::encode::batch;
+use super::encode::{batch, most, parts};
 use super::filter::Filter;
 use crate::decisions::{Extent, Missing, Tail};
 use crate::grpc::access::{Sight, redact};
@@ -151,7 +151,7 @@ impl Follow {
         }
         loop {
             changes.mark_unchanged();
-            let events = match self.shared.decisions.after(&at, self.batch_max).await {
+            let events = match self.shared.decisions.after(&at, most(self.batch_max)).await {
                 Ok(Tail::Events(events)) => events,
                 Ok(Tail::Lost(gap)) if self.accept_gaps => {
                     at = self.go_on(gap, &mut sent).await?;
@@ -238,8 +238,8 @@ impl Follow {
             let clock = wire_clock(self.shared.clock);
             let events = open.iter().map(|open| open_decision(open, &term, clock));
             let wanted = self.admitted(events.collect()).await?;
-            if !wanted.is_empty() {
-                let batch = batch(wanted, self.encoding, &self.shared.cluster_uid);
+            for part in parts(wanted) {
+                let batch = batch(part, self.encoding, &self.shared.cluster_uid);
                 self.send(Event::Batch(batch), None, sent).await?;
             }
             tokio::task::yield_now().await;

@@ -10,7 +10,6 @@ use engine::leader::{Event, Input, Leader, Mode, Output};
 use engine::time::Time;
 use engine::work::Term;
 use futures::StreamExt as _;
-use prost::Message as _;
 use proto::cloudevents::v1::CloudEvent;
 use proto::decision::v1beta1::watch_decisions_request::Start as Wanted;
 use proto::decision::v1beta1::watch_decisions_response::Event as Got;
@@ -19,6 +18,8 @@ use runtime::tasks::Tasks;
 use tokio::sync::watch;
 use tonic::Code;
 use tonic_types::StatusExt as _;
+
+mod bounds;
 
 type Answers = BoxStream<'static, Result<WatchDecisionsResponse, Status>>;
 
@@ -223,10 +224,10 @@ async fn an_event_tells_its_cause_its_owners_and_what_the_write_will_rest_on() {
     assert_eq!(event.cause_chain.len(), 1);
     assert_eq!(event.owners.len(), 1);
     assert_eq!(event.preconditions.as_ref().unwrap().resource_version, "5");
-    let asked = GetDecisionRequest { decision_id: event.decision_id.clone() };
+    let asked = GetDecisionRequest { decision_id: event.decision_id.clone(), before: None };
     let got = world.service.get_decision(Request::new(asked)).await.unwrap().into_inner();
     assert_eq!(got.events, batch.events);
-    let unknown = GetDecisionRequest { decision_id: "0".to_owned() };
+    let unknown = GetDecisionRequest { decision_id: "0".to_owned(), before: None };
     let status = world.service.get_decision(Request::new(unknown)).await.unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::NotFound, "DECISION_NOT_FOUND"));
 }
@@ -324,8 +325,8 @@ async fn a_stop_is_announced_and_ends_the_stream_well() {
 
 #[tokio::test(start_paused = true)]
 async fn the_log_is_listed_the_newest_first_in_pages() {
-    let mut world = world(2 * STEP + 1);
-    let all = 2 * STEP as u64 + 1;
+    let all = 2 * STEP + 1;
+    let mut world = world(usize::try_from(all).unwrap());
     let mut request = ListDecisionsRequest { page_size: 700, ..Default::default() };
     let mut listed = Vec::new();
     loop {
