@@ -31,7 +31,8 @@ mod publisher;
 mod queue;
 mod server;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod times;
 mod writer;
 
 /// Events that are kept in memory, at most.

@@ -124,18 +124,32 @@ impl Archive for Stream {
         assert_eq!(log_id, "stream.1");
         let Stream { first, losses, is_away } = self;
         let records = (from..).take(max.events).filter(|sequence| sequence >= first);
-        let records = records.map(|sequence| record(losses.contains(&sequence).then_some(1))).collect();
+        let records = records.map(|sequence| record(sequence, losses.contains(&sequence).then_some(1))).collect();
         let read = if *is_away { Err("away".to_owned()) } else { Ok(Archived { first: *first, records }) };
         async move { read }.boxed()
     }
 }
 
-/// An event, or a loss of so many.
-fn record(lost: Option<u64>) -> Record {
+/// An event, of as many seconds and with a decision named after its sequence, or a loss of so many.
+fn record(sequence: u64, lost: Option<u64>) -> Record {
     match lost {
         Some(lost) => Record::Loss(Gap { lost, ..Gap::default() }.encode_to_vec().into()),
-        None => Record::Event(DecisionEvent::default().encode_to_vec().into()),
+        None => {
+            let decision_id = sequence.to_string();
+            let event = DecisionEvent { decision_id, event_time: Some(seconds(sequence)), ..DecisionEvent::default() };
+            Record::Event(event.encode_to_vec().into())
+        }
     }
+}
+
+fn seconds(seconds: u64) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: seconds.try_into().unwrap(), nanos: 0 }
+}
+
+/// A mirror that has the last ten of so many events in memory. Its log is `stream.1`.
+pub(crate) fn mirror_of_many(events: u64) -> DecisionLog {
+    let begin = Begin { oldest: events - 9, first: Some(1), shown_from: events };
+    mirror_of(Stream { first: 1, losses: Vec::new(), is_away: false }, begin, &[], events)
 }
 
 /// What was read of a stream that is said to begin at `first`: events, and losses of so many.
@@ -145,7 +159,7 @@ fn mirror_of(stream: Stream, begin: Begin, losses: &[(u64, u64)], newest: u64) -
         kept.begin("stream.1".to_owned(), begin);
         for sequence in begin.oldest..=newest {
             let lost = losses.iter().find(|(at, _)| *at == sequence).map(|(_, lost)| *lost);
-            kept.push(record(lost), EVENTS_MAX);
+            kept.push(record(sequence, lost), EVENTS_MAX);
         }
     });
     log
@@ -238,4 +252,36 @@ async fn a_position_that_another_replica_has_read_first_is_waited_for() {
     let invented = in_stream(1_000_000);
     assert_eq!(tokio::join!(log.reach(&invented), asked).0, Reached::Never, "the stream itself ends before it");
     assert_eq!(log.reach(&Position { log_id: "stream.0".to_owned(), sequence: 1 }).await, Reached::Never);
+}
+
+#[tokio::test]
+async fn a_time_is_found_in_memory_and_in_the_stream() {
+    let stream = Stream { first: 3, losses: vec![3, 7, 8], is_away: false };
+    let log = mirror_of(stream, Begin { oldest: 11, first: Some(3), shown_from: 11 }, &[(14, 1)], 20);
+    let extent = log.extent().unwrap();
+    for wanted in 0..25 {
+        let found = log.before(&seconds(wanted), &extent).await.unwrap();
+        // What has no time is not passed over: a reader is told of the loss before.
+        let expected = match wanted {
+            0..=4 => 2,
+            8 | 9 => 6,
+            15 => 13,
+            21.. => 20,
+            _ => wanted - 1,
+        };
+        assert!(found.sequence <= expected && found.sequence + 3 > expected, "{wanted}: {found:?}");
+        assert!((found.sequence + 1..wanted.min(21)).all(|between| [3, 7, 8, 14].contains(&between)), "{wanted}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_in_memory_is_bounded_in_bytes() {
+    let log = DecisionLog::in_memory();
+    let large = Record::Event(vec![0; 256 * 1024].into());
+    log.change(|kept| {
+        kept.begin("log".to_owned(), Begin::default());
+        (0..300).for_each(|_| kept.push(large.clone(), EVENTS_MAX));
+    });
+    let size = log.size();
+    assert_eq!((size.events, size.bytes), (256, 64 * 1024 * 1024));
 }
