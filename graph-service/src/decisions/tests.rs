@@ -270,7 +270,10 @@ async fn a_time_is_found_in_memory_and_in_the_stream() {
             _ => wanted - 1,
         };
         assert!(found.sequence <= expected && found.sequence + 3 > expected, "{wanted}: {found:?}");
-        assert!((found.sequence + 1..wanted.min(21)).all(|between| [3, 7, 8, 14].contains(&between)), "{wanted}: {found:?}");
+        assert!(
+            (found.sequence + 1..wanted.min(21)).all(|between| [3, 7, 8, 14].contains(&between)),
+            "{wanted}: {found:?}"
+        );
     }
 }
 

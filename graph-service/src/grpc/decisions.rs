@@ -36,6 +36,9 @@ const LOOKED_AT_MAX: u64 = 65_536;
 const IN_STREAM_MAX: u64 = 16_384;
 /// Phases of one decision that are told at once.
 const PHASES_MAX: usize = 1000;
+/// What a timestamp of protobuf can say, in seconds.
+const YEAR_1: i64 = -62_135_596_800;
+const YEAR_10_000: i64 = 253_402_300_800;
 /// Events of one message where nothing is said, and at most.
 const BATCH_DEFAULT: usize = 64;
 const BATCH_MAX: usize = 256;
@@ -59,6 +62,18 @@ impl Decisions {
         self.shared.decisions.extent().ok_or_else(|| no_log(&self.shared))
     }
 
+    async fn start_at(&self, time: &prost_types::Timestamp, extent: &Extent) -> Result<Start, Status> {
+        if !(YEAR_1..YEAR_10_000).contains(&time.seconds) || !(0..1_000_000_000).contains(&time.nanos) {
+            return Err(status::bad_field("start_time", "is no moment in time"));
+        }
+        let _turn = self.shared.long_read().await?;
+        match self.shared.decisions.before(time, extent).await {
+            Ok(at) => Ok(Start::after(at)),
+            Err(Missing::Unreadable(why)) => Err(unreadable(&why)),
+            Err(Missing::Replaced | Missing::Compacted(_)) => Err(no_log(&self.shared)),
+        }
+    }
+
     /// Where this replica's log reaches, once it reaches this position, if another replica has given that out.
     async fn extent_with(&self, wanted: Option<&Position>) -> Result<Extent, Status> {
         let extent = self.extent()?;
@@ -73,6 +88,11 @@ impl Decisions {
             }
         }
     }
+}
+
+/// How much of each event is wanted.
+fn view(wanted: i32) -> Result<EventView, Status> {
+    EventView::try_from(wanted).map_err(|_| status::bad_field("view", "is none that this version knows"))
 }
 
 /// Why this replica has no log to read from.
@@ -114,12 +134,16 @@ impl DecisionService for Decisions {
             Some(
                 watch_decisions_request::Start::Oldest(_)
                 | watch_decisions_request::Start::Now(_)
-                | watch_decisions_request::Start::OpenThenFollow(_),
+                | watch_decisions_request::Start::OpenThenFollow(_)
+                | watch_decisions_request::Start::StartTime(_),
             )
             | None => None,
         };
         let extent = self.extent_with(wanted).await?;
-        let start = Start::of(request.start, &extent, request.accept_gaps)?;
+        let start = match request.start {
+            Some(watch_decisions_request::Start::StartTime(time)) => self.start_at(&time, &extent).await?,
+            other => Start::of(other, &extent, request.accept_gaps)?,
+        };
         if start.needs_leader() && !self.shared.leadership().leading {
             return Err(status::not_leader(&self.shared.leadership()));
         }
@@ -131,6 +155,7 @@ impl DecisionService for Decisions {
             batch_max,
             bookmark_interval: bookmark_interval(request.bookmark_interval)?,
             encoding,
+            view: view(request.view)?,
             accept_gaps: request.accept_gaps,
         };
         Ok(Response::new(self.followers.open(connection, |reader| follow.run(start, reader))?))
@@ -145,6 +170,7 @@ impl DecisionService for Decisions {
         require_named(&sight, &request.include).await?;
         let include = Filter::of("include", &request.include)?;
         let within = Within::of(request.start_time, request.end_time)?;
+        let view = view(request.view)?;
         let question = ListDecisionsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
         let size = page_size(request.page_size)?;
         let mut extent = self.extent()?;
@@ -170,6 +196,7 @@ impl DecisionService for Decisions {
                         }
                         let known = found.len();
                         found.extend(redact::events(&sight, some).await?.into_iter().filter(wanted));
+                        found[known..].iter_mut().for_each(|event| encode::shown(event, view));
                         bytes += found[known..].iter().map(prost::Message::encoded_len).sum::<usize>();
                     }
                     before = from;

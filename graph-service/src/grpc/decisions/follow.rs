@@ -3,7 +3,7 @@
 //! It begins with what is open, if that is wanted or something was lost, and goes on with what comes. The position that goes out with a
 //! message is what the reader may store: everything wanted up to there has gone out before.
 
-use super::encode::{batch, most, parts};
+use super::encode::{batch, most, parts, shown};
 use super::filter::Filter;
 use crate::decisions::{Extent, Missing, Tail};
 use crate::grpc::access::{Sight, redact};
@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use proto::convert::open_decision;
 use proto::decision::v1beta1::watch_decisions_request::Start as Wanted;
 use proto::decision::v1beta1::watch_decisions_response::{Bookmark, Event, Gap, GoingAway};
-use proto::decision::v1beta1::{DecisionEvent, EventEncoding, Position, WatchDecisionsResponse};
+use proto::decision::v1beta1::{DecisionEvent, EventEncoding, EventView, Position, WatchDecisionsResponse};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -34,19 +34,25 @@ pub(super) struct Start {
     at: Position,
     /// First comes what is open at that position,
     open: bool,
-    /// and before it that something is missing.
-    gap: Option<Gap>,
+    /// and before it that something is missing after this position.
+    gap: Option<(Position, Gap)>,
 }
 
 impl Start {
+    /// With what comes after a position of the log.
+    pub(super) fn after(at: Position) -> Start {
+        Start { at, open: false, gap: None }
+    }
+
+    /// `wanted` is no time.
     pub(super) fn of(wanted: Option<Wanted>, extent: &Extent, accept_gaps: bool) -> Result<Start, Status> {
         let at = |sequence: u64| Position { log_id: extent.log_id.clone(), sequence };
-        let from = |sequence: u64| Ok(Start { at: at(sequence), open: false, gap: None });
+        let from = |sequence: u64| Ok(Start::after(at(sequence)));
         let position = match wanted {
             Some(Wanted::Oldest(true)) => return from(extent.oldest - 1),
             None | Some(Wanted::Now(true)) => return from(extent.newest),
             Some(Wanted::OpenThenFollow(true)) => return Ok(Start { at: at(extent.newest), open: true, gap: None }),
-            Some(Wanted::Oldest(false) | Wanted::Now(false) | Wanted::OpenThenFollow(false)) => {
+            Some(Wanted::Oldest(false) | Wanted::Now(false) | Wanted::OpenThenFollow(false) | Wanted::StartTime(_)) => {
                 return Err(status::bad_field("start", "is false; leave out what is not wanted"));
             }
             Some(Wanted::After(position)) => position,
@@ -62,14 +68,14 @@ impl Start {
             return Err(status::position_compacted(extent));
         }
         let gap = if ours { lost_after(&position, extent, COMPACTED) } else { replaced(extent) };
-        Ok(Start { at: at(extent.newest), open: true, gap: Some(gap) })
+        Ok(Start { at: at(extent.newest), open: true, gap: Some((position, gap)) })
     }
 }
 
 impl Start {
-    /// Only the leader knows what is open.
+    /// Only the leader knows what is open. A loss is told by any replica.
     pub(super) fn needs_leader(&self) -> bool {
-        self.open
+        self.open && self.gap.is_none()
     }
 }
 
@@ -94,6 +100,7 @@ pub(super) struct Follow {
     pub(super) batch_max: usize,
     pub(super) bookmark_interval: Duration,
     pub(super) encoding: EventEncoding,
+    pub(super) view: EventView,
     pub(super) accept_gaps: bool,
 }
 
@@ -143,8 +150,8 @@ impl Follow {
         let ends = Instant::now() + renewal_age(STREAM_AGE);
         let mut changes = self.shared.decisions.changes();
         let mut at = start.at;
-        if let Some(gap) = start.gap {
-            self.send(Event::Gap(gap), None, &mut sent).await?;
+        if let Some((from, gap)) = start.gap {
+            self.send_gap(self.shared.decisions.known_of(&from, gap), &at, &mut sent).await?;
         }
         if start.open {
             self.send_open(&at, &mut sent).await?;
@@ -159,12 +166,13 @@ impl Follow {
                 }
                 Ok(Tail::Lost(gap)) => return Err(Stop::Failed(status::position_not_written(&gap))),
                 Err(Missing::Compacted(extent)) if self.accept_gaps => {
-                    at = self.go_on(lost_after(&at, &extent, COMPACTED), &mut sent).await?;
+                    let gap = self.shared.decisions.known_of(&at, lost_after(&at, &extent, COMPACTED));
+                    at = self.go_on(gap, &mut sent).await?;
                     continue;
                 }
                 Err(Missing::Compacted(_)) => return Err(self.too_slow(&sent)),
                 Err(Missing::Replaced) => {
-                    at = self.go_on_in_another(&mut sent).await?;
+                    at = self.go_on_in_another(&at, &mut sent).await?;
                     continue;
                 }
                 Err(Missing::Unreadable(why)) => return Err(Stop::Failed(super::unreadable(&why))),
@@ -204,14 +212,17 @@ impl Follow {
             self.include.as_ref().is_none_or(|filter| filter.admits(event))
                 && !self.exclude.as_ref().is_some_and(|filter| filter.admits(event))
         });
+        events.iter_mut().for_each(|event| shown(event, self.view));
         Ok(events)
     }
 
     /// The leadership came back, or is elsewhere now.
-    async fn go_on_in_another(&self, sent: &mut Sent) -> Result<Position, Stop> {
+    async fn go_on_in_another(&self, at: &Position, sent: &mut Sent) -> Result<Position, Stop> {
         match self.shared.decisions.extent() {
             None => Err(Stop::Failed(super::no_log(&self.shared))),
-            Some(extent) if self.accept_gaps => self.go_on(replaced(&extent), sent).await,
+            Some(extent) if self.accept_gaps => {
+                self.go_on(self.shared.decisions.known_of(at, replaced(&extent)), sent).await
+            }
             Some(extent) => Err(Stop::Failed(status::position_compacted(&extent))),
         }
     }
@@ -220,9 +231,15 @@ impl Follow {
     async fn go_on(&self, gap: Gap, sent: &mut Sent) -> Result<Position, Stop> {
         let next = gap.next.clone().unwrap_or_default();
         let at = Position { sequence: next.sequence.saturating_sub(1), ..next };
-        self.send(Event::Gap(gap), None, sent).await?;
+        self.send_gap(gap, &at, sent).await?;
         self.send_open(&at, sent).await?;
         Ok(at)
+    }
+
+    /// What is open comes after it, and then where the reader is; where it does not come, the reader goes on behind the loss all the same.
+    async fn send_gap(&self, gap: Gap, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
+        let at = Some(at).filter(|_| !self.shared.leadership().leading);
+        self.send(Event::Gap(gap), at, sent).await
     }
 
     /// Every decision that is not carried out yet, each as it is when its turn comes; what changes meanwhile comes after `at`.

@@ -20,6 +20,7 @@ use tonic::Code;
 use tonic_types::StatusExt as _;
 
 mod bounds;
+mod starts;
 
 type Answers = BoxStream<'static, Result<WatchDecisionsResponse, Status>>;
 
@@ -40,11 +41,14 @@ fn leadership(number: u64) -> Leadership {
 }
 
 fn world(dependents: usize) -> World {
+    world_with(dependents, DecisionLog::in_memory())
+}
+
+fn world_with(dependents: usize, log: DecisionLog) -> World {
     let mut leader = Leader::new(config(Mode::Observe), 7);
     let dependent = |number: usize| secret(&format!("dependent-{number:05}"), &["owner"]);
     let objects = [secret("owner", &[])].into_iter().chain((0..dependents).map(dependent)).collect();
     let (leadership, known) = watch::channel(leadership(1));
-    let log = DecisionLog::in_memory();
     let mut writer = Writer::new(&log);
     let mut inputs = vec![Input::TermGained(term(1))];
     inputs.extend(facts(objects, "owner"));
@@ -247,10 +251,11 @@ async fn a_cloud_event_carries_the_whole_event_and_sorts_as_text() {
         batch.cloud_events.iter().map(|bytes| CloudEvent::decode(bytes.as_slice()).unwrap()).collect();
     assert_eq!(events.len(), 12);
     assert_eq!(events[0].source, "/clusters/cluster/gc");
-    assert_eq!(events[0].r#type, "io.ownergraph.decision.superseded.v1");
+    assert_eq!(events[0].r#type, "dev.ownergraph.decision.superseded.v1beta1");
     assert_eq!(events[0].id, "election.1/1");
     let sequence = |event: &CloudEvent| format!("{:?}", event.attributes["sequence"]);
     assert!(events.iter().map(sequence).is_sorted());
+    assert!(!events[0].attributes.contains_key("traceparent"), "of what has no cause no cascade is known");
     let Some(proto::cloudevents::v1::cloud_event::Data::ProtoData(data)) = &events[0].data else { panic!("no data") };
     assert_eq!(DecisionEvent::decode(data.value.as_slice()).unwrap().target.unwrap().name, "x");
 }

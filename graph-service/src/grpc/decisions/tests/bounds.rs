@@ -168,3 +168,82 @@ async fn a_decision_with_many_phases_is_told_in_parts_that_fit_together() {
         assert_eq!(told, (1..=all).collect::<Vec<u64>>());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_has_as_many_events_as_were_asked_for_and_at_most_256() {
+    let mut world = world(0);
+    world.log(&["x"; 300]);
+    for (max_batch, expected) in [(0, 64), (1, 1), (100, 100), (257, 256), (u32::MAX, 256)] {
+        let start = Some(Wanted::Oldest(true));
+        let mut stream = world.watch(WatchDecisionsRequest { start, max_batch, ..Default::default() }).await.unwrap();
+        assert_eq!(names(next(&mut stream).await.0).len(), expected);
+    }
+}
+
+#[test]
+fn bookmarks_come_every_one_to_sixty_seconds() {
+    let seconds = |seconds: i64| Some(prost_types::Duration { seconds, nanos: 0 });
+    for (wanted, expected) in [(None, 5), (seconds(0), 1), (seconds(7), 7), (seconds(61), 60)] {
+        assert_eq!(bookmark_interval(wanted).unwrap(), Duration::from_secs(expected));
+    }
+    assert_eq!(reason(&bookmark_interval(seconds(-1)).unwrap_err()), "FIELD_INVALID");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_has_as_many_events_as_were_asked_for_and_at_most_1000() {
+    let mut world = world(0);
+    world.log(&["x"; 1100]);
+    for (page_size, expected) in [(0, 100), (1, 1), (999, 999), (1001, 1000), (i32::MAX, 1000)] {
+        let request = ListDecisionsRequest { page_size, ..Default::default() };
+        let answer = world.service.list_decisions(Request::new(request)).await.unwrap().into_inner();
+        assert_eq!(answer.events.len(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_looks_at_65536_positions() {
+    let world = world_with(0, crate::decisions::tests::mirror_of_many(70_000));
+    let include = vec![DecisionFilter { phases: vec![Phase::Leased.into()], ..Default::default() }];
+    let mut request = ListDecisionsRequest { include, ..Default::default() };
+    let answer = world.service.list_decisions(Request::new(request.clone())).await.unwrap().into_inner();
+    let before = place::parse(&answer.next_page_token).unwrap().before;
+    assert!(answer.events.is_empty() && (70_001 - before).abs_diff(65_536) < STEP_IN_STREAM, "{before}");
+    request.page_token = answer.next_page_token;
+    let answer = world.service.list_decisions(Request::new(request)).await.unwrap().into_inner();
+    assert!(answer.next_page_token.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_have_a_bound() {
+    let world = world(0);
+    let conditions = |count: usize| vec![DecisionFilter { phases: vec![1; count], ..Default::default() }];
+    let expression = |cel: &str| DecisionFilter { cel: cel.to_owned(), ..Default::default() };
+    let long = format!("event.executor == '{}'", "e".repeat(1024 - 20));
+    let cases = [
+        (conditions(1000), true),
+        (conditions(1001), false),
+        (vec![expression("true"); 16], true),
+        (vec![expression("true"); 17], false),
+        (vec![expression(&long)], true),
+        (vec![expression(&format!("{long} "))], false),
+    ];
+    for (filters, is_taken) in cases {
+        for request in [
+            WatchDecisionsRequest { include: filters.clone(), ..Default::default() },
+            WatchDecisionsRequest { exclude: filters, ..Default::default() },
+        ] {
+            assert_eq!(world.watch(request).await.is_ok(), is_taken);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_at_most_256_streams_at_a_time() {
+    let world = world(0);
+    let mut streams = Vec::new();
+    for _ in 0..256 {
+        streams.push(world.from(Wanted::Now(true)).await);
+    }
+    let Err(status) = world.watch(WatchDecisionsRequest::default()).await else { panic!("one too many") };
+    assert_eq!(reason(&status), "LIMIT_EXCEEDED");
+}
