@@ -37,7 +37,7 @@ fn numbers_that_were_skipped_are_reserved() {
     for file in files() {
         let messages = file.message_type.iter().flat_map(free);
         let free: Vec<_> = messages.filter(|(_, free)| !free.is_empty()).collect();
-        assert_eq!(free, [], "{}", file.name());
+        assert!(free.is_empty(), "{}: {free:?}", file.name());
         let nested = file.message_type.iter().flat_map(enums_of);
         for of in file.enum_type.iter().cloned().chain(nested) {
             let used: Vec<i32> = of.value.iter().map(|value| value.number()).collect();
@@ -45,7 +45,7 @@ fn numbers_that_were_skipped_are_reserved() {
                 |at: &i32| of.reserved_range.iter().any(|range| (range.start()..=range.end()).contains(at));
             let last = used.iter().copied().max().unwrap_or(0);
             let free: Vec<i32> = (1..last).filter(|at| !used.contains(at) && !is_reserved(at)).collect();
-            assert_eq!(free, [], "{}", of.name());
+            assert!(free.is_empty(), "{}: {free:?}", of.name());
         }
     }
 }

@@ -215,10 +215,7 @@ fn what_is_told_of_a_decision_names_the_first_owners_and_counts_the_others() {
         bench.deleted("things", &ghost(number), 132 + number);
     }
     bench.pass(Duration::from_secs(1));
-    let granted = |event: &Event| match event {
-        Event::Granted { grounds, .. } => Some(grounds.clone()),
-        _ => None,
-    };
+    let granted = |event: &Event| if let Event::Granted { grounds, .. } = event { Some(grounds.clone()) } else { None };
     let grounds = bench.events.iter().find_map(granted).unwrap();
     assert_eq!((grounds.owners.len(), grounds.owner_count, grounds.cause_count), (20, 26, 26));
     assert_eq!(grounds.owners[19].owner.name.as_ref(), "ghost19");
