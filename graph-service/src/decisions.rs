@@ -31,11 +31,15 @@ mod publisher;
 mod queue;
 mod server;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod times;
 mod writer;
 
 /// Events that are kept in memory, at most.
 const EVENTS_MAX: usize = 65_536;
+/// What a reader is sent with an event, beside the event as it is kept: its position, and what a CloudEvent has beside its data and
+/// what is told of the target.
+pub(crate) const FRAME_BYTES: usize = 768;
 /// [`Gap::reason`] of what never got into the log.
 const NOT_WRITTEN: &str = "NOT_WRITTEN";
 
@@ -57,6 +61,26 @@ pub(crate) struct DecisionLog {
 struct Stream {
     archive: Arc<dyn Archive>,
     queue: Arc<Queue>,
+}
+
+/// How much is read at once. One event is read, however large it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    pub(crate) events: usize,
+    /// Of the events as they are kept, with [`FRAME_BYTES`] for each.
+    pub(crate) bytes: usize,
+}
+
+impl Most {
+    /// Whether the next record is among what is read. It is asked of each in order.
+    fn bytes_left(self) -> impl FnMut(&&Record) -> bool {
+        let mut bytes = 0_usize;
+        move |record| {
+            let is_first = bytes == 0;
+            bytes = bytes.saturating_add(record.len() + FRAME_BYTES);
+            is_first || bytes <= self.bytes
+        }
+    }
 }
 
 /// What comes after a position.
@@ -156,31 +180,30 @@ impl DecisionLog {
         self.kept().problem.clone()
     }
 
-    /// At most `max` events after this position, and the first of them or `bytes_max` bytes, whichever is more.
-    pub(crate) async fn after(&self, position: &Position, max: usize, bytes_max: usize) -> Result<Tail, Missing> {
+    /// At most so many events after this position.
+    pub(crate) async fn after(&self, position: &Position, max: Most) -> Result<Tail, Missing> {
         let records = self.records(position, max).await?;
         if let Some(Record::Loss(bytes)) = records.first() {
             return Ok(Tail::Lost(lost(bytes, position)));
         }
         let events = (position.sequence + 1..).zip(records).map_while(Record::event);
-        let mut bytes = 0;
-        let fits = |logged: &Logged| {
-            let is_first = bytes == 0;
-            bytes += logged.bytes.len();
-            is_first || bytes <= bytes_max
-        };
-        Ok(Tail::Events(events.take_while(fits).collect()))
+        Ok(Tail::Events(events.collect()))
     }
 
-    /// The events among the `max` positions after this one; losses are passed over.
-    pub(crate) async fn among(&self, position: &Position, max: usize) -> Result<Vec<DecisionEvent>, Missing> {
-        let records = self.records(position, max).await?;
-        let events = (position.sequence + 1..).zip(records).filter_map(Record::event);
-        Ok(events.map(|logged| logged.decode(&position.log_id)).collect())
+    /// The events among the `max` positions after this one, each decoded when it is taken; losses are passed over.
+    pub(crate) async fn among(
+        &self,
+        position: &Position,
+        max: usize,
+    ) -> Result<impl DoubleEndedIterator<Item = DecisionEvent> + use<>, Missing> {
+        let records = self.records(position, Most { events: max, bytes: usize::MAX }).await?;
+        let events: Vec<_> = (position.sequence + 1..).zip(records).filter_map(Record::event).collect();
+        let log_id = position.log_id.clone();
+        Ok(events.into_iter().map(move |logged| logged.decode(&log_id)))
     }
 
-    /// What stands at the `max` positions after this one.
-    async fn records(&self, position: &Position, max: usize) -> Result<Vec<Record>, Missing> {
+    /// What stands at the positions after this one.
+    async fn records(&self, position: &Position, max: Most) -> Result<Vec<Record>, Missing> {
         let from = position.sequence.saturating_add(1);
         let (extent, archive) = {
             let kept = self.kept();
@@ -190,14 +213,16 @@ impl DecisionLog {
                 return if self.is_shared() { Ok(Vec::new()) } else { Err(Missing::Replaced) };
             }
             if from >= extent.in_memory {
-                return Ok(kept.records.range(kept.index(from)..).take(max).cloned().collect());
+                let records = kept.records.range(kept.index(from)..).take(max.events);
+                return Ok(records.take_while(max.bytes_left()).cloned().collect());
             }
             match &self.stream {
                 Some(stream) if from >= extent.oldest => (extent, Arc::clone(&stream.archive)),
                 Some(_) | None => return Err(Missing::Compacted(extent)),
             }
         };
-        let max = max.min(usize::try_from(extent.newest - position.sequence).unwrap_or(max));
+        let events = max.events.min(usize::try_from(extent.newest - position.sequence).unwrap_or(max.events));
+        let max = Most { events, ..max };
         let read = archive.read(&extent.log_id, from, max).await.map_err(Missing::Unreadable)?;
         let mut kept = self.kept();
         let now = kept.extent().filter(|now| now.log_id == extent.log_id).ok_or(Missing::Replaced)?;

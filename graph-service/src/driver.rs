@@ -241,7 +241,7 @@ impl Driver {
             }
             self.carry_out(outputs);
             self.render.publish();
-            self.unlogged.round_is_noted();
+            self.unlogged.round_is_noted(self.unfinished);
             for (stream, message) in self.unlogged.released() {
                 self.send(stream, message);
             }
@@ -309,11 +309,12 @@ impl Driver {
         for stream in self.overflowed.drain(..) {
             apply(&mut leader, Input::StreamClosed { stream });
         }
-        for (stream, message) in self.unlogged.returned() {
-            apply(&mut leader, Input::Message { stream, message });
-        }
+        // What comes back is not granted anew at once where the log is why it does.
         if let Some(why) = self.unlogged.news() {
             apply(&mut leader, Input::Withhold { why });
+        }
+        for (stream, message) in self.unlogged.returned() {
+            apply(&mut leader, Input::Message { stream, message });
         }
         for session in round.sessions.drain(..) {
             match session {

@@ -22,6 +22,47 @@ fn numbers(of: &EnumDescriptorProto) -> String {
     texts.map(|(name, number)| format!("{}={number}", name.strip_prefix(prefix).unwrap())).collect::<Vec<_>>().join(" ")
 }
 
+/// Numbers below the last that are neither used nor reserved, of a message and those within it.
+fn free(of: &DescriptorProto) -> Vec<(String, Vec<i32>)> {
+    let used: Vec<i32> = of.field.iter().map(|field| field.number()).collect();
+    let is_reserved = |at: &i32| of.reserved_range.iter().any(|range| (range.start()..range.end()).contains(at));
+    let last = used.iter().copied().max().unwrap_or(0);
+    let own = (1..last).filter(|at| !used.contains(at) && !is_reserved(at)).collect();
+    let nested = of.nested_type.iter().flat_map(free);
+    std::iter::once((of.name().to_owned(), own)).chain(nested).collect()
+}
+
+#[test]
+fn numbers_that_were_skipped_are_reserved() {
+    for file in files() {
+        let messages = file.message_type.iter().flat_map(free);
+        let free: Vec<_> = messages.filter(|(_, free)| !free.is_empty()).collect();
+        assert!(free.is_empty(), "{}: {free:?}", file.name());
+        let nested = file.message_type.iter().flat_map(enums_of);
+        for of in file.enum_type.iter().cloned().chain(nested) {
+            let used: Vec<i32> = of.value.iter().map(|value| value.number()).collect();
+            let is_reserved =
+                |at: &i32| of.reserved_range.iter().any(|range| (range.start()..=range.end()).contains(at));
+            let last = used.iter().copied().max().unwrap_or(0);
+            let free: Vec<i32> = (1..last).filter(|at| !used.contains(at) && !is_reserved(at)).collect();
+            assert!(free.is_empty(), "{}: {free:?}", of.name());
+        }
+    }
+}
+
+#[test]
+fn every_file_has_a_place_in_go_and_none_shadows_a_module_of_python() {
+    let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();
+    let own: Vec<_> = set.file.iter().filter(|file| !file.name().starts_with("google/")).collect();
+    assert_eq!(own.len(), 6);
+    for file in own {
+        let directory = file.name().rsplit_once('/').unwrap().0;
+        let package = file.options.as_ref().and_then(|options| options.go_package.as_deref()).unwrap_or_default();
+        assert!(package.starts_with(&format!("ownergraph.dev/proto/{directory};")), "{}: {package}", file.name());
+        assert!(!file.name().starts_with("io/"), "{}", file.name());
+    }
+}
+
 #[test]
 fn enum_values_keep_their_numbers() {
     let files = files();
@@ -64,6 +105,7 @@ fn enum_values_keep_their_numbers() {
              REVIEW_UNAVAILABLE=43",
         ),
         ("EventEncoding", "NATIVE=1 CLOUDEVENTS=2"),
+        ("EventView", "BASIC=1 FULL=2"),
         ("ItemKind", "DELETE=1 REMOVE_OWNER_REFERENCES=2 UNBLOCK_OWNER_REFERENCES=3 REMOVE_FINALIZER=4"),
         ("Mode", "IF_NOT_STARTED=1 STOP=2"),
         ("NodeState", "LIVE=1 TERMINATING=2 VIRTUAL=3 GONE=4"),

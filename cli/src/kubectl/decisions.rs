@@ -36,9 +36,8 @@ pub(super) async fn run(flags: Decisions) -> Answered {
     let mut service = Service::connect(&mut session, Need::Leader).await?;
     let mut out = Out { schema: Schema::load()?, format: session.format, document: Vec::new(), head: true, at: None };
     if let Some(decision_id) = flags.decision.clone() {
-        let request = GetDecisionRequest { decision_id };
-        let phases = answered(service.within, service.decisions.get_decision(request)).await?;
-        out.take(&session, phases.events.into_iter().map(Record::of).collect())?;
+        let phases = phases(&mut service, decision_id).await?;
+        out.take(&session, phases.into_iter().map(Record::of).collect())?;
         out.end(&session)?;
         return Ok(Ending::Fine);
     }
@@ -111,6 +110,21 @@ fn filters(flags: &Decisions, resources: Vec<GroupResource>, namespace: &str) ->
         cel: flags.cel.clone(),
     };
     if filter == DecisionFilter::default() { Vec::new() } else { vec![filter] }
+}
+
+/// The phases of one decision from its beginning on, as far as they are kept.
+async fn phases(service: &mut Service, decision_id: String) -> Result<Vec<DecisionEvent>, Problem> {
+    let mut request = GetDecisionRequest { decision_id, before: None };
+    let mut found: Vec<DecisionEvent> = Vec::new();
+    loop {
+        let part = answered(service.within, service.decisions.get_decision(request.clone())).await?;
+        found.splice(0..0, part.events);
+        let is_whole = found.first().is_some_and(|event| event.phase() == Phase::Proposed);
+        request.before = part.searched_from.filter(|_| !is_whole && found.len() < LAST_MAX);
+        if request.before.is_none() {
+            return Ok(found);
+        }
+    }
 }
 
 /// What was, the oldest first.

@@ -473,9 +473,14 @@ pub struct Grounds {
     pub preconditions: Preconditions,
     /// `None` for anything but a Delete.
     pub propagation_policy: Option<PropagationPolicy>,
+    /// At most twenty. Of more, owners that wait or are orphaned from come first, then those that are absent.
     pub causes: Vec<Cause>,
-    /// Every reference of the target, with its standing and evidence.
+    /// How many there are in all.
+    pub cause_count: usize,
+    /// The first references of the target, at most twenty, in the order in which they were written, with standing and evidence.
     pub owners: Vec<EdgeView>,
+    /// How many there are in all.
+    pub owner_count: usize,
     /// The owners whose going led here, from the nearest to the root of the cascade, as far as they are remembered.
     pub chain: Vec<ObjectRef>,
 }

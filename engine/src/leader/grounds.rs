@@ -10,12 +10,15 @@ use alloc::vec::Vec;
 
 /// Longest chain of causes that is told.
 const CHAIN_MAX: usize = 32;
+/// Owners and causes that are told of one decision: an object may have thousands.
+const TOLD_MAX: usize = 20;
 
 impl Leader {
     /// What a decision rests on.
     pub(super) fn grounds(&self, draft: &Draft, causes: Vec<Cause>, chain: Vec<ObjectRef>) -> Box<Grounds> {
         let uid = &draft.target.uid;
         let node = self.graph.primary(uid);
+        let cause_count = causes.len();
         Box::new(Grounds {
             decision: decision(draft),
             preconditions: draft.preconditions.clone(),
@@ -26,8 +29,10 @@ impl Leader {
                 | Action::RemoveFinalizer { .. } => None,
             },
             chain,
-            causes,
-            owners: node.map_or_else(Vec::new, |id| self.edges(id)),
+            causes: told(causes),
+            cause_count,
+            owners: node.map_or_else(Vec::new, |id| self.first_edges(id, TOLD_MAX)),
+            owner_count: node.map_or(0, |id| self.graph.node(id).references().count()),
         })
     }
 
@@ -105,6 +110,19 @@ pub(super) fn decision(draft: &Draft) -> u64 {
     let facts = draft.preconditions.facts_digest;
     digest.number(facts);
     digest.0
+}
+
+/// Of more causes than are told, those that say what the decision is come first.
+fn told(mut causes: Vec<Cause>) -> Vec<Cause> {
+    if causes.len() > TOLD_MAX {
+        causes.sort_by_key(|cause| match cause {
+            Cause::OwnerWaiting { .. } | Cause::OwnerOrphans { .. } => 0,
+            Cause::OwnerAbsent { .. } => 1,
+            Cause::KeptBy { .. } | Cause::NoBlockingDependents | Cause::NoDependents | Cause::Cycle => 2,
+        });
+        causes.truncate(TOLD_MAX);
+    }
+    causes
 }
 
 /// The first owner among the causes that went or is going.

@@ -3,7 +3,7 @@
 use super::connection::{Connection, with_source};
 use super::entry::{RECORD_HEADER, read};
 use super::kept::Record;
-use super::mirror;
+use super::{Most, mirror};
 use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
@@ -16,7 +16,7 @@ const AT_ONCE: usize = 32;
 /// Whatever has more of the log than this replica.
 pub(super) trait Archive: fmt::Debug + Send + Sync {
     /// What stands at so many positions of that log, from this one on.
-    fn read<'a>(&'a self, log_id: &'a str, from: u64, count: usize) -> BoxFuture<'a, Result<Archived, String>>;
+    fn read<'a>(&'a self, log_id: &'a str, from: u64, max: Most) -> BoxFuture<'a, Result<Archived, String>>;
 }
 
 /// A part of the stream.
@@ -29,7 +29,7 @@ pub(super) struct Archived {
 }
 
 impl Archive for Connection {
-    fn read<'a>(&'a self, log_id: &'a str, from: u64, count: usize) -> BoxFuture<'a, Result<Archived, String>> {
+    fn read<'a>(&'a self, log_id: &'a str, from: u64, max: Most) -> BoxFuture<'a, Result<Archived, String>> {
         async move {
             let stream = self.stream().await?;
             let info = stream.cached_info();
@@ -37,9 +37,16 @@ impl Archive for Connection {
                 return Err("it is another stream by now".to_owned());
             }
             let first = mirror::first(info);
-            let count = if from < first { 0 } else { count as u64 };
+            let count = if from < first { 0 } else { max.events as u64 };
             let messages = futures::stream::iter((from..from + count).map(|sequence| message(&stream, sequence)));
-            let records = messages.buffered(AT_ONCE).try_collect().await?;
+            let mut messages = messages.buffered(AT_ONCE);
+            let (mut records, mut fits) = (Vec::new(), max.bytes_left());
+            while let Some(record) = messages.try_next().await? {
+                if !fits(&&record) {
+                    break;
+                }
+                records.push(record);
+            }
             Ok(Archived { first, records })
         }
         .boxed()

@@ -5,6 +5,7 @@ use super::writer::Noted;
 use engine::work::Term;
 use prost::Message as _;
 use prost::bytes::Bytes;
+use proto::convert::{EVENT_MAX_BYTES, bounded, stub};
 use proto::decision::v1beta1::DecisionEvent;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
 use std::fmt;
@@ -24,11 +25,13 @@ pub(super) struct Entry {
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Event(Noted),
+    /// What is left of an event that the log does not take whole.
+    Stub(Noted),
     Loss(Loss),
 }
 
 /// Events that could not be written, in a row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Loss {
     pub(super) events: u64,
     pub(super) since: Option<prost_types::Timestamp>,
@@ -61,6 +64,20 @@ impl Name {
     }
 }
 
+impl What {
+    /// The most of it that is left once a log has refused it as too large.
+    pub(super) fn shortened(self) -> What {
+        match self {
+            What::Event(Noted { event, time }) => {
+                let left = stub(DecisionEvent::decode(event).unwrap_or_default());
+                What::Stub(Noted { event: left.encode_to_vec().into(), time })
+            }
+            What::Stub(noted) => What::Loss(Loss::of(&noted)),
+            What::Loss(loss) => What::Loss(loss),
+        }
+    }
+}
+
 impl Loss {
     pub(super) fn of(noted: &Noted) -> Loss {
         Loss { events: 1, since: noted.time, until: noted.time }
@@ -76,14 +93,14 @@ impl Entry {
     /// Length of the payload, for what is kept in memory.
     pub(super) fn len(&self) -> usize {
         match &self.what {
-            What::Event(noted) => noted.event.len(),
+            What::Event(noted) | What::Stub(noted) => noted.event.len(),
             What::Loss(_) => 0,
         }
     }
 
     pub(super) fn payload(&self) -> Bytes {
         match &self.what {
-            What::Event(noted) => noted.event.clone(),
+            What::Event(noted) | What::Stub(noted) => noted.event.clone(),
             What::Loss(Loss { events, since, until }) => {
                 let gap = Gap { lost: *events, since: *since, until: *until, ..Gap::default() };
                 gap.encode_to_vec().into()
@@ -94,19 +111,25 @@ impl Entry {
     /// The value of [`RECORD_HEADER`].
     pub(super) fn record(&self) -> &'static str {
         match self.what {
-            What::Event(_) => EVENT,
+            What::Event(_) | What::Stub(_) => EVENT,
             What::Loss(_) => LOSS,
         }
     }
 }
 
-/// What a message of the stream says. One that cannot be read is a loss like any other: somebody else has written it in the place of an event.
+/// What a message of the stream says, and no more than an event may. One that cannot be read is a loss like any other: somebody else has
+/// written it in the place of an event.
 pub(super) fn read(header: Option<&str>, payload: Bytes) -> Record {
-    let is_event = header == Some(EVENT) && DecisionEvent::decode(payload.clone()).is_ok();
-    let is_loss = header == Some(LOSS) && Gap::decode(payload.clone()).is_ok();
-    match (is_event, is_loss) {
-        (true, _) => Record::Event(payload),
-        (false, true) => Record::Loss(payload),
-        (false, false) => Record::Loss(Bytes::new()),
+    match header {
+        Some(EVENT) => match DecisionEvent::decode(payload.clone()) {
+            Ok(_) if payload.len() <= EVENT_MAX_BYTES => Record::Event(payload),
+            Ok(event) => Record::Event(bounded(event).encode_to_vec().into()),
+            Err(_) => Record::Loss(Bytes::new()),
+        },
+        Some(LOSS) => {
+            let Gap { lost, since, until, .. } = Gap::decode(payload).unwrap_or_default();
+            Record::Loss(Gap { lost, since, until, ..Gap::default() }.encode_to_vec().into())
+        }
+        Some(_) | None => Record::Loss(Bytes::new()),
     }
 }

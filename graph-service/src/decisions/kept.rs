@@ -1,7 +1,9 @@
 //! What is kept of the log in memory.
 
 use super::Logged;
+use super::times::Former;
 use prost::bytes::Bytes;
+use prost_types::Timestamp;
 use std::collections::VecDeque;
 use tokio::time::Instant;
 
@@ -25,6 +27,10 @@ pub(super) struct Kept {
     /// How much of the stream is still to be read, as far as is known, and why it cannot be read.
     pub(super) behind: u64,
     pub(super) problem: Option<String>,
+    /// When this log began, where it is this leader's own,
+    pub(super) begun: Option<Timestamp>,
+    /// and how the one before it ended.
+    pub(super) former: Option<Former>,
 }
 
 /// What stands at one position, encoded.
@@ -44,7 +50,7 @@ impl Record {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Record::Event(bytes) | Record::Loss(bytes) => bytes.len(),
         }
@@ -100,7 +106,14 @@ impl Kept {
 
     pub(super) fn begin(&mut self, log_id: String, begin: Begin) {
         let Begin { oldest, first, shown_from } = begin;
-        *self = Kept { log_id, oldest, first, shown_from, ..Kept::default() };
+        let former = Former::of(self).or_else(|| self.former.take());
+        *self = Kept { log_id, oldest, first, shown_from, former, ..Kept::default() };
+    }
+
+    /// There is no log any more.
+    pub(super) fn end(&mut self) {
+        let former = Former::of(self).or_else(|| self.former.take());
+        *self = Kept { former, ..Kept::default() };
     }
 
     pub(super) fn push(&mut self, record: Record, events_max: usize) {

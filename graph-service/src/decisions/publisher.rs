@@ -74,8 +74,10 @@ pub(super) async fn run(store: impl Store, queue: Arc<Queue>) -> anyhow::Result<
         let (failure, written) = write(&store, &queue, tip).await;
         match failure {
             Failure::TooLarge(why) => {
-                tracing::warn!(why, "an event is lost to the log of decisions");
-                queue.give_up_first();
+                if !queue.shorten_first(&why) {
+                    queue.away(&format!("it does not take what is left of an event: {why}"));
+                    sleep(RETRY_AFTER).await;
+                }
             }
             Failure::Other(why) => {
                 fruitless = if written > 0 { 0 } else { fruitless + 1 };
@@ -108,7 +110,7 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
                     sent.push_back((receipt, Instant::now() + ANSWER_WITHIN));
                     last = Tip { sequence: last.sequence + 1, name: Some(name) };
                 }
-                // The others are answered first: only the first in the queue can be given up.
+                // The others are answered first: only the first in the queue can be shortened.
                 Err(Failure::TooLarge(_)) if !sent.is_empty() => break,
                 Err(failure) => return (failure, written),
             }

@@ -52,6 +52,8 @@ struct Waiting {
     term: Option<Term>,
     /// The term of the last message that another leader has written.
     fence: Option<Term>,
+    /// [`Waiting::taken`] with the last event for which there was no room.
+    crowded_out: u64,
 }
 
 #[derive(Debug)]
@@ -106,7 +108,7 @@ impl Queue {
     }
 
     #[cfg(test)]
-    pub(super) fn bounded(events: usize, is_required: bool) -> Queue {
+    pub(crate) fn bounded(events: usize, is_required: bool) -> Queue {
         let bound = |of: Bound| Bound { events, ..of };
         Queue { burst: bound(BURST), absence: bound(ABSENCE), ..Queue::new(is_required) }
     }
@@ -122,6 +124,11 @@ impl Queue {
     /// Events that have come in.
     pub(crate) fn taken(&self) -> u64 {
         self.waiting().taken
+    }
+
+    /// The same with the last event for which there was no room; 0 without one.
+    pub(crate) fn crowded_out(&self) -> u64 {
+        self.waiting().crowded_out
     }
 
     /// Waits until nothing waits, or that is not to be hoped for.
@@ -142,7 +149,7 @@ impl Queue {
         let mut lost = 0;
         for step in steps {
             match step {
-                Step::Begin(term) => {
+                Step::Begin(term, _) => {
                     waiting.term = Some(term);
                     waiting.of_term = 0;
                 }
@@ -210,18 +217,28 @@ impl Queue {
         }
     }
 
-    /// The log does not take the first entry, and never will.
-    pub(super) fn give_up_first(&self) {
+    /// The log does not take the first entry, and never will: less of it is written, and at last only that it is lost. A log that is
+    /// required loses nothing: false where it does not even take what is left of an event.
+    pub(super) fn shorten_first(&self, why: &str) -> bool {
         let mut waiting = self.waiting();
-        let mut lost = 0;
-        if let Some(place) = waiting.places.front_mut()
-            && let What::Event(noted) = &place.entry.what
-        {
-            lost = 1;
-            place.entry.what = What::Loss(Loss::of(noted));
+        let Some(place) = waiting.places.front_mut() else { return true };
+        let lost = match &place.entry.what {
+            What::Event(_) => 0,
+            What::Stub(_) if !self.is_required => 1,
+            What::Stub(_) | What::Loss(_) => return false,
+        };
+        let before = place.entry.len();
+        let what = std::mem::replace(&mut place.entry.what, What::Loss(Loss::default()));
+        place.entry.what = what.shortened();
+        let after = place.entry.len();
+        waiting.bytes = waiting.bytes - before + after;
+        if lost > 0 {
+            tracing::warn!(why, "an event is lost to the log of decisions");
+        } else {
+            tracing::debug!(why, "an event is too large for the log of decisions: what is left of it is written");
         }
-        waiting.bytes = waiting.places.iter().map(|place| place.entry.len()).sum();
         self.tell(&waiting, |progress| progress.lost += lost);
+        true
     }
 
     /// The log cannot be written to.
@@ -246,10 +263,12 @@ impl Queue {
         self.tell(waiting, |progress| {
             progress.settled = settled.unwrap_or(progress.settled);
             progress.written += written;
-            progress.standing = match (&progress.standing, progress.waiting) {
-                (_, waiting) if waiting <= self.burst.events / 16 => Standing::Writing,
-                (Standing::Writing, waiting) if waiting <= self.burst.events / 2 => Standing::Writing,
-                (_, _) => Standing::CatchingUp,
+            progress.standing = match progress.standing {
+                _ if !self.has_more_than(waiting, 16) => Standing::Writing,
+                Standing::Writing if !self.has_more_than(waiting, 2) => Standing::Writing,
+                Standing::Connecting | Standing::Writing | Standing::Away { .. } | Standing::CatchingUp => {
+                    Standing::CatchingUp
+                }
             };
         });
         if let Standing::Away { since, .. } = before {
@@ -261,11 +280,16 @@ impl Queue {
     fn tell(&self, waiting: &Waiting, change: impl FnOnce(&mut Progress)) {
         self.progress.send_modify(|progress| {
             progress.waiting = waiting.places.len();
-            if progress.standing == Standing::Writing && progress.waiting > self.burst.events / 2 {
+            if progress.standing == Standing::Writing && self.has_more_than(waiting, 2) {
                 progress.standing = Standing::CatchingUp;
             }
             change(progress);
         });
+    }
+
+    /// Whether more waits than one of so many parts of what may wait.
+    fn has_more_than(&self, waiting: &Waiting, parts: usize) -> bool {
+        waiting.places.len() > self.burst.events / parts || waiting.bytes > self.burst.bytes / parts
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -295,9 +319,13 @@ impl Waiting {
             loss.add(&noted);
             place.entry.name = name;
             place.taken = taken;
+            self.crowded_out = taken;
             return false;
         }
         let fits = events < bound.events && bytes <= bound.bytes;
+        if !fits {
+            self.crowded_out = taken;
+        }
         let what = if fits { What::Event(noted) } else { What::Loss(Loss::of(&noted)) };
         let entry = Entry { name, what };
         self.bytes += entry.len();

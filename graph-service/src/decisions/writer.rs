@@ -1,6 +1,6 @@
 //! The end of the log that the collector's task writes to.
 
-use super::kept::{Begin, Kept, Record};
+use super::kept::{Begin, Record};
 use super::{DecisionLog, Queue};
 use engine::leader::Event;
 use engine::work::Term;
@@ -27,7 +27,8 @@ enum Sink {
 
 #[derive(Debug)]
 pub(super) enum Step {
-    Begin(Term),
+    /// With when that was.
+    Begin(Term, prost_types::Timestamp),
     End,
     Event(Noted),
 }
@@ -53,7 +54,7 @@ impl Writer {
     /// Takes note of what happened.
     pub(crate) fn note(&mut self, event: &Event, clock: convert::Clock) {
         if let Event::TermGained(term) = event {
-            self.round.push(Step::Begin(term.clone()));
+            self.round.push(Step::Begin(term.clone(), clock.calendar.into()));
             self.term = Some(term.clone());
         }
         if matches!(event, Event::TermLost) {
@@ -75,8 +76,11 @@ impl Writer {
             Sink::Memory(log) => log.change(|kept| {
                 for step in self.round.drain(..) {
                     match step {
-                        Step::Begin(term) => kept.begin(log_id(&term), Begin::default()),
-                        Step::End => *kept = Kept::default(),
+                        Step::Begin(term, time) => {
+                            kept.begin(log_id(&term), Begin::default());
+                            kept.begun = Some(time);
+                        }
+                        Step::End => kept.end(),
                         Step::Event(noted) => kept.push(Record::Event(noted.event), log.events_max),
                     }
                 }

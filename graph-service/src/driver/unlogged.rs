@@ -2,7 +2,7 @@
 //!
 //! Where the log of decisions is shared, no grant leaves before the log has acknowledged the event that tells of it: whatever kills this
 //! process then, nothing was written at the API server of which the log does not know. A grant that is recalled meanwhile comes back at
-//! once, as one that the executor has not begun.
+//! once, as one that the executor has not begun. So does a grant whose event had no room, where the log is required.
 
 use crate::decisions::{Progress, Queue, Standing};
 use engine::leader::StreamId;
@@ -24,6 +24,8 @@ pub(crate) struct Unlogged {
     returned: Vec<(StreamId, ToLeader)>,
     /// What the engine was told last.
     withheld: Option<&'static str>,
+    /// Events that had come in when the last round was over of which everything was carried out.
+    noted: u64,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,7 @@ impl Unlogged {
     /// Without a shared log nothing waits.
     pub(crate) fn new(queue: Option<Arc<Queue>>) -> Unlogged {
         let log = queue.map(|queue| Log { progress: queue.progress(), queue });
-        Unlogged { log, held: VecDeque::new(), returned: Vec::new(), withheld: None }
+        Unlogged { log, held: VecDeque::new(), returned: Vec::new(), withheld: None, noted: 0 }
     }
 
     /// Takes a message to an executor, and gives what may leave now.
@@ -100,14 +102,23 @@ impl Unlogged {
         self.held.retain(|held| held.stream != stream);
     }
 
-    /// What the round decided is on its way into the log.
-    pub(super) fn round_is_noted(&mut self) {
-        let Some(log) = self.log.as_ref().filter(|_| self.held.back().is_some_and(|held| held.after.is_none())) else {
-            return;
-        };
+    /// What the round decided is on its way into the log, or had no room there: a grant of which a log that is required may not tell does
+    /// not leave. `unfinished`: the next round carries out more of the same, so that an event and its grant may be in two rounds.
+    pub(super) fn round_is_noted(&mut self, unfinished: bool) {
+        let Some(log) = &self.log else { return };
         let taken = log.queue.taken();
+        let is_told = !log.queue.is_required() || log.queue.crowded_out() <= self.noted;
         for held in self.held.iter_mut().rev().take_while(|held| held.after.is_none()) {
             held.after = Some(taken);
+            if !is_told {
+                let back = |lease: WorkLease| WorkReturn { lease: lease.id, cause: ReturnCause::NotStarted };
+                let returns = std::mem::take(&mut held.leases).into_iter().map(back).collect();
+                self.returned.push((held.stream, ToLeader::Reports { reports: Vec::new(), returns }));
+            }
+        }
+        self.held.retain(|held| !held.leases.is_empty());
+        if !unfinished {
+            self.noted = taken;
         }
     }
 

@@ -3,7 +3,7 @@
 use super::access::{Sight, redact};
 use super::connection::Link;
 use super::followers::Followers;
-use super::pages::{fitting, page_size};
+use super::pages::{self, fitting, page_size};
 use super::stream::Encoded;
 use super::{Shared, status};
 use crate::decisions::{Extent, Missing, Reached};
@@ -12,6 +12,7 @@ use follow::{Follow, Start};
 use futures::stream::{BoxStream, StreamExt as _};
 use looked::{Looked, Recent};
 use place::Place;
+use prost::Message as _;
 use proto::decision::v1beta1::decision_service_server::DecisionService;
 use proto::decision::v1beta1::*;
 use std::sync::Arc;
@@ -27,12 +28,21 @@ pub(super) mod place;
 mod tests;
 pub(super) mod watching;
 
-/// Events that are looked at under one hold of the log.
-const STEP: usize = 1024;
+/// Positions that are looked at under one hold of the log,
+const STEP: u64 = 1024;
+/// and of the stream behind it: what is read there is all in memory.
+const STEP_IN_STREAM: u64 = 64;
+/// Events that are decoded at once.
+const DECODED_MAX: usize = 32;
 /// Events that one page of a list looks at.
 const LOOKED_AT_MAX: u64 = 65_536;
-/// Phases of one decision that are told: the oldest.
+/// Positions of the stream that the search for one decision looks at, once it is not in memory.
+const IN_STREAM_MAX: u64 = 16_384;
+/// Phases of one decision that are told at once.
 const PHASES_MAX: usize = 1000;
+/// What a timestamp of protobuf can say, in seconds.
+const YEAR_1: i64 = -62_135_596_800;
+const YEAR_10_000: i64 = 253_402_300_800;
 /// Events of one message where nothing is said, and at most.
 const BATCH_DEFAULT: usize = 64;
 const BATCH_MAX: usize = 256;
@@ -76,12 +86,16 @@ impl Decisions {
             Some(
                 watch_decisions_request::Start::Oldest(_)
                 | watch_decisions_request::Start::Now(_)
-                | watch_decisions_request::Start::OpenThenFollow(_),
+                | watch_decisions_request::Start::OpenThenFollow(_)
+                | watch_decisions_request::Start::StartTime(_),
             )
             | None => None,
         };
         let extent = self.extent_with(wanted).await?;
-        let start = Start::of(request.start, &extent, request.accept_gaps)?;
+        let start = match request.start {
+            Some(watch_decisions_request::Start::StartTime(time)) => self.start_at(&time, &extent).await?,
+            other => Start::of(other, &extent, request.accept_gaps)?,
+        };
         if start.needs_leader() && !self.shared.leadership().leading {
             return Err(status::not_leader(&self.shared.leadership()));
         }
@@ -94,6 +108,7 @@ impl Decisions {
             batch_max,
             bookmark_interval: bookmark_interval(request.bookmark_interval)?,
             encoding,
+            view: view(request.view)?,
             gzip,
             accept_gaps: request.accept_gaps,
         };
@@ -102,6 +117,18 @@ impl Decisions {
 
     fn extent(&self) -> Result<Extent, Status> {
         self.shared.decisions.extent().ok_or_else(|| no_log(&self.shared))
+    }
+
+    async fn start_at(&self, time: &prost_types::Timestamp, extent: &Extent) -> Result<Start, Status> {
+        if !(YEAR_1..YEAR_10_000).contains(&time.seconds) || !(0..1_000_000_000).contains(&time.nanos) {
+            return Err(status::bad_field("start_time", "is no moment in time"));
+        }
+        let _turn = self.shared.long_read().await?;
+        match self.shared.decisions.before(time, extent).await {
+            Ok(at) => Ok(Start::after(at)),
+            Err(Missing::Unreadable(why)) => Err(unreadable(&why)),
+            Err(Missing::Replaced | Missing::Compacted(_)) => Err(no_log(&self.shared)),
+        }
     }
 
     /// Where this replica's log reaches, once it reaches this position, if another replica has given that out.
@@ -118,6 +145,11 @@ impl Decisions {
             }
         }
     }
+}
+
+/// How much of each event is wanted.
+fn view(wanted: i32) -> Result<EventView, Status> {
+    EventView::try_from(wanted).map_err(|_| status::bad_field("view", "is none that this version knows"))
 }
 
 /// Why this replica has no log to read from.
@@ -156,6 +188,7 @@ impl DecisionService for Decisions {
         require_named(&sight, &request.include).await?;
         let include = Filter::of("include", &request.include)?;
         let within = Within::of(request.start_time, request.end_time)?;
+        let view = view(request.view)?;
         let question = ListDecisionsRequest { page_size: 0, page_token: String::new(), ..request.clone() };
         let size = page_size(request.page_size)?;
         let mut extent = self.extent()?;
@@ -168,13 +201,24 @@ impl DecisionService for Decisions {
         let mut found: Vec<DecisionEvent> = Vec::new();
         // One more than the page, to know whether there is a next.
         let until = before.saturating_sub(LOOKED_AT_MAX);
-        while found.len() <= size && before > extent.oldest.max(until) {
-            let from = before.saturating_sub(STEP as u64).max(extent.oldest);
+        let mut bytes = 0;
+        while found.len() <= size && bytes <= pages::BYTES_MAX && before > extent.oldest.max(until) {
+            let from = step_back(before, &extent);
             let at = Position { log_id: extent.log_id.clone(), sequence: from - 1 };
-            match self.shared.decisions.among(&at, usize::try_from(before - from).unwrap_or(STEP)).await {
+            match self.shared.decisions.among(&at, usize::try_from(before - from).unwrap_or(0)).await {
                 Ok(events) => {
-                    let looked = redact::events(&sight, events).await?.into_iter().rev().map(Looked::of);
-                    found.extend(looked.filter(is_wanted).map(Looked::into_event));
+                    let mut events = events.rev();
+                    while found.len() <= size && bytes <= pages::BYTES_MAX {
+                        let some: Vec<_> = events.by_ref().take(DECODED_MAX).collect();
+                        if some.is_empty() {
+                            break;
+                        }
+                        let known = found.len();
+                        let looked = redact::events(&sight, some).await?.into_iter().map(Looked::of);
+                        found.extend(looked.filter(is_wanted).map(Looked::into_event));
+                        found[known..].iter_mut().for_each(|event| encode::shown(event, view));
+                        bytes += found[known..].iter().map(prost::Message::encoded_len).sum::<usize>();
+                    }
                     before = from;
                 }
                 // What was trimmed meanwhile is not kept, and so is not listed.
@@ -200,31 +244,70 @@ impl DecisionService for Decisions {
         request: Request<GetDecisionRequest>,
     ) -> Result<Response<GetDecisionResponse>, Status> {
         let sight = self.shared.sight(request.extensions())?;
-        let wanted = request.into_inner().decision_id;
+        let GetDecisionRequest { decision_id: wanted, before } = request.into_inner();
         sight.learn([""; 0]).await?;
-        let Extent { log_id, in_memory, newest, .. } = self.extent()?;
+        let mut extent = self.extent_with(before.as_ref()).await?;
+        let end = extent.newest + 1;
+        let mut before = match before {
+            Some(position) if position.log_id == extent.log_id => position.sequence.min(end),
+            Some(_) => return Err(status::position_compacted(&extent)),
+            None => end,
+        };
         let _turn = self.shared.long_read().await?;
-        let mut at = Position { log_id, sequence: in_memory - 1 };
-        let mut events = Vec::new();
-        while at.sequence < newest && events.len() < PHASES_MAX {
-            match self.shared.decisions.among(&at, STEP).await {
-                Ok(step) => {
-                    at.sequence += STEP as u64;
-                    events.extend(step.into_iter().filter(|event| event.decision_id == wanted));
+        let mut in_stream = IN_STREAM_MAX;
+        let (mut found, mut is_whole, mut bytes) = (Vec::new(), false, 0);
+        while before > extent.oldest && !is_whole && in_stream > 0 {
+            let from = step_back(before, &extent);
+            if from < extent.in_memory {
+                // Its beginning was in memory.
+                if found.last().is_some_and(|event: &DecisionEvent| event.phase() == Phase::Proposed) {
+                    break;
                 }
-                Err(Missing::Compacted(extent)) => at.sequence = extent.in_memory - 1,
+                in_stream = in_stream.saturating_sub(before - from);
+            }
+            let at = Position { log_id: extent.log_id.clone(), sequence: from - 1 };
+            let step = match self.shared.decisions.among(&at, usize::try_from(before - from).unwrap_or(0)).await {
+                Ok(step) => step.rev().filter(|event| event.decision_id == wanted),
+                Err(Missing::Compacted(now)) => {
+                    extent = now;
+                    continue;
+                }
                 Err(Missing::Replaced) => return Err(no_log(&self.shared)),
                 Err(Missing::Unreadable(why)) => return Err(unreadable(&why)),
+            };
+            before = from;
+            for event in step {
+                let namespace = event.target.as_ref().map(|target| target.namespace.clone());
+                sight.learn(namespace.as_slice()).await?;
+                for event in redact::events(&sight, vec![event]).await? {
+                    bytes += event.encoded_len();
+                    is_whole = is_whole || found.len() == PHASES_MAX || bytes > pages::BYTES_MAX;
+                    if !is_whole {
+                        found.push(event);
+                    }
+                }
             }
             tokio::task::yield_now().await;
         }
-        events.truncate(PHASES_MAX);
-        sight.learn(events.iter().filter_map(|event| event.target.as_ref()).map(|target| &target.namespace)).await?;
-        let events = redact::events(&sight, events).await?;
-        if events.is_empty() {
+        if is_whole {
+            before = found.last().and_then(|event| event.position.as_ref()).map_or(before, |last| last.sequence);
+        }
+        let searched_from =
+            Some(Position { log_id: extent.log_id, sequence: before }).filter(|_| before > extent.oldest);
+        if found.is_empty() && searched_from.is_none() {
             return Err(sight.hidden(|| status::decision_not_found(&wanted)));
         }
-        Ok(Response::new(GetDecisionResponse { events, meta: Some(self.shared.meta()) }))
+        found.reverse();
+        Ok(Response::new(GetDecisionResponse { events: found, meta: Some(self.shared.meta()), searched_from }))
+    }
+}
+
+/// Where the positions begin that are looked at next, of those before this one.
+fn step_back(before: u64, extent: &Extent) -> u64 {
+    if before > extent.in_memory {
+        before.saturating_sub(STEP).max(extent.in_memory)
+    } else {
+        before.saturating_sub(STEP_IN_STREAM).max(extent.oldest)
     }
 }
 

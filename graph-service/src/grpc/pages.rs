@@ -17,7 +17,7 @@ use tonic::Status;
 const SIZE_DEFAULT: usize = 100;
 const SIZE_MAX: usize = 1000;
 /// A page of more than this ends early.
-const BYTES_MAX: usize = 1024 * 1024;
+pub(super) const BYTES_MAX: usize = 1024 * 1024;
 /// How long an answer is kept for its later pages.
 const AGE_MAX: Duration = Duration::from_secs(300);
 /// Answers that are kept, at most,

@@ -28,7 +28,9 @@ fn grounds(chain: &[ObjectRef]) -> Box<Grounds> {
         preconditions: preconditions(),
         propagation_policy: None,
         causes: Vec::new(),
+        cause_count: 0,
         owners: Vec::new(),
+        owner_count: 0,
         chain: chain.to_vec(),
     })
 }

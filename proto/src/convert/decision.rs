@@ -9,8 +9,18 @@ use engine::leader::{Cause, Event, Grounds, OpenDecision};
 use engine::object::ObjectRef;
 use engine::work::{ActionKind, Outcome, Term};
 
+mod bounds;
+#[cfg(test)]
+mod tests;
+
+pub use bounds::{EVENT_MAX_BYTES, STUB_MAX_BYTES, bounded, stub};
+
 /// The step of a decision that an event is, if it is one. Its position is the log's to give.
 pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
+    step_of(event, term, clock).map(bounded)
+}
+
+fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
     let base = |target: &ObjectRef, action: ActionKind, grounds: &Grounds, phase: Phase| DecisionEvent {
         phase: phase.into(),
         ..step(target, action, grounds, term, clock)
@@ -92,13 +102,13 @@ pub fn open_decision(open: &OpenDecision, term: &Term, clock: Clock) -> Decision
         (None, true) => Phase::Held,
         (None, false) => Phase::Proposed,
     };
-    DecisionEvent {
+    bounded(DecisionEvent {
         event_time: Some(clock.timestamp(open.decided)),
         phase: phase.into(),
         executor: open.executor.as_ref().map(ToString::to_string).unwrap_or_default(),
         attempt: open.attempts,
         ..step(&open.target, open.action, &open.grounds, term, clock)
-    }
+    })
 }
 
 /// How a decision is named.
@@ -117,6 +127,8 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
         target: Some(target.clone().into()),
         root: cause_chain.last().cloned(),
         reasons: owner_reasons,
+        reason_count: grounds.cause_count as u64,
+        owner_count: grounds.owner_count as u64,
         owners: grounds.owners.iter().cloned().map(Into::into).collect(),
         preconditions: Some(grounds.preconditions.clone().into()),
         propagation_policy: grounds

@@ -43,6 +43,11 @@ impl TraceId {
 }
 
 impl SpanId {
+    /// The same for the same thing in every process of this build.
+    pub fn of(what: &impl Hash) -> SpanId {
+        SpanId::of_number(u64::from_be_bytes(half(1, what)))
+    }
+
     pub(super) fn of_number(number: u64) -> SpanId {
         SpanId(number.max(1).to_be_bytes())
     }

@@ -223,6 +223,11 @@ impl Leader {
 
     /// The references of a node, in order, with their standings.
     pub(in crate::leader) fn edges(&self, id: NodeId) -> Vec<EdgeView> {
+        self.first_edges(id, usize::MAX)
+    }
+
+    /// The first `max` of them.
+    pub(in crate::leader) fn first_edges(&self, id: NodeId, max: usize) -> Vec<EdgeView> {
         let node = self.graph.node(id);
         let standings = crate::verdict::standings(&self.graph, &self.coverage, node);
         let edge = |(reference, standing): (Reference<'_>, _)| EdgeView {
@@ -232,6 +237,6 @@ impl Leader {
             standing: self.standing_view(node, reference.owner(), standing),
             evidence: self.evidence(reference.owner()),
         };
-        node.references().zip(standings).map(edge).collect()
+        node.references().zip(standings).take(max).map(edge).collect()
     }
 }

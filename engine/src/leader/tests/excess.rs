@@ -198,3 +198,27 @@ fn very_many_claims_to_one_uid_are_told_apart() {
     assert_eq!(bench.leader.status().nodes, 0);
     assert_eq!(bench.leader.inconsistency(), None);
 }
+
+#[test]
+fn what_is_told_of_a_decision_names_the_first_owners_and_counts_the_others() {
+    let mut bench = Bench::synced();
+    let ghost = |number: u64| format!("ghost{number}");
+    let mut heavy = heavy("a", 130, 25);
+    let waits = reference("things", "waits", Some(true));
+    heavy.facts.owners = [&*heavy.facts.owners, &[waits]].concat().into();
+    for number in 0..25 {
+        bench.seen("things", object("things", &ghost(number), 101 + number));
+    }
+    bench.seen("configmaps", heavy);
+    bench.seen("things", object("things", "waits", 131).terminating("foregroundDeletion"));
+    for number in 0..25 {
+        bench.deleted("things", &ghost(number), 132 + number);
+    }
+    bench.pass(Duration::from_secs(1));
+    let granted = |event: &Event| if let Event::Granted { grounds, .. } = event { Some(grounds.clone()) } else { None };
+    let grounds = bench.events.iter().find_map(granted).unwrap();
+    assert_eq!((grounds.owners.len(), grounds.owner_count, grounds.cause_count), (20, 26, 26));
+    assert_eq!(grounds.owners[19].owner.name.as_ref(), "ghost19");
+    assert_eq!(grounds.causes.len(), 20);
+    assert!(matches!(&grounds.causes[0], Cause::OwnerWaiting { name, .. } if &**name == "waits"));
+}

@@ -41,8 +41,10 @@ struct Faults {
     /// So many messages more are taken before nothing gets through or back for once.
     lose_message_in: Option<usize>,
     lose_answer_in: Option<usize>,
-    /// This event is larger than the log takes.
+    /// This event is larger than the log takes,
     too_large: Option<u64>,
+    /// and so is what is left of it.
+    refuses_stubs: bool,
     random: u64,
     /// When the last message arrives: none overtakes it.
     arrival: Option<Instant>,
@@ -127,6 +129,7 @@ impl Log {
     fn written(&self) -> Vec<String> {
         let describe = |entry: &Entry| match &entry.what {
             What::Event(_) => format!("{}.{}", entry.name.term.number, entry.name.number),
+            What::Stub(_) => format!("{}.{} in short", entry.name.term.number, entry.name.number),
             What::Loss(loss) => format!("{}.{} lost {}", entry.name.term.number, entry.name.number, loss.events),
         };
         self.stream().messages.iter().map(describe).collect()
@@ -138,7 +141,12 @@ impl Log {
         if faults.away || is_due(&mut faults.lose_message_in) || faults.now_and_then(20) {
             return None;
         }
-        let is_too_large = faults.too_large == Some(entry.name.number) && matches!(entry.what, What::Event(_));
+        let is_too_large = faults.too_large == Some(entry.name.number)
+            && match entry.what {
+                What::Event(_) => true,
+                What::Stub(_) => faults.refuses_stubs,
+                What::Loss(_) => false,
+            };
         let (answer, answered) = oneshot::channel();
         let arrival = faults.arrival();
         let mut stream = self.stream();
@@ -184,7 +192,8 @@ impl Store for Log {
 }
 
 fn begin(term: u64) -> Step {
-    Step::Begin(Term { election: "election".into(), number: term })
+    let term = Term { election: "election".into(), number: term };
+    Step::Begin(term, prost_types::Timestamp::default())
 }
 
 fn events(count: usize) -> impl Iterator<Item = Step> {
@@ -300,12 +309,42 @@ async fn an_idle_log_that_goes_away_is_noticed_and_so_is_its_return() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_the_log_never_takes_is_a_loss_and_stops_nothing() {
-    let (log, queue) = (Log::default(), Arc::new(Queue::bounded(1000, true)));
-    log.faults().too_large = Some(5);
-    queue.take([begin(1)].into_iter().chain(events(300)));
+async fn an_event_that_the_log_does_not_take_whole_is_written_in_short() {
+    for is_required in [false, true] {
+        let (log, queue) = (Log::default(), Arc::new(Queue::bounded(1000, is_required)));
+        log.faults().too_large = Some(5);
+        queue.take([begin(1)].into_iter().chain(events(300)));
+        publish_all(&log, &queue).await;
+        let mut expected = numbered(1, 1..=300);
+        expected[4] = "1.5 in short".to_owned();
+        assert_eq!(log.written(), expected);
+        assert_eq!(queue.progress().borrow().lost, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_even_in_short_is_lost_unless_the_log_is_required() {
+    let refusing = |is_required| {
+        let (log, queue) = (Log::default(), Arc::new(Queue::bounded(1000, is_required)));
+        *log.faults() = Faults { too_large: Some(5), refuses_stubs: true, ..Faults::default() };
+        queue.take([begin(1)].into_iter().chain(events(300)));
+        (log, queue)
+    };
+    let (log, queue) = refusing(false);
     publish_all(&log, &queue).await;
     let mut expected = numbered(1, 1..=300);
     expected[4] = "1.5 lost 1".to_owned();
     assert_eq!(log.written(), expected);
+    assert_eq!(queue.progress().borrow().lost, 1);
+
+    let (log, queue) = refusing(true);
+    publish_until(&log, &queue, |progress| matches!(progress.standing, Standing::Away { .. })).await;
+    let progress = queue.progress().borrow().clone();
+    assert_eq!((progress.settled, progress.lost), (4, 0), "no grant may rest on it");
+    assert!(matches!(progress.standing, Standing::Away { why, .. } if why.contains("too large")));
+    // The server takes it by now.
+    log.faults().refuses_stubs = false;
+    publish_all(&log, &queue).await;
+    assert_eq!(log.written()[4], "1.5 in short");
+    assert_eq!(queue.progress().borrow().standing, Standing::Writing);
 }

@@ -1,8 +1,13 @@
 use super::*;
+use prost::Message as _;
 use prost::bytes::Bytes;
 
 fn term(number: u64) -> Term {
     Term { election: "election".into(), number }
+}
+
+fn begin(term: Term) -> Step {
+    Step::Begin(term, prost_types::Timestamp::default())
 }
 
 fn event(seconds: i64) -> Step {
@@ -21,14 +26,14 @@ fn name(term_number: u64, number: u64) -> Name {
 /// A queue for ten events, in the first term.
 fn queue() -> Queue {
     let queue = Queue::bounded(10, false);
-    queue.take([Step::Begin(term(1))].into_iter());
+    queue.take([begin(term(1))].into_iter());
     queue
 }
 
 /// What waits: numbers of events, and losses as how many of them up to which number.
 fn shown(queue: &Queue) -> Vec<String> {
     let describe = |place: &Place| match &place.entry.what {
-        What::Event(_) => place.entry.name.number.to_string(),
+        What::Event(_) | What::Stub(_) => place.entry.name.number.to_string(),
         What::Loss(loss) => format!("{} lost up to {}", loss.events, place.entry.name.number),
     };
     queue.waiting().places.iter().map(describe).collect()
@@ -80,7 +85,7 @@ fn what_the_log_ends_with_has_been_written_and_the_rest_has_not() {
 fn what_is_of_a_term_before_that_of_the_logs_end_is_lost_and_never_counts_as_written() {
     let queue = queue();
     queue.take(events(1..3));
-    queue.take([Step::End, Step::Begin(term(3))].into_iter().chain(events(3..4)));
+    queue.take([Step::End, begin(term(3))].into_iter().chain(events(3..4)));
     queue.resume(Some(&name(2, 9)));
     assert_eq!(shown(&queue), ["1"]);
     let progress = queue.progress().borrow().clone();
@@ -92,7 +97,7 @@ fn what_is_of_a_term_before_that_of_the_logs_end_is_lost_and_never_counts_as_wri
     queue.resume(Some(&name(4, 1)));
     queue.take(events(4..6));
     assert_eq!((shown(&queue), queue.progress().borrow().lost), (vec![], 4));
-    queue.take([Step::End, Step::Begin(term(5))].into_iter().chain(events(6..7)));
+    queue.take([Step::End, begin(term(5))].into_iter().chain(events(6..7)));
     assert_eq!(shown(&queue), ["1"]);
 }
 
@@ -111,7 +116,7 @@ fn of_two_elections_the_one_in_which_this_replica_leads_is_the_later() {
 #[tokio::test(start_paused = true)]
 async fn a_log_is_connecting_then_away_then_catching_up_then_written_to() {
     let queue = Queue::bounded(32, true);
-    queue.take([Step::Begin(term(1))].into_iter().chain(events(1..32)));
+    queue.take([begin(term(1))].into_iter().chain(events(1..32)));
     let standing = |queue: &Queue| queue.progress().borrow().standing.clone();
     queue.away("refused");
     assert_eq!(standing(&queue), Standing::Connecting);
@@ -144,4 +149,36 @@ async fn while_the_log_is_away_less_may_wait_than_while_a_burst_is_being_written
     queue.written();
     queue.take(events(9..10));
     assert_eq!(shown(&queue)[4..], ["2 lost up to 8", "9"], "it is written to, and there is room");
+}
+
+#[test]
+fn few_large_events_are_much_that_waits_as_well() {
+    let queue = Queue { burst: Bound { bytes: 100, ..BURST }, ..Queue::new(false) };
+    queue.take([begin(term(1))].into_iter());
+    queue.written();
+    queue.take(events(1..5));
+    assert_eq!(queue.progress().borrow().standing, Standing::Writing);
+    queue.take(events(5..7));
+    assert_eq!(queue.progress().borrow().standing, Standing::CatchingUp);
+}
+
+#[test]
+fn what_is_left_of_an_event_names_what_happened_to_what() {
+    use proto::decision::v1beta1::{DecisionEvent, Phase};
+    use proto::r#type::v1beta1::ObjectRef;
+    let queue = queue();
+    let event = DecisionEvent {
+        decision_id: "7".to_owned(),
+        phase: Phase::Leased.into(),
+        target: Some(ObjectRef { uid: "uid-a".to_owned(), ..ObjectRef::default() }),
+        owners: vec![Default::default(); 20],
+        ..DecisionEvent::default()
+    };
+    queue.take([Step::Event(Noted { event: event.encode_to_vec().into(), time: None })].into_iter());
+    assert!(queue.shorten_first("too large"));
+    let left = DecisionEvent::decode(queue.send(0).unwrap().payload()).unwrap();
+    assert!(left.truncated && left.owners.is_empty());
+    assert_eq!((left.decision_id, left.phase, left.target), (event.decision_id, event.phase, event.target));
+    let bytes = queue.waiting().bytes;
+    assert_eq!(bytes, queue.send(0).unwrap().len());
 }

@@ -66,7 +66,11 @@ struct World {
 
 impl World {
     fn new(is_required: bool) -> World {
-        let queue = Arc::new(Queue::new(is_required));
+        World::on(Queue::new(is_required))
+    }
+
+    fn on(queue: Queue) -> World {
+        let queue = Arc::new(queue);
         let mut writer = Writer::into_queue(Arc::clone(&queue));
         let clock = Clock { now: engine::time::Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
         writer.note(&Event::TermGained(term()), clock);
@@ -82,7 +86,7 @@ impl World {
         self.writer.note(&event, clock);
         let leaves = self.unlogged.admit(STREAM, message);
         self.writer.publish();
-        self.unlogged.round_is_noted();
+        self.unlogged.round_is_noted(false);
         leaves
     }
 
@@ -162,6 +166,43 @@ async fn a_log_that_is_away_is_not_waited_for_unless_it_is_required() {
         }
         assert_eq!(world.released(), [grant(&[1])]);
     }
+}
+
+#[tokio::test]
+async fn a_grant_of_which_a_log_that_is_required_has_no_room_to_tell_comes_back() {
+    for is_required in [false, true] {
+        let mut world = World::on(Queue::bounded(2, is_required));
+        world.round(grant(&[1]));
+        world.round(grant(&[2]));
+        // The third has no room.
+        world.round(grant(&[3]));
+        let returns = vec![WorkReturn { lease: lease_id(3), cause: ReturnCause::NotStarted }];
+        let back = (STREAM, ToLeader::Reports { reports: Vec::new(), returns });
+        assert_eq!(world.unlogged.returned(), if is_required { vec![back] } else { vec![] });
+        for _ in 0..3 {
+            world.queue.written();
+        }
+        let all = [grant(&[1]), grant(&[2]), grant(&[3])];
+        assert_eq!(world.released(), all[..if is_required { 2 } else { 3 }]);
+        world.round(grant(&[4]));
+        world.queue.written();
+        assert_eq!(world.released(), [grant(&[4])], "there is room again");
+    }
+}
+
+#[tokio::test]
+async fn an_event_and_its_grant_may_be_in_two_rounds() {
+    let mut world = World::on(Queue::bounded(1, true));
+    let clock = Clock { now: engine::time::Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
+    let event = Event::Withdrawn { item: 1, target: target(), action: ActionKind::Delete, decision: 7 };
+    for _ in 0..2 {
+        world.writer.note(&event, clock);
+    }
+    world.writer.publish();
+    world.unlogged.round_is_noted(true);
+    world.unlogged.admit(STREAM, grant(&[1]));
+    world.unlogged.round_is_noted(false);
+    assert_eq!(world.unlogged.returned().len(), 1);
 }
 
 #[tokio::test]

@@ -1,16 +1,57 @@
 //! Events as the reader wants them: as they are, or as CloudEvents 1.0.
 
+use crate::decisions::{FRAME_BYTES, Most};
+use engine::object::Uid;
 use prost::Message as _;
 use prost::bytes::{Bytes, BytesMut};
 use prost::encoding::{self, WireType};
 use proto::cloudevents::v1::CloudEvent;
 use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
 use proto::cloudevents::v1::cloud_event::{CloudEventAttributeValue, Data};
-use proto::decision::v1beta1::{DecisionEvent, Phase, Position};
+use proto::decision::v1beta1::{Cause, DecisionEvent, EventView, Phase, Position};
 use proto::r#type::v1beta1::ObjectRef;
+use runtime::traces::{SpanId, TraceId};
 
 /// What the data of an event is.
 const TYPE_URL: &str = "type.googleapis.com/ownergraph.decision.v1beta1.DecisionEvent";
+/// The same as a URI.
+const SCHEMA: &str = "https://ownergraph.dev/proto/ownergraph.decision.v1beta1.DecisionEvent";
+
+/// Events of one message, as they are kept: what a reader costs that takes nothing. As CloudEvents, which name the target once more, they are
+/// at most twice as large.
+pub(super) const BATCH_MAX_BYTES: usize = 256 * 1024;
+
+/// What is read of the log for one message.
+pub(super) fn most(events: usize) -> Most {
+    Most { events, bytes: BATCH_MAX_BYTES }
+}
+
+/// Events that are not of the log, by the message.
+pub(super) fn parts(events: Vec<DecisionEvent>) -> impl Iterator<Item = Vec<DecisionEvent>> {
+    let mut events = events.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut part = vec![events.next()?];
+        let mut bytes = part[0].encoded_len();
+        while let Some(next) =
+            events.next_if(|next| bytes + next.encoded_len() <= BATCH_MAX_BYTES - part.len() * FRAME_BYTES)
+        {
+            bytes += next.encoded_len();
+            part.push(next);
+        }
+        Some(part)
+    })
+}
+
+/// Takes out of an event what a reader does not want.
+pub(super) fn shown(event: &mut DecisionEvent, view: EventView) {
+    match view {
+        EventView::Unspecified | EventView::Full => {}
+        EventView::Basic => {
+            (event.reasons, event.owners, event.cause_chain) = Default::default();
+            event.preconditions = None;
+        }
+    }
+}
 
 /// Numbers of fields in the protocol.
 const EVENTS_OF_BATCH: u32 = 1;
@@ -52,7 +93,11 @@ pub(super) fn cloud_event(event: DecisionEvent, cluster_uid: &str) -> CloudEvent
         ("subject".to_owned(), text(subject(&target))),
         ("partitionkey".to_owned(), text(target.uid)),
         ("datacontenttype".to_owned(), text("application/protobuf".to_owned())),
+        ("dataschema".to_owned(), CloudEventAttributeValue { attr: Some(Attr::CeUri(SCHEMA.to_owned())) }),
     ]);
+    if let Some(traceparent) = traceparent(&event) {
+        attributes.insert("traceparent".to_owned(), text(traceparent));
+    }
     if let Some(time) = event.event_time {
         attributes.insert("time".to_owned(), CloudEventAttributeValue { attr: Some(Attr::CeTimestamp(time)) });
     }
@@ -69,10 +114,24 @@ pub(super) fn cloud_event(event: DecisionEvent, cluster_uid: &str) -> CloudEvent
         id,
         source: format!("/clusters/{cluster_uid}/gc"),
         spec_version: "1.0".to_owned(),
-        r#type: format!("io.ownergraph.decision.{phase}.v1"),
+        r#type: format!("dev.ownergraph.decision.{phase}.v1beta1"),
         attributes,
         data: Some(Data::ProtoData(prost_types::Any { type_url: TYPE_URL.to_owned(), value: event.encode_to_vec() })),
     }
+}
+
+/// The trace of the event's cascade, which has the uid of its root for a name, and a span for each delivery of each decision. It does not say
+/// whether the trace is recorded.
+fn traceparent(event: &DecisionEvent) -> Option<String> {
+    let root = match &event.root {
+        Some(root) => root,
+        // It is not told of.
+        None if event.cause() == Cause::Unspecified || event.truncated || event.redacted_count > 0 => return None,
+        None => event.target.as_ref()?,
+    };
+    let trace = TraceId::of(&Uid::parse(&root.uid)?);
+    let span = SpanId::of(&(&event.decision_id, event.attempt));
+    Some(format!("00-{trace}-{span}-00"))
 }
 
 /// group/resource/namespace/name; a part that is empty is left empty.

@@ -3,7 +3,7 @@
 //! It begins with what is open, if that is wanted or something was lost, and goes on with what comes. The position that goes out with a
 //! message is what the reader may store: everything wanted up to there has gone out before.
 
-use super::encode::BATCH;
+use super::encode::{BATCH, most, parts};
 use super::filter::Filter;
 use super::looked::{Looked, Recent};
 use crate::decisions::{Extent, Logged, Missing, Tail};
@@ -18,7 +18,7 @@ use prost::bytes::{Bytes, BytesMut};
 use proto::convert::open_decision;
 use proto::decision::v1beta1::watch_decisions_request::Start as Wanted;
 use proto::decision::v1beta1::watch_decisions_response::{Bookmark, Event, Gap, GoingAway};
-use proto::decision::v1beta1::{EventEncoding, Position, WatchDecisionsResponse};
+use proto::decision::v1beta1::{EventEncoding, EventView, Position, WatchDecisionsResponse};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -26,9 +26,6 @@ use tonic::Status;
 
 /// Readers of streams that end at the same time come back within this.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
-
-/// Events of one message, in bytes: what a reader costs that takes nothing. One event may be larger.
-pub(super) const BATCH_BYTES_MAX: usize = 256 * 1024;
 
 /// How long filters look at events before others have their turn.
 const AT_A_TIME: Duration = Duration::from_millis(5);
@@ -44,19 +41,25 @@ pub(super) struct Start {
     at: Position,
     /// First comes what is open at that position,
     open: bool,
-    /// and before it that something is missing.
-    gap: Option<Gap>,
+    /// and before it that something is missing after this position.
+    gap: Option<(Position, Gap)>,
 }
 
 impl Start {
+    /// With what comes after a position of the log.
+    pub(super) fn after(at: Position) -> Start {
+        Start { at, open: false, gap: None }
+    }
+
+    /// `wanted` is no time.
     pub(super) fn of(wanted: Option<Wanted>, extent: &Extent, accept_gaps: bool) -> Result<Start, Status> {
         let at = |sequence: u64| Position { log_id: extent.log_id.clone(), sequence };
-        let from = |sequence: u64| Ok(Start { at: at(sequence), open: false, gap: None });
+        let from = |sequence: u64| Ok(Start::after(at(sequence)));
         let position = match wanted {
             Some(Wanted::Oldest(true)) => return from(extent.oldest - 1),
             None | Some(Wanted::Now(true)) => return from(extent.newest),
             Some(Wanted::OpenThenFollow(true)) => return Ok(Start { at: at(extent.newest), open: true, gap: None }),
-            Some(Wanted::Oldest(false) | Wanted::Now(false) | Wanted::OpenThenFollow(false)) => {
+            Some(Wanted::Oldest(false) | Wanted::Now(false) | Wanted::OpenThenFollow(false) | Wanted::StartTime(_)) => {
                 return Err(status::bad_field("start", "is false; leave out what is not wanted"));
             }
             Some(Wanted::After(position)) => position,
@@ -72,14 +75,14 @@ impl Start {
             return Err(status::position_compacted(extent));
         }
         let gap = if ours { lost_after(&position, extent, COMPACTED) } else { replaced(extent) };
-        Ok(Start { at: at(extent.newest), open: true, gap: Some(gap) })
+        Ok(Start { at: at(extent.newest), open: true, gap: Some((position, gap)) })
     }
 }
 
 impl Start {
-    /// Only the leader knows what is open.
+    /// Only the leader knows what is open. A loss is told by any replica.
     pub(super) fn needs_leader(&self) -> bool {
-        self.open
+        self.open && self.gap.is_none()
     }
 }
 
@@ -105,6 +108,7 @@ pub(super) struct Follow {
     pub(super) batch_max: usize,
     pub(super) bookmark_interval: Duration,
     pub(super) encoding: EventEncoding,
+    pub(super) view: EventView,
     /// Compress what is worth it.
     pub(super) gzip: bool,
     pub(super) accept_gaps: bool,
@@ -156,8 +160,8 @@ impl Follow {
         let ends = Instant::now() + renewal_age(STREAM_AGE);
         let mut changes = self.shared.decisions.changes();
         let mut at = start.at;
-        if let Some(gap) = start.gap {
-            self.send(Event::Gap(gap), None, &mut sent).await?;
+        if let Some((from, gap)) = start.gap {
+            self.send_gap(self.shared.decisions.known_of(&from, gap), &at, &mut sent).await?;
         }
         if start.open {
             self.send_open(&at, &mut sent).await?;
@@ -166,7 +170,7 @@ impl Follow {
             changes.mark_unchanged();
             // Batches end at the same places for all, so that readers who are behind share them.
             let max = self.batch_max - usize::try_from(at.sequence % self.batch_max as u64).unwrap_or_default();
-            let events = match self.shared.decisions.after(&at, max, BATCH_BYTES_MAX).await {
+            let events = match self.shared.decisions.after(&at, most(max)).await {
                 Ok(Tail::Events(events)) => events,
                 Ok(Tail::Lost(gap)) if self.accept_gaps => {
                     at = self.go_on(gap, &mut sent).await?;
@@ -174,12 +178,13 @@ impl Follow {
                 }
                 Ok(Tail::Lost(gap)) => return Err(Stop::Failed(status::position_not_written(&gap))),
                 Err(Missing::Compacted(extent)) if self.accept_gaps => {
-                    at = self.go_on(lost_after(&at, &extent, COMPACTED), &mut sent).await?;
+                    let gap = self.shared.decisions.known_of(&at, lost_after(&at, &extent, COMPACTED));
+                    at = self.go_on(gap, &mut sent).await?;
                     continue;
                 }
                 Err(Missing::Compacted(_)) => return Err(self.too_slow(&sent)),
                 Err(Missing::Replaced) => {
-                    at = self.go_on_in_another(&mut sent).await?;
+                    at = self.go_on_in_another(&at, &mut sent).await?;
                     continue;
                 }
                 Err(Missing::Unreadable(why)) => return Err(Stop::Failed(super::unreadable(&why))),
@@ -215,7 +220,8 @@ impl Follow {
     /// What is wanted of these events, encoded as a batch.
     async fn batch(&self, log_id: &str, events: &[Logged]) -> Result<Bytes, Stop> {
         let wants_all = self.include.is_none() && self.exclude.is_none();
-        if wants_all && self.encoding != EventEncoding::Cloudevents && self.sight.sees_everything() {
+        let as_kept = self.encoding != EventEncoding::Cloudevents && self.view != EventView::Basic;
+        if wants_all && as_kept && self.sight.sees_everything() {
             return Ok(self.recent.batch(log_id, events));
         }
         self.admitted(&self.recent.look(log_id, events)).await
@@ -242,17 +248,19 @@ impl Follow {
             if self.include.as_ref().is_none_or(|filter| filter.admits(looked))
                 && !self.exclude.as_ref().is_some_and(|filter| filter.admits(looked))
             {
-                batch.extend_from_slice(looked.part(self.encoding, &self.shared.cluster_uid));
+                batch.extend_from_slice(looked.part(self.encoding, self.view, &self.shared.cluster_uid));
             }
         }
         Ok(batch.freeze())
     }
 
     /// The leadership came back, or is elsewhere now.
-    async fn go_on_in_another(&self, sent: &mut Sent) -> Result<Position, Stop> {
+    async fn go_on_in_another(&self, at: &Position, sent: &mut Sent) -> Result<Position, Stop> {
         match self.shared.decisions.extent() {
             None => Err(Stop::Failed(super::no_log(&self.shared))),
-            Some(extent) if self.accept_gaps => self.go_on(replaced(&extent), sent).await,
+            Some(extent) if self.accept_gaps => {
+                self.go_on(self.shared.decisions.known_of(at, replaced(&extent)), sent).await
+            }
             Some(extent) => Err(Stop::Failed(status::position_compacted(&extent))),
         }
     }
@@ -261,9 +269,15 @@ impl Follow {
     async fn go_on(&self, gap: Gap, sent: &mut Sent) -> Result<Position, Stop> {
         let next = gap.next.clone().unwrap_or_default();
         let at = Position { sequence: next.sequence.saturating_sub(1), ..next };
-        self.send(Event::Gap(gap), None, sent).await?;
+        self.send_gap(gap, &at, sent).await?;
         self.send_open(&at, sent).await?;
         Ok(at)
+    }
+
+    /// What is open comes after it, and then where the reader is; where it does not come, the reader goes on behind the loss all the same.
+    async fn send_gap(&self, gap: Gap, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
+        let at = Some(at).filter(|_| !self.shared.leadership().leading);
+        self.send(Event::Gap(gap), at, sent).await
     }
 
     /// Every decision that is not carried out yet, each as it is when its turn comes; what changes meanwhile comes after `at`.
@@ -277,10 +291,13 @@ impl Follow {
             let Some(newest) = open.last() else { break };
             last = Some(newest.target.uid.clone());
             let clock = wire_clock(self.shared.clock);
-            let looked = |open| Arc::new(Looked::of(open_decision(open, &term, clock)));
-            let batch = self.admitted(&open.iter().map(looked).collect::<Vec<Arc<Looked>>>()).await?;
-            if !batch.is_empty() {
-                self.send_batch(batch, None, sent).await?;
+            let events = open.iter().map(|open| open_decision(open, &term, clock)).collect();
+            for part in parts(events) {
+                let part: Vec<Arc<Looked>> = part.into_iter().map(|event| Arc::new(Looked::of(event))).collect();
+                let batch = self.admitted(&part).await?;
+                if !batch.is_empty() {
+                    self.send_batch(batch, None, sent).await?;
+                }
             }
             tokio::task::yield_now().await;
         }

@@ -5,7 +5,7 @@ use super::filter::activation;
 use crate::decisions::Logged;
 use crate::grpc::expression::Activation;
 use prost::bytes::{Bytes, BytesMut};
-use proto::decision::v1beta1::{DecisionEvent, EventEncoding, Position};
+use proto::decision::v1beta1::{DecisionEvent, EventEncoding, EventView, Position};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -22,12 +22,21 @@ pub(in crate::grpc) struct Looked {
     event: DecisionEvent,
     activation: OnceLock<Activation>,
     native: OnceLock<Bytes>,
+    basic: OnceLock<Bytes>,
     cloud: OnceLock<Bytes>,
+    basic_cloud: OnceLock<Bytes>,
 }
 
 impl Looked {
     pub(in crate::grpc) fn of(event: DecisionEvent) -> Looked {
-        Looked { event, activation: OnceLock::new(), native: OnceLock::new(), cloud: OnceLock::new() }
+        Looked {
+            event,
+            activation: OnceLock::new(),
+            native: OnceLock::new(),
+            basic: OnceLock::new(),
+            cloud: OnceLock::new(),
+            basic_cloud: OnceLock::new(),
+        }
     }
 
     pub(in crate::grpc) fn event(&self) -> &DecisionEvent {
@@ -44,12 +53,25 @@ impl Looked {
     }
 
     /// A part of an encoded batch.
-    pub(super) fn part(&self, encoding: EventEncoding, cluster_uid: &str) -> &Bytes {
-        match encoding {
-            EventEncoding::Unspecified | EventEncoding::Native => {
+    pub(super) fn part(&self, encoding: EventEncoding, view: EventView, cluster_uid: &str) -> &Bytes {
+        let basic = || {
+            let mut event = self.event.clone();
+            encode::shown(&mut event, EventView::Basic);
+            event
+        };
+        match (encoding, view) {
+            (EventEncoding::Cloudevents, EventView::Basic) => {
+                self.basic_cloud.get_or_init(|| encode::cloud(basic(), cluster_uid))
+            }
+            (EventEncoding::Cloudevents, EventView::Unspecified | EventView::Full) => {
+                self.cloud.get_or_init(|| encode::cloud(self.event.clone(), cluster_uid))
+            }
+            (EventEncoding::Unspecified | EventEncoding::Native, EventView::Basic) => {
+                self.basic.get_or_init(|| encode::native(&basic()))
+            }
+            (EventEncoding::Unspecified | EventEncoding::Native, EventView::Unspecified | EventView::Full) => {
                 self.native.get_or_init(|| encode::native(&self.event))
             }
-            EventEncoding::Cloudevents => self.cloud.get_or_init(|| encode::cloud(self.event.clone(), cluster_uid)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Followers of a log that is written by hand, and of a leader with something to do.
 
-use super::follow::BATCH_BYTES_MAX;
+use super::encode::BATCH_MAX_BYTES;
 use super::*;
 use crate::decisions::{DecisionLog, Writer};
 use crate::election::Leadership;
@@ -10,7 +10,6 @@ use crate::grpc::wire_clock;
 use engine::leader::{Event, Input, Leader, Mode, Output};
 use engine::time::Time;
 use engine::work::Term;
-use prost::Message as _;
 use prost::bytes::Bytes;
 use proto::cloudevents::v1::CloudEvent;
 use proto::decision::v1beta1::watch_decisions_request::Start as Wanted;
@@ -20,6 +19,9 @@ use runtime::tasks::Tasks;
 use tokio::sync::watch;
 use tonic::Code;
 use tonic_types::StatusExt as _;
+
+mod bounds;
+mod starts;
 
 type Answers = BoxStream<'static, Result<WatchDecisionsResponse, Status>>;
 
@@ -40,11 +42,14 @@ fn leadership(number: u64) -> Leadership {
 }
 
 fn world(dependents: usize) -> World {
+    world_with(dependents, DecisionLog::in_memory())
+}
+
+fn world_with(dependents: usize, log: DecisionLog) -> World {
     let mut leader = Leader::new(config(Mode::Observe), 7);
     let dependent = |number: usize| secret(&format!("dependent-{number:05}"), &["owner"]);
     let objects = [secret("owner", &[])].into_iter().chain((0..dependents).map(dependent)).collect();
     let (leadership, known) = watch::channel(leadership(1));
-    let log = DecisionLog::in_memory();
     let mut writer = Writer::new(&log);
     let mut inputs = vec![Input::TermGained(term(1))];
     inputs.extend(facts(objects, "owner"));
@@ -224,10 +229,10 @@ async fn an_event_tells_its_cause_its_owners_and_what_the_write_will_rest_on() {
     assert_eq!(event.cause_chain.len(), 1);
     assert_eq!(event.owners.len(), 1);
     assert_eq!(event.preconditions.as_ref().unwrap().resource_version, "5");
-    let asked = GetDecisionRequest { decision_id: event.decision_id.clone() };
+    let asked = GetDecisionRequest { decision_id: event.decision_id.clone(), before: None };
     let got = world.service.get_decision(Request::new(asked)).await.unwrap().into_inner();
     assert_eq!(got.events, batch.events);
-    let unknown = GetDecisionRequest { decision_id: "0".to_owned() };
+    let unknown = GetDecisionRequest { decision_id: "0".to_owned(), before: None };
     let status = world.service.get_decision(Request::new(unknown)).await.unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::NotFound, "DECISION_NOT_FOUND"));
 }
@@ -247,10 +252,11 @@ async fn a_cloud_event_carries_the_whole_event_and_sorts_as_text() {
         batch.cloud_events.iter().map(|bytes| CloudEvent::decode(bytes.as_slice()).unwrap()).collect();
     assert_eq!(events.len(), 12);
     assert_eq!(events[0].source, "/clusters/cluster/gc");
-    assert_eq!(events[0].r#type, "io.ownergraph.decision.superseded.v1");
+    assert_eq!(events[0].r#type, "dev.ownergraph.decision.superseded.v1beta1");
     assert_eq!(events[0].id, "election.1/1");
     let sequence = |event: &CloudEvent| format!("{:?}", event.attributes["sequence"]);
     assert!(events.iter().map(sequence).is_sorted());
+    assert!(!events[0].attributes.contains_key("traceparent"), "of what has no cause no cascade is known");
     let Some(proto::cloudevents::v1::cloud_event::Data::ProtoData(data)) = &events[0].data else { panic!("no data") };
     assert_eq!(DecisionEvent::decode(data.value.as_slice()).unwrap().target.unwrap().name, "x");
 }
@@ -325,8 +331,8 @@ async fn a_stop_is_announced_and_ends_the_stream_well() {
 
 #[tokio::test(start_paused = true)]
 async fn the_log_is_listed_the_newest_first_in_pages() {
-    let mut world = world(2 * STEP + 1);
-    let all = 2 * STEP as u64 + 1;
+    let all = 2 * STEP + 1;
+    let mut world = world(usize::try_from(all).unwrap());
     let mut request = ListDecisionsRequest { page_size: 700, ..Default::default() };
     let mut listed = Vec::new();
     loop {
@@ -373,7 +379,8 @@ async fn readers_of_the_same_share_one_encoding_and_filters_share_one_look() {
     world.log(&["x", "y", "z"]);
     let recent = &world.service.recent;
     let at = Position { log_id: "election.1".to_owned(), sequence: 0 };
-    let Ok(crate::decisions::Tail::Events(events)) = world.service.shared.decisions.after(&at, 64, usize::MAX).await
+    let Ok(crate::decisions::Tail::Events(events)) =
+        world.service.shared.decisions.after(&at, encode::most(64)).await
     else {
         panic!("no events")
     };
@@ -399,7 +406,7 @@ async fn readers_of_the_same_share_one_encoding_and_filters_share_one_look() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_ends_before_it_is_too_large() {
     let mut world = world(0);
-    let name = "x".repeat(BATCH_BYTES_MAX / 7);
+    let name = "x".repeat(BATCH_MAX_BYTES / 7);
     world.log(&[name.as_str(); 7]);
     let mut stream = world.from(Wanted::Oldest(true)).await;
     let mut counts = Vec::new();

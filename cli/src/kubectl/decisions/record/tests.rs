@@ -51,7 +51,7 @@ fn lines_of_json_keep_their_fields() {
         id: "log/881".into(),
         source: "/clusters/c/gc".into(),
         spec_version: "1.0".into(),
-        r#type: "io.ownergraph.decision.succeeded.v1".into(),
+        r#type: "dev.ownergraph.decision.succeeded.v1beta1".into(),
         attributes: [
             ("time".to_owned(), attribute(Attr::CeTimestamp(prost_types::Timestamp { seconds: 5, nanos: 0 }))),
             ("subject".to_owned(), attribute(Attr::CeString("/pods/shop/web-1".into()))),

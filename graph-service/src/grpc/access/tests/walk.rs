@@ -150,7 +150,7 @@ fn sample(rpc: &str) -> Sample {
         }
         "ListDecisions" => placed(Code::Ok, |at| ListDecisionsRequest { include: about(at), ..Default::default() }),
         "WatchDecisions" => placed(Code::Ok, |at| WatchDecisionsRequest { include: about(at), ..Default::default() }),
-        "GetDecision" => whole(Code::NotFound, &GetDecisionRequest { decision_id: "d".to_owned() }),
+        "GetDecision" => whole(Code::NotFound, &GetDecisionRequest { decision_id: "d".to_owned(), before: None }),
         "WaitForFreshness" | "ListCoverage" | "GetStatus" | "ListExecutors" => whole(Code::Ok, &()),
         "PauseCollection" => {
             let ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });

@@ -1,0 +1,115 @@
+//! How large an event may be.
+//!
+//! A client takes messages of 4 MiB where it is not told otherwise, and a NATS server messages of 1 MiB. The API server takes objects of
+//! 1.5 MiB, and sets no limit on the texts of a reference.
+
+use crate::decision::v1beta1::DecisionEvent;
+use crate::graph::v1beta1 as graph;
+use crate::r#type::v1beta1 as wire;
+use engine::object::clip;
+
+/// No encoded event is larger.
+pub const EVENT_MAX_BYTES: usize = 256 * 1024;
+/// No encoded stub is larger.
+pub const STUB_MAX_BYTES: usize = 4 * 1024;
+/// Owners, reasons, and objects of one reason that an event tells.
+const TOLD_MAX: usize = 20;
+/// Objects of a chain of causes that an event tells.
+const CHAIN_MAX: usize = 32;
+/// Longest text of an event. The longest that Kubernetes itself has is a group with a version.
+const TEXT_MAX_BYTES: usize = 320;
+/// Longest answer of an API server.
+const MESSAGE_MAX_BYTES: usize = 1024;
+
+// Sixteen texts of an owner, seven of an object, and eight of everything else; a text has three bytes of frame, a message four.
+const _: () = {
+    let text = TEXT_MAX_BYTES + 3;
+    let (object, owner) = (7 * text + 4, 16 * text + 64);
+    let reason = 2 * text + object + 64;
+    let most = TOLD_MAX * (owner + reason) + (CHAIN_MAX + 2) * object + 8 * text + MESSAGE_MAX_BYTES + 1024;
+    assert!(most <= EVENT_MAX_BYTES);
+    assert!(2 * object + 4 * 256 <= STUB_MAX_BYTES + object);
+};
+
+/// The event with lists and texts cut to what an event may have.
+pub fn bounded(mut event: DecisionEvent) -> DecisionEvent {
+    event.owner_count = event.owner_count.max(event.owners.len() as u64);
+    event.reason_count = event.reason_count.max(event.reasons.len() as u64);
+    event.owners.truncate(TOLD_MAX);
+    event.reasons.truncate(TOLD_MAX);
+    event.cause_chain.truncate(CHAIN_MAX);
+    event.owners.iter_mut().for_each(cut_edge);
+    event.reasons.iter_mut().for_each(cut_reason);
+    event.cause_chain.iter_mut().chain(&mut event.target).chain(&mut event.root).for_each(cut_object);
+    for text in [&mut event.decision_id, &mut event.executor] {
+        cut(text, TEXT_MAX_BYTES);
+    }
+    if let Some(term) = &mut event.term {
+        cut(&mut term.election_uid, TEXT_MAX_BYTES);
+    }
+    if let Some(preconditions) = &mut event.preconditions {
+        cut(&mut preconditions.resource_version, TEXT_MAX_BYTES);
+        preconditions.facts_digest.truncate(8);
+    }
+    if let Some(report) = &mut event.report {
+        cut(&mut report.message, MESSAGE_MAX_BYTES);
+    }
+    event
+}
+
+/// What is left of an event that a log does not take whole: which step of which decision on which object it is.
+pub fn stub(event: DecisionEvent) -> DecisionEvent {
+    let DecisionEvent { position, event_time, decision_id, phase, cause, kind, target, .. } = event;
+    let DecisionEvent { attempt, executor, term, propagation_policy, owner_count, reason_count, .. } = event;
+    bounded(DecisionEvent {
+        position,
+        event_time,
+        decision_id,
+        phase,
+        cause,
+        kind,
+        target,
+        attempt,
+        executor,
+        term,
+        propagation_policy,
+        owner_count,
+        reason_count,
+        truncated: true,
+        ..Default::default()
+    })
+}
+
+fn cut_edge(edge: &mut graph::Edge) {
+    cut(&mut edge.owner_uid, TEXT_MAX_BYTES);
+    cut(&mut edge.dependent_uid, TEXT_MAX_BYTES);
+    if let Some(reference) = &mut edge.reference {
+        let wire::OwnerReference { api_version, kind, name, uid, .. } = reference;
+        [api_version, kind, name, uid].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
+    }
+    if let Some(evidence) = &mut edge.evidence {
+        cut(&mut evidence.resource_version, TEXT_MAX_BYTES);
+        if let Some(wire::GroupResource { group, resource }) = &mut evidence.group_resource {
+            [group, resource].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
+        }
+    }
+    edge.owner.iter_mut().for_each(cut_object);
+}
+
+fn cut_reason(reason: &mut graph::Reason) {
+    cut(&mut reason.detail, TEXT_MAX_BYTES);
+    // A cause names one owner.
+    reason.related.truncate(1);
+    reason.related.iter_mut().for_each(cut_object);
+}
+
+fn cut_object(object: &mut wire::ObjectRef) {
+    let wire::ObjectRef { group, version, resource, kind, namespace, name, uid } = object;
+    [group, version, resource, kind, namespace, name, uid].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
+}
+
+fn cut(text: &mut String, max_bytes: usize) {
+    if text.len() > max_bytes {
+        *text = clip(text, max_bytes);
+    }
+}

@@ -1,0 +1,121 @@
+//! Events of objects as large as the API server takes them.
+
+use super::*;
+use crate::convert::Clock;
+use engine::evidence::Proof;
+use engine::leader::Event;
+use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use engine::time::Time;
+use engine::view::{EdgeView, Evidence, OwnerStanding, Source};
+use engine::work::{Preconditions, Term};
+use proptest::prelude::*;
+use prost::Message as _;
+use std::time::SystemTime;
+
+/// What the API server takes as one object.
+const OBJECT_MAX_BYTES: usize = 1024 * 1024 * 3 / 2;
+
+fn clock() -> Clock {
+    Clock { now: Time::ZERO, calendar: SystemTime::UNIX_EPOCH }
+}
+
+fn text(bytes: usize) -> Name {
+    "é".repeat(bytes / 2).as_str().into()
+}
+
+fn uid(number: usize, bytes: usize) -> Uid {
+    Uid::parse(&format!("{number}{}", "u".repeat(bytes))).unwrap()
+}
+
+fn object(name: Name, uid: Uid, bytes: usize) -> ObjectRef {
+    let part = || text(bytes.min(253));
+    ObjectRef { group: part(), version: part(), resource: part(), kind: part(), namespace: part(), name, uid }
+}
+
+/// The grounds of a decision on an object with so many references of so many bytes in each text.
+fn grounds(references: usize, bytes: usize) -> Grounds {
+    let owner = |number: usize| object(text(bytes), uid(number, bytes), bytes);
+    let edge = |number: usize| EdgeView {
+        owner: owner(number),
+        dependent: uid(0, bytes),
+        reference: OwnerReference {
+            api_version: text(bytes),
+            kind: text(bytes),
+            name: text(bytes),
+            uid: uid(number, bytes),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        },
+        standing: OwnerStanding::Dangling,
+        evidence: Evidence { source: Source::LiveRead, resource_version: Some(ResourceVersion::parse(&text(bytes))) },
+    };
+    let cause = |number: usize| Cause::OwnerAbsent {
+        kind: text(bytes),
+        namespace: text(bytes),
+        name: text(bytes),
+        uid: uid(number, bytes),
+        proof: Proof::WatchDeleted { resource_version: ResourceVersion::parse(&text(bytes)) },
+    };
+    Grounds {
+        decision: 7,
+        preconditions: Preconditions {
+            resource_version: ResourceVersion::parse(&text(bytes)),
+            facts_digest: 7,
+            must_be_terminating: false,
+        },
+        propagation_policy: None,
+        causes: (0..references).map(cause).collect(),
+        cause_count: references,
+        owners: (0..references).map(edge).collect(),
+        owner_count: references,
+        chain: (0..references.min(1000)).map(owner).collect(),
+    }
+}
+
+fn attempted(grounds: Grounds, bytes: usize) -> DecisionEvent {
+    let event = Event::Attempted {
+        item: 1,
+        target: object(text(bytes), uid(0, bytes), bytes),
+        action: ActionKind::Delete,
+        outcome: Outcome::Forbidden,
+        executor: text(bytes),
+        http_status: 403,
+        message: text(4 * bytes).to_string(),
+        api_calls: u32::MAX,
+        age: std::time::Duration::from_secs(1),
+        attempt: u32::MAX,
+        grounds: Box::new(grounds),
+    };
+    let term = Term { election: text(bytes.min(253)), number: u64::MAX };
+    decision_event(&event, &term, clock()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn an_event_of_any_object_that_the_api_server_takes_has_a_bounded_size(
+        // Few long texts, or many short ones.
+        bytes in prop_oneof![0_usize..=253, 254_usize..=2048, Just(OBJECT_MAX_BYTES)],
+        share in 1_usize..=100,
+    ) {
+        let references = (OBJECT_MAX_BYTES / (4 * bytes + 60)).max(1) * share / 100;
+        let event = attempted(grounds(references, bytes), bytes);
+        prop_assert!(event.encoded_len() <= EVENT_MAX_BYTES, "{}", event.encoded_len());
+        prop_assert_eq!((event.owner_count, event.reason_count), (references as u64, references as u64));
+        prop_assert_eq!(event.owners.len(), references.min(20));
+        let stub = stub(event);
+        prop_assert!(stub.encoded_len() <= STUB_MAX_BYTES, "{}", stub.encoded_len());
+        prop_assert!(stub.truncated && stub.target.is_some() && stub.decision_id == "0000000000000007");
+    }
+}
+
+#[test]
+fn a_usual_event_is_told_whole() {
+    let event = attempted(grounds(20, 253), 253);
+    assert_eq!((event.owners.len(), event.reasons.len(), event.cause_chain.len()), (20, 20, 20));
+    let owner = &event.owners[19];
+    assert_eq!(owner.reference.as_ref().unwrap().name, *text(253));
+    assert_eq!(owner.owner_uid, uid(19, 253).to_string());
+    assert!(!event.truncated);
+}
