@@ -42,6 +42,7 @@ pub(crate) mod freshness;
 pub(crate) mod fuzzing;
 mod graph;
 mod health;
+mod names;
 mod pages;
 mod reasons;
 #[cfg(test)]
@@ -196,8 +197,8 @@ pub(crate) fn start(
             .build_v1()?;
         let before = before_services(shared.gate.clone(), recorder);
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
-        let decisions = DecisionServiceServer::new(decisions::Decisions::new(Arc::clone(&shared), followers));
-        let admin = AdminServiceServer::new(admin::Admin::new(shared, press));
+        let decisions = DecisionServiceServer::new(decisions::Decisions::new(Arc::clone(&shared), followers.clone()));
+        let admin = AdminServiceServer::new(admin::Admin::new(shared, press, followers));
         let stop = shutdown.clone();
         let server = Server::builder()
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
