@@ -71,6 +71,7 @@ pub(in crate::grpc) const TABLE: &[Row] = &[
     row("grpc.health.v1.Health/Check", Needs::Nothing),
     row("grpc.health.v1.Health/Watch", Needs::Nothing),
     row("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Needs::Nothing),
+    row("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Needs::Nothing),
 ];
 
 /// The row of a call, by its path.
