@@ -65,8 +65,8 @@ fn token(list: &str, name: &str) -> String {
 fn parse(token: &str) -> Option<(u64, String)> {
     let is_hex = token.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     let length = token.len();
-    let token =
-        Some(token).filter(|_| is_hex && length % 2 == 0 && (HEAD_CHARS..=TOKEN_MAX_CHARS).contains(&length))?;
+    let token = Some(token)
+        .filter(|_| is_hex && length.is_multiple_of(2) && (HEAD_CHARS..=TOKEN_MAX_CHARS).contains(&length))?;
     if u8::from_str_radix(&token[..2], 16).ok()? != FORMAT {
         return None;
     }
