@@ -63,6 +63,7 @@ Exit codes:
 const STATUS_EXAMPLES: &str = "\
 Examples:
   ownergraph status
+  ownergraph status --watch
   ownergraph status --server 127.0.0.1:7450,127.0.0.1:7460 -o json | jq .pauses
 
 Exit codes:
@@ -266,6 +267,10 @@ pub(crate) struct Status {
     /// How the answer is printed.
     #[arg(short, long, env = "OWNERGRAPH_OUTPUT", value_enum, default_value = "table")]
     pub(crate) output: StatusOutput,
+
+    /// Print it again whenever it changes, at most once a second, until the command is ended.
+    #[arg(short, long, env = "OWNERGRAPH_WATCH", value_parser = BoolishValueParser::new())]
+    pub(crate) watch: bool,
 
     #[command(flatten)]
     pub(crate) remote: Remote,

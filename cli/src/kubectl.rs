@@ -70,7 +70,9 @@ const INSTALL: &str = "this is for the program by its own name; for `kubectl own
 pub(crate) async fn plugin(command: PluginCommand, program: clap::Command) -> ExitCode {
     let ended = match command {
         PluginCommand::Ask(command) => return Box::pin(run(*command, program)).await,
-        PluginCommand::Status(flags) => brake(flags.connection, async |way| status::run(way, flags.output).await).await,
+        PluginCommand::Status(flags) => {
+            brake(flags.connection, async |way| status::run(way, flags.output, flags.watch).await).await
+        }
         PluginCommand::Pause(flags) => {
             brake(flags.connection, async |way| pausing::pause(way, flags.flags).await).await
         }

@@ -58,7 +58,7 @@ pub async fn ownergraph() -> ExitCode {
         Command::Try(flags) => trial::run(flags).await,
         Command::Pause(flags) => pausing::pause(&flags.remote, flags.flags).await,
         Command::Resume(flags) => pausing::resume(&flags.remote, flags.flags).await,
-        Command::Status(flags) => status::run(&flags.remote, flags.output).await,
+        Command::Status(flags) => status::run(&flags.remote, flags.output, flags.watch).await,
         Command::Crds => pausing::crds(),
         Command::Ask(command) => return Box::pin(kubectl::run(*command, Args::command())).await,
     };

@@ -7,7 +7,7 @@ use crate::table;
 use anyhow::Context as _;
 use engine::hold::{Filter, Scope};
 use proto::admin::v1beta1 as wire;
-use proto::admin::v1beta1::{GetStatusRequest, PauseCollectionRequest, ResumeCollectionRequest};
+use proto::admin::v1beta1::{PauseCollectionRequest, ResumeCollectionRequest};
 use proto::convert::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder};
 use proto::r#type::v1beta1::{ReplicaRole, ResponseMeta};
 use runtime::visible;
@@ -53,8 +53,8 @@ pub(crate) async fn pause(way: &impl Reach, flags: PauseFlags) -> Result<(), Fai
 pub(crate) async fn resume(way: &impl Reach, flags: ResumeFlags) -> Result<(), Failure> {
     let mut admin = Admin::new(way.any().await?);
     let names = if flags.all {
-        let status = remote::within(admin.get_status(GetStatusRequest {})).await?;
-        status.pauses.into_iter().filter(|pause| !pause.expired).map(|pause| pause.name).collect()
+        let pauses = remote::within(remote::pauses(&mut admin)).await?;
+        pauses.into_iter().filter(|pause| !pause.expired).map(|pause| pause.name).collect()
     } else {
         flags.names
     };
@@ -97,8 +97,8 @@ async fn effective(admin: &mut Admin, mut pause: wire::Pause, wait: Duration) ->
     let mut looks = interval(LOOK_EVERY);
     while !pause.effective {
         looks.tick().await;
-        let status = remote::within(admin.get_status(GetStatusRequest {})).await?;
-        let known = status.pauses.into_iter().find(|known| known.name == pause.name && !known.expired);
+        let pauses = remote::within(remote::pauses(admin)).await?;
+        let known = pauses.into_iter().find(|known| known.name == pause.name && !known.expired);
         pause = known.with_context(|| format!("{} has ended before it was effective", pause.name))?;
         if !pause.effective && Instant::now() >= by {
             let sentence = format!("{} is not effective within {wait:?}: {}", pause.name, pause.pending);

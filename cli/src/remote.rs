@@ -4,16 +4,22 @@ use crate::args::Remote;
 use crate::failure::Failure;
 use executor_service::{Channel, dial, innermost, is_loopback};
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
+use proto::admin::v1beta1::{ListPausesRequest, Pause};
+use proto::graph::v1beta1::ListCoverageRequest;
+use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
+use proto::graph::v1beta1::list_coverage_response::Collection;
 use runtime::tls::Caller;
 use std::error::Error as _;
 use std::time::Duration;
 use tokio::time::timeout;
-use tonic::{Code, Status};
+use tonic::{Code, Response, Status};
 
 /// From the dial to a connection that can be used.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// From a call to its answer.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// The largest page that a graph service gives.
+const PAGE_SIZE: i32 = 1000;
 
 /// A graph service's administration.
 pub(crate) type Admin = AdminServiceClient<Channel>;
@@ -78,6 +84,34 @@ async fn reach(caller: &Caller, address: &str) -> Result<Channel, String> {
     channel.unwrap_or_else(|_| Err(format!("{address} does not answer")))
 }
 
+/// All collections, page by page.
+pub(crate) async fn collections(graph: &mut GraphServiceClient<Channel>) -> Result<Response<Vec<Collection>>, Status> {
+    let mut request = ListCoverageRequest { page_size: PAGE_SIZE, ..Default::default() };
+    let mut all = Vec::new();
+    loop {
+        let page = graph.list_coverage(request.clone()).await?.into_inner();
+        all.extend(page.collections);
+        if page.next_page_token.is_empty() {
+            return Ok(Response::new(all));
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+/// All pauses, page by page.
+pub(crate) async fn pauses(admin: &mut Admin) -> Result<Response<Vec<Pause>>, Status> {
+    let mut request = ListPausesRequest { page_size: PAGE_SIZE, ..Default::default() };
+    let mut all = Vec::new();
+    loop {
+        let page = admin.list_pauses(request.clone()).await?.into_inner();
+        all.extend(page.pauses);
+        if page.next_page_token.is_empty() {
+            return Ok(Response::new(all));
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
 /// A call's error as the end of a command.
 pub(crate) fn failed(status: Status) -> Failure {
     let sentence = said(&status);
@@ -96,9 +130,9 @@ pub(crate) fn said(status: &Status) -> String {
 }
 
 /// Makes a call that has its time.
-pub(crate) async fn within<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, Failure> {
+pub(crate) async fn within<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Failure> {
     match timeout(ANSWER_WITHIN, call).await {
-        Ok(answer) => answer.map(tonic::Response::into_inner).map_err(failed),
+        Ok(answer) => answer.map(Response::into_inner).map_err(failed),
         Err(_) => {
             let seconds = ANSWER_WITHIN.as_secs();
             Err(Failure::Other(anyhow::anyhow!("the graph service does not answer within {seconds} s")))

@@ -8,19 +8,26 @@ use crate::table;
 use anyhow::Context as _;
 use executor_service::Channel;
 use proto::admin::v1beta1::decision_log_status::State as LogState;
-use proto::admin::v1beta1::{DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads, Obstacle};
+use proto::admin::v1beta1::watch_status_response::Event;
+use proto::admin::v1beta1::{
+    DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads, Obstacle, WatchStatusRequest,
+};
 use proto::decision::v1beta1::Position;
+use proto::graph::v1beta1::FindStuckObjectsRequest;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::list_coverage_response::{Collection, State};
 use proto::graph::v1beta1::reason::Code;
-use proto::graph::v1beta1::{FindStuckObjectsRequest, ListCoverageRequest};
 use proto::r#type::v1beta1::{GroupResource, ObjectRef, ReplicaRole};
 use runtime::visible;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 const PAGE_SIZE: i32 = 1000;
+/// When a stream that ended well is opened again, at least and at most.
+const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+const RECONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// As `/livez` has it.
 const LOOP_STANDS_STILL_S: i64 = 30;
 /// Work that is ready is granted within moments where anybody is there for it.
@@ -32,7 +39,37 @@ const FAILS_OFTEN: u32 = 5;
 const WHY_MAX: usize = 300;
 
 /// Asks, and prints the answer: the leader's where it can be reached, else that of whoever was asked.
-pub(crate) async fn run(way: &impl Reach, output: StatusOutput) -> Result<(), Failure> {
+pub(crate) async fn run(way: &impl Reach, output: StatusOutput, watch: bool) -> Result<(), Failure> {
+    if watch {
+        return follow(way, output).await;
+    }
+    let (replica, status) = ask(way).await?;
+    let mut graph = GraphServiceClient::new(replica);
+    let annotated = annotated(&mut graph).await;
+    show(&mut graph, &status, annotated, output).await
+}
+
+/// Prints the status again whenever it changes, until the command is ended. Objects with the annotation are not counted: that takes a
+/// search of the whole graph.
+async fn follow(way: &impl Reach, output: StatusOutput) -> Result<(), Failure> {
+    loop {
+        let (replica, _) = ask(way).await?;
+        let mut graph = GraphServiceClient::new(replica.clone());
+        let mut stream = remote::within(Admin::new(replica).watch_status(WatchStatusRequest::default())).await?;
+        let pause = loop {
+            match stream.message().await.map_err(remote::failed)?.and_then(|message| message.event) {
+                Some(Event::Status(status)) => show(&mut graph, &status, None, output).await?,
+                Some(Event::GoingAway(away)) => break away.reconnect_after,
+                None => break None,
+            }
+        };
+        let pause = pause.and_then(|pause| Duration::try_from(pause).ok()).unwrap_or(RECONNECT_AFTER);
+        tokio::time::sleep(pause.clamp(RECONNECT_AFTER, RECONNECT_WITHIN)).await;
+    }
+}
+
+/// The leader's status where it can be reached, else that of whoever was asked.
+async fn ask(way: &impl Reach) -> Result<(Channel, GetStatusResponse), Failure> {
     let mut replica = way.any().await?;
     let mut status = remote::within(Admin::new(replica.clone()).get_status(GetStatusRequest {})).await?;
     let meta = status.meta.clone().unwrap_or_default();
@@ -42,13 +79,20 @@ pub(crate) async fn run(way: &impl Reach, output: StatusOutput) -> Result<(), Fa
     {
         (replica, status) = (leader, known);
     }
-    let mut graph = GraphServiceClient::new(replica);
-    let collections = remote::within(graph.list_coverage(ListCoverageRequest {})).await?.collections;
-    let annotated = annotated(&mut graph).await;
+    Ok((replica, status))
+}
+
+async fn show(
+    graph: &mut GraphServiceClient<Channel>,
+    status: &GetStatusResponse,
+    annotated: Option<usize>,
+    output: StatusOutput,
+) -> Result<(), Failure> {
+    let collections = remote::within(remote::collections(graph)).await?;
     let text = match output {
-        StatusOutput::Table => lines(&status, &collections, annotated),
+        StatusOutput::Table => lines(status, &collections, annotated),
         StatusOutput::Json => {
-            format!("{}\n", visible::json(&format!("{:#}", as_json(&status, &collections, annotated))))
+            format!("{}\n", visible::json(&format!("{:#}", as_json(status, &collections, annotated))))
         }
     };
     io::stdout().write_all(text.as_bytes()).context("stdout cannot be written")?;

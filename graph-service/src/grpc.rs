@@ -43,8 +43,10 @@ pub(crate) mod freshness;
 pub(crate) mod fuzzing;
 mod graph;
 mod health;
+mod names;
 mod pages;
 mod reasons;
+mod reflection;
 #[cfg(test)]
 pub(crate) mod small_world;
 mod spans;
@@ -192,14 +194,17 @@ pub(crate) fn start(
     let (reporter, health) = tonic_health::server::health_reporter();
     tasks.spawn_until_end("grpc health", health::follow(reporter, Arc::clone(&shared), shutdown.clone()));
     tasks.spawn("grpc", async move {
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .build_v1()?;
+        let reflection = reflection::Reflection::of(&[
+            proto::FILE_DESCRIPTOR_SET,
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ])?;
         let before = before_services(shared.gate.clone(), recorder);
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
-        let decisions = decisions::watching::Watching::new(decisions::Decisions::new(Arc::clone(&shared), followers));
-        let admin = AdminServiceServer::new(admin::Admin::new(shared, press));
+        let answers = decisions::Decisions::new(Arc::clone(&shared), followers.clone());
+        let decisions = decisions::watching::Watching::new(answers);
+        let admin = AdminServiceServer::new(admin::Admin::new(shared, press, followers));
         let stop = shutdown.clone();
         let server = Server::builder()
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -219,7 +224,8 @@ pub(crate) fn start(
             .add_service(decisions)
             .add_service(admin.max_decoding_message_size(MESSAGE_MAX_BYTES))
             .add_service(health)
-            .add_service(reflection)
+            .add_service(reflection.v1())
+            .add_service(reflection.v1alpha())
             .serve_with_incoming_shutdown(incoming, async move { stop.requested().await });
         // The library's own end has no limit: one peer that keeps its connection open would hold the process.
         let limit = async {

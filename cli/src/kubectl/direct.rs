@@ -5,6 +5,7 @@
 use super::ending::Problem;
 use super::naming::Catalogue;
 use super::session::Session;
+use crate::remote;
 use anyhow::Context as _;
 use executor_service::{Channel, connect_over};
 use futures::{FutureExt as _, StreamExt as _};
@@ -12,7 +13,6 @@ use graph_service::{Access, Config, Connection, Edges, Election, ReaderThreads};
 use prometheus_client::registry::Registry;
 use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
-use proto::graph::v1beta1::ListCoverageRequest;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::list_coverage_response::State;
 use runtime::kubernetes::cluster_uid;
@@ -105,7 +105,7 @@ async fn until_listed(channel: Channel, expected: &BTreeSet<(String, String)>) -
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let collections = loop {
         looks.tick().await;
-        let collections = graph.list_coverage(ListCoverageRequest {}).await?.into_inner().collections;
+        let collections = remote::collections(&mut graph).await?.into_inner();
         let waits = |collection: &&_| matches!(state(collection), State::Listing | State::Unspecified);
         let known: BTreeSet<(String, String)> =
             collections.iter().filter(|collection| !waits(collection)).filter_map(key).collect();

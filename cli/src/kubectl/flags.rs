@@ -64,6 +64,9 @@ pub(crate) struct Status {
     /// How the answer is printed.
     #[arg(short, long, value_enum, default_value = "table")]
     pub(crate) output: StatusOutput,
+    /// Print it again whenever it changes, at most once a second, until the command is ended.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

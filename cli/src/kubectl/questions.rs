@@ -166,19 +166,19 @@ impl Service {
 
     /// Whether the graph leaves the collection of this object out: it is ignored by configuration, or cannot be watched.
     pub(super) async fn leaves_out(&mut self, object: &ObjectRef) -> Result<bool, Problem> {
-        let answer = answered(self.within, self.graph.list_coverage(ListCoverageRequest {})).await?;
+        let collections = answered(self.within, remote::collections(&mut self.graph)).await?;
         let is_its = |of: &list_coverage_response::Collection| {
             let key = of.group_resource.as_ref();
             key.is_some_and(|key| key.group == object.group && key.resource == object.resource)
         };
         let ignored = |of: &list_coverage_response::Collection| of.state() == list_coverage_response::State::Ignored;
-        Ok(answer.collections.iter().any(|of| is_its(of) && ignored(of)))
+        Ok(collections.iter().any(|of| is_its(of) && ignored(of)))
     }
 
     /// Collections that the graph has whole.
     pub(super) async fn covered(&mut self) -> Result<Vec<GroupResource>, Problem> {
-        let answer = answered(self.within, self.graph.list_coverage(ListCoverageRequest {})).await?;
-        let synced = answer.collections.into_iter().filter(|of| of.state() == list_coverage_response::State::Synced);
+        let collections = answered(self.within, remote::collections(&mut self.graph)).await?;
+        let synced = collections.into_iter().filter(|of| of.state() == list_coverage_response::State::Synced);
         Ok(synced.filter_map(|of| of.group_resource).collect())
     }
 

@@ -1,40 +1,60 @@
 //! The state of the collector, on every replica.
 
+use super::connection::Link;
+use super::followers::Followers;
 use super::freshness::About;
+use super::names::Cursor;
 use super::{Shared, status, wire_clock};
 use crate::decisions::{DecisionLog, Standing};
 use crate::pauses::press::Press;
 use engine::leader::Leader;
+use futures::stream::BoxStream;
 use proto::admin::v1beta1::admin_service_server::AdminService;
-use proto::admin::v1beta1::decision_log_status::State;
-use proto::admin::v1beta1::{
-    DecisionLogStatus, GetStatusRequest, GetStatusResponse, ListExecutorsRequest, ListExecutorsResponse,
-    PauseCollectionRequest, PauseCollectionResponse, ResumeCollectionRequest, ResumeCollectionResponse,
-};
+use proto::admin::v1beta1::decision_log_status::State as LogState;
+use proto::admin::v1beta1::*;
 use proto::convert::{NAME_MAX_BYTES, PAUSE_PREFIX, PauseOrder};
 use proto::decision::v1beta1::Position;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
+
+mod bounds;
+#[cfg(test)]
+mod tests;
+mod watch;
 
 /// Most obstacles of each sort that a status names.
 const OBSTACLES_MAX: usize = 10;
 
+/// How old a status may be that all streams share, so that many of them cost no more than one.
+const RECENT: Duration = Duration::from_millis(900);
+
 #[derive(Debug)]
 pub(super) struct Admin {
     shared: Arc<Shared>,
+    state: Arc<State>,
     press: Press,
+    followers: Followers,
 }
 
 impl Admin {
-    pub(super) fn new(shared: Arc<Shared>, press: Press) -> Admin {
-        Admin { shared, press }
+    pub(super) fn new(shared: Arc<Shared>, press: Press, followers: Followers) -> Admin {
+        let state = Arc::new(State { shared: Arc::clone(&shared), last: Mutex::default() });
+        Admin { shared, state, press, followers }
     }
 }
 
-#[tonic::async_trait]
-impl AdminService for Admin {
-    async fn get_status(&self, _request: Request<GetStatusRequest>) -> Result<Response<GetStatusResponse>, Status> {
+/// Looks at the collector.
+#[derive(Debug)]
+struct State {
+    shared: Arc<Shared>,
+    last: Mutex<Option<(Instant, Arc<GetStatusResponse>)>>,
+}
+
+impl State {
+    fn now(&self) -> GetStatusResponse {
         let now = self.shared.clock.now();
         let (status, waits) = self.shared.reader.with(|leader| (leader.status(), leader.queue_waits(now)));
         let (blockers, troubles) =
@@ -48,24 +68,82 @@ impl AdminService for Admin {
         let status = proto::convert::status(status, pauses, clock, version, &leader, meta);
         let obstacles = blockers.0.into_iter().map(|view| proto::convert::obstacle(view, clock));
         let troubles_shown = troubles.0.into_iter().map(|view| proto::convert::trouble(view, clock));
-        Ok(Response::new(GetStatusResponse {
+        bounds::within(GetStatusResponse {
             obstacles: obstacles.chain(troubles_shown).collect(),
             more_obstacles: (blockers.1 + troubles.1) as u64,
             decision_log: Some(of_log(&self.shared.decisions)),
             stalled_for: stalled_for.try_into().ok(),
             loop_idle: loop_idle.try_into().ok(),
             ..status
-        }))
+        })
+    }
+
+    /// One that is [`RECENT`].
+    fn recent(&self) -> Arc<GetStatusResponse> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, status)) = &*last
+            && at.elapsed() < RECENT
+        {
+            return Arc::clone(status);
+        }
+        let status = Arc::new(self.now());
+        *last = Some((Instant::now(), Arc::clone(&status)));
+        status
+    }
+}
+
+#[tonic::async_trait]
+impl AdminService for Admin {
+    async fn get_status(&self, _request: Request<GetStatusRequest>) -> Result<Response<GetStatusResponse>, Status> {
+        Ok(Response::new(self.state.now()))
+    }
+
+    type WatchStatusStream = BoxStream<'static, Result<WatchStatusResponse, Status>>;
+
+    async fn watch_status(
+        &self,
+        request: Request<WatchStatusRequest>,
+    ) -> Result<Response<Self::WatchStatusStream>, Status> {
+        let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
+        let watch = watch::Watch::of(Arc::clone(&self.state), request.into_inner())?;
+        Ok(Response::new(self.followers.open(connection, |reader| watch.run(reader))?))
     }
 
     async fn list_executors(
         &self,
-        _request: Request<ListExecutorsRequest>,
+        request: Request<ListExecutorsRequest>,
     ) -> Result<Response<ListExecutorsResponse>, Status> {
+        let ListExecutorsRequest { page_size, page_token } = request.into_inner();
+        let cursor = Cursor::of("executors", page_size, &page_token)?;
         let executors = self.shared.reader.with(Leader::executors);
         let clock = wire_clock(self.shared.clock);
         let executors = executors.into_iter().map(|view| proto::convert::executor(view, clock)).collect();
-        Ok(Response::new(ListExecutorsResponse { executors, meta: Some(self.shared.meta()) }))
+        let name = |executor: &Executor| {
+            let identity = executor.identity.clone().unwrap_or_default();
+            // Of two with one name, one is on its way out.
+            format!("{}\0{}", identity.executor, identity.incarnation)
+        };
+        let (executors, next_page_token) = cursor.page(executors, name);
+        Ok(Response::new(ListExecutorsResponse { executors, next_page_token, meta: Some(self.shared.meta()) }))
+    }
+
+    async fn list_pauses(&self, request: Request<ListPausesRequest>) -> Result<Response<ListPausesResponse>, Status> {
+        let ListPausesRequest { page_size, page_token } = request.into_inner();
+        let cursor = Cursor::of("pauses", page_size, &page_token)?;
+        let clock = wire_clock(self.shared.clock);
+        let pauses = self.shared.reader.with(Leader::pauses);
+        let pauses = pauses.into_iter().map(|view| bounds::short(proto::convert::pause(view, clock))).collect();
+        let (pauses, next_page_token) = cursor.page(pauses, |pause: &Pause| pause.name.clone());
+        Ok(Response::new(ListPausesResponse { pauses, next_page_token, meta: Some(self.shared.meta()) }))
+    }
+
+    async fn get_pause(&self, request: Request<GetPauseRequest>) -> Result<Response<GetPauseResponse>, Status> {
+        let request = request.into_inner();
+        let name = pause_name(&request.name)?;
+        let pauses = self.shared.reader.with(Leader::pauses);
+        let view = pauses.into_iter().find(|view| &*view.name == name).ok_or_else(|| status::pause_not_found(name))?;
+        let pause = Some(proto::convert::pause(view, wire_clock(self.shared.clock)));
+        Ok(Response::new(GetPauseResponse { pause, meta: Some(self.shared.meta()) }))
     }
 
     async fn pause_collection(
@@ -89,11 +167,7 @@ impl AdminService for Admin {
         request: Request<ResumeCollectionRequest>,
     ) -> Result<Response<ResumeCollectionResponse>, Status> {
         let request = request.into_inner();
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-        let name = request.name.strip_prefix(PAUSE_PREFIX).unwrap_or_default();
-        if name.is_empty() || name.len() > NAME_MAX_BYTES || !name.bytes().all(plain) || name.starts_with('.') {
-            return Err(status::bad_field("name", "is not pauses/{pause}"));
-        }
+        let name = pause_name(&request.name)?;
         self.press.resume(name).await.map_err(|failure| status::pause(&failure, name))?;
         Ok(Response::new(ResumeCollectionResponse { meta: Some(self.shared.meta()) }))
     }
@@ -105,14 +179,14 @@ fn of_log(log: &DecisionLog) -> DecisionLogStatus {
     let newest = extent.as_ref().map(|extent| at(extent.newest, extent.log_id.clone()));
     let oldest = extent.map(|extent| at(extent.oldest, extent.log_id));
     let Some(queue) = log.queue() else {
-        return DecisionLogStatus { state: State::InMemory.into(), oldest, newest, ..DecisionLogStatus::default() };
+        return DecisionLogStatus { state: LogState::InMemory.into(), oldest, newest, ..DecisionLogStatus::default() };
     };
     let progress = queue.progress().borrow().clone();
     let (state, away) = match progress.standing {
-        Standing::Connecting => (State::Connecting, None),
-        Standing::Writing => (State::Writing, None),
-        Standing::CatchingUp => (State::CatchingUp, None),
-        Standing::Away { why, .. } => (State::Away, Some(why)),
+        Standing::Connecting => (LogState::Connecting, None),
+        Standing::Writing => (LogState::Writing, None),
+        Standing::CatchingUp => (LogState::CatchingUp, None),
+        Standing::Away { why, .. } => (LogState::Away, Some(why)),
     };
     DecisionLogStatus {
         state: state.into(),
@@ -123,4 +197,14 @@ fn of_log(log: &DecisionLog) -> DecisionLogStatus {
         oldest,
         newest,
     }
+}
+
+/// The name of a pause's resource, of its name on the wire.
+fn pause_name(name: &str) -> Result<&str, Status> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    let name = name.strip_prefix(PAUSE_PREFIX).unwrap_or_default();
+    if name.is_empty() || name.len() > NAME_MAX_BYTES || !name.bytes().all(plain) || name.starts_with('.') {
+        return Err(status::bad_field("name", "is not pauses/{pause}"));
+    }
+    Ok(name)
 }

@@ -7,6 +7,7 @@ use super::connection::Link;
 use super::filter::{Filter, Sieve};
 use super::followers::Followers;
 use super::freshness::About;
+use super::names::Cursor;
 use super::pages::{Answers, Page, Paging};
 use super::{Shared, status, wire_clock};
 use engine::leader::{Direction, Found, Leader, Planning, Walk, WalkOptions, Walked};
@@ -400,13 +401,21 @@ impl GraphService for Graph {
 
     async fn list_coverage(
         &self,
-        _request: Request<ListCoverageRequest>,
+        request: Request<ListCoverageRequest>,
     ) -> Result<Response<ListCoverageResponse>, Status> {
+        let ListCoverageRequest { page_size, page_token } = request.into_inner();
+        let cursor = Cursor::of("collections", page_size, &page_token)?;
         let meta = self.shared.meta();
         let collections = self.shared.reader.with(Leader::collections);
         let clock = wire_clock(self.shared.clock);
         let collections = collections.into_iter().map(|status| convert::collection(status, clock)).collect();
-        Ok(Response::new(ListCoverageResponse { collections, meta: Some(meta) }))
+        let of =
+            |collection: &list_coverage_response::Collection| collection.group_resource.clone().unwrap_or_default();
+        let key = |collection: &list_coverage_response::Collection| {
+            format!("{}\0{}", of(collection).group, of(collection).resource)
+        };
+        let (collections, next_page_token) = cursor.page(collections, key);
+        Ok(Response::new(ListCoverageResponse { collections, next_page_token, meta: Some(meta) }))
     }
 }
 

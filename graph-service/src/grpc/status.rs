@@ -303,6 +303,12 @@ pub(super) fn slow_watcher() -> Status {
     error(Code::ResourceExhausted, ErrorReason::SlowConsumer, how, &[], None)
 }
 
+/// The same for a reader of the status, who loses nothing by it.
+pub(super) fn slow_status_reader() -> Status {
+    let how = "the reader took nothing for too long; call again, the first message is the whole status".to_owned();
+    error(Code::ResourceExhausted, ErrorReason::SlowConsumer, how, &[], None)
+}
+
 /// A request that lacks what it needs.
 pub(super) fn bad_field(field: &str, why: &str) -> Status {
     let why = clip(why, TEXT_MAX_BYTES);
@@ -378,6 +384,12 @@ pub(super) fn method_unknown() -> Status {
     error(Code::Unimplemented, ErrorReason::MethodUnknown, how, &[], None)
 }
 
+/// A pause that this replica does not know.
+pub(super) fn pause_not_found(name: &str) -> Status {
+    let name = clip(name, TEXT_MAX_BYTES);
+    error(Code::NotFound, ErrorReason::PauseNotFound, format!("there is no pause {name}"), &[("name", &name)], None)
+}
+
 /// A pause that could not be written or deleted.
 pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
     match failure {
@@ -388,13 +400,7 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
             &[("install", INSTALL)],
             None,
         ),
-        press::Failure::NotFound => error(
-            Code::NotFound,
-            ErrorReason::PauseNotFound,
-            format!("there is no pause {name}"),
-            &[("name", name)],
-            None,
-        ),
+        press::Failure::NotFound => pause_not_found(name),
         press::Failure::Refused(why) => {
             error(Code::Unavailable, ErrorReason::ApiServerRefuses, clip(why, TEXT_MAX_BYTES), &[], Some(RETRY_LATER))
         }

@@ -269,7 +269,7 @@ async fn reads_and_health_answer() {
             .await
             .expect_err("no such uid");
         assert_eq!((unknown.code(), reason(&unknown)), (Code::NotFound, "OBJECT_NOT_FOUND".to_owned()));
-        let coverage = graph.list_coverage(ListCoverageRequest {}).await.unwrap().into_inner();
+        let coverage = graph.list_coverage(ListCoverageRequest::default()).await.unwrap().into_inner();
         assert_eq!(coverage.meta.unwrap().cluster_uid, CLUSTER);
 
         let mut health = HealthClient::new(channel);

@@ -149,5 +149,6 @@ pub fn pause(view: PauseView, clock: Clock) -> Pause {
         held_items: view.held as u64,
         expired: view.over,
         problem: view.problem,
+        omitted_targets: 0,
     }
 }

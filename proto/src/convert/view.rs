@@ -171,6 +171,7 @@ pub fn status(
         unverified_owners: (status.questions.waiting + status.questions.under_way) as u64,
         obstacles: Vec::new(),
         more_obstacles: 0,
+        more_pauses: 0,
     }
 }
 

@@ -62,12 +62,16 @@ pub(in crate::grpc) const TABLE: &[Row] = &[
     row("ownergraph.decision.v1beta1.DecisionService/ListDecisions", by_namespace("list", "decisions")),
     row("ownergraph.decision.v1beta1.DecisionService/WatchDecisions", by_namespace("watch", "decisions")),
     row("ownergraph.admin.v1beta1.AdminService/GetStatus", everywhere("get", "status")),
+    row("ownergraph.admin.v1beta1.AdminService/WatchStatus", everywhere("watch", "status")),
     row("ownergraph.admin.v1beta1.AdminService/ListExecutors", everywhere("list", "executors")),
+    row("ownergraph.admin.v1beta1.AdminService/ListPauses", everywhere("list", "pauses")),
+    row("ownergraph.admin.v1beta1.AdminService/GetPause", everywhere("get", "pauses")),
     row("ownergraph.admin.v1beta1.AdminService/PauseCollection", everywhere("update", "pauses")),
     row("ownergraph.admin.v1beta1.AdminService/ResumeCollection", everywhere("update", "pauses")),
     row("grpc.health.v1.Health/Check", Needs::Nothing),
     row("grpc.health.v1.Health/Watch", Needs::Nothing),
     row("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Needs::Nothing),
+    row("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Needs::Nothing),
 ];
 
 /// The row of a call, by its path.

@@ -379,8 +379,7 @@ async fn readers_of_the_same_share_one_encoding_and_filters_share_one_look() {
     world.log(&["x", "y", "z"]);
     let recent = &world.service.recent;
     let at = Position { log_id: "election.1".to_owned(), sequence: 0 };
-    let Ok(crate::decisions::Tail::Events(events)) =
-        world.service.shared.decisions.after(&at, encode::most(64)).await
+    let Ok(crate::decisions::Tail::Events(events)) = world.service.shared.decisions.after(&at, encode::most(64)).await
     else {
         panic!("no events")
     };

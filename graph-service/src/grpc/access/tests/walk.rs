@@ -11,7 +11,7 @@ use engine::work::ToLeader;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use prost::Message;
-use proto::admin::v1beta1::{PauseCollectionRequest, ResumeCollectionRequest};
+use proto::admin::v1beta1::{GetPauseRequest, PauseCollectionRequest, ResumeCollectionRequest};
 use proto::decision::v1beta1::{DecisionFilter, GetDecisionRequest, ListDecisionsRequest, WatchDecisionsRequest};
 use proto::graph::v1beta1::*;
 use proto::r#type::v1beta1::{ObjectFilter, ObjectRef};
@@ -151,19 +151,20 @@ fn sample(rpc: &str) -> Sample {
         "ListDecisions" => placed(Code::Ok, |at| ListDecisionsRequest { include: about(at), ..Default::default() }),
         "WatchDecisions" => placed(Code::Ok, |at| WatchDecisionsRequest { include: about(at), ..Default::default() }),
         "GetDecision" => whole(Code::NotFound, &GetDecisionRequest { decision_id: "d".to_owned(), before: None }),
-        "WaitForFreshness" | "ListCoverage" | "GetStatus" | "ListExecutors" => whole(Code::Ok, &()),
+        "WaitForFreshness" | "ListCoverage" | "GetStatus" | "WatchStatus" | "ListExecutors" | "ListPauses" => {
+            whole(Code::Ok, &())
+        }
         "PauseCollection" => {
             let ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
             // Its definition is not there.
             let press = PauseCollectionRequest { reason: "why".to_owned(), ttl, ..Default::default() };
             whole(Code::FailedPrecondition, &press)
         }
+        "GetPause" => whole(Code::NotFound, &GetPauseRequest { name: "pauses/x".to_owned() }),
         "ResumeCollection" => whole(Code::FailedPrecondition, &ResumeCollectionRequest { name: "pauses/x".to_owned() }),
-        "Check" | "Watch" => Sample { tenant: Code::Ok, executor: Code::Ok, ..whole(Code::Ok, &()) },
-        // It asks for nothing, and is told so.
-        "ServerReflectionInfo" => {
-            let told = Code::InvalidArgument;
-            Sample { tenant: told, executor: told, ..whole(told, &()) }
+        // What asks reflection for nothing is told so in a message, and the stream goes on.
+        "Check" | "Watch" | "ServerReflectionInfo" => {
+            Sample { tenant: Code::Ok, executor: Code::Ok, ..whole(Code::Ok, &()) }
         }
         other => panic!("{other} has no row here: who may call it, and what comes of that?"),
     }
@@ -175,6 +176,7 @@ fn rpcs() -> Vec<String> {
         proto::FILE_DESCRIPTOR_SET,
         tonic_health::pb::FILE_DESCRIPTOR_SET,
         tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
     ];
     let mut all = Vec::new();
     for set in sets {
