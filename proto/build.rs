@@ -10,12 +10,11 @@ const FILES: [&str; 6] = [
     "ownergraph/graph/v1beta1/graph_service.proto",
     "ownergraph/admin/v1beta1/admin_service.proto",
     "ownergraph/decision/v1beta1/decision_service.proto",
-    "cloudevents/v1/cloudevents.proto",
+    "ownergraph/cloudevents/v1/cloudevents.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=ownergraph");
-    println!("cargo::rerun-if-changed=cloudevents");
     let files = protox::Compiler::new(["."])?
         .include_imports(true)
         .include_source_info(true)
