@@ -50,6 +50,7 @@ pub use contract::{
     OpenDecision, Output, PauseAnswer, PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
     Undiscovered,
 };
+pub use grounds::GROUNDS_KEPT_MAX;
 pub use reading::{
     ContentsLook, CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked,
 };

@@ -89,6 +89,8 @@ impl Render {
                 self.metrics.decided(*action, causes);
                 tracing::debug!(item, generation, %target, uid = %target.uid, action = action.as_str(), why = %Causes(causes), "decided");
             }
+            // What takes its place has been counted as decided.
+            Event::Withdrawn { replaced: true, .. } => {}
             Event::Withdrawn { item, target, action, .. } => {
                 self.metrics.withdrawn(*action);
                 self.moved = true;

@@ -315,13 +315,15 @@ pub enum Event {
         attempt: u32,
         grounds: Box<Grounds>,
     },
-    /// A decision no longer holds and was never carried out.
+    /// A decision ended without being carried out: it no longer holds, or another one is in its place. The grounds are those of its lease if it
+    /// had one, and else those of this moment.
     Withdrawn {
         item: u64,
         target: ObjectRef,
         action: ActionKind,
-        /// As in [`Grounds::decision`].
-        decision: u64,
+        /// Another decision about the same object follows.
+        replaced: bool,
+        grounds: Box<Grounds>,
     },
     /// An attempt ended.
     Attempted {
@@ -473,11 +475,35 @@ pub struct Grounds {
     pub preconditions: Preconditions,
     /// `None` for anything but a Delete.
     pub propagation_policy: Option<PropagationPolicy>,
+    /// Of a step that ends a lease, at most [`crate::leader::GROUNDS_KEPT_MAX`] of them.
     pub causes: Vec<Cause>,
-    /// Every reference of the target, with its standing and evidence.
+    /// How many causes there are.
+    pub cause_count: usize,
+    /// Every reference of the target, with its standing and evidence; of a step that ends a lease, at most
+    /// [`crate::leader::GROUNDS_KEPT_MAX`] of them.
     pub owners: Vec<EdgeView>,
+    /// How many references there are.
+    pub owner_count: usize,
     /// The owners whose going led here, from the nearest to the root of the cascade, as far as they are remembered.
     pub chain: Vec<ObjectRef>,
+}
+
+impl Grounds {
+    /// Of a decision of which nothing is known but its number.
+    pub fn unknown(decision: u64) -> Box<Grounds> {
+        let preconditions =
+            Preconditions { resource_version: ResourceVersion::parse(""), facts_digest: 0, must_be_terminating: false };
+        Box::new(Grounds {
+            decision,
+            preconditions,
+            propagation_policy: None,
+            causes: Vec::new(),
+            cause_count: 0,
+            owners: Vec::new(),
+            owner_count: 0,
+            chain: Vec::new(),
+        })
+    }
 }
 
 /// A decision that is not carried out yet.

@@ -143,8 +143,19 @@ impl Leader {
         let grounds = self.grounds_now(&item.draft);
         let executor = self.leases.session(session)?.executor.clone();
         let (of, target) = (work.id, work.target.clone());
+        let kept = super::grounds::kept(&grounds);
         self.event(Event::Granted { item: of, target, action: kind, executor, attempt, grounds });
-        let id = self.leases.grant(self.now, session, term.number, uid.clone(), work.id, destroys);
+        let lease = Lease {
+            session,
+            target: uid.clone(),
+            destroys,
+            item: work.id,
+            granted: self.now,
+            started: None,
+            recalled: false,
+            grounds: kept,
+        };
+        let id = self.leases.grant(term.number, lease);
         self.queue.place(uid, Place::Leased(id));
         if let Some(item) = self.queue.get_mut(uid) {
             item.overtaken = false;
@@ -398,7 +409,7 @@ impl Leader {
         item.ambiguous |= lease.started.is_some();
         let dropped = item.overtaken;
         if dropped {
-            self.queue.remove(&lease.target);
+            self.drop_item(&lease.target, lease.grounds.clone());
         } else {
             self.queue.make_ready(&lease.target);
         }

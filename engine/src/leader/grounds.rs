@@ -10,12 +10,15 @@ use alloc::vec::Vec;
 
 /// Longest chain of causes that is told.
 const CHAIN_MAX: usize = 32;
+/// Owners and causes that a lease keeps of what its decision rests on: no more than what is told of them.
+pub const GROUNDS_KEPT_MAX: usize = 20;
 
 impl Leader {
     /// What a decision rests on.
     pub(super) fn grounds(&self, draft: &Draft, causes: Vec<Cause>, chain: Vec<ObjectRef>) -> Box<Grounds> {
         let uid = &draft.target.uid;
         let node = self.graph.primary(uid);
+        let owners = node.map_or_else(Vec::new, |id| self.edges(id));
         Box::new(Grounds {
             decision: decision(draft),
             preconditions: draft.preconditions.clone(),
@@ -26,8 +29,10 @@ impl Leader {
                 | Action::RemoveFinalizer { .. } => None,
             },
             chain,
+            cause_count: causes.len(),
             causes,
-            owners: node.map_or_else(Vec::new, |id| self.edges(id)),
+            owner_count: owners.len(),
+            owners,
         })
     }
 
@@ -95,6 +100,21 @@ impl Leader {
         }
         chain
     }
+}
+
+/// What a lease keeps of what its decision rests on, so that its end can be told when the graph has moved on.
+pub(super) fn kept(grounds: &Grounds) -> Box<Grounds> {
+    let first = |count: usize| count.min(GROUNDS_KEPT_MAX);
+    Box::new(Grounds {
+        decision: grounds.decision,
+        preconditions: grounds.preconditions.clone(),
+        propagation_policy: grounds.propagation_policy,
+        causes: grounds.causes[..first(grounds.causes.len())].to_vec(),
+        cause_count: grounds.cause_count,
+        owners: grounds.owners[..first(grounds.owners.len())].to_vec(),
+        owner_count: grounds.owner_count,
+        chain: grounds.chain.clone(),
+    })
 }
 
 /// The same for the same action on the same object by the same facts.

@@ -369,10 +369,13 @@ impl Leader {
         for id in leases {
             if let Some(lease) = self.leases.end(id) {
                 self.strays.give_up(id, &lease);
+                self.drop_item(&lease.target, lease.grounds);
             }
         }
         for uid in self.queue.uids().cloned().collect::<Vec<Uid>>() {
-            self.queue.remove(&uid);
+            let Some(item) = self.queue.get(&uid) else { continue };
+            let grounds = self.grounds_now(&item.draft);
+            self.drop_item(&uid, grounds);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::intake::Source;
 use super::repeating::essence;
-use super::{Event, Leader, StreamId, Timer};
+use super::{Event, Grounds, Leader, StreamId, Timer};
 use crate::coverage::State;
 use crate::evidence::Inquiry;
 use crate::graph::{Coordinates, NodeId};
@@ -15,6 +15,7 @@ use crate::work::{
     Action, ActionKind, Finding, FindingResult, Outcome, PropagationPolicy, ReportResult, Sighting, ToExecutor,
     WorkReport,
 };
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -82,7 +83,7 @@ impl Leader {
         let target = item.draft.target.clone();
         let decided_at = item.draft.preconditions.resource_version.clone();
         let (action, age) = (item.draft.action.kind(), self.now.since(item.decided));
-        let grounds = self.grounds_now(&item.draft);
+        let grounds = lease.grounds.clone();
         self.event(Event::Attempted {
             item: lease.item,
             target: target.clone(),
@@ -101,7 +102,7 @@ impl Leader {
             self.meter(&target.group_resource());
         }
         if !self.is_of_another_history(&target, decided_at, &report) {
-            self.conclude(session, &target, action, &report);
+            self.conclude(session, &target, action, &report, lease.grounds);
         }
         ReportResult::Accepted
     }
@@ -127,7 +128,14 @@ impl Leader {
         true
     }
 
-    fn conclude(&mut self, session: Option<SessionId>, target: &ObjectRef, action: ActionKind, report: &WorkReport) {
+    fn conclude(
+        &mut self,
+        session: Option<SessionId>,
+        target: &ObjectRef,
+        action: ActionKind,
+        report: &WorkReport,
+        grounds: Box<Grounds>,
+    ) {
         let uid = &target.uid;
         if action == ActionKind::Delete && report.outcome == Outcome::Done && self.graph.primary(uid).is_some() {
             self.condemned.insert(uid.clone());
@@ -171,7 +179,7 @@ impl Leader {
         }
         if self.graph.by_uid(uid).next().is_none() {
             // The target went while this was under way, and nobody is left to take the decision back.
-            self.queue.remove(uid);
+            self.drop_item(uid, grounds);
         }
         // Whatever was decided meanwhile, and the other nodes of this uid, have their turn now; and an owner in foreground deletion does
         // not wait for an attempt that is over.

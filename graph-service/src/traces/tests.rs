@@ -23,14 +23,7 @@ fn preconditions() -> Preconditions {
 }
 
 fn grounds(chain: &[ObjectRef]) -> Box<Grounds> {
-    Box::new(Grounds {
-        decision: 7,
-        preconditions: preconditions(),
-        propagation_policy: None,
-        causes: Vec::new(),
-        owners: Vec::new(),
-        chain: chain.to_vec(),
-    })
+    Box::new(Grounds { preconditions: preconditions(), chain: chain.to_vec(), ..*Grounds::unknown(7) })
 }
 
 fn decided(target: &ObjectRef, action: ActionKind, chain: &[ObjectRef]) -> Event {

@@ -46,15 +46,7 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
             }),
             ..base(target, *action, grounds, phase_of(*outcome))
         },
-        Event::Withdrawn { target, action, decision, .. } => DecisionEvent {
-            event_time: Some(clock.calendar.into()),
-            decision_id: decision_id(*decision),
-            phase: Phase::Superseded.into(),
-            kind: work::ItemKind::from(*action).into(),
-            target: Some(target.clone().into()),
-            term: Some(term.clone().into()),
-            ..Default::default()
-        },
+        Event::Withdrawn { target, action, grounds, .. } => base(target, *action, grounds, Phase::Superseded),
         Event::Decided { grounds: None, .. }
         | Event::Removed { .. }
         | Event::Proven { .. }
