@@ -24,6 +24,7 @@ mod asking;
 mod audit;
 mod balancing;
 mod blocking;
+mod closing;
 mod contract;
 mod emptied;
 mod granting;
@@ -46,9 +47,9 @@ mod undecided;
 mod undiscovered;
 
 pub use contract::{
-    ALL_RESOURCES, Cause, CheckBy, Config, Event, Grounds, Input, InvalidReferences, Mode, Named, OnStoreRewind,
-    OpenDecision, Output, PauseAnswer, PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
-    Undiscovered,
+    ALL_RESOURCES, Cause, CheckBy, Config, Event, FINALIZERS_TOLD_MAX, Grounds, Input, InvalidReferences, LOGGED_MAX,
+    Logged, LoggedStep, Mode, Named, OnStoreRewind, OpenDecision, Output, PauseAnswer, PauseList, PauseRead, Policy,
+    Probe, ProbeAnswer, ProbeId, StreamId, Undiscovered,
 };
 pub use grounds::GROUNDS_KEPT_MAX;
 pub use reading::{
@@ -109,6 +110,8 @@ enum Timer {
     PauseRead,
     /// A write that nobody waits for any more is over.
     Stray,
+    /// What earlier leaders decided is closed.
+    Inherited,
 }
 
 /// What a probe was for.
@@ -161,6 +164,7 @@ struct Known {
 ///
 /// * `intake` takes what discovery and watches say, `emptied` what definitions do, `undiscovered` what discovery cannot.
 /// * `judging` turns verdicts into items of the queue.
+/// * `closing` ends decisions in the log: those of earlier leaders, and deletions once their objects have gone.
 /// * `granting` speaks with executors; `reporting` takes what their attempts came to, `blocking` what many of them met.
 /// * `pausing` holds back what pauses are about.
 /// * `probing` asks the API server where doubt or a barrier demands it; `history` is the doubt.
@@ -201,7 +205,9 @@ pub struct Leader {
     /// Deletes that were accepted and whose DELETED has not come, with when they were.
     writes: BTreeMap<Uid, Time>,
     /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
-    condemned: BTreeSet<Uid>,
+    condemned: BTreeMap<Uid, closing::Condemned>,
+    /// Decisions of earlier leaders that have no end in the log yet, by target.
+    inherited: closing::Inheritance,
     /// Owners in deletion, with the barrier round that each waits for; `None`: not asked for yet.
     deletions: BTreeMap<NodeId, Option<u64>>,
 
@@ -276,7 +282,8 @@ impl Leader {
             emptied: BTreeMap::new(),
             awaited: BTreeMap::new(),
             writes: BTreeMap::new(),
-            condemned: BTreeSet::new(),
+            condemned: BTreeMap::new(),
+            inherited: closing::Inheritance::default(),
             deletions: BTreeMap::new(),
             probes: BTreeMap::new(),
             last_probe: 0,
@@ -364,6 +371,7 @@ impl Leader {
                 }
             }
             Input::TermGained(term) => self.term_gained(term),
+            Input::OpenAtTermStart(logged) => self.inherit(logged),
             Input::TermLost { leader_endpoint } => self.term_lost(leader_endpoint),
             Input::Withhold { why } => self.withhold(why),
             Input::Stop => self.stop(),
@@ -401,6 +409,7 @@ impl Leader {
                 Timer::PauseEnd(name) => self.pause_end_due(&name),
                 Timer::PauseRead => self.pause_read_due(),
                 Timer::Stray => self.stray_due(),
+                Timer::Inherited => self.inherited_due(),
             }
         }
         let wanted = self.barrier.tick(self.now);

@@ -5,7 +5,7 @@
 
 use crate::hold::Place;
 use crate::leader::{Grounds, StreamId};
-use crate::object::{Name, Uid};
+use crate::object::{Name, ResourceVersion, Uid};
 use crate::pace::Rate;
 use crate::time::Time;
 use crate::work::{ActionKind, Hello, LeaseId, Term};
@@ -51,6 +51,8 @@ pub(crate) struct Session {
     /// Leases that were given to others because their time was over, and of which nothing was heard since. To the executor they may
     /// still be under way, so they keep their place in the window.
     pub(crate) overdue: BTreeSet<LeaseId>,
+    /// Leases of earlier terms of which it has reported.
+    pub(crate) late: BTreeSet<LeaseId>,
     /// Its share of the writes, as last said on its stream; `None` where it was not told of any.
     pub(crate) share: Option<Rate>,
     /// It held leases until then, or nearly so.
@@ -105,6 +107,8 @@ pub(crate) struct Lease {
     pub(crate) started: Option<Time>,
     /// It was asked for back.
     pub(crate) recalled: bool,
+    /// The watch has shown that the target has gone; with the version of its DELETED, where that was one.
+    pub(crate) gone: Option<Option<ResourceVersion>>,
     /// What the decision rested on when it was granted.
     pub(crate) grounds: Box<Grounds>,
 }
@@ -191,6 +195,7 @@ impl Leases {
             unauthenticated: false,
             leases: BTreeSet::new(),
             overdue: BTreeSet::new(),
+            late: BTreeSet::new(),
             unstarted: 0,
             share: None,
             busy_until: Time::ZERO,

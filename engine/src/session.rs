@@ -274,6 +274,7 @@ struct Stream {
     /// Sequence and send time of heartbeats that are not acknowledged.
     heartbeats: VecDeque<(u64, Time)>,
     window: usize,
+    protocol: u32,
     leaving: Option<Leaving>,
 }
 

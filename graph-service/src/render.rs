@@ -120,6 +120,17 @@ impl Render {
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
                 tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, message, api_calls, age_ms, "attempt ended");
             }
+            Event::ReportedLate { target, action, outcome, executor, lease_term, .. } => {
+                self.metrics.reported_late.inc();
+                let (action, outcome, term) = (action.as_str(), outcome.as_str(), lease_term.number);
+                tracing::debug!(%target, uid = %target.uid, action, outcome, %executor, term, "attempt of an earlier term ended");
+            }
+            Event::Confirmed { target, resource_version, .. } => {
+                tracing::debug!(%target, uid = %target.uid, ?resource_version, "deletion confirmed");
+            }
+            Event::AwaitingFinalizers { target, finalizers, .. } => {
+                tracing::debug!(%target, uid = %target.uid, ?finalizers, "deletion waits for finalizers of others");
+            }
             Event::Removed { object, caused_by_us, owner_gone } => {
                 self.metrics.removed(*caused_by_us, *owner_gone);
                 tracing::debug!(%object, uid = %object.uid, caused_by_us, "object left the graph");

@@ -179,6 +179,9 @@ impl Traces {
             // Of a replica that does not lead.
             Event::Decided { grounds: None, .. }
             | Event::Withdrawn { replaced: true, .. }
+            | Event::ReportedLate { .. }
+            | Event::Confirmed { .. }
+            | Event::AwaitingFinalizers { .. }
             | Event::Prevented { .. }
             | Event::Undone { .. }
             | Event::Collection { .. }

@@ -20,7 +20,7 @@ mod report;
 mod stream;
 mod view;
 
-pub use decision::{decision_event, decision_id, open_decision};
+pub use decision::{Standing, decision_event, decision_id, open_decision, parse_decision_id, standing};
 pub use item::kinds;
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, pending_work, plan, reason, reason_code};

@@ -87,6 +87,9 @@ impl Ledger {
             Event::SessionEnded { .. } => self.executors = self.executors.saturating_sub(1),
             Event::Granted { .. }
             | Event::Withdrawn { .. }
+            | Event::ReportedLate { .. }
+            | Event::Confirmed { .. }
+            | Event::AwaitingFinalizers { .. }
             | Event::TermGained(_)
             | Event::TermLost
             | Event::Undone { .. }

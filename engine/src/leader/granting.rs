@@ -39,6 +39,7 @@ impl Leader {
 
     pub(super) fn term_lost(&mut self, leader_endpoint: String) {
         self.leader_endpoint = leader_endpoint;
+        self.inherited = super::closing::Inheritance::default();
         if self.term.take().is_some() {
             self.send_all_away(GoAwayCause::LeaderChanged);
             self.event(Event::TermLost);
@@ -153,6 +154,7 @@ impl Leader {
             granted: self.now,
             started: None,
             recalled: false,
+            gone: None,
             grounds: kept,
         };
         let id = self.leases.grant(term.number, lease);
@@ -409,7 +411,7 @@ impl Leader {
         item.ambiguous |= lease.started.is_some();
         let dropped = item.overtaken;
         if dropped {
-            self.drop_item(&lease.target, lease.grounds.clone());
+            self.drop_overtaken(lease);
         } else {
             self.queue.make_ready(&lease.target);
         }

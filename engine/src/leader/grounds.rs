@@ -2,9 +2,9 @@
 
 use super::{Cause, Grounds, Leader, OpenDecision};
 use crate::graph::NodeId;
-use crate::object::{Digest, ObjectRef, Uid};
+use crate::object::{ObjectRef, Uid};
 use crate::queue::{Draft, Place};
-use crate::work::Action;
+use crate::work::{self, Action};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -46,6 +46,16 @@ impl Leader {
         };
         let chain = self.chain(uid, &causes);
         self.grounds(draft, causes, chain)
+    }
+
+    /// What is known now of what a decision rests on that was carried out, or that an earlier leader took; without owners.
+    pub(super) fn grounds_of(&self, uid: &Uid, decision: u64) -> Box<Grounds> {
+        let causes = match self.graph.primary(uid) {
+            Some(id) => self.causes_now(id),
+            None => self.tombstone(uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
+        };
+        let (chain, cause_count) = (self.chain(uid, &causes), causes.len());
+        Box::new(Grounds { causes, cause_count, chain, ..*Grounds::unknown(decision) })
     }
 
     /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
@@ -119,12 +129,7 @@ pub(super) fn kept(grounds: &Grounds) -> Box<Grounds> {
 
 /// The same for the same action on the same object by the same facts.
 pub(super) fn decision(draft: &Draft) -> u64 {
-    let mut digest = Digest::default();
-    digest.uid(&draft.target.uid);
-    digest.text(draft.action.kind().as_str());
-    let facts = draft.preconditions.facts_digest;
-    digest.number(facts);
-    digest.0
+    work::decision(&draft.target.uid, draft.action.kind(), draft.preconditions.facts_digest)
 }
 
 /// The first owner among the causes that went or is going.

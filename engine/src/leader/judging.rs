@@ -379,6 +379,7 @@ impl Leader {
             Put::New | Put::Replaced => {
                 if let Some((item, before)) = before.filter(|_| put == Put::Replaced) {
                     let grounds = self.grounds_now(&before);
+                    self.ends_inherited(&target.uid, grounds.decision);
                     let (target, action) = (before.target, before.action.kind());
                     self.event(Event::Withdrawn { item, target, action, replaced: true, grounds });
                 }
@@ -418,6 +419,7 @@ impl Leader {
                 let action = item.draft.action.kind();
                 let grounds = self.grounds_now(&item.draft);
                 let target = item.draft.target;
+                self.ends_inherited(&uid, grounds.decision);
                 self.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
                 // What another node of this uid asked for may have given way to it.
                 self.mark_uid(&uid);
@@ -430,6 +432,7 @@ impl Leader {
     pub(super) fn drop_item(&mut self, uid: &Uid, grounds: Box<Grounds>) {
         let Some(item) = self.queue.remove(uid) else { return };
         let action = item.draft.action.kind();
+        self.ends_inherited(uid, grounds.decision);
         self.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });
     }
 

@@ -3,8 +3,8 @@
 use super::{Event, Link, Output, REPORTS_MAX, Returned, Session, Started, Stream};
 use crate::time::Time;
 use crate::work::{
-    BATCH_MAX_ENTRIES, LeaseId, Outcome, ReportResult, ReturnCause, RevokeMode, Term, ToLeader, WorkLease, WorkReport,
-    WorkReturn,
+    BATCH_MAX_ENTRIES, LeaseId, Outcome, PROTOCOL_REPORTS_SAY_WHAT, ReportResult, ReturnCause, RevokeMode, Term,
+    ToLeader, WorkLease, WorkReport, WorkReturn,
 };
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
@@ -222,6 +222,7 @@ impl Session {
     fn next_batch(&mut self) -> ToLeader {
         let mut reports: Vec<WorkReport> = Vec::new();
         let mut findings = 0;
+        let says_what = matches!(&self.link, Link::Active(stream) if stream.protocol >= PROTOCOL_REPORTS_SAY_WHAT);
         while reports.len() < BATCH_MAX_ENTRIES
             && let Some(id) = self.unsent.pop_front()
         {
@@ -231,7 +232,10 @@ impl Session {
                 self.unsent.push_front(id);
                 break;
             }
-            reports.push(report.clone());
+            // A leader knows what it granted itself.
+            let late = says_what && self.term.as_ref() != Some(&report.term);
+            let about = report.about.clone().filter(|_| late);
+            reports.push(WorkReport { about, ..report.clone() });
         }
         let room = (BATCH_MAX_ENTRIES - reports.len()).min(self.returns.len());
         let returns = self.returns.drain(..room).map(|returned| returned.entry).collect();

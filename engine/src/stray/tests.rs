@@ -21,7 +21,17 @@ fn lease(namespace: &str) -> Lease {
     let destroys = Some(Place { collection, namespace: namespace.into() });
     let target = Uid::parse("x").unwrap();
     let grounds = Grounds::unknown(1);
-    Lease { session: ONE, target, destroys, item: 1, granted: Time::ZERO, started: None, recalled: false, grounds }
+    Lease {
+        session: ONE,
+        target,
+        destroys,
+        item: 1,
+        granted: Time::ZERO,
+        started: None,
+        recalled: false,
+        gone: None,
+        grounds,
+    }
 }
 
 fn scope(namespace: &str) -> Scope {

@@ -1,11 +1,12 @@
 //! Steps of decisions. One way: followers take the messages as they are.
 
+use super::item::item_kind;
 use super::query::cause;
 use super::view::Clock;
 use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase};
 use crate::graph::v1beta1 as graph;
 use crate::work::v1beta1 as work;
-use engine::leader::{Cause, Event, Grounds, OpenDecision};
+use engine::leader::{Cause, Event, Grounds, Logged, LoggedStep, OpenDecision};
 use engine::object::ObjectRef;
 use engine::work::{ActionKind, Outcome, Term};
 
@@ -47,6 +48,38 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
             ..base(target, *action, grounds, phase_of(*outcome))
         },
         Event::Withdrawn { target, action, grounds, .. } => base(target, *action, grounds, Phase::Superseded),
+        Event::ReportedLate {
+            target,
+            action,
+            outcome,
+            executor,
+            http_status,
+            message,
+            api_calls,
+            attempt,
+            lease_term,
+            grounds,
+        } => DecisionEvent {
+            executor: executor.to_string(),
+            attempt: *attempt,
+            report: Some(Attempt {
+                outcome: work::Outcome::from(*outcome).into(),
+                http_status: u32::from(*http_status),
+                message: message.clone(),
+                api_calls: *api_calls,
+            }),
+            lease_term: Some(lease_term.clone().into()),
+            ..base(target, *action, grounds, phase_of(*outcome))
+        },
+        Event::Confirmed { target, resource_version, grounds } => DecisionEvent {
+            watch_resource_version: resource_version.as_ref().map(ToString::to_string).unwrap_or_default(),
+            ..base(target, ActionKind::Delete, grounds, Phase::Confirmed)
+        },
+        Event::AwaitingFinalizers { target, resource_version, finalizers, grounds } => DecisionEvent {
+            watch_resource_version: resource_version.to_string(),
+            finalizers: finalizers.iter().map(ToString::to_string).collect(),
+            ..base(target, ActionKind::Delete, grounds, Phase::AwaitingFinalizers)
+        },
         Event::Decided { grounds: None, .. }
         | Event::Removed { .. }
         | Event::Proven { .. }
@@ -93,9 +126,41 @@ pub fn open_decision(open: &OpenDecision, term: &Term, clock: Clock) -> Decision
     }
 }
 
+/// What a step says of its decision, to the leader that follows the one that took it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// Another step is to come.
+    Open(Logged),
+    /// None is.
+    Ended,
+}
+
+/// What a step says of its decision. `None` for what is no step, or cannot be read.
+pub fn standing(event: &DecisionEvent) -> Option<Standing> {
+    let action = item_kind(event.kind)?;
+    let is_ambiguous = event.report.as_ref().is_some_and(|report| report.outcome() == work::Outcome::Ambiguous);
+    let step = match event.phase() {
+        Phase::Unspecified => return None,
+        Phase::Superseded | Phase::Confirmed => return Some(Standing::Ended),
+        Phase::Succeeded if action != ActionKind::Delete => return Some(Standing::Ended),
+        Phase::Succeeded | Phase::AwaitingFinalizers => LoggedStep::Accepted,
+        Phase::Leased => LoggedStep::Leased,
+        Phase::Failed if is_ambiguous => LoggedStep::Leased,
+        Phase::Proposed | Phase::Held | Phase::Failed | Phase::Parked => LoggedStep::Waiting,
+    };
+    let target = ObjectRef::try_from(event.target.clone()?).ok()?;
+    Some(Standing::Open(Logged { target, action, decision: parse_decision_id(&event.decision_id)?, step }))
+}
+
 /// How a decision is named.
 pub fn decision_id(decision: u64) -> String {
     format!("{decision:016x}")
+}
+
+/// Reads what [`decision_id`] writes.
+pub fn parse_decision_id(text: &str) -> Option<u64> {
+    let is_plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    u64::from_str_radix(text, 16).ok().filter(|_| is_plain)
 }
 
 fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, clock: Clock) -> DecisionEvent {
@@ -110,7 +175,9 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
         root: cause_chain.last().cloned(),
         reasons: owner_reasons,
         owners: grounds.owners.iter().cloned().map(Into::into).collect(),
-        preconditions: Some(grounds.preconditions.clone().into()),
+        // A step that no item stands for has none.
+        preconditions: (!grounds.preconditions.resource_version.is_empty())
+            .then(|| grounds.preconditions.clone().into()),
         propagation_policy: grounds
             .propagation_policy
             .map(crate::r#type::v1beta1::PropagationPolicy::from)
@@ -125,6 +192,8 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
 fn cause_of(action: ActionKind, causes: &[Cause]) -> WireCause {
     let any = |wanted: fn(&Cause) -> bool| causes.iter().any(wanted);
     match action {
+        // What led to it is not known any more.
+        ActionKind::Delete if causes.is_empty() => WireCause::Unspecified,
         ActionKind::Delete if any(|cause| matches!(cause, Cause::OwnerWaiting { .. })) => WireCause::ForegroundCascade,
         ActionKind::Delete => WireCause::OwnersGone,
         ActionKind::RemoveOwnerReferences if any(|cause| matches!(cause, Cause::OwnerOrphans { .. })) => {

@@ -155,6 +155,8 @@ pub(in crate::kubectl) fn phase_word(phase: Phase) -> &'static str {
         Phase::Failed => "failed",
         Phase::Parked => "parked",
         Phase::Superseded => "superseded",
+        Phase::Confirmed => "gone",
+        Phase::AwaitingFinalizers => "finalizers",
     }
 }
 
