@@ -246,6 +246,8 @@ pub struct Leader {
     /// For readers that follow objects.
     changes: Changes,
 
+    /// Refusals that were told of in this term, by executor and reason.
+    refused: BTreeSet<(Name, &'static str)>,
     term: Option<Term>,
     leader_endpoint: String,
     stopping: bool,
@@ -304,6 +306,7 @@ impl Leader {
             tombstones: Tombstones::new(secrets.next()),
             former: readopting::Former::new(secrets.next()),
             changes: Changes::default(),
+            refused: BTreeSet::new(),
             term: None,
             leader_endpoint: String::new(),
             stopping: false,
@@ -434,6 +437,7 @@ impl Leader {
             self.ask_questions();
             self.turn_barrier();
             self.grant();
+            self.tell_held();
             self.settle_pauses();
             if self.outputs.is_empty() && self.dirty.is_empty() {
                 return None;

@@ -99,6 +99,8 @@ pub struct PauseView {
     pub uid: Uid,
     pub scope: Scope,
     pub reason: String,
+    /// Who pressed it, as far as its resource says.
+    pub actor: String,
     /// When it was written, as a time after 1970.
     pub created: Duration,
     /// How long it lasts from then on.

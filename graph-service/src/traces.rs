@@ -180,6 +180,8 @@ impl Traces {
             Event::Decided { grounds: None, .. }
             | Event::Withdrawn { replaced: true, .. }
             | Event::ReportedLate { .. }
+            | Event::Held { .. }
+            | Event::ExecutorRefused { .. }
             | Event::Confirmed { .. }
             | Event::AwaitingFinalizers { .. }
             | Event::Prevented { .. }

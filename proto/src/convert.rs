@@ -18,6 +18,7 @@ mod pause;
 mod query;
 mod report;
 mod stream;
+mod system;
 mod view;
 
 pub use decision::{Standing, decision_event, decision_id, open_decision, parse_decision_id, standing};

@@ -65,6 +65,11 @@ fn enum_values_keep_their_numbers() {
         ),
         ("EventEncoding", "NATIVE=1 CLOUDEVENTS=2"),
         ("ItemKind", "DELETE=1 REMOVE_OWNER_REFERENCES=2 UNBLOCK_OWNER_REFERENCES=3 REMOVE_FINALIZER=4"),
+        (
+            "Kind",
+            "PAUSE_PRESSED=1 PAUSE_EFFECTIVE=2 PAUSE_ENDED=3 PAUSES_UNKNOWN=4 PAUSES_KNOWN=5 GRANTS_STOPPED=6 \
+             GRANTS_RESUMED=7 STORE_REWOUND=8 EXECUTOR_REFUSED=9 EXECUTOR_SUPERSEDED=10",
+        ),
         ("Mode", "IF_NOT_STARTED=1 STOP=2"),
         ("NodeState", "LIVE=1 TERMINATING=2 VIRTUAL=3 GONE=4"),
         (
@@ -79,7 +84,7 @@ fn enum_values_keep_their_numbers() {
         ),
         (
             "Phase",
-            "PROPOSED=1 HELD=2 LEASED=5 SUCCEEDED=6 FAILED=7 PARKED=8 SUPERSEDED=9 CONFIRMED=10 AWAITING_FINALIZERS=11",
+            "PROPOSED=1 HELD=2 LEASED=5 SUCCEEDED=6 FAILED=7 PARKED=8 SUPERSEDED=9 CONFIRMED=10 AWAITING_FINALIZERS=11 RELEASED=12",
         ),
         ("PropagationPolicy", "BACKGROUND=1 FOREGROUND=2 ORPHAN=3"),
         ("ReplicaRole", "LEADER=1 STANDBY=2 SYNCING=3"),

@@ -88,6 +88,8 @@ impl Ledger {
             Event::Granted { .. }
             | Event::Withdrawn { .. }
             | Event::ReportedLate { .. }
+            | Event::Held { .. }
+            | Event::ExecutorRefused { .. }
             | Event::Confirmed { .. }
             | Event::AwaitingFinalizers { .. }
             | Event::TermGained(_)

@@ -86,7 +86,7 @@ pub(super) fn is_open(phase: Phase) -> bool {
         Phase::Unspecified | Phase::Succeeded | Phase::Superseded | Phase::Confirmed | Phase::AwaitingFinalizers => {
             false
         }
-        Phase::Proposed | Phase::Held | Phase::Leased | Phase::Failed | Phase::Parked => true,
+        Phase::Proposed | Phase::Held | Phase::Released | Phase::Leased | Phase::Failed | Phase::Parked => true,
     }
 }
 
@@ -128,6 +128,7 @@ fn rows(open: &[DecisionEvent], by: Group) -> Vec<(String, Row)> {
             Phase::Parked => &mut row.parked,
             Phase::Unspecified
             | Phase::Proposed
+            | Phase::Released
             | Phase::Succeeded
             | Phase::Superseded
             | Phase::Confirmed

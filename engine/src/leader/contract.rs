@@ -331,6 +331,14 @@ pub enum Event {
         replaced: bool,
         grounds: Box<Grounds>,
     },
+    /// A pause holds a decision from now on; or none does any more.
+    Held {
+        target: ObjectRef,
+        action: ActionKind,
+        /// `None`: nothing does.
+        pause: Option<Name>,
+        grounds: Box<Grounds>,
+    },
     /// An attempt ended.
     Attempted {
         item: u64,
@@ -434,6 +442,11 @@ pub enum Event {
         why: &'static str,
         leases: usize,
     },
+    /// An executor was not let in. Once for each executor and reason in a term, for some hundred of them.
+    ExecutorRefused {
+        executor: Name,
+        why: &'static str,
+    },
     TermGained(Term),
     TermLost,
     /// Nothing is granted until the positions are known to be right, or whoever runs the leader allows it.
@@ -481,6 +494,8 @@ pub enum Event {
         name: Name,
         scope: Scope,
         reason: String,
+        /// Who pressed it, as far as its resource says.
+        actor: String,
         /// What is wrong with it; empty if nothing is.
         problem: String,
         lasts: Duration,

@@ -72,6 +72,7 @@ impl AdminService for Admin {
         &self,
         request: Request<PauseCollectionRequest>,
     ) -> Result<Response<PauseCollectionResponse>, Status> {
+        let sight = self.shared.sight(request.extensions())?;
         let mut order =
             PauseOrder::try_from(request.into_inner()).map_err(|error| status::bad_field(&error.field, &error.why))?;
         let resolved = self.shared.reader.with(|leader| leader.resolve_scope(&order.scope));
@@ -79,7 +80,7 @@ impl AdminService for Admin {
         if order.request_id.is_empty() {
             order.request_id = Uuid::new_v4().to_string();
         }
-        let view = self.press.pause(&order).await.map_err(|failure| status::pause(&failure, ""))?;
+        let view = self.press.pause(&order, sight.user()).await.map_err(|failure| status::pause(&failure, ""))?;
         let pause = Some(proto::convert::pause(view, wire_clock(self.shared.clock)));
         Ok(Response::new(PauseCollectionResponse { pause, meta: Some(self.shared.meta()) }))
     }

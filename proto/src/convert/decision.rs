@@ -2,6 +2,7 @@
 
 use super::item::item_kind;
 use super::query::cause;
+use super::system::system_event;
 use super::view::Clock;
 use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase};
 use crate::graph::v1beta1 as graph;
@@ -10,7 +11,7 @@ use engine::leader::{Cause, Event, Grounds, Logged, LoggedStep, OpenDecision};
 use engine::object::ObjectRef;
 use engine::work::{ActionKind, Outcome, Term};
 
-/// The step of a decision that an event is, if it is one. Its position is the log's to give.
+/// The step of a decision, or the change of the collector's own state, that an event is, if it is one. Its position is the log's to give.
 pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
     let base = |target: &ObjectRef, action: ActionKind, grounds: &Grounds, phase: Phase| DecisionEvent {
         phase: phase.into(),
@@ -48,6 +49,10 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
             ..base(target, *action, grounds, phase_of(*outcome))
         },
         Event::Withdrawn { target, action, grounds, .. } => base(target, *action, grounds, Phase::Superseded),
+        Event::Held { target, action, pause: Some(pause), grounds } => {
+            DecisionEvent { pause: pause.to_string(), ..base(target, *action, grounds, Phase::Held) }
+        }
+        Event::Held { target, action, pause: None, grounds } => base(target, *action, grounds, Phase::Released),
         Event::ReportedLate {
             target,
             action,
@@ -91,6 +96,7 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
         | Event::KeptApart { .. }
         | Event::SessionOpened { .. }
         | Event::SessionEnded { .. }
+        | Event::ExecutorRefused { .. }
         | Event::TermGained(_)
         | Event::TermLost
         | Event::GrantsStopped { .. }
@@ -106,7 +112,12 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
         | Event::Readopted { .. }
         | Event::OrphaningForgotten { .. }
         | Event::Unusable { .. }
-        | Event::Rejected { .. } => return None,
+        | Event::Rejected { .. } => DecisionEvent {
+            event_time: Some(clock.calendar.into()),
+            term: Some(term.clone().into()),
+            system: Some(system_event(event)?),
+            ..DecisionEvent::default()
+        },
     })
 }
 
@@ -146,7 +157,7 @@ pub fn standing(event: &DecisionEvent) -> Option<Standing> {
         Phase::Succeeded | Phase::AwaitingFinalizers => LoggedStep::Accepted,
         Phase::Leased => LoggedStep::Leased,
         Phase::Failed if is_ambiguous => LoggedStep::Leased,
-        Phase::Proposed | Phase::Held | Phase::Failed | Phase::Parked => LoggedStep::Waiting,
+        Phase::Proposed | Phase::Held | Phase::Released | Phase::Failed | Phase::Parked => LoggedStep::Waiting,
     };
     let target = ObjectRef::try_from(event.target.clone()?).ok()?;
     Some(Standing::Open(Logged { target, action, decision: parse_decision_id(&event.decision_id)?, step }))

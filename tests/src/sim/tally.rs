@@ -83,6 +83,9 @@ impl Tally {
                 *self.attempts.entry((*action, *outcome)).or_default() += 1;
                 "attempted"
             }
+            Event::Held { pause: Some(_), .. } => "held",
+            Event::Held { pause: None, .. } => "released",
+            Event::ExecutorRefused { why, .. } => why,
             Event::ReportedLate { .. } => "reported late",
             Event::Confirmed { .. } => "confirmed",
             Event::AwaitingFinalizers { .. } => "awaiting finalizers",

@@ -11,6 +11,8 @@ fn told(bench: &Bench, of: &str) -> Vec<(&'static str, u64, usize, usize)> {
             Event::Granted { target, grounds, .. } => ("granted", target, grounds),
             Event::Attempted { target, grounds, .. } => ("attempted", target, grounds),
             Event::Withdrawn { target, grounds, .. } => ("withdrawn", target, grounds),
+            Event::Held { target, grounds, pause: Some(_), .. } => ("held", target, grounds),
+            Event::Held { target, grounds, pause: None, .. } => ("released", target, grounds),
             Event::ReportedLate { target, grounds, outcome, .. } if outcome.is_success() => ("late", target, grounds),
             Event::ReportedLate { target, grounds, .. } => ("late failure", target, grounds),
             Event::Confirmed { target, grounds, .. } => ("confirmed", target, grounds),
@@ -373,4 +375,60 @@ fn what_the_log_left_open_is_closed_in_steps() {
     bench.pass(Duration::from_secs(61));
     assert_eq!(confirmed_at(&bench).len(), 2500);
     assert!(bench.leader.next_deadline().is_none_or(|at| at > bench.now + Duration::from_secs(1)));
+}
+
+#[test]
+fn what_a_pause_holds_and_lets_go_is_told_for_each_decision() {
+    let mut bench = Bench::synced();
+    bench.input(Input::Withhold { why: Some("test".to_string()) });
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    assert_eq!(phases(&bench, "a"), ["decided"]);
+    bench.input(Input::PauseSeen(super::pauses::pause("p", 1)));
+    assert_eq!(phases(&bench, "a"), ["decided", "held"]);
+    let names = |event: &Event| matches!(event, Event::Held { pause: Some(name), .. } if **name == *"p");
+    assert!(bench.events.iter().any(names));
+    bench.seen("configmaps", object("configmaps", "b", 104).owned_by("things", "o"));
+    assert_eq!(phases(&bench, "b"), ["decided", "held"], "what is decided meanwhile too");
+    bench.input(Input::PauseGone { name: "p".into(), uid: uid("uid-p") });
+    assert_eq!(phases(&bench, "a"), ["decided", "held", "released"]);
+    assert_eq!(told(&bench, "a")[2].3, 1, "with what it rests on");
+    bench.input(Input::PauseSeen(super::pauses::pause("q", 2)));
+    bench.deleted("configmaps", "b", 105);
+    assert_eq!(phases(&bench, "b"), ["decided", "held", "released", "held", "withdrawn"]);
+}
+
+#[test]
+fn a_new_term_tells_again_what_is_held_and_its_beginning_holds_nothing_by_a_pause() {
+    let mut bench = Bench::synced();
+    bench.input(Input::Withhold { why: Some("test".to_string()) });
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    bench.input(Input::TermGained(term(2)));
+    bench.answer_reads(&Ok(PauseAnswer::NotServed));
+    assert_eq!(phases(&bench, "a"), ["decided"]);
+    bench.input(Input::PauseSeen(super::pauses::pause("p", 1)));
+    bench.input(Input::TermLost { leader_endpoint: String::new() });
+    bench.input(Input::TermGained(term(3)));
+    let list = PauseList { position: version(9), pauses: vec![super::pauses::pause("p", 1)], more: false };
+    bench.answer_reads(&Ok(PauseAnswer::Served(list)));
+    assert_eq!(phases(&bench, "a"), ["decided", "held", "held"]);
+}
+
+#[test]
+fn an_executor_that_is_refused_is_told_of_once_for_each_reason() {
+    let mut bench = Bench::synced();
+    let foreign = Hello { cluster_uid: "another".into(), ..hello("x", "i") };
+    for stream in 2..5 {
+        bench.hello(StreamId(stream), foreign.clone());
+    }
+    for number in 0..1000_u64 {
+        let executor = format!("x{number}");
+        bench.hello(StreamId(10 + number), Hello { executor: executor.as_str().into(), ..foreign.clone() });
+    }
+    let refused = bench.events.iter().filter(|event| matches!(event, Event::ExecutorRefused { .. })).count();
+    let of_x = |event: &&Event| matches!(event, Event::ExecutorRefused { executor, .. } if **executor == *"x");
+    assert_eq!((refused, bench.events.iter().filter(of_x).count()), (256, 1));
 }
