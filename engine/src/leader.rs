@@ -49,7 +49,7 @@ mod undiscovered;
 pub use contract::{
     ALL_RESOURCES, Cause, CheckBy, Config, Event, FINALIZERS_TOLD_MAX, Grounds, Input, InvalidReferences, LOGGED_MAX,
     Logged, LoggedStep, Mode, Named, OnStoreRewind, OpenDecision, Output, PauseAnswer, PauseList, PauseRead, Policy,
-    Probe, ProbeAnswer, ProbeId, StreamId, Undiscovered,
+    Probe, ProbeAnswer, ProbeId, RootMarks, StreamId, Undiscovered,
 };
 pub use grounds::GROUNDS_KEPT_MAX;
 pub use reading::{

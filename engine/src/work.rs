@@ -1,12 +1,17 @@
 //! What leader and executor say to each other: work items, leases, outcomes, and the messages of a session.
 
-use crate::object::{Digest, Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
+use crate::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use crate::pace::Rate;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
+
+mod about;
+
+pub(crate) use about::decision;
+pub use about::{AUDIT_ID_MAX_BYTES, About, audit_id};
 
 /// The newest protocol of the work stream that this build speaks.
 pub const PROTOCOL: u32 = 2;
@@ -344,33 +349,11 @@ pub struct WorkReport {
     pub retry_after: Option<Duration>,
     pub api_calls: u32,
     pub execution_time: Duration,
+    /// Names the last answer to a write in the API server's audit log: at most [`AUDIT_ID_MAX_BYTES`] visible ASCII characters, or empty. Not on
+    /// streams before [`PROTOCOL_REPORTS_SAY_WHAT`].
+    pub audit_id: String,
     /// For a leader that did not grant the lease. Not on streams before [`PROTOCOL_REPORTS_SAY_WHAT`].
     pub about: Option<Box<About>>,
-}
-
-/// What a lease was about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
-    pub target: ObjectRef,
-    pub action: ActionKind,
-    /// [`WorkItem::decision`].
-    pub decision: u64,
-}
-
-impl WorkItem {
-    /// The same for the same action on the same object by the same facts, on every replica and under every term.
-    pub fn decision(&self) -> u64 {
-        decision(&self.target.uid, self.action.kind(), self.preconditions.facts_digest)
-    }
-}
-
-/// The same for the same action on the same object by the same facts.
-pub(crate) fn decision(target: &Uid, action: ActionKind, facts_digest: u64) -> u64 {
-    let mut digest = Digest::default();
-    digest.uid(target);
-    digest.text(action.as_str());
-    digest.number(facts_digest);
-    digest.0
 }
 
 impl WorkReport {
@@ -391,6 +374,7 @@ impl WorkReport {
             retry_after: None,
             api_calls: 1,
             execution_time: Duration::ZERO,
+            audit_id: String::new(),
             about: Some(Box::new(About {
                 target: lease.item.target.clone(),
                 action: lease.item.action.kind(),

@@ -179,6 +179,7 @@ fn report() -> impl Strategy<Value = WorkReport> {
                 retry_after,
                 api_calls,
                 execution_time,
+                audit_id: engine::work::audit_id(&format!("{item}-{attempt}")),
                 about: about.map(Box::new),
             }
         },

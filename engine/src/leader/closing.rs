@@ -34,6 +34,16 @@ pub(super) enum Left {
     Sight,
 }
 
+impl Left {
+    /// Of the DELETED, where there was one.
+    pub(super) fn version(&self) -> Option<ResourceVersion> {
+        match self {
+            Left::Collection { deleted } => deleted.clone(),
+            Left::Sight => None,
+        }
+    }
+}
+
 /// What a deletion was carried out on and the graph still holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Condemned {
@@ -294,6 +304,7 @@ impl Leader {
             executor,
             http_status: report.http_status,
             message: report.message.clone(),
+            audit_id: report.audit_id.clone(),
             api_calls: report.api_calls,
             attempt: report.attempt,
             lease_term: report.term.clone(),

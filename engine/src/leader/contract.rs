@@ -14,7 +14,7 @@ use core::time::Duration;
 
 mod decisions;
 
-pub use decisions::{Cause, Grounds, LOGGED_MAX, Logged, LoggedStep, OpenDecision};
+pub use decisions::{Cause, Grounds, LOGGED_MAX, Logged, LoggedStep, OpenDecision, RootMarks};
 
 /// What the administrator decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -348,6 +348,8 @@ pub enum Event {
         executor: Name,
         http_status: u16,
         message: String,
+        /// As in [`crate::work::WorkReport`].
+        audit_id: String,
         api_calls: u32,
         /// From decision to report.
         age: Duration,
@@ -362,6 +364,8 @@ pub enum Event {
         executor: Name,
         http_status: u16,
         message: String,
+        /// As in [`crate::work::WorkReport`].
+        audit_id: String,
         api_calls: u32,
         attempt: u32,
         /// That gave the work out.

@@ -1,6 +1,6 @@
 //! What decisions rest on, for those who follow them.
 
-use super::{Cause, Grounds, Leader, OpenDecision};
+use super::{Cause, Grounds, Leader, OpenDecision, RootMarks};
 use crate::graph::NodeId;
 use crate::object::{ObjectRef, Uid};
 use crate::queue::{Draft, Place};
@@ -28,6 +28,7 @@ impl Leader {
                 | Action::UnblockOwnerReferences { .. }
                 | Action::RemoveFinalizer { .. } => None,
             },
+            root: self.root_marks(&chain),
             chain,
             cause_count: causes.len(),
             causes,
@@ -55,7 +56,8 @@ impl Leader {
             None => self.tombstone(uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
         };
         let (chain, cause_count) = (self.chain(uid, &causes), causes.len());
-        Box::new(Grounds { causes, cause_count, chain, ..*Grounds::unknown(decision) })
+        let root = self.root_marks(&chain);
+        Box::new(Grounds { causes, cause_count, chain, root, ..*Grounds::unknown(decision) })
     }
 
     /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
@@ -81,6 +83,20 @@ impl Leader {
 
     fn causes_now(&self, id: NodeId) -> Vec<Cause> {
         self.causes(id)
+    }
+
+    fn root_marks(&self, chain: &[ObjectRef]) -> RootMarks {
+        let Some(root) = chain.last() else { return RootMarks::default() };
+        let observed = self.best_known(&root.uid).map(|id| self.graph.node(id)).filter(|node| node.is_observed());
+        if let Some(node) = observed {
+            let deletion_time =
+                if node.is_terminating() { node.facts().and_then(|facts| facts.deletion_time) } else { None };
+            return RootMarks { resource_version: node.resource_version(), deletion_time };
+        }
+        self.tombstone(&root.uid).map_or_else(RootMarks::default, |gone| RootMarks {
+            resource_version: gone.deleted.clone().or_else(|| gone.resource_version.clone()),
+            deletion_time: gone.deletion_time,
+        })
     }
 
     /// From the nearest owner whose going led here to the first: what is still in the graph is asked there, what went is remembered.
@@ -124,6 +140,7 @@ pub(super) fn kept(grounds: &Grounds) -> Box<Grounds> {
         owners: grounds.owners[..first(grounds.owners.len())].to_vec(),
         owner_count: grounds.owner_count,
         chain: grounds.chain.clone(),
+        root: grounds.root.clone(),
     })
 }
 

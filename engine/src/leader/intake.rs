@@ -398,6 +398,9 @@ impl Leader {
         let fresh = node.list() == Some(self.coverage.kind(kind).list);
         let object = self.object_ref(id);
         let resource_version = node.resource_version();
+        let deletion_time =
+            if node.is_terminating() { node.facts().and_then(|facts| facts.deletion_time) } else { None };
+        let deleted = left.version();
         let caused_by_us = self.leaves(id, left);
         let owner_gone = if caused_by_us { self.since_owners_went(id) } else { None };
         let causes = if caused_by_us { self.causes(id) } else { Vec::new() };
@@ -435,7 +438,15 @@ impl Leader {
         self.mark_uid(&uid);
         self.changes.note(&uid);
         self.writes.remove(&uid);
-        self.tombstones.put(Tombstone { object: object.clone(), at: self.now, caused_by_us, causes, resource_version });
+        self.tombstones.put(Tombstone {
+            object: object.clone(),
+            at: self.now,
+            caused_by_us,
+            causes,
+            resource_version,
+            deleted,
+            deletion_time,
+        });
         self.event(Event::Removed { object: object.clone(), caused_by_us, owner_gone });
         if let Some(proof) = proof.filter(|_| stays) {
             self.event(Event::Proven { owner: object, proof });

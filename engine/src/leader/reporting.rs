@@ -92,6 +92,7 @@ impl Leader {
             executor,
             http_status: report.http_status,
             message: report.message.clone(),
+            audit_id: report.audit_id.clone(),
             api_calls: report.api_calls,
             age,
             attempt: report.attempt,

@@ -8,6 +8,7 @@ use crate::work::{
 };
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
@@ -137,7 +138,7 @@ impl Session {
         self.hand_back_where(|_| Some(ReturnCause::SessionLapsed));
         self.cancel_started();
         match self.link {
-            Link::Active(_) => self.hang_up(now, alloc::string::String::from("no heartbeat was acknowledged in time")),
+            Link::Active(_) => self.hang_up(now, String::from("no heartbeat was acknowledged in time")),
             Link::Waiting { .. } | Link::Connecting { .. } | Link::Greeting { .. } | Link::Over => {}
         }
     }
@@ -235,7 +236,8 @@ impl Session {
             // A leader knows what it granted itself.
             let late = says_what && self.term.as_ref() != Some(&report.term);
             let about = report.about.clone().filter(|_| late);
-            reports.push(WorkReport { about, ..report.clone() });
+            let audit_id = if says_what { report.audit_id.clone() } else { String::new() };
+            reports.push(WorkReport { about, audit_id, ..report.clone() });
         }
         let room = (BATCH_MAX_ENTRIES - reports.len()).min(self.returns.len());
         let returns = self.returns.drain(..room).map(|returned| returned.entry).collect();

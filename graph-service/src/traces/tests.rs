@@ -49,6 +49,7 @@ fn attempted(target: &ObjectRef, action: ActionKind, outcome: Outcome) -> Event 
         executor: "executor-1".into(),
         http_status: 200,
         message: "said".to_owned(),
+        audit_id: String::new(),
         api_calls: 1,
         age: Duration::ZERO,
         attempt: 1,

@@ -33,6 +33,7 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
             executor,
             http_status,
             message,
+            audit_id,
             api_calls,
             attempt,
             grounds,
@@ -45,6 +46,7 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
                 http_status: u32::from(*http_status),
                 message: message.clone(),
                 api_calls: *api_calls,
+                audit_id: audit_id.clone(),
             }),
             ..base(target, *action, grounds, phase_of(*outcome))
         },
@@ -60,6 +62,7 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
             executor,
             http_status,
             message,
+            audit_id,
             api_calls,
             attempt,
             lease_term,
@@ -72,6 +75,7 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
                 http_status: u32::from(*http_status),
                 message: message.clone(),
                 api_calls: *api_calls,
+                audit_id: audit_id.clone(),
             }),
             lease_term: Some(lease_term.clone().into()),
             ..base(target, *action, grounds, phase_of(*outcome))
@@ -184,6 +188,11 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
         kind: work::ItemKind::from(action).into(),
         target: Some(target.clone().into()),
         root: cause_chain.last().cloned(),
+        root_resource_version: grounds.root.resource_version.as_ref().map(ToString::to_string).unwrap_or_default(),
+        root_deletion_time: grounds
+            .root
+            .deletion_time
+            .map(|seconds| prost_types::Timestamp { seconds: i64::from(seconds.get()), nanos: 0 }),
         reasons: owner_reasons,
         owners: grounds.owners.iter().cloned().map(Into::into).collect(),
         // A step that no item stands for has none.

@@ -8,7 +8,7 @@ use crate::work::v1beta1::{finding, report_result, work_return};
 use engine::object::clip;
 use engine::work::{
     About, CHECKS_MAX, Finding, FindingResult, HeldLease, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReportResult,
-    ReturnCause, SessionNumber, WorkReport, WorkReturn,
+    ReturnCause, SessionNumber, WorkReport, WorkReturn, audit_id,
 };
 
 impl From<WorkReport> for wire::WorkReport {
@@ -29,6 +29,7 @@ impl From<WorkReport> for wire::WorkReport {
             execution_time: Some(field::encode_duration(report.execution_time)),
             webhook: report.webhook,
             about: report.about.map(|about| (*about).into()),
+            audit_id: report.audit_id,
         }
     }
 }
@@ -74,6 +75,7 @@ impl TryFrom<wire::WorkReport> for WorkReport {
             api_calls: report.api_calls,
             execution_time: field::duration(report.execution_time, "execution_time")?,
             about: report.about.and_then(about),
+            audit_id: audit_id(&report.audit_id),
         })
     }
 }

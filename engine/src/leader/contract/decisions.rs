@@ -7,6 +7,7 @@ use crate::view::EdgeView;
 use crate::work::{ActionKind, Preconditions, PropagationPolicy};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 /// Most decisions of earlier leaders that a leader closes: as many as the log keeps in memory.
 pub const LOGGED_MAX: usize = 65_536;
@@ -51,6 +52,17 @@ pub struct Grounds {
     pub owner_count: usize,
     /// The owners whose going led here, from the nearest to the root of the cascade, as far as they are remembered.
     pub chain: Vec<ObjectRef>,
+    /// The last of the chain, as far as it is known.
+    pub root: RootMarks,
+}
+
+/// When and where the deletion shows that began a cascade, to find it in an audit log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RootMarks {
+    /// Of its DELETED, or of its last known state where it is still there.
+    pub resource_version: Option<ResourceVersion>,
+    /// `metadata.deletionTimestamp`, in seconds of the Unix epoch.
+    pub deletion_time: Option<NonZeroU32>,
 }
 
 impl Grounds {
@@ -67,6 +79,7 @@ impl Grounds {
             owners: Vec::new(),
             owner_count: 0,
             chain: Vec::new(),
+            root: RootMarks::default(),
         })
     }
 }

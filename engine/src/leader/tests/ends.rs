@@ -432,3 +432,27 @@ fn an_executor_that_is_refused_is_told_of_once_for_each_reason() {
     let of_x = |event: &&Event| matches!(event, Event::ExecutorRefused { executor, .. } if **executor == *"x");
     assert_eq!((refused, bench.events.iter().filter(of_x).count()), (256, 1));
 }
+
+#[test]
+fn what_began_a_cascade_is_told_with_its_deletion_mark_and_version() {
+    let mut bench = Bench::synced();
+    let mut root = object("things", "root", 101).with_finalizer("example.com/f");
+    bench.seen("things", root.clone());
+    bench.seen("configmaps", object("configmaps", "mid", 102).owned_by("things", "root"));
+    bench.seen("configmaps", object("configmaps", "leaf", 103).owned_by("configmaps", "mid"));
+    root.facts.terminating = true;
+    root.facts.deletion_time = core::num::NonZeroU32::new(1000);
+    root.resource_version = version(104);
+    bench.seen("things", root);
+    bench.deleted("things", "root", 105);
+    let lease = bench.take("mid");
+    bench.report(&lease, Outcome::Done);
+    bench.deleted("configmaps", "mid", 106);
+    let root_of = |event: &Event| match event {
+        Event::Granted { target, grounds, .. } => Some((target.name.to_string(), grounds.root.clone())),
+        _ => None,
+    };
+    let roots: Vec<_> = bench.events.iter().filter_map(root_of).collect();
+    let marks = RootMarks { resource_version: Some(version(105)), deletion_time: core::num::NonZeroU32::new(1000) };
+    assert_eq!(roots, [("mid".to_string(), marks.clone()), ("leaf".to_string(), marks)]);
+}
