@@ -548,9 +548,9 @@ fn a_report_says_what_it_is_about_to_a_leader_that_did_not_grant_it_and_reads_pr
         session.reports.insert(id, report);
         session.unsent.push_back(id);
         session.tick(Time::ZERO + Duration::from_secs(1));
-        let sent = core::iter::from_fn(|| session.poll()).find_map(|output| match output {
-            Output::Send(ToLeader::Reports { reports, .. }) => reports.into_iter().next(),
-            _ => None,
+        let sent = core::iter::from_fn(|| session.poll()).find_map(|output| {
+            let Output::Send(ToLeader::Reports { reports, .. }) = output else { return None };
+            reports.into_iter().next()
         });
         let sent = sent.expect("it is reported");
         assert_eq!(

@@ -1,5 +1,7 @@
 //! How decisions end, and what is told of it.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "each test picks the few events that it is about")]
+
 use super::*;
 use crate::work::{LeaseId, ReportResult};
 
@@ -385,7 +387,7 @@ fn what_a_pause_holds_and_lets_go_is_told_for_each_decision() {
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
     bench.deleted("things", "o", 103);
     assert_eq!(phases(&bench, "a"), ["decided"]);
-    bench.input(Input::PauseSeen(super::pauses::pause("p", 1)));
+    bench.input(Input::PauseSeen(pauses::pause("p", 1)));
     assert_eq!(phases(&bench, "a"), ["decided", "held"]);
     let names = |event: &Event| matches!(event, Event::Held { pause: Some(name), .. } if **name == *"p");
     assert!(bench.events.iter().any(names));
@@ -394,7 +396,7 @@ fn what_a_pause_holds_and_lets_go_is_told_for_each_decision() {
     bench.input(Input::PauseGone { name: "p".into(), uid: uid("uid-p") });
     assert_eq!(phases(&bench, "a"), ["decided", "held", "released"]);
     assert_eq!(told(&bench, "a")[2].3, 1, "with what it rests on");
-    bench.input(Input::PauseSeen(super::pauses::pause("q", 2)));
+    bench.input(Input::PauseSeen(pauses::pause("q", 2)));
     bench.deleted("configmaps", "b", 105);
     assert_eq!(phases(&bench, "b"), ["decided", "held", "released", "held", "withdrawn"]);
 }
@@ -409,10 +411,10 @@ fn a_new_term_tells_again_what_is_held_and_its_beginning_holds_nothing_by_a_paus
     bench.input(Input::TermGained(term(2)));
     bench.answer_reads(&Ok(PauseAnswer::NotServed));
     assert_eq!(phases(&bench, "a"), ["decided"]);
-    bench.input(Input::PauseSeen(super::pauses::pause("p", 1)));
+    bench.input(Input::PauseSeen(pauses::pause("p", 1)));
     bench.input(Input::TermLost { leader_endpoint: String::new() });
     bench.input(Input::TermGained(term(3)));
-    let list = PauseList { position: version(9), pauses: vec![super::pauses::pause("p", 1)], more: false };
+    let list = PauseList { position: version(9), pauses: vec![pauses::pause("p", 1)], more: false };
     bench.answer_reads(&Ok(PauseAnswer::Served(list)));
     assert_eq!(phases(&bench, "a"), ["decided", "held", "held"]);
 }
