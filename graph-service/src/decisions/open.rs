@@ -132,6 +132,7 @@ mod tests {
     use futures::future::BoxFuture;
     use prost::Message as _;
     use proto::work::v1beta1::{ItemKind, Outcome};
+    use runtime::tasks::Tasks;
     use std::sync::Arc;
 
     /// A stream of which all is in memory.
@@ -230,7 +231,8 @@ mod tests {
         let log = mirror(vec![event(1, Phase::Leased, 1)]);
         let (leadership, known) = watch::channel(Leadership::default());
         let (control, mut orders) = mpsc::channel(4);
-        let task = tokio::spawn(hand_over(log.clone(), known, control));
+        let mut tasks = Tasks::new();
+        tasks.spawn_until_end("hand over", hand_over(log.clone(), known, control));
         leadership.send_modify(|leadership| (leadership.leading, leadership.term) = (true, Some(term(2))));
         tokio::task::yield_now().await;
         assert!(orders.try_recv().is_err(), "what the mirror has not read may end it");
@@ -242,7 +244,5 @@ mod tests {
         leadership.send_modify(|leadership| leadership.term = Some(term(3)));
         assert!(matches!(orders.recv().await, Some(Control::Input(Input::OpenAtTermStart(_)))), "in the next term");
         assert!(orders.try_recv().is_err());
-        drop(leadership);
-        task.await.unwrap().unwrap();
     }
 }
