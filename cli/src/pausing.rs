@@ -136,6 +136,7 @@ pub(crate) fn as_json(pause: &wire::Pause) -> serde_json::Value {
         "name": pause.name,
         "scope": { "targets": targets.collect::<Vec<_>>() },
         "reason": pause.reason,
+        "actor": pause.actor,
         "createTime": pause.create_time.as_ref().map(ToString::to_string),
         "expireTime": pause.expire_time.as_ref().map(ToString::to_string),
         "effective": pause.effective,

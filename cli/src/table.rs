@@ -24,7 +24,7 @@ pub(crate) fn of_pauses(pauses: &[Pause]) -> String {
             state.to_owned(),
             pause.held_items.to_string(),
             expires,
-            pause.reason.clone(),
+            if pause.actor.is_empty() { pause.reason.clone() } else { format!("{} ({})", pause.reason, pause.actor) },
         ]
         .map(|cell| line(&cell).into_owned())
     }));

@@ -28,6 +28,8 @@ pub struct Pause {
     pub scope: Scope,
     /// For people.
     pub reason: String,
+    /// Who pressed it, as far as its resource says; empty if it does not.
+    pub actor: String,
     /// When it was written, as a time after 1970, for people: the engine does not read it.
     pub created: Duration,
     /// How long it lasts from then on.

@@ -24,6 +24,7 @@ mod asking;
 mod audit;
 mod balancing;
 mod blocking;
+mod closing;
 mod contract;
 mod emptied;
 mod granting;
@@ -46,10 +47,11 @@ mod undecided;
 mod undiscovered;
 
 pub use contract::{
-    ALL_RESOURCES, Cause, CheckBy, Config, Event, Grounds, Input, InvalidReferences, Mode, Named, OnStoreRewind,
-    OpenDecision, Output, PauseAnswer, PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId, StreamId,
-    Undiscovered,
+    ALL_RESOURCES, Cause, CheckBy, Config, Event, FINALIZERS_TOLD_MAX, Grounds, Input, InvalidReferences, LOGGED_MAX,
+    Logged, LoggedStep, Mode, Named, OnStoreRewind, OpenDecision, Output, PauseAnswer, PauseList, PauseRead, Policy,
+    Probe, ProbeAnswer, ProbeId, RootMarks, StreamId, Undiscovered,
 };
+pub use grounds::GROUNDS_KEPT_MAX;
 pub use reading::{
     ContentsLook, CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked,
 };
@@ -108,6 +110,8 @@ enum Timer {
     PauseRead,
     /// A write that nobody waits for any more is over.
     Stray,
+    /// What earlier leaders decided is closed.
+    Inherited,
 }
 
 /// What a probe was for.
@@ -160,6 +164,7 @@ struct Known {
 ///
 /// * `intake` takes what discovery and watches say, `emptied` what definitions do, `undiscovered` what discovery cannot.
 /// * `judging` turns verdicts into items of the queue.
+/// * `closing` ends decisions in the log: those of earlier leaders, and deletions once their objects have gone.
 /// * `granting` speaks with executors; `reporting` takes what their attempts came to, `blocking` what many of them met.
 /// * `pausing` holds back what pauses are about.
 /// * `probing` asks the API server where doubt or a barrier demands it; `history` is the doubt.
@@ -200,7 +205,9 @@ pub struct Leader {
     /// Deletes that were accepted and whose DELETED has not come, with when they were.
     writes: BTreeMap<Uid, Time>,
     /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
-    condemned: BTreeSet<Uid>,
+    condemned: BTreeMap<Uid, closing::Condemned>,
+    /// Decisions of earlier leaders that have no end in the log yet, by target.
+    inherited: closing::Inheritance,
     /// Owners in deletion, with the barrier round that each waits for; `None`: not asked for yet.
     deletions: BTreeMap<NodeId, Option<u64>>,
 
@@ -239,6 +246,8 @@ pub struct Leader {
     /// For readers that follow objects.
     changes: Changes,
 
+    /// Refusals that were told of in this term, by executor and reason.
+    refused: BTreeSet<(Name, &'static str)>,
     term: Option<Term>,
     leader_endpoint: String,
     stopping: bool,
@@ -275,7 +284,8 @@ impl Leader {
             emptied: BTreeMap::new(),
             awaited: BTreeMap::new(),
             writes: BTreeMap::new(),
-            condemned: BTreeSet::new(),
+            condemned: BTreeMap::new(),
+            inherited: closing::Inheritance::default(),
             deletions: BTreeMap::new(),
             probes: BTreeMap::new(),
             last_probe: 0,
@@ -296,6 +306,7 @@ impl Leader {
             tombstones: Tombstones::new(secrets.next()),
             former: readopting::Former::new(secrets.next()),
             changes: Changes::default(),
+            refused: BTreeSet::new(),
             term: None,
             leader_endpoint: String::new(),
             stopping: false,
@@ -363,6 +374,7 @@ impl Leader {
                 }
             }
             Input::TermGained(term) => self.term_gained(term),
+            Input::OpenAtTermStart(logged) => self.inherit(logged),
             Input::TermLost { leader_endpoint } => self.term_lost(leader_endpoint),
             Input::Withhold { why } => self.withhold(why),
             Input::Stop => self.stop(),
@@ -400,6 +412,7 @@ impl Leader {
                 Timer::PauseEnd(name) => self.pause_end_due(&name),
                 Timer::PauseRead => self.pause_read_due(),
                 Timer::Stray => self.stray_due(),
+                Timer::Inherited => self.inherited_due(),
             }
         }
         let wanted = self.barrier.tick(self.now);
@@ -424,6 +437,7 @@ impl Leader {
             self.ask_questions();
             self.turn_barrier();
             self.grant();
+            self.tell_held();
             self.settle_pauses();
             if self.outputs.is_empty() && self.dirty.is_empty() {
                 return None;

@@ -4,11 +4,12 @@
 //! plus one beat, so the holder always gives up first.
 
 use crate::hold::Place;
-use crate::leader::StreamId;
-use crate::object::{Name, Uid};
+use crate::leader::{Grounds, StreamId};
+use crate::object::{Name, ResourceVersion, Uid};
 use crate::pace::Rate;
 use crate::time::Time;
 use crate::work::{ActionKind, Hello, LeaseId, Term};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -50,6 +51,8 @@ pub(crate) struct Session {
     /// Leases that were given to others because their time was over, and of which nothing was heard since. To the executor they may
     /// still be under way, so they keep their place in the window.
     pub(crate) overdue: BTreeSet<LeaseId>,
+    /// Leases of earlier terms of which it has reported.
+    pub(crate) late: BTreeSet<LeaseId>,
     /// Its share of the writes, as last said on its stream; `None` where it was not told of any.
     pub(crate) share: Option<Rate>,
     /// It held leases until then, or nearly so.
@@ -104,6 +107,10 @@ pub(crate) struct Lease {
     pub(crate) started: Option<Time>,
     /// It was asked for back.
     pub(crate) recalled: bool,
+    /// The watch has shown that the target has gone; with the version of its DELETED, where that was one.
+    pub(crate) gone: Option<Option<ResourceVersion>>,
+    /// What the decision rested on when it was granted.
+    pub(crate) grounds: Box<Grounds>,
 }
 
 /// Why an incarnation is not let in again.
@@ -188,6 +195,7 @@ impl Leases {
             unauthenticated: false,
             leases: BTreeSet::new(),
             overdue: BTreeSet::new(),
+            late: BTreeSet::new(),
             unstarted: 0,
             share: None,
             busy_until: Time::ZERO,
@@ -234,23 +242,14 @@ impl Leases {
         Some((session, leases))
     }
 
-    /// A new lease of a session.
-    pub(crate) fn grant(
-        &mut self,
-        now: Time,
-        session: SessionId,
-        term: u64,
-        target: Uid,
-        item: u64,
-        destroys: Option<Place>,
-    ) -> LeaseId {
+    /// A new lease of a session, which has not been started.
+    pub(crate) fn grant(&mut self, term: u64, lease: Lease) -> LeaseId {
         self.last_lease += 1;
         let id = LeaseId { term, number: self.last_lease };
-        if let Some(holder) = self.sessions.get_mut(&session) {
+        if let Some(holder) = self.sessions.get_mut(&lease.session) {
             holder.leases.insert(id);
             holder.unstarted += 1;
         }
-        let lease = Lease { session, target, destroys, item, granted: now, started: None, recalled: false };
         self.leases.insert(id, lease);
         id
     }

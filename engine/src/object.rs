@@ -159,6 +159,11 @@ impl ResourceVersion {
         ResourceVersion(Version::Ordered(u128::from(number)))
     }
 
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.0, Version::Opaque(text) if text.is_empty())
+    }
+
     /// Whether two versions of this shape can be ordered at all.
     pub fn is_ordered(&self) -> bool {
         matches!(self.0, Version::Ordered(_))

@@ -112,6 +112,8 @@ pub(crate) struct Item {
     pub(crate) ambiguous: bool,
     /// Since it was leased, the decision was taken back or replaced.
     pub(crate) overtaken: bool,
+    /// It was told that a pause holds it.
+    pub(crate) told_held: bool,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The blocker that refused it last.
     met: Option<Blocker>,
@@ -133,6 +135,11 @@ impl Item {
             (target.group_resource(), target.namespace.clone(), self.draft.action.kind());
         let forbidden = Blocker::Forbidden { collection: collection.clone(), namespace, action };
         [forbidden, Blocker::Throttled { collection }].into_iter()
+    }
+
+    /// A pause holds it, whose name is known.
+    fn is_paused(&self) -> bool {
+        matches!(self.place, Place::Held(Hold::Pause(_)))
     }
 
     fn lane(&self) -> Name {
@@ -169,6 +176,8 @@ pub(crate) struct Queue {
     held: BTreeMap<Hold, BTreeSet<Uid>>,
     /// Items that wait for another try of their own, by how often they were tried.
     troubled: BTreeSet<(u32, Uid)>,
+    /// Items that a pause holds now and did not before, or the other way round. Some may be gone, or be as they were again.
+    held_news: BTreeSet<Uid>,
     ages: Ages,
     last_id: u64,
     leased: usize,
@@ -217,6 +226,33 @@ impl Queue {
         self.held.get(hold).unwrap_or(NONE).iter()
     }
 
+    /// The next item of which it is to be told whether a pause holds it; with the pause that does.
+    pub(crate) fn next_held_news(&mut self) -> Option<(&Item, Option<Name>)> {
+        loop {
+            let uid = self.held_news.pop_first()?;
+            let Some(item) = self.items.get_mut(&uid).filter(|item| item.told_held != item.is_paused()) else {
+                continue;
+            };
+            item.told_held = !item.told_held;
+            let pause = match &item.place {
+                Place::Held(Hold::Pause(name)) => Some(name.clone()),
+                Place::Held(Hold::Unknown | Hold::TooMany)
+                | Place::Ready
+                | Place::Observed
+                | Place::Backoff { .. }
+                | Place::Behind(_)
+                | Place::Leased(_) => None,
+            };
+            return self.items.get(&uid).map(|item| (item.as_ref(), pause));
+        }
+    }
+
+    /// Nobody is told any more, or the next leader begins anew.
+    pub(crate) fn forget_held_news(&mut self) {
+        self.held_news = self.items.iter().filter(|(_, item)| item.is_paused()).map(|(uid, _)| uid.clone()).collect();
+        self.items.values_mut().for_each(|item| item.told_held = false);
+    }
+
     /// Items that wait for another try of their own, those that were tried most often first.
     pub(crate) fn troubled(&self) -> impl Iterator<Item = &Item> {
         self.troubled.iter().rev().filter_map(|(_, uid)| self.get(uid))
@@ -250,6 +286,7 @@ impl Queue {
                 invalid: 0,
                 ambiguous: false,
                 overtaken: false,
+                told_held: false,
                 trouble: None,
                 met: None,
                 apart: false,
@@ -310,6 +347,7 @@ impl Queue {
         self.leave_place(uid);
         self.blockers.is_no_probe(uid);
         self.blockers.released.remove(uid);
+        self.held_news.remove(uid);
         let item = self.items.remove(uid)?;
         self.by_id.remove(&item.id);
         self.ages.leave(item.decided, &item.place);
@@ -420,6 +458,9 @@ impl Queue {
         self.ages.leave(item.decided, &item.place);
         self.ages.enter(item.decided, &place);
         item.place = place.clone();
+        if item.told_held != item.is_paused() {
+            self.held_news.insert(uid.clone());
+        }
         match place {
             Place::Observed => {}
             Place::Ready => {

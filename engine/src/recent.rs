@@ -63,6 +63,12 @@ impl<V> Recent<V> {
         self.last(uid).map(|place| &self.entries[place].1)
     }
 
+    /// The last about this uid, to be changed.
+    pub(crate) fn get_mut(&mut self, uid: &Uid) -> Option<&mut V> {
+        let place = self.last(uid)?;
+        self.entries.get_mut(place).map(|(_, value)| value)
+    }
+
     /// The last about each uid, the youngest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &V> {
         let numbered = self.entries.iter().enumerate().rev();

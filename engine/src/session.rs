@@ -90,6 +90,7 @@ pub enum Concurrency {
 /// A fact for the session. Streams are not numbered: after [`Output::Disconnect`] and after [`Output::Connect`] the shell passes nothing
 /// on that comes from an earlier stream.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "each is handled at once, and nearly every one is a report or a message")]
 pub enum Input {
     /// The stream asked for by [`Output::Connect`] is open for writing.
     Connected,
@@ -274,6 +275,7 @@ struct Stream {
     /// Sequence and send time of heartbeats that are not acknowledged.
     heartbeats: VecDeque<(u64, Time)>,
     window: usize,
+    protocol: u32,
     leaving: Option<Leaving>,
 }
 

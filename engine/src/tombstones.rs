@@ -30,6 +30,13 @@ impl Tombstones {
         self.0.get(uid).filter(|tombstone| !is_old(tombstone.at, now))
     }
 
+    /// What went is known by now to have gone by us.
+    pub(crate) fn credit(&mut self, uid: &Uid) {
+        if let Some(tombstone) = self.0.get_mut(uid) {
+            tombstone.caused_by_us = true;
+        }
+    }
+
     /// The youngest first.
     pub(crate) fn iter(&self, now: Time) -> impl Iterator<Item = &Tombstone> {
         self.0.iter().take_while(move |tombstone| !is_old(tombstone.at, now))

@@ -8,6 +8,7 @@ use crate::time::Time;
 use crate::work::{ActionKind, Term};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 mod waits;
@@ -99,6 +100,8 @@ pub struct PauseView {
     pub uid: Uid,
     pub scope: Scope,
     pub reason: String,
+    /// Who pressed it, as far as its resource says.
+    pub actor: String,
     /// When it was written, as a time after 1970.
     pub created: Duration,
     /// How long it lasts from then on.
@@ -509,6 +512,10 @@ pub struct Tombstone {
     /// What its deletion rested on, where it was ours.
     pub causes: Vec<Cause>,
     pub resource_version: Option<ResourceVersion>,
+    /// The version of its DELETED, where there was one.
+    pub deleted: Option<ResourceVersion>,
+    /// As in [`crate::object::Facts`].
+    pub deletion_time: Option<NonZeroU32>,
 }
 
 /// What a deletion would do to one object.

@@ -2,13 +2,21 @@
 
 use crate::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use crate::pace::Rate;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+mod about;
+
+pub(crate) use about::decision;
+pub use about::{AUDIT_ID_MAX_BYTES, About, audit_id};
+
 /// The newest protocol of the work stream that this build speaks.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
+/// The first protocol in which a report says what it is about.
+pub const PROTOCOL_REPORTS_SAY_WHAT: u32 = 2;
 /// Most leases, reports or starts in one message.
 pub const BATCH_MAX_ENTRIES: usize = 100;
 /// Most findings in one report.
@@ -341,6 +349,11 @@ pub struct WorkReport {
     pub retry_after: Option<Duration>,
     pub api_calls: u32,
     pub execution_time: Duration,
+    /// Names the last answer to a write in the API server's audit log: at most [`AUDIT_ID_MAX_BYTES`] visible ASCII characters, or empty. Not on
+    /// streams before [`PROTOCOL_REPORTS_SAY_WHAT`].
+    pub audit_id: String,
+    /// For a leader that did not grant the lease. Not on streams before [`PROTOCOL_REPORTS_SAY_WHAT`].
+    pub about: Option<Box<About>>,
 }
 
 impl WorkReport {
@@ -361,6 +374,12 @@ impl WorkReport {
             retry_after: None,
             api_calls: 1,
             execution_time: Duration::ZERO,
+            audit_id: String::new(),
+            about: Some(Box::new(About {
+                target: lease.item.target.clone(),
+                action: lease.item.action.kind(),
+                decision: lease.item.decision(),
+            })),
         }
     }
 }

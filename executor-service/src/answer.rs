@@ -34,6 +34,7 @@ pub(crate) fn reply(object: &ObjectRef, answer: &Answer) -> Reply<Value> {
         }),
         not_found: classify_not_found(answer, &object.group, &object.resource, &object.name).map(not_found),
         object: shown.map(Box::new),
+        audit_id: answer.audit_id.clone().unwrap_or_default(),
         excerpt: if is_known { String::new() } else { excerpt(answer) },
     }
 }

@@ -1,7 +1,7 @@
 //! The graph service as one call: start, run, stop.
 
 use crate::clock::Clock;
-use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer};
+use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer, hand_over};
 use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues, Unlogged};
 use crate::election::{Election as Elections, Leadership, LeaseOptions, Validity, follow_changes};
 use crate::grpc::access::{Access, Gate};
@@ -193,6 +193,10 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         decisions: log.clone(),
     });
     tasks.spawn("driver", driver.run());
+    if log.is_shared() {
+        let handing_over = hand_over(log.clone(), known_leadership.clone(), control.clone());
+        tasks.spawn_until_end("decisions of earlier leaders", handing_over);
+    }
 
     let released = Shutdown::new();
     let candidate = Candidate { config: &config, cluster: &edges.cluster, metrics: &metrics, clock };

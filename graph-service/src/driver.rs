@@ -42,6 +42,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// An order that goes before everything else.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the queue is short, and nearly every order is an input")]
 pub(crate) enum Control {
     Input(Input),
     /// Answered when everything ordered before has been handled, and its effects have gone out.

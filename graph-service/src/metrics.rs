@@ -52,6 +52,7 @@ pub(crate) struct Metrics {
     pub(crate) undone: Counter,
     pub(crate) misplaced: Counter,
     pub(crate) readopted: Counter,
+    pub(crate) reported_late: Counter,
     /// Owners that orphaned, and were forgotten early for want of room.
     pub(crate) orphaning_forgotten: Counter,
     pub(crate) rejected: Counter,
@@ -155,6 +156,12 @@ impl Metrics {
                 "ownergraph_readopted_references",
                 [],
                 ("References that came back to objects whose owner had orphaned them", "They are taken away again. A controller with an old view writes them; Events on the dependents name the owner and the field manager."),
+                Counter::default(),
+            ),
+            reported_late: book.put(
+                "ownergraph_late_reports",
+                [],
+                ("Reports of attempts that an earlier leader gave out", "Some after each change of leader. Others come from an executor that reports what it was not given."),
                 Counter::default(),
             ),
             orphaning_forgotten: book.put(

@@ -89,6 +89,8 @@ impl Render {
                 self.metrics.decided(*action, causes);
                 tracing::debug!(item, generation, %target, uid = %target.uid, action = action.as_str(), why = %Causes(causes), "decided");
             }
+            // What takes its place has been counted as decided.
+            Event::Withdrawn { replaced: true, .. } => {}
             Event::Withdrawn { item, target, action, .. } => {
                 self.metrics.withdrawn(*action);
                 self.moved = true;
@@ -117,6 +119,23 @@ impl Render {
                 self.attempted(target, *action, *outcome, executor, message);
                 let (action, outcome, age_ms) = (action.as_str(), outcome.as_str(), age.as_millis());
                 tracing::debug!(item, %target, uid = %target.uid, action, outcome, %executor, http_status, message, api_calls, age_ms, "attempt ended");
+            }
+            Event::Held { target, action, pause, .. } => {
+                tracing::debug!(%target, uid = %target.uid, action = action.as_str(), ?pause, "decision held or released");
+            }
+            Event::ExecutorRefused { executor, why } => {
+                tracing::warn!(%executor, why, "an executor is refused");
+            }
+            Event::ReportedLate { target, action, outcome, executor, lease_term, .. } => {
+                self.metrics.reported_late.inc();
+                let (action, outcome, term) = (action.as_str(), outcome.as_str(), lease_term.number);
+                tracing::debug!(%target, uid = %target.uid, action, outcome, %executor, term, "attempt of an earlier term ended");
+            }
+            Event::Confirmed { target, resource_version, .. } => {
+                tracing::debug!(%target, uid = %target.uid, ?resource_version, "deletion confirmed");
+            }
+            Event::AwaitingFinalizers { target, finalizers, .. } => {
+                tracing::debug!(%target, uid = %target.uid, ?finalizers, "deletion waits for finalizers of others");
             }
             Event::Removed { object, caused_by_us, owner_gone } => {
                 self.metrics.removed(*caused_by_us, *owner_gone);
@@ -203,10 +222,10 @@ impl Render {
                 self.metrics.unusable.inc();
                 tracing::debug!(%collection, why, "object cannot be used and is left alone");
             }
-            Event::PauseTaken { name, scope, reason, problem, lasts } => {
+            Event::PauseTaken { name, scope, reason, actor, problem, lasts } => {
                 let lasts_s = lasts.as_secs();
                 if problem.is_empty() {
-                    tracing::info!(pause = %name, ?scope, reason, lasts_s, "paused");
+                    tracing::info!(pause = %name, ?scope, reason, actor, lasts_s, "paused");
                 } else {
                     tracing::warn!(pause = %name, problem, reason, lasts_s, "paused, and something is wrong with the pause");
                 }

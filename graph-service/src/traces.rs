@@ -169,7 +169,7 @@ impl Traces {
             Event::Attempted { target, action, outcome, http_status, message, api_calls, .. } => {
                 self.attempted(target, *action, *outcome, (*http_status, *api_calls), message);
             }
-            Event::Withdrawn { target, .. } => self.end(&target.uid, "withdrawn"),
+            Event::Withdrawn { target, replaced: false, .. } => self.end(&target.uid, "withdrawn"),
             Event::Removed { object, caused_by_us, owner_gone: _ } => {
                 self.moments.note(&object.uid, Instant::now(), Why::Gone);
                 self.removed(object, *caused_by_us);
@@ -178,6 +178,12 @@ impl Traces {
             Event::TermLost => self.finish("term_lost"),
             // Of a replica that does not lead.
             Event::Decided { grounds: None, .. }
+            | Event::Withdrawn { replaced: true, .. }
+            | Event::ReportedLate { .. }
+            | Event::Held { .. }
+            | Event::ExecutorRefused { .. }
+            | Event::Confirmed { .. }
+            | Event::AwaitingFinalizers { .. }
             | Event::Prevented { .. }
             | Event::Undone { .. }
             | Event::Collection { .. }

@@ -5,7 +5,7 @@ use engine::hold::{Filter, Scope};
 use engine::object::{Excess, Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::work::{
-    Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Outcome, Preconditions,
+    About, Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Outcome, Preconditions,
     PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term, ToExecutor, ToLeader,
     Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
 };
@@ -149,11 +149,20 @@ fn finding() -> impl Strategy<Value = Finding> {
     (object(), result).prop_map(|(owner, result)| Finding { owner, result })
 }
 
+fn about() -> impl Strategy<Value = About> {
+    (object(), select(ActionKind::ALL.to_vec()), any::<u64>()).prop_map(|(target, action, decision)| About {
+        target,
+        action,
+        decision,
+    })
+}
+
 fn report() -> impl Strategy<Value = WorkReport> {
     let ids = (lease_id(), any::<(u64, u32, u16, u32)>(), term(), select(Outcome::ALL.to_vec()));
     let texts = (text(), text(), option::of(text()));
-    (ids, option::of(sighting()), vec(finding(), 0..3), texts, option::of(duration()), duration()).prop_map(
-        |(ids, observed, findings, (status_reason, message, webhook), retry_after, execution_time)| {
+    let spans = (option::of(duration()), duration());
+    (ids, option::of(sighting()), vec(finding(), 0..3), texts, spans, option::of(about())).prop_map(
+        |(ids, observed, findings, (status_reason, message, webhook), (retry_after, execution_time), about)| {
             let (lease, (item, attempt, http_status, api_calls), term, outcome) = ids;
             WorkReport {
                 lease,
@@ -170,6 +179,8 @@ fn report() -> impl Strategy<Value = WorkReport> {
                 retry_after,
                 api_calls,
                 execution_time,
+                audit_id: engine::work::audit_id(&format!("{item}-{attempt}")),
+                about: about.map(Box::new),
             }
         },
     )

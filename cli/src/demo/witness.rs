@@ -87,6 +87,11 @@ impl Ledger {
             Event::SessionEnded { .. } => self.executors = self.executors.saturating_sub(1),
             Event::Granted { .. }
             | Event::Withdrawn { .. }
+            | Event::ReportedLate { .. }
+            | Event::Held { .. }
+            | Event::ExecutorRefused { .. }
+            | Event::Confirmed { .. }
+            | Event::AwaitingFinalizers { .. }
             | Event::TermGained(_)
             | Event::TermLost
             | Event::Undone { .. }

@@ -207,7 +207,8 @@ impl Burn {
             return;
         }
         if is_open(event.phase()) {
-            self.open.insert(event.decision_id.clone(), event.phase());
+            let phase = if event.phase() == Phase::Released { Phase::Proposed } else { event.phase() };
+            self.open.insert(event.decision_id.clone(), phase);
         } else {
             self.open.remove(&event.decision_id);
         }

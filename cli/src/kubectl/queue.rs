@@ -83,8 +83,10 @@ async fn open(session: &mut Session, follow: &mut Follow) -> Result<Vec<Decision
 /// Whether something is still to be done.
 pub(super) fn is_open(phase: Phase) -> bool {
     match phase {
-        Phase::Unspecified | Phase::Succeeded | Phase::Superseded => false,
-        Phase::Proposed | Phase::Held | Phase::Leased | Phase::Failed | Phase::Parked => true,
+        Phase::Unspecified | Phase::Succeeded | Phase::Superseded | Phase::Confirmed | Phase::AwaitingFinalizers => {
+            false
+        }
+        Phase::Proposed | Phase::Held | Phase::Released | Phase::Leased | Phase::Failed | Phase::Parked => true,
     }
 }
 
@@ -124,7 +126,13 @@ fn rows(open: &[DecisionEvent], by: Group) -> Vec<(String, Row)> {
             Phase::Leased => &mut row.leased,
             Phase::Failed => &mut row.retrying,
             Phase::Parked => &mut row.parked,
-            Phase::Unspecified | Phase::Proposed | Phase::Succeeded | Phase::Superseded => &mut row.waiting,
+            Phase::Unspecified
+            | Phase::Proposed
+            | Phase::Released
+            | Phase::Succeeded
+            | Phase::Superseded
+            | Phase::Confirmed
+            | Phase::AwaitingFinalizers => &mut row.waiting,
         };
         *count += 1;
         let at = event.event_time.as_ref().map(|at| at.seconds);

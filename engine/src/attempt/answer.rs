@@ -2,7 +2,7 @@
 
 use super::{Answer, Failure, FailureKind, Live};
 use crate::object::{ObjectRef, clip};
-use crate::work::{Finding, MESSAGE_MAX_BYTES, Outcome, Sighting, WorkLease, WorkReport};
+use crate::work::{Finding, MESSAGE_MAX_BYTES, Outcome, Sighting, WorkLease, WorkReport, audit_id};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -37,6 +37,8 @@ pub struct Reply<W> {
     pub object: Option<Box<Live<W>>>,
     /// The beginning of a body that is neither, for messages.
     pub excerpt: String,
+    /// How the server's audit log names this answer; empty where it does not say.
+    pub audit_id: String,
 }
 
 /// What matters of a `metav1.Status`.
@@ -84,6 +86,8 @@ pub struct Ending {
     pub retry_after: Option<Duration>,
     pub observed: Option<Sighting>,
     pub findings: Vec<Finding>,
+    /// Of the last write that was answered.
+    pub audit_id: String,
 }
 
 /// What the read of an object shows.
@@ -122,6 +126,7 @@ impl Ending {
             retry_after: None,
             observed: None,
             findings: Vec::new(),
+            audit_id: String::new(),
         })
     }
 
@@ -143,6 +148,7 @@ impl Ending {
             message: self.message,
             webhook: self.webhook,
             retry_after: self.retry_after,
+            audit_id: self.audit_id,
             api_calls: 0,
             ..WorkReport::new(lease, self.outcome, self.http_status)
         }
@@ -230,6 +236,7 @@ pub(super) fn written<W>(target: &ObjectRef, answer: Answer<W>, left: bool) -> W
         }
     };
     let mut ending = classify(&reply);
+    ending.audit_id = audit_id(&reply.audit_id);
     if ending.outcome == Outcome::Done {
         // An answer that shows another uid comes from a server that ignores the precondition.
         let shown = reply.object.map(|live| live.sighting);

@@ -95,6 +95,7 @@ fn reply(code: u16, object: Option<Live<u32>>) -> Answer<u32> {
     Ok(Reply {
         code,
         retry_after: None,
+        audit_id: String::new(),
         status: None,
         not_found: (code == 404).then_some(NotFound::ThisObject),
         object: object.map(Box::new),
@@ -349,4 +350,15 @@ fn a_write_without_an_answer_is_ambiguous_only_if_it_has_left() {
         machine.answered(at(30_000), write, failure(FailureKind::NoAnswer));
         assert_eq!(words(&drain(&mut machine)), [outcome]);
     }
+}
+
+#[test]
+fn a_report_names_the_write_in_the_audit_log_and_no_read() {
+    let audited = |answer: Answer<u32>, id: &str| answer.map(|reply| Reply { audit_id: id.to_owned(), ..reply });
+    let (_, report) = play(delete(1, &[]), vec![audited(shows("t", "6"), "4f\n-\u{e9}1 2")]);
+    assert_eq!((report.outcome, report.audit_id.as_str()), (Outcome::Done, "4f-12"));
+    let (_, report) = play(delete(1, &[]), vec![audited(reply(403, None), &"x".repeat(100))]);
+    assert_eq!((report.outcome, report.audit_id.len()), (Outcome::Forbidden, 64));
+    let (asked, report) = play(delete(1, &["o"]), vec![audited(shows("o", "9"), "of-a-read")]);
+    assert_eq!((asked.len(), report.outcome, report.audit_id.as_str()), (1, Outcome::OwnerExists, ""), "{asked:?}");
 }

@@ -6,15 +6,15 @@ use crate::follow::{Failure, WatchEnd};
 use crate::hold::{Pause, Scope};
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
-use crate::time::Time;
-use crate::view::EdgeView;
-use crate::work::{
-    ActionKind, Outcome, Preconditions, PropagationPolicy, Protocols, Refusal, Term, ToExecutor, ToLeader,
-};
+use crate::work::{ActionKind, Outcome, Protocols, Refusal, Term, ToExecutor, ToLeader};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
+
+mod decisions;
+
+pub use decisions::{Cause, Grounds, LOGGED_MAX, Logged, LoggedStep, OpenDecision, RootMarks};
 
 /// What the administrator decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,9 @@ pub struct Policy {
     /// What all executors together may write; `None` for no limit of our own.
     pub max_writes_per_second: Option<Rate>,
 }
+
+/// Most finalizers that [`Event::AwaitingFinalizers`] names.
+pub const FINALIZERS_TOLD_MAX: usize = 20;
 
 /// In the place of a resource: each resource of the group.
 pub const ALL_RESOURCES: &str = "*";
@@ -191,6 +194,9 @@ pub enum Input {
 
     /// This replica leads.
     TermGained(Term),
+    /// What the log shows of decisions that earlier leaders took and that have no end there, in the order of their last steps. At most
+    /// [`LOGGED_MAX`] count. Once in a term, where the log outlives leaders.
+    OpenAtTermStart(Vec<Logged>),
     /// It does not any more.
     TermLost { leader_endpoint: String },
     /// Whoever runs the leader wants nothing granted, for this reason; `None`: not any more.
@@ -315,13 +321,23 @@ pub enum Event {
         attempt: u32,
         grounds: Box<Grounds>,
     },
-    /// A decision no longer holds and was never carried out.
+    /// A decision ended without being carried out: it no longer holds, or another one is in its place. The grounds are those of its lease if it
+    /// had one, and else those of this moment.
     Withdrawn {
         item: u64,
         target: ObjectRef,
         action: ActionKind,
-        /// As in [`Grounds::decision`].
-        decision: u64,
+        /// Another decision about the same object follows.
+        replaced: bool,
+        grounds: Box<Grounds>,
+    },
+    /// A pause holds a decision from now on; or none does any more.
+    Held {
+        target: ObjectRef,
+        action: ActionKind,
+        /// `None`: nothing does.
+        pause: Option<Name>,
+        grounds: Box<Grounds>,
     },
     /// An attempt ended.
     Attempted {
@@ -332,10 +348,45 @@ pub enum Event {
         executor: Name,
         http_status: u16,
         message: String,
+        /// As in [`crate::work::WorkReport`].
+        audit_id: String,
         api_calls: u32,
         /// From decision to report.
         age: Duration,
         attempt: u32,
+        grounds: Box<Grounds>,
+    },
+    /// An attempt ended whose lease is of an earlier term of this election: an executor says so, and nothing else shows it.
+    ReportedLate {
+        target: ObjectRef,
+        action: ActionKind,
+        outcome: Outcome,
+        executor: Name,
+        http_status: u16,
+        message: String,
+        /// As in [`crate::work::WorkReport`].
+        audit_id: String,
+        api_calls: u32,
+        attempt: u32,
+        /// That gave the work out.
+        lease_term: Term,
+        /// As far as this leader knows them now.
+        grounds: Box<Grounds>,
+    },
+    /// The object of a deletion that was carried out is not there any more.
+    Confirmed {
+        target: ObjectRef,
+        /// Of its DELETED; `None` where a list without the object showed that it has gone.
+        resource_version: Option<ResourceVersion>,
+        grounds: Box<Grounds>,
+    },
+    /// An object is in deletion after a DELETE of ours, and finalizers that are not the collector's hold it. Once for each decision.
+    AwaitingFinalizers {
+        target: ObjectRef,
+        /// At which the watch shows it so.
+        resource_version: ResourceVersion,
+        /// At most [`FINALIZERS_TOLD_MAX`].
+        finalizers: Vec<Name>,
         grounds: Box<Grounds>,
     },
     /// A node left the graph by DELETED or by a relist; `caused_by_us` if a DELETE of ours had been accepted.
@@ -395,6 +446,11 @@ pub enum Event {
         why: &'static str,
         leases: usize,
     },
+    /// An executor was not let in. Once for each executor and reason in a term, for some hundred of them.
+    ExecutorRefused {
+        executor: Name,
+        why: &'static str,
+    },
     TermGained(Term),
     TermLost,
     /// Nothing is granted until the positions are known to be right, or whoever runs the leader allows it.
@@ -442,6 +498,8 @@ pub enum Event {
         name: Name,
         scope: Scope,
         reason: String,
+        /// Who pressed it, as far as its resource says.
+        actor: String,
         /// What is wrong with it; empty if nothing is.
         problem: String,
         lasts: Duration,
@@ -463,75 +521,4 @@ pub enum Event {
     Rejected {
         why: String,
     },
-}
-
-/// What a decision rests on, as of the event that carries it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Grounds {
-    /// The same for the same action on the same object by the same facts, on every replica and under every term.
-    pub decision: u64,
-    pub preconditions: Preconditions,
-    /// `None` for anything but a Delete.
-    pub propagation_policy: Option<PropagationPolicy>,
-    /// At most twenty. Of more, owners that wait or are orphaned from come first, then those that are absent.
-    pub causes: Vec<Cause>,
-    /// How many there are in all.
-    pub cause_count: usize,
-    /// The first references of the target, at most twenty, in the order in which they were written, with standing and evidence.
-    pub owners: Vec<EdgeView>,
-    /// How many there are in all.
-    pub owner_count: usize,
-    /// The owners whose going led here, from the nearest to the root of the cascade, as far as they are remembered.
-    pub chain: Vec<ObjectRef>,
-}
-
-/// A decision that is not carried out yet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenDecision {
-    pub target: ObjectRef,
-    pub action: ActionKind,
-    pub decided: Time,
-    pub attempts: u32,
-    /// Who has it.
-    pub executor: Option<Name>,
-    /// A pause keeps it from being carried out.
-    pub held: bool,
-    pub grounds: Grounds,
-}
-
-/// Why a decision was made: one per owner reference that counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
-    OwnerAbsent {
-        kind: Name,
-        namespace: Name,
-        name: Name,
-        uid: Uid,
-        proof: Proof,
-    },
-    OwnerWaiting {
-        kind: Name,
-        namespace: Name,
-        name: Name,
-        uid: Uid,
-    },
-    OwnerOrphans {
-        kind: Name,
-        namespace: Name,
-        name: Name,
-        uid: Uid,
-    },
-    /// Another owner keeps the object, so it only loses references.
-    KeptBy {
-        kind: Name,
-        namespace: Name,
-        name: Name,
-        uid: Uid,
-    },
-    /// The object is an owner in foreground deletion without blocking dependents.
-    NoBlockingDependents,
-    /// The object is an owner in orphaning deletion whose dependents all lost their reference.
-    NoDependents,
-    /// The object is in a cycle of blocking references.
-    Cycle,
 }

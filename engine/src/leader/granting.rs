@@ -2,7 +2,7 @@
 
 use super::{Event, Leader, Mode, Output, StreamId, Timer};
 use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX, first_session};
-use crate::object::Uid;
+use crate::object::{Name, Uid};
 use crate::queue::{Delay, Item, Place};
 use crate::work::{
     ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, Protocols, Refusal, ReturnCause, RevokeMode, Term,
@@ -25,12 +25,16 @@ const CLOSE_AFTER: Duration = Duration::from_secs(5);
 const RECONNECT_SPREAD_EACH: Duration = Duration::from_millis(10);
 /// and over no more than this: few need not wait for one another.
 const RECONNECT_SPREAD_MAX: Duration = Duration::from_secs(2);
+/// Refusals of executors that are told of in one term.
+const REFUSED_TOLD_MAX: usize = 256;
 /// An item that an executor cannot do waits for another one.
 const NO_TAKER: Duration = Duration::from_secs(5);
 
 impl Leader {
     pub(super) fn term_gained(&mut self, term: Term) {
         self.term = Some(term.clone());
+        self.refused.clear();
+        self.queue.forget_held_news();
         self.begin_pauses();
         self.restart_barrier();
         self.mark_deletions();
@@ -39,6 +43,7 @@ impl Leader {
 
     pub(super) fn term_lost(&mut self, leader_endpoint: String) {
         self.leader_endpoint = leader_endpoint;
+        self.inherited = super::closing::Inheritance::default();
         if self.term.take().is_some() {
             self.send_all_away(GoAwayCause::LeaderChanged);
             self.event(Event::TermLost);
@@ -143,8 +148,20 @@ impl Leader {
         let grounds = self.grounds_now(&item.draft);
         let executor = self.leases.session(session)?.executor.clone();
         let (of, target) = (work.id, work.target.clone());
+        let kept = super::grounds::kept(&grounds);
         self.event(Event::Granted { item: of, target, action: kind, executor, attempt, grounds });
-        let id = self.leases.grant(self.now, session, term.number, uid.clone(), work.id, destroys);
+        let lease = Lease {
+            session,
+            target: uid.clone(),
+            destroys,
+            item: work.id,
+            granted: self.now,
+            started: None,
+            recalled: false,
+            gone: None,
+            grounds: kept,
+        };
+        let id = self.leases.grant(term.number, lease);
         self.queue.place(uid, Place::Leased(id));
         if let Some(item) = self.queue.get_mut(uid) {
             item.overtaken = false;
@@ -230,7 +247,10 @@ impl Leader {
     fn hello(&mut self, stream: StreamId, hello: &Hello) {
         let protocol = match self.admit(hello) {
             Ok(protocol) => protocol,
-            Err(refusal) => return self.outputs.push_back(Output::Refuse { stream, refusal }),
+            Err(refusal) => {
+                self.tell_refusal(&hello.executor, &refusal);
+                return self.outputs.push_back(Output::Refuse { stream, refusal });
+            }
         };
         let Some(term) = self.term.clone() else { return };
         let known = self.leases.of_executor(&hello.executor);
@@ -272,6 +292,21 @@ impl Leader {
         self.event(Event::SessionOpened { executor: hello.executor.clone(), version: hello.version.clone(), protocol });
         self.welcome_share(session, stream);
         self.balance();
+    }
+
+    fn tell_refusal(&mut self, executor: &Name, refusal: &Refusal) {
+        let why = match refusal {
+            // It knows a newer leader, or asks one that does not lead: nothing is wrong with it.
+            Refusal::NotLeader | Refusal::TermStale { .. } | Refusal::Drained => return,
+            Refusal::OtherCluster { .. } => "of another cluster",
+            Refusal::ProtocolUnsupported { .. } => "speaks no common protocol",
+            Refusal::Superseded => "superseded by a newer process of its name",
+            Refusal::OutOfTurn => "spoke out of turn",
+            Refusal::TooManySessions { .. } => "too many sessions",
+        };
+        if self.refused.len() < REFUSED_TOLD_MAX && self.refused.insert((executor.clone(), why)) {
+            self.event(Event::ExecutorRefused { executor: executor.clone(), why });
+        }
     }
 
     /// Whether this executor is let in, and what its stream speaks then.
@@ -398,7 +433,7 @@ impl Leader {
         item.ambiguous |= lease.started.is_some();
         let dropped = item.overtaken;
         if dropped {
-            self.queue.remove(&lease.target);
+            self.drop_overtaken(lease);
         } else {
             self.queue.make_ready(&lease.target);
         }

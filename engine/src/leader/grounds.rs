@@ -1,17 +1,17 @@
 //! What decisions rest on, for those who follow them.
 
-use super::{Cause, Grounds, Leader, OpenDecision};
+use super::{Cause, Grounds, Leader, OpenDecision, RootMarks};
 use crate::graph::NodeId;
-use crate::object::{Digest, ObjectRef, Uid};
+use crate::object::{ObjectRef, Uid};
 use crate::queue::{Draft, Place};
-use crate::work::Action;
+use crate::work::{self, Action};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Longest chain of causes that is told.
 const CHAIN_MAX: usize = 32;
-/// Owners and causes that are told of one decision: an object may have thousands.
-const TOLD_MAX: usize = 20;
+/// Owners and causes that are told of one decision, and that a lease keeps of it: an object may have thousands.
+pub const GROUNDS_KEPT_MAX: usize = 20;
 
 impl Leader {
     /// What a decision rests on.
@@ -28,10 +28,11 @@ impl Leader {
                 | Action::UnblockOwnerReferences { .. }
                 | Action::RemoveFinalizer { .. } => None,
             },
+            root: self.root_marks(&chain),
             chain,
             causes: told(causes),
             cause_count,
-            owners: node.map_or_else(Vec::new, |id| self.first_edges(id, TOLD_MAX)),
+            owners: node.map_or_else(Vec::new, |id| self.first_edges(id, GROUNDS_KEPT_MAX)),
             owner_count: node.map_or(0, |id| self.graph.node(id).references().count()),
         })
     }
@@ -46,6 +47,17 @@ impl Leader {
         };
         let chain = self.chain(uid, &causes);
         self.grounds(draft, causes, chain)
+    }
+
+    /// What is known now of what a decision rests on that was carried out, or that an earlier leader took; without owners.
+    pub(super) fn grounds_of(&self, uid: &Uid, decision: u64) -> Box<Grounds> {
+        let causes = match self.graph.primary(uid) {
+            Some(id) => self.causes_now(id),
+            None => self.tombstone(uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
+        };
+        let (chain, cause_count) = (self.chain(uid, &causes), causes.len());
+        let root = self.root_marks(&chain);
+        Box::new(Grounds { causes, cause_count, chain, root, ..*Grounds::unknown(decision) })
     }
 
     /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
@@ -71,6 +83,20 @@ impl Leader {
 
     fn causes_now(&self, id: NodeId) -> Vec<Cause> {
         self.causes(id)
+    }
+
+    fn root_marks(&self, chain: &[ObjectRef]) -> RootMarks {
+        let Some(root) = chain.last() else { return RootMarks::default() };
+        let observed = self.best_known(&root.uid).map(|id| self.graph.node(id)).filter(|node| node.is_observed());
+        if let Some(node) = observed {
+            let deletion_time =
+                if node.is_terminating() { node.facts().and_then(|facts| facts.deletion_time) } else { None };
+            return RootMarks { resource_version: node.resource_version(), deletion_time };
+        }
+        self.tombstone(&root.uid).map_or_else(RootMarks::default, |gone| RootMarks {
+            resource_version: gone.deleted.clone().or_else(|| gone.resource_version.clone()),
+            deletion_time: gone.deletion_time,
+        })
     }
 
     /// From the nearest owner whose going led here to the first: what is still in the graph is asked there, what went is remembered.
@@ -102,25 +128,36 @@ impl Leader {
     }
 }
 
+/// What a lease keeps of what its decision rests on, so that its end can be told when the graph has moved on.
+pub(super) fn kept(grounds: &Grounds) -> Box<Grounds> {
+    let first = |count: usize| count.min(GROUNDS_KEPT_MAX);
+    Box::new(Grounds {
+        decision: grounds.decision,
+        preconditions: grounds.preconditions.clone(),
+        propagation_policy: grounds.propagation_policy,
+        causes: grounds.causes[..first(grounds.causes.len())].to_vec(),
+        cause_count: grounds.cause_count,
+        owners: grounds.owners[..first(grounds.owners.len())].to_vec(),
+        owner_count: grounds.owner_count,
+        chain: grounds.chain.clone(),
+        root: grounds.root.clone(),
+    })
+}
+
 /// The same for the same action on the same object by the same facts.
 pub(super) fn decision(draft: &Draft) -> u64 {
-    let mut digest = Digest::default();
-    digest.uid(&draft.target.uid);
-    digest.text(draft.action.kind().as_str());
-    let facts = draft.preconditions.facts_digest;
-    digest.number(facts);
-    digest.0
+    work::decision(&draft.target.uid, draft.action.kind(), draft.preconditions.facts_digest)
 }
 
 /// Of more causes than are told, those that say what the decision is come first.
 fn told(mut causes: Vec<Cause>) -> Vec<Cause> {
-    if causes.len() > TOLD_MAX {
+    if causes.len() > GROUNDS_KEPT_MAX {
         causes.sort_by_key(|cause| match cause {
             Cause::OwnerWaiting { .. } | Cause::OwnerOrphans { .. } => 0,
             Cause::OwnerAbsent { .. } => 1,
             Cause::KeptBy { .. } | Cause::NoBlockingDependents | Cause::NoDependents | Cause::Cycle => 2,
         });
-        causes.truncate(TOLD_MAX);
+        causes.truncate(GROUNDS_KEPT_MAX);
     }
     causes
 }

@@ -1,5 +1,6 @@
 //! Whether the store's history is still the one that the graph was built from, and whether the graph is still what the store holds.
 
+use super::closing::Left;
 use super::{Event, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
 use crate::coverage::{Contradiction, KindId, State};
 use crate::evidence::{Inquiry, Proof};
@@ -337,6 +338,7 @@ impl Leader {
         self.restart_barrier();
         self.writes.clear();
         self.condemned.clear();
+        self.void_inherited();
         self.gone.clear();
         self.emptied.clear();
         self.remember_former();
@@ -369,10 +371,13 @@ impl Leader {
         for id in leases {
             if let Some(lease) = self.leases.end(id) {
                 self.strays.give_up(id, &lease);
+                self.drop_item(&lease.target, lease.grounds);
             }
         }
         for uid in self.queue.uids().cloned().collect::<Vec<Uid>>() {
-            self.queue.remove(&uid);
+            let Some(item) = self.queue.get(&uid) else { continue };
+            let grounds = self.grounds_now(&item.draft);
+            self.drop_item(&uid, grounds);
         }
     }
 
@@ -442,7 +447,7 @@ impl Leader {
         for id in lost.into_iter().flat_map(|kind| self.nodes_of(kind)).collect::<Vec<_>>() {
             // One that only another of this kind referred to goes with that one.
             if self.graph.get(id).is_some_and(|node| node.is_observed()) {
-                self.take_out(id, None);
+                self.take_out(id, None, Left::Sight);
             }
         }
     }

@@ -1,14 +1,13 @@
 //! What discovery and the watches say.
 
+use super::closing::Left;
 use super::{Event, Leader, Output, Timer};
 use crate::coverage::{Advance, KindId, State};
 use crate::evidence::{Inquiry, Proof};
 use crate::follow::WatchEnd;
 use crate::graph::{Coordinates, Known, NodeId, Presence};
 use crate::object::{GroupResource, Object, ResourceVersion, ServedKind, Uid};
-use crate::queue::Place;
 use crate::view::Tombstone;
-use crate::work::ActionKind;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -124,7 +123,7 @@ impl Leader {
     fn forget_shown(&mut self, id: NodeId) {
         // One that only another of this kind referred to goes with that one.
         if self.graph.get(id).is_some_and(|node| node.is_observed()) {
-            self.take_out(id, None);
+            self.take_out(id, None, Left::Sight);
         }
     }
 
@@ -157,7 +156,7 @@ impl Leader {
                     self.freshen(kind, id, false);
                 } else if node.is_observed() {
                     // Not being in a list of everything is no proof; its own name is asked for.
-                    self.take_out(id, None);
+                    self.take_out(id, None, Left::Collection { deleted: None });
                     if self.graph.get(id).is_some() {
                         self.inquiries.insert(id, Inquiry::new(self.now).at_once(self.now));
                     }
@@ -221,7 +220,8 @@ impl Leader {
             self.graph.end_orphaned(&object.uid);
         }
         if self.graph.node(id).is_observed() {
-            self.take_out(id, proven.then_some(proof));
+            let deleted = Some(object.resource_version.clone());
+            self.take_out(id, proven.then_some(proof), Left::Collection { deleted });
         } else if proven && !self.graph.node(id).is_absent() {
             self.prove(id, proof);
         }
@@ -351,6 +351,9 @@ impl Leader {
             }
         }
         self.mark(id);
+        if source != Source::Ahead {
+            self.tell_finalizers(id);
+        }
         if change.standing {
             // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
             self.deletions.remove(&id);
@@ -388,17 +391,17 @@ impl Leader {
     }
 
     /// Takes an observed object out of the graph.
-    pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>) {
+    pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>, left: Left) {
         let node = self.graph.node(id);
         let (uid, kind, namespace) = (node.uid(), node.kind(), node.namespace().clone());
         let proof = proof.filter(|_| !self.coverage.kind(kind).ambiguous);
         let fresh = node.list() == Some(self.coverage.kind(kind).list);
         let object = self.object_ref(id);
         let resource_version = node.resource_version();
-        let under_way = |item: &crate::queue::Item| {
-            matches!((&item.place, item.draft.action.kind()), (Place::Leased(_), ActionKind::Delete))
-        };
-        let caused_by_us = self.condemned.remove(&uid) || self.queue.get(&uid).is_some_and(under_way);
+        let deletion_time =
+            if node.is_terminating() { node.facts().and_then(|facts| facts.deletion_time) } else { None };
+        let deleted = left.version();
+        let caused_by_us = self.leaves(id, left);
         let owner_gone = if caused_by_us { self.since_owners_went(id) } else { None };
         let causes = if caused_by_us { self.causes(id) } else { Vec::new() };
         let entry = self.coverage.kind_mut(kind);
@@ -435,7 +438,15 @@ impl Leader {
         self.mark_uid(&uid);
         self.changes.note(&uid);
         self.writes.remove(&uid);
-        self.tombstones.put(Tombstone { object: object.clone(), at: self.now, caused_by_us, causes, resource_version });
+        self.tombstones.put(Tombstone {
+            object: object.clone(),
+            at: self.now,
+            caused_by_us,
+            causes,
+            resource_version,
+            deleted,
+            deletion_time,
+        });
         self.event(Event::Removed { object: object.clone(), caused_by_us, owner_gone });
         if let Some(proof) = proof.filter(|_| stays) {
             self.event(Event::Proven { owner: object, proof });

@@ -1,6 +1,6 @@
 //! From verdicts to items of the queue. Every item is made here, from the present state of its node.
 
-use super::{Cause, Event, Leader, Mode, Timer};
+use super::{Cause, Event, Grounds, Leader, Mode, Timer};
 use crate::evidence::Inquiry;
 use crate::graph::{Known, NodeId, Presence, Reference};
 use crate::object::{
@@ -11,6 +11,7 @@ use crate::queue::{Delay, Draft, Place, Put};
 use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
 use crate::view::Undecided;
 use crate::work::{Action, CHECKS_MAX, Preconditions, RevokeMode};
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -367,10 +368,21 @@ impl Leader {
         // Where the cascade began counts for what is new; what is told of a decision has all of the way.
         let chain = self.chain(&target.uid, &causes);
         let root = chain.last().map(|root| root.uid.clone());
+        let before = self
+            .queue
+            .get(&target.uid)
+            .filter(|item| is_another(&item.draft, &draft))
+            .map(|item| (item.id, item.draft.clone()));
         let put = self.queue.put(self.now, draft, root, observe);
         let repeated = repeated.filter(|_| put == Put::New && !observe);
         match put {
             Put::New | Put::Replaced => {
+                if let Some((item, before)) = before.filter(|_| put == Put::Replaced) {
+                    let grounds = self.grounds_now(&before);
+                    self.ends_inherited(&target.uid, grounds.decision);
+                    let (target, action) = (before.target, before.action.kind());
+                    self.event(Event::Withdrawn { item, target, action, replaced: true, grounds });
+                }
                 if let Some(item) = self.queue.get(&target.uid) {
                     let (id, generation) = (item.id, item.generation);
                     let leads = self.term.is_some();
@@ -405,13 +417,23 @@ impl Leader {
             Ok(None) => {}
             Ok(Some(item)) => {
                 let action = item.draft.action.kind();
-                let decision = super::grounds::decision(&item.draft);
-                self.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, decision });
+                let grounds = self.grounds_now(&item.draft);
+                let target = item.draft.target;
+                self.ends_inherited(&uid, grounds.decision);
+                self.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
                 // What another node of this uid asked for may have given way to it.
                 self.mark_uid(&uid);
                 self.mark_deleting_owners(&uid);
             }
         }
+    }
+
+    /// Drops an item, whose decision ends so if it is there. It rested on these grounds.
+    pub(super) fn drop_item(&mut self, uid: &Uid, grounds: Box<Grounds>) {
+        let Some(item) = self.queue.remove(uid) else { return };
+        let action = item.draft.action.kind();
+        self.ends_inherited(uid, grounds.decision);
+        self.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });
     }
 
     /// Asks for an owner that its collection does not show, when it is time to.
@@ -444,6 +466,12 @@ impl Leader {
     pub(super) fn object_ref(&self, id: NodeId) -> ObjectRef {
         self.graph.object_ref(&self.coverage, id)
     }
+}
+
+/// Whether two drafts about one object are two decisions.
+fn is_another(one: &Draft, other: &Draft) -> bool {
+    let facts = |draft: &Draft| draft.preconditions.facts_digest;
+    one.action.kind() != other.action.kind() || facts(one) != facts(other)
 }
 
 /// Whether an object goes, or is parted from an owner that orphans it. Everything else frees what is decided already.

@@ -23,6 +23,8 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 const READ_AGAIN: Duration = Duration::from_secs(1);
 /// and while their watch is lost.
 const READ_INSTEAD: Duration = Duration::from_secs(2);
+/// Effects that wait before more decisions are told of that a pause holds or lets go.
+const TOLD_AT_ONCE: usize = 1000;
 /// What was known so long ago is not known any more.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 
@@ -57,6 +59,7 @@ impl Leader {
                 uid: entry.pause.uid.clone(),
                 scope: entry.meaning.scope.clone(),
                 reason: entry.pause.reason.clone(),
+                actor: entry.pause.actor.clone(),
                 created: entry.pause.created,
                 lifetime: entry.pause.lifetime,
                 until: entry.until,
@@ -107,6 +110,7 @@ impl Leader {
                     name: name.clone(),
                     scope: entry.meaning.scope.clone(),
                     reason: entry.pause.reason.clone(),
+                    actor: entry.pause.actor.clone(),
                     problem: entry.problem(),
                     lasts: entry.until.since(self.now),
                 };
@@ -346,6 +350,7 @@ impl Leader {
                     name: name.clone(),
                     scope: entry.meaning.scope.clone(),
                     reason: entry.pause.reason.clone(),
+                    actor: entry.pause.actor.clone(),
                     problem: entry.problem(),
                     lasts: entry.until.since(self.now),
                 };
@@ -443,6 +448,21 @@ impl Leader {
             .sessions
             .extend(self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(_, lease)| lease.session));
         writers
+    }
+
+    /// Tells which decisions pauses hold from now on, and which not any more.
+    pub(super) fn tell_held(&mut self) {
+        if self.term.is_none() {
+            return;
+        }
+        while let Some((item, pause)) = self.queue.next_held_news() {
+            let (target, action, draft) = (item.draft.target.clone(), item.draft.action.kind(), item.draft.clone());
+            let grounds = self.grounds_now(&draft);
+            self.event(Event::Held { target, action, pause, grounds });
+            if self.outputs.len() >= TOLD_AT_ONCE {
+                return;
+            }
+        }
     }
 
     /// Finds pauses that have become effective.

@@ -2,13 +2,14 @@
 //!
 //! A write's answer closes the *item*, nothing else: an object leaves the graph only by DELETED or a relist of its own collection.
 
+use super::closing::Left;
 use super::intake::Source;
 use super::repeating::essence;
 use super::{Event, Leader, StreamId, Timer};
 use crate::coverage::State;
 use crate::evidence::Inquiry;
 use crate::graph::{Coordinates, NodeId};
-use crate::lease::SessionId;
+use crate::lease::{Lease, SessionId};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY, Place};
 use crate::work::{
@@ -68,7 +69,7 @@ impl Leader {
         if !holds {
             // Of another term, or given up: whatever it changed, the watches show. Its target is looked at again.
             let Some(uid) = self.queue.uid_of(report.item).filter(|_| known).cloned() else {
-                return ReportResult::Unknown;
+                return if known { ReportResult::Unknown } else { self.report_late(session, &report) };
             };
             self.mark_uid(&uid);
             return ReportResult::AcceptedLate;
@@ -82,7 +83,7 @@ impl Leader {
         let target = item.draft.target.clone();
         let decided_at = item.draft.preconditions.resource_version.clone();
         let (action, age) = (item.draft.action.kind(), self.now.since(item.decided));
-        let grounds = self.grounds_now(&item.draft);
+        let grounds = lease.grounds.clone();
         self.event(Event::Attempted {
             item: lease.item,
             target: target.clone(),
@@ -91,6 +92,7 @@ impl Leader {
             executor,
             http_status: report.http_status,
             message: report.message.clone(),
+            audit_id: report.audit_id.clone(),
             api_calls: report.api_calls,
             age,
             attempt: report.attempt,
@@ -101,7 +103,7 @@ impl Leader {
             self.meter(&target.group_resource());
         }
         if !self.is_of_another_history(&target, decided_at, &report) {
-            self.conclude(session, &target, action, &report);
+            self.conclude(session, &target, action, &report, &lease);
         }
         ReportResult::Accepted
     }
@@ -127,10 +129,20 @@ impl Leader {
         true
     }
 
-    fn conclude(&mut self, session: Option<SessionId>, target: &ObjectRef, action: ActionKind, report: &WorkReport) {
+    fn conclude(
+        &mut self,
+        session: Option<SessionId>,
+        target: &ObjectRef,
+        action: ActionKind,
+        report: &WorkReport,
+        lease: &Lease,
+    ) {
         let uid = &target.uid;
-        if action == ActionKind::Delete && report.outcome == Outcome::Done && self.graph.primary(uid).is_some() {
-            self.condemned.insert(uid.clone());
+        if report.outcome.is_success() {
+            self.ends_inherited(uid, lease.grounds.decision);
+            if action == ActionKind::Delete {
+                self.deletion_done(target, report.outcome, lease);
+            }
         }
         if let Some(sighting) = &report.observed {
             self.sighted(target, sighting);
@@ -171,7 +183,7 @@ impl Leader {
         }
         if self.graph.by_uid(uid).next().is_none() {
             // The target went while this was under way, and nobody is left to take the decision back.
-            self.queue.remove(uid);
+            self.drop_overtaken(lease);
         }
         // Whatever was decided meanwhile, and the other nodes of this uid, have their turn now; and an owner in foreground deletion does
         // not wait for an attempt that is over.
@@ -354,7 +366,7 @@ impl Leader {
             self.writes.insert(uid.clone(), self.now);
             self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid));
         } else {
-            self.take_out(id, None);
+            self.take_out(id, None, Left::Collection { deleted: None });
         }
     }
 }

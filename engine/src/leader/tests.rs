@@ -19,6 +19,7 @@ mod blocking;
 mod cascades;
 mod doubts;
 mod emptied;
+mod ends;
 mod evidence;
 mod excess;
 mod fleet;

@@ -3,11 +3,12 @@
 use super::{Event, Link, Output, REPORTS_MAX, Returned, Session, Started, Stream};
 use crate::time::Time;
 use crate::work::{
-    BATCH_MAX_ENTRIES, LeaseId, Outcome, ReportResult, ReturnCause, RevokeMode, Term, ToLeader, WorkLease, WorkReport,
-    WorkReturn,
+    BATCH_MAX_ENTRIES, LeaseId, Outcome, PROTOCOL_REPORTS_SAY_WHAT, ReportResult, ReturnCause, RevokeMode, Term,
+    ToLeader, WorkLease, WorkReport, WorkReturn,
 };
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
@@ -137,7 +138,7 @@ impl Session {
         self.hand_back_where(|_| Some(ReturnCause::SessionLapsed));
         self.cancel_started();
         match self.link {
-            Link::Active(_) => self.hang_up(now, alloc::string::String::from("no heartbeat was acknowledged in time")),
+            Link::Active(_) => self.hang_up(now, String::from("no heartbeat was acknowledged in time")),
             Link::Waiting { .. } | Link::Connecting { .. } | Link::Greeting { .. } | Link::Over => {}
         }
     }
@@ -222,6 +223,7 @@ impl Session {
     fn next_batch(&mut self) -> ToLeader {
         let mut reports: Vec<WorkReport> = Vec::new();
         let mut findings = 0;
+        let says_what = matches!(&self.link, Link::Active(stream) if stream.protocol >= PROTOCOL_REPORTS_SAY_WHAT);
         while reports.len() < BATCH_MAX_ENTRIES
             && let Some(id) = self.unsent.pop_front()
         {
@@ -231,7 +233,11 @@ impl Session {
                 self.unsent.push_front(id);
                 break;
             }
-            reports.push(report.clone());
+            // A leader knows what it granted itself.
+            let late = says_what && self.term.as_ref() != Some(&report.term);
+            let about = report.about.clone().filter(|_| late);
+            let audit_id = if says_what { report.audit_id.clone() } else { String::new() };
+            reports.push(WorkReport { about, audit_id, ..report.clone() });
         }
         let room = (BATCH_MAX_ENTRIES - reports.len()).min(self.returns.len());
         let returns = self.returns.drain(..room).map(|returned| returned.entry).collect();

@@ -273,6 +273,7 @@ impl Session {
         let window =
             self.config.concurrency.most().saturating_mul(2).min(usize::try_from(max_window).unwrap_or(usize::MAX));
         self.link = Link::Active(Stream {
+            protocol,
             since: now,
             heartbeat_interval,
             heartbeat_at: now + heartbeat_interval,

@@ -526,3 +526,37 @@ fn an_executor_a_release_ahead_speaks_what_the_leader_chooses_and_nothing_it_did
         assert!(outputs.contains(&Output::Disconnect), "{outputs:?}");
     }
 }
+
+#[test]
+fn a_report_says_what_it_is_about_to_a_leader_that_did_not_grant_it_and_reads_protocol_2() {
+    let about = || {
+        let target = lease(LeaseId { term: 1, number: 1 }, term(1), delete()).item.target;
+        crate::work::About { target, action: ActionKind::Delete, decision: 7 }
+    };
+    for (protocol, lease_term, expected) in [(2, 1, (true, true)), (2, 2, (false, true)), (1, 1, (false, false))] {
+        let mut session = Session::new(config(), 1);
+        let ToExecutor::Welcome(welcome) = script::welcome("L/2") else { panic!("the script's leader welcomes") };
+        session.handle(Time::ZERO, Input::Connected);
+        session.handle(Time::ZERO, Input::Message(ToExecutor::Welcome(Welcome { protocol, ..welcome })));
+        while session.poll().is_some() {}
+        let id = LeaseId { term: lease_term, number: 1 };
+        let report = WorkReport {
+            about: Some(alloc::boxed::Box::new(about())),
+            audit_id: String::from("4f"),
+            ..report(id, Term { election: "L".into(), number: lease_term })
+        };
+        session.reports.insert(id, report);
+        session.unsent.push_back(id);
+        session.tick(Time::ZERO + Duration::from_secs(1));
+        let sent = core::iter::from_fn(|| session.poll()).find_map(|output| {
+            let Output::Send(ToLeader::Reports { reports, .. }) = output else { return None };
+            reports.into_iter().next()
+        });
+        let sent = sent.expect("it is reported");
+        assert_eq!(
+            (sent.about.is_some(), !sent.audit_id.is_empty()),
+            expected,
+            "protocol {protocol}, term {lease_term}"
+        );
+    }
+}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::leader::StreamId;
+use crate::leader::{Grounds, StreamId};
 use crate::lease::Leases;
 use crate::object::{GroupResource, Uid};
 use crate::work::{Hello, Term};
@@ -20,7 +20,18 @@ fn lease(namespace: &str) -> Lease {
     let collection = GroupResource { group: "".into(), resource: "pods".into() };
     let destroys = Some(Place { collection, namespace: namespace.into() });
     let target = Uid::parse("x").unwrap();
-    Lease { session: ONE, target, destroys, item: 1, granted: Time::ZERO, started: None, recalled: false }
+    let grounds = Grounds::unknown(1);
+    Lease {
+        session: ONE,
+        target,
+        destroys,
+        item: 1,
+        granted: Time::ZERO,
+        started: None,
+        recalled: false,
+        gone: None,
+        grounds,
+    }
 }
 
 fn scope(namespace: &str) -> Scope {

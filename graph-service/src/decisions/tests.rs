@@ -1,7 +1,7 @@
 use super::archive::Archived;
 use super::kept::Begin;
 use super::*;
-use engine::leader::Event;
+use engine::leader::{Event, Grounds};
 use engine::object::{ObjectRef, Uid};
 use engine::time::Time;
 use engine::work::{ActionKind, Term};
@@ -29,7 +29,7 @@ fn withdrawn(name: &str) -> Event {
         name: name.into(),
         uid: Uid::parse(&format!("uid-{name}")).unwrap(),
     };
-    Event::Withdrawn { item: 1, target, action: ActionKind::Delete, decision: 7 }
+    Event::Withdrawn { item: 1, target, action: ActionKind::Delete, replaced: false, grounds: Grounds::unknown(7) }
 }
 
 fn most(events: usize) -> Most {

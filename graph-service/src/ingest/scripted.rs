@@ -190,6 +190,7 @@ pub(crate) fn word(input: &Input) -> String {
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::TermGained(_)
+        | Input::OpenAtTermStart(_)
         | Input::TermLost { .. }
         | Input::Withhold { .. }
         | Input::Stop => "not from here".to_owned(),

@@ -50,8 +50,8 @@ impl std::fmt::Debug for Press {
 
 impl Press {
     /// Writes a pause, and waits a moment for it to become effective where this replica leads. The same request id gives the same pause.
-    pub(crate) async fn pause(&self, order: &PauseOrder) -> Result<PauseView, Failure> {
-        let written = self.create(order).await?;
+    pub(crate) async fn pause(&self, order: &PauseOrder, user: Option<&str>) -> Result<PauseView, Failure> {
+        let written = self.create(order, user).await?;
         let Seen::Standing(pause) = written else {
             return Err(Failure::Refused("the pause is being deleted by somebody else".to_owned()));
         };
@@ -109,12 +109,12 @@ impl Press {
         handled.await.map_err(|_| stopped(()))
     }
 
-    async fn create(&self, order: &PauseOrder) -> Result<Seen, Failure> {
+    async fn create(&self, order: &PauseOrder, user: Option<&str>) -> Result<Seen, Failure> {
         let id = &order.request_id;
         // Short, because people type it. Somebody else's may be the same by chance, or this call may be a repetition.
         let names = [format!("pause-{}", id.split('-').next().unwrap_or(id)), format!("pause-{id}")];
         for name in &names {
-            let answer = self.send(Method::POST, PATH, &resource::write(name, order)).await?;
+            let answer = self.send(Method::POST, PATH, &resource::write(name, order, user)).await?;
             match answer.status {
                 StatusCode::CREATED | StatusCode::OK => return seen(&answer, Sight::Fresh),
                 StatusCode::NOT_FOUND => return Err(Failure::NotInstalled),

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::jiff::fmt::rfc2822;
 use proto::convert::{LIFETIME_MAX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX};
 use runtime::kubernetes::Answer;
+use runtime::visible;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::str::FromStr;
@@ -18,6 +19,10 @@ mod tests;
 
 /// Which call a pause goes back to.
 pub(crate) const REQUEST_ID: &str = "ownergraph.dev/request-id";
+/// Who called for it.
+pub(crate) const PRESSED_BY: &str = "ownergraph.dev/pressed-by";
+/// Longest name of who pressed a pause that is written or read.
+const ACTOR_MAX_BYTES: usize = 256;
 /// How far the clock of one API server may be ahead of another's: a pause is not to end early because of that.
 const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(10);
 /// Longest account of a scope in a status.
@@ -80,6 +85,7 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
         uid,
         resource_version: ResourceVersion::parse(&metadata.resource_version),
         scope,
+        actor: actor(&metadata.annotations, &metadata.managed_fields),
         reason: clip(raw.spec["reason"].as_str().unwrap_or_default(), REASON_MAX_BYTES),
         created: created.unwrap_or_default(),
         lifetime,
@@ -128,8 +134,24 @@ fn at_most(what: &str, count: usize) -> Result<(), String> {
     if count > SCOPE_MAX { Err(format!("it has {count} {what}, more than {SCOPE_MAX}")) } else { Ok(()) }
 }
 
-/// A Pause to be created.
-pub(crate) fn write(name: &str, order: &PauseOrder) -> Value {
+/// Who pressed a pause: the annotation says so, or the name of the field manager that wrote it first.
+fn actor(annotations: &Value, managed_fields: &Value) -> String {
+    let plain = |text: &str| clip(&visible::line(text), ACTOR_MAX_BYTES);
+    match annotations[PRESSED_BY].as_str().filter(|user| !user.is_empty()) {
+        Some(user) => plain(user),
+        None => {
+            let manager = managed_fields[0]["manager"].as_str().filter(|manager| !manager.is_empty());
+            manager.map_or_else(String::new, |manager| plain(&format!("manager {manager}")))
+        }
+    }
+}
+
+/// A Pause to be created, at the wish of this user where one is known.
+pub(crate) fn write(name: &str, order: &PauseOrder, user: Option<&str>) -> Value {
+    let mut annotations = json!({ REQUEST_ID: order.request_id });
+    if let Some(user) = user {
+        annotations[PRESSED_BY] = clip(&visible::line(user), ACTOR_MAX_BYTES).into();
+    }
     let target = |filter: &Filter| {
         let resource = |at: &GroupResource| json!({ "group": &*at.group, "resource": &*at.resource });
         let mut target = serde_json::Map::new();
@@ -148,7 +170,7 @@ pub(crate) fn write(name: &str, order: &PauseOrder) -> Value {
     json!({
         "apiVersion": "ownergraph.dev/v1alpha1",
         "kind": "Pause",
-        "metadata": { "name": name, "annotations": { REQUEST_ID: order.request_id } },
+        "metadata": { "name": name, "annotations": annotations },
         "spec": spec,
     })
 }
@@ -208,6 +230,10 @@ struct RawMetadata {
     #[serde(default)]
     creation_timestamp: String,
     deletion_timestamp: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    annotations: Value,
+    #[serde(default)]
+    managed_fields: Value,
 }
 
 /// A field that this build does not know may narrow the scope, or widen it.

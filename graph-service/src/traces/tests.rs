@@ -23,16 +23,7 @@ fn preconditions() -> Preconditions {
 }
 
 fn grounds(chain: &[ObjectRef]) -> Box<Grounds> {
-    Box::new(Grounds {
-        decision: 7,
-        preconditions: preconditions(),
-        propagation_policy: None,
-        causes: Vec::new(),
-        cause_count: 0,
-        owners: Vec::new(),
-        owner_count: 0,
-        chain: chain.to_vec(),
-    })
+    Box::new(Grounds { preconditions: preconditions(), chain: chain.to_vec(), ..*Grounds::unknown(7) })
 }
 
 fn decided(target: &ObjectRef, action: ActionKind, chain: &[ObjectRef]) -> Event {
@@ -58,6 +49,7 @@ fn attempted(target: &ObjectRef, action: ActionKind, outcome: Outcome) -> Event 
         executor: "executor-1".into(),
         http_status: 200,
         message: "said".to_owned(),
+        audit_id: String::new(),
         api_calls: 1,
         age: Duration::ZERO,
         attempt: 1,

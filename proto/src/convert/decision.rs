@@ -1,11 +1,13 @@
 //! Steps of decisions. One way: followers take the messages as they are.
 
+use super::item::item_kind;
 use super::query::cause;
+use super::system::system_event;
 use super::view::Clock;
 use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase};
 use crate::graph::v1beta1 as graph;
 use crate::work::v1beta1 as work;
-use engine::leader::{Cause, Event, Grounds, OpenDecision};
+use engine::leader::{Cause, Event, Grounds, Logged, LoggedStep, OpenDecision};
 use engine::object::ObjectRef;
 use engine::work::{ActionKind, Outcome, Term};
 
@@ -15,7 +17,7 @@ mod tests;
 
 pub use bounds::{EVENT_MAX_BYTES, STUB_MAX_BYTES, bounded, stub};
 
-/// The step of a decision that an event is, if it is one. Its position is the log's to give.
+/// The step of a decision, or the change of the collector's own state, that an event is, if it is one. Its position is the log's to give.
 pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
     step_of(event, term, clock).map(bounded)
 }
@@ -41,6 +43,7 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
             executor,
             http_status,
             message,
+            audit_id,
             api_calls,
             attempt,
             grounds,
@@ -53,17 +56,48 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
                 http_status: u32::from(*http_status),
                 message: message.clone(),
                 api_calls: *api_calls,
+                audit_id: audit_id.clone(),
             }),
             ..base(target, *action, grounds, phase_of(*outcome))
         },
-        Event::Withdrawn { target, action, decision, .. } => DecisionEvent {
-            event_time: Some(clock.calendar.into()),
-            decision_id: decision_id(*decision),
-            phase: Phase::Superseded.into(),
-            kind: work::ItemKind::from(*action).into(),
-            target: Some(target.clone().into()),
-            term: Some(term.clone().into()),
-            ..Default::default()
+        Event::Withdrawn { target, action, grounds, .. } => base(target, *action, grounds, Phase::Superseded),
+        Event::Held { target, action, pause: Some(pause), grounds } => {
+            DecisionEvent { pause: pause.to_string(), ..base(target, *action, grounds, Phase::Held) }
+        }
+        Event::Held { target, action, pause: None, grounds } => base(target, *action, grounds, Phase::Released),
+        Event::ReportedLate {
+            target,
+            action,
+            outcome,
+            executor,
+            http_status,
+            message,
+            audit_id,
+            api_calls,
+            attempt,
+            lease_term,
+            grounds,
+        } => DecisionEvent {
+            executor: executor.to_string(),
+            attempt: *attempt,
+            report: Some(Attempt {
+                outcome: work::Outcome::from(*outcome).into(),
+                http_status: u32::from(*http_status),
+                message: message.clone(),
+                api_calls: *api_calls,
+                audit_id: audit_id.clone(),
+            }),
+            lease_term: Some(lease_term.clone().into()),
+            ..base(target, *action, grounds, phase_of(*outcome))
+        },
+        Event::Confirmed { target, resource_version, grounds } => DecisionEvent {
+            watch_resource_version: resource_version.as_ref().map(ToString::to_string).unwrap_or_default(),
+            ..base(target, ActionKind::Delete, grounds, Phase::Confirmed)
+        },
+        Event::AwaitingFinalizers { target, resource_version, finalizers, grounds } => DecisionEvent {
+            watch_resource_version: resource_version.to_string(),
+            finalizers: finalizers.iter().map(ToString::to_string).collect(),
+            ..base(target, ActionKind::Delete, grounds, Phase::AwaitingFinalizers)
         },
         Event::Decided { grounds: None, .. }
         | Event::Removed { .. }
@@ -76,6 +110,7 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         | Event::KeptApart { .. }
         | Event::SessionOpened { .. }
         | Event::SessionEnded { .. }
+        | Event::ExecutorRefused { .. }
         | Event::TermGained(_)
         | Event::TermLost
         | Event::GrantsStopped { .. }
@@ -91,7 +126,12 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         | Event::Readopted { .. }
         | Event::OrphaningForgotten { .. }
         | Event::Unusable { .. }
-        | Event::Rejected { .. } => return None,
+        | Event::Rejected { .. } => DecisionEvent {
+            event_time: Some(clock.calendar.into()),
+            term: Some(term.clone().into()),
+            system: Some(system_event(event)?),
+            ..DecisionEvent::default()
+        },
     })
 }
 
@@ -111,9 +151,41 @@ pub fn open_decision(open: &OpenDecision, term: &Term, clock: Clock) -> Decision
     })
 }
 
+/// What a step says of its decision, to the leader that follows the one that took it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// Another step is to come.
+    Open(Logged),
+    /// None is.
+    Ended,
+}
+
+/// What a step says of its decision. `None` for what is no step, or cannot be read.
+pub fn standing(event: &DecisionEvent) -> Option<Standing> {
+    let action = item_kind(event.kind)?;
+    let is_ambiguous = event.report.as_ref().is_some_and(|report| report.outcome() == work::Outcome::Ambiguous);
+    let step = match event.phase() {
+        Phase::Unspecified => return None,
+        Phase::Superseded | Phase::Confirmed => return Some(Standing::Ended),
+        Phase::Succeeded if action != ActionKind::Delete => return Some(Standing::Ended),
+        Phase::Succeeded | Phase::AwaitingFinalizers => LoggedStep::Accepted,
+        Phase::Leased => LoggedStep::Leased,
+        Phase::Failed if is_ambiguous => LoggedStep::Leased,
+        Phase::Proposed | Phase::Held | Phase::Released | Phase::Failed | Phase::Parked => LoggedStep::Waiting,
+    };
+    let target = ObjectRef::try_from(event.target.clone()?).ok()?;
+    Some(Standing::Open(Logged { target, action, decision: parse_decision_id(&event.decision_id)?, step }))
+}
+
 /// How a decision is named.
 pub fn decision_id(decision: u64) -> String {
     format!("{decision:016x}")
+}
+
+/// Reads what [`decision_id`] writes.
+pub fn parse_decision_id(text: &str) -> Option<u64> {
+    let is_plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    u64::from_str_radix(text, 16).ok().filter(|_| is_plain)
 }
 
 fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, clock: Clock) -> DecisionEvent {
@@ -126,11 +198,18 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
         kind: work::ItemKind::from(action).into(),
         target: Some(target.clone().into()),
         root: cause_chain.last().cloned(),
+        root_resource_version: grounds.root.resource_version.as_ref().map(ToString::to_string).unwrap_or_default(),
+        root_deletion_time: grounds
+            .root
+            .deletion_time
+            .map(|seconds| prost_types::Timestamp { seconds: i64::from(seconds.get()), nanos: 0 }),
         reasons: owner_reasons,
         reason_count: grounds.cause_count as u64,
         owner_count: grounds.owner_count as u64,
         owners: grounds.owners.iter().cloned().map(Into::into).collect(),
-        preconditions: Some(grounds.preconditions.clone().into()),
+        // A step that no item stands for has none.
+        preconditions: (!grounds.preconditions.resource_version.is_empty())
+            .then(|| grounds.preconditions.clone().into()),
         propagation_policy: grounds
             .propagation_policy
             .map(crate::r#type::v1beta1::PropagationPolicy::from)
@@ -145,6 +224,8 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
 fn cause_of(action: ActionKind, causes: &[Cause]) -> WireCause {
     let any = |wanted: fn(&Cause) -> bool| causes.iter().any(wanted);
     match action {
+        // What led to it is not known any more.
+        ActionKind::Delete if causes.is_empty() => WireCause::Unspecified,
         ActionKind::Delete if any(|cause| matches!(cause, Cause::OwnerWaiting { .. })) => WireCause::ForegroundCascade,
         ActionKind::Delete => WireCause::OwnersGone,
         ActionKind::RemoveOwnerReferences if any(|cause| matches!(cause, Cause::OwnerOrphans { .. })) => {

@@ -197,12 +197,16 @@ impl From<ActionKind> for wire::ItemKind {
 
 /// The kinds of `values` that this build knows; others are left out.
 pub fn kinds(values: &[i32]) -> Vec<ActionKind> {
-    let kind = |value: &i32| match wire::ItemKind::try_from(*value).ok()? {
+    values.iter().filter_map(|&value| item_kind(value)).collect()
+}
+
+/// `None` for a kind that this build does not know.
+pub(super) fn item_kind(value: i32) -> Option<ActionKind> {
+    match wire::ItemKind::try_from(value).ok()? {
         wire::ItemKind::Unspecified => None,
         wire::ItemKind::Delete => Some(ActionKind::Delete),
         wire::ItemKind::RemoveOwnerReferences => Some(ActionKind::RemoveOwnerReferences),
         wire::ItemKind::UnblockOwnerReferences => Some(ActionKind::UnblockOwnerReferences),
         wire::ItemKind::RemoveFinalizer => Some(ActionKind::RemoveFinalizer),
-    };
-    values.iter().filter_map(kind).collect()
+    }
 }

@@ -141,6 +141,7 @@ pub fn pause(view: PauseView, clock: Clock) -> Pause {
         name: format!("{PAUSE_PREFIX}{}", view.name),
         scope: Some(view.scope.into()),
         reason: view.reason,
+        actor: view.actor,
         create_time: written.map(Into::into),
         expire_time: Some(ends.map_or_else(|| clock.later(view.until), Into::into)),
         effective: view.effective,

@@ -1,12 +1,14 @@
 //! Reports, returns, and what becomes of them.
 
+use super::decision::{decision_id, parse_decision_id};
+use super::item::item_kind;
 use super::{Malformed, NAME_MAX_BYTES, field};
 use crate::work::v1beta1 as wire;
 use crate::work::v1beta1::{finding, report_result, work_return};
 use engine::object::clip;
 use engine::work::{
-    CHECKS_MAX, Finding, FindingResult, HeldLease, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReportResult, ReturnCause,
-    SessionNumber, WorkReport, WorkReturn,
+    About, CHECKS_MAX, Finding, FindingResult, HeldLease, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReportResult,
+    ReturnCause, SessionNumber, WorkReport, WorkReturn, audit_id,
 };
 
 impl From<WorkReport> for wire::WorkReport {
@@ -26,8 +28,27 @@ impl From<WorkReport> for wire::WorkReport {
             api_calls: report.api_calls,
             execution_time: Some(field::encode_duration(report.execution_time)),
             webhook: report.webhook,
+            about: report.about.map(|about| (*about).into()),
+            audit_id: report.audit_id,
         }
     }
+}
+
+impl From<About> for wire::About {
+    fn from(about: About) -> Self {
+        wire::About {
+            target: Some(about.target.into()),
+            kind: wire::ItemKind::from(about.action).into(),
+            decision_id: decision_id(about.decision),
+        }
+    }
+}
+
+/// `None` where it cannot be read: then the report says of its lease alone.
+fn about(about: wire::About) -> Option<Box<About>> {
+    let action = item_kind(about.kind)?;
+    let target = field::nested(about.target, "target").ok()?;
+    Some(Box::new(About { target, action, decision: parse_decision_id(&about.decision_id)? }))
 }
 
 impl TryFrom<wire::WorkReport> for WorkReport {
@@ -53,6 +74,8 @@ impl TryFrom<wire::WorkReport> for WorkReport {
             retry_after: retry_after.map(|wait| field::duration(Some(wait), "retry_after")).transpose()?,
             api_calls: report.api_calls,
             execution_time: field::duration(report.execution_time, "execution_time")?,
+            about: report.about.and_then(about),
+            audit_id: audit_id(&report.audit_id),
         })
     }
 }

@@ -93,6 +93,7 @@ impl Answer {
             not_found: None,
             object: None,
             excerpt: String::new(),
+            audit_id: String::new(),
         };
         match self {
             Answer::Object(live) => Ok(Reply { object: Some(live), ..empty(200) }),

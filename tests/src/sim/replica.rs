@@ -537,6 +537,7 @@ fn brief(input: &Input) -> String {
         | Input::Message { .. }
         | Input::StreamClosed { .. }
         | Input::TermGained(_)
+        | Input::OpenAtTermStart(_)
         | Input::TermLost { .. }
         | Input::Withhold { .. }
         | Input::Stop => format!("{input:?}"),

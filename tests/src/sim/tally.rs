@@ -83,6 +83,12 @@ impl Tally {
                 *self.attempts.entry((*action, *outcome)).or_default() += 1;
                 "attempted"
             }
+            Event::Held { pause: Some(_), .. } => "held",
+            Event::Held { pause: None, .. } => "released",
+            Event::ExecutorRefused { why, .. } => why,
+            Event::ReportedLate { .. } => "reported late",
+            Event::Confirmed { .. } => "confirmed",
+            Event::AwaitingFinalizers { .. } => "awaiting finalizers",
             Event::Removed { .. } => "removed",
             Event::Proven { proof, .. } => proof.as_str(),
             Event::Prevented { .. } => "prevented",

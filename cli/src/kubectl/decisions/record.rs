@@ -9,7 +9,7 @@ use proto::cloudevents::v1::CloudEvent;
 use proto::cloudevents::v1::cloud_event::Data;
 use proto::cloudevents::v1::cloud_event::cloud_event_attribute_value::Attr;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
-use proto::decision::v1beta1::{Cause, DecisionEvent, Phase, Position};
+use proto::decision::v1beta1::{Cause, DecisionEvent, Phase, Position, SystemEvent};
 use proto::work::v1beta1::ItemKind;
 use runtime::visible;
 use serde_json::{Map, Value, json};
@@ -107,11 +107,29 @@ pub(in crate::kubectl) fn line(record: &Record, wide: bool) -> String {
     };
     let time = event.event_time.as_ref().map(ToString::to_string).unwrap_or_default();
     let time = if wide { time } else { time.get(11..19).unwrap_or_default().to_owned() };
+    if let Some(system) = &event.system {
+        return system_line(&time, system);
+    }
     let object = event.target.as_ref().map(shown).unwrap_or_default();
     let cause = cause_words(event);
     let position = event.position.as_ref().map(|at| format!("{}:{}", at.log_id, at.sequence)).unwrap_or_default();
     let more = [event.executor.as_str(), position.as_str(), event.decision_id.as_str()];
     columns([&time, &phase_words(event), action_word(event.kind()), &object, &cause], wide.then_some(more))
+}
+
+/// What happened to the collector itself.
+fn system_line(time: &str, system: &SystemEvent) -> String {
+    let kind = system.kind().as_str_name();
+    let mut words = kind.strip_prefix("KIND_").unwrap_or(kind).to_lowercase().replace('_', " ");
+    for (before, text) in
+        [(" ", &system.name), (" in ", &system.collection), (" by ", &system.actor), (": ", &system.reason)]
+    {
+        if !text.is_empty() {
+            words.push_str(before);
+            words.push_str(text);
+        }
+    }
+    format!("{}\n", visible::line(&format!("{time:<9} -- {words} --")))
 }
 
 fn columns(cells: [&str; 5], more: Option<[&str; 3]>) -> String {
@@ -155,6 +173,9 @@ pub(in crate::kubectl) fn phase_word(phase: Phase) -> &'static str {
         Phase::Failed => "failed",
         Phase::Parked => "parked",
         Phase::Superseded => "superseded",
+        Phase::Released => "released",
+        Phase::Confirmed => "gone",
+        Phase::AwaitingFinalizers => "finalizers",
     }
 }
 

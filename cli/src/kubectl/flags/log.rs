@@ -17,6 +17,11 @@ pub(crate) enum Verdict {
     Failed,
     Parked,
     Superseded,
+    Released,
+    /// A deletion that was carried out, once the object has gone.
+    Gone,
+    /// A deletion that was carried out, while finalizers hold the object.
+    Finalizers,
 }
 
 impl From<Verdict> for Phase {
@@ -29,6 +34,9 @@ impl From<Verdict> for Phase {
             Verdict::Failed => Phase::Failed,
             Verdict::Parked => Phase::Parked,
             Verdict::Superseded => Phase::Superseded,
+            Verdict::Released => Phase::Released,
+            Verdict::Gone => Phase::Confirmed,
+            Verdict::Finalizers => Phase::AwaitingFinalizers,
         }
     }
 }

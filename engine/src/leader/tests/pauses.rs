@@ -12,13 +12,14 @@ const HOUR: Duration = Duration::from_secs(3600);
 const EARLIER_TERMS: Duration = Duration::from_secs(15 + 5 + 30);
 
 /// A pause of everything, written at this version; its uid is `uid-NAME`.
-fn pause(name: &str, rv: u64) -> Pause {
+pub(super) fn pause(name: &str, rv: u64) -> Pause {
     Pause {
         name: name.into(),
         uid: uid(&format!("uid-{name}")),
         resource_version: version(rv),
         scope: Scope::default(),
         reason: "because".to_string(),
+        actor: String::new(),
         created: Duration::ZERO,
         lifetime: HOUR,
         elapsed: Duration::ZERO,

@@ -136,6 +136,7 @@ fn a_plan_under_a_pause_says_what_is_held_by_what_and_until_when() {
         resource_version: version(120),
         scope: Scope::default(),
         reason: "because".to_string(),
+        actor: String::new(),
         created: Duration::ZERO,
         lifetime: Duration::from_secs(600),
         elapsed: Duration::ZERO,

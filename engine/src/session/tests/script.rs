@@ -83,6 +83,8 @@ pub(super) fn report(id: LeaseId, term: Term) -> WorkReport {
         retry_after: None,
         api_calls: 1,
         execution_time: Duration::from_millis(5),
+        audit_id: String::new(),
+        about: None,
     }
 }
 

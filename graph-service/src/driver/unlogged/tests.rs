@@ -1,6 +1,6 @@
 use super::*;
 use crate::decisions::Writer;
-use engine::leader::Event;
+use engine::leader::{Event, Grounds};
 use engine::object::{ObjectRef, ResourceVersion, Uid};
 use engine::work::{Action, ActionKind, GoAwayCause, Preconditions, RevokeMode, Term, WorkItem};
 use proto::convert::Clock;
@@ -82,7 +82,13 @@ impl World {
     /// One round that decides something and sends this.
     fn round(&mut self, message: ToExecutor) -> Option<ToExecutor> {
         let clock = Clock { now: engine::time::Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
-        let event = Event::Withdrawn { item: 1, target: target(), action: ActionKind::Delete, decision: 7 };
+        let event = Event::Withdrawn {
+            item: 1,
+            target: target(),
+            action: ActionKind::Delete,
+            replaced: false,
+            grounds: Grounds::unknown(7),
+        };
         self.writer.note(&event, clock);
         let leaves = self.unlogged.admit(STREAM, message);
         self.writer.publish();
@@ -194,7 +200,13 @@ async fn a_grant_of_which_a_log_that_is_required_has_no_room_to_tell_comes_back(
 async fn an_event_and_its_grant_may_be_in_two_rounds() {
     let mut world = World::on(Queue::bounded(1, true));
     let clock = Clock { now: engine::time::Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
-    let event = Event::Withdrawn { item: 1, target: target(), action: ActionKind::Delete, decision: 7 };
+    let event = Event::Withdrawn {
+        item: 1,
+        target: target(),
+        action: ActionKind::Delete,
+        replaced: false,
+        grounds: Grounds::unknown(7),
+    };
     for _ in 0..2 {
         world.writer.note(&event, clock);
     }

@@ -105,6 +105,8 @@ fn redact_event(sight: &Sight, event: &mut DecisionEvent) {
     // It is the last of the chain, unless that was too long.
     if !shows(sight, event.root.as_ref()) {
         event.root = None;
+        event.root_resource_version.clear();
+        event.root_deletion_time = None;
         hidden = hidden.max(1);
     }
     edges(sight, &mut event.owners);

@@ -42,6 +42,11 @@ impl Known {
 }
 
 impl Sight {
+    /// Who calls, where callers are told apart.
+    pub(in crate::grpc) fn user(&self) -> Option<&str> {
+        self.0.as_ref().map(|limited| limited.caller.user.as_str())
+    }
+
     pub(super) fn of(gate: Arc<Gate>, caller: Arc<Caller>, right: Right) -> Sight {
         Sight(Some(Arc::new(Limited { gate, caller, right, known: Mutex::default() })))
     }

@@ -39,6 +39,7 @@ fn pause(number: usize, filters: usize) -> hold::Pause {
         resource_version: engine::object::ResourceVersion::parse("5"),
         elapsed: Duration::ZERO,
         problem: String::new(),
+        actor: String::new(),
     }
 }
 

@@ -110,11 +110,15 @@ pub(super) fn cloud_event(event: DecisionEvent, cluster_uid: &str) -> CloudEvent
         // A present state is no step of the log.
         None => format!("open/{}/{phase}/{}", event.decision_id, event.attempt),
     };
+    let what = match &event.system {
+        Some(_) => "system".to_owned(),
+        None => format!("decision.{phase}"),
+    };
     CloudEvent {
         id,
         source: format!("/clusters/{cluster_uid}/gc"),
         spec_version: "1.0".to_owned(),
-        r#type: format!("dev.ownergraph.decision.{phase}.v1beta1"),
+        r#type: format!("dev.ownergraph.{what}.v1beta1"),
         attributes,
         data: Some(Data::ProtoData(prost_types::Any { type_url: TYPE_URL.to_owned(), value: event.encode_to_vec() })),
     }

@@ -82,6 +82,12 @@ impl One {
         let event = looked.event();
         let among = |wanted: &[i32], is: i32| wanted.is_empty() || wanted.contains(&is);
         let target = || event.target.as_ref();
+        if event.system.is_some() {
+            // Conditions are on decisions.
+            let DecisionFilter { phases, kinds, causes, .. } = &self.wanted;
+            let has_none = phases.is_empty() && kinds.is_empty() && causes.is_empty();
+            return has_none && self.targets.is_none() && self.expression.is_none();
+        }
         among(&self.wanted.phases, event.phase)
             && among(&self.wanted.kinds, event.kind)
             && among(&self.wanted.causes, event.cause)
@@ -166,8 +172,24 @@ impl Within {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::decision::v1beta1::Attempt;
-    use proto::work::v1beta1::Outcome;
+    use proto::decision::v1beta1::{Attempt, Phase, SystemEvent};
+    use proto::work::v1beta1::{ItemKind, Outcome};
+
+    #[test]
+    fn what_happens_to_the_collector_passes_filters_without_conditions_alone() {
+        let event = DecisionEvent { system: Some(SystemEvent::default()), ..DecisionEvent::default() };
+        let admits = |filter: DecisionFilter| {
+            Filter::of("include", &[filter]).unwrap().unwrap().admits(&Looked::of(event.clone()))
+        };
+        let none = DecisionFilter::default;
+        assert!(admits(none()));
+        assert!(!admits(DecisionFilter { phases: vec![Phase::Proposed.into()], ..none() }));
+        assert!(!admits(DecisionFilter { causes: vec![1], ..none() }));
+        assert!(!admits(DecisionFilter { kinds: vec![1], ..none() }));
+        assert!(!admits(DecisionFilter { cel: "event.phase != 'FAILED'".to_owned(), ..none() }));
+        let filter = proto::r#type::v1beta1::ObjectFilter::default();
+        assert!(!admits(DecisionFilter { targets: vec![filter], ..none() }));
+    }
 
     #[test]
     fn expressions_see_every_field_that_is_told_of() {

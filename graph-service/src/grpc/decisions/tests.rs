@@ -7,7 +7,7 @@ use crate::election::Leadership;
 use crate::grpc::followers::UNREAD_FOR;
 use crate::grpc::small_world::{config, facts, reason, secret, shared, uid_of};
 use crate::grpc::wire_clock;
-use engine::leader::{Event, Input, Leader, Mode, Output};
+use engine::leader::{Event, Grounds, Input, Leader, Mode, Output};
 use engine::time::Time;
 use engine::work::Term;
 use prost::bytes::Bytes;
@@ -83,7 +83,13 @@ impl World {
     fn log(&mut self, names: &[&str]) {
         for name in names {
             let target = object_ref(name);
-            let event = Event::Withdrawn { item: 1, target, action: engine::work::ActionKind::Delete, decision: 7 };
+            let event = Event::Withdrawn {
+                item: 1,
+                target,
+                action: engine::work::ActionKind::Delete,
+                replaced: false,
+                grounds: Grounds::unknown(7),
+            };
             self.writer.note(&event, wire_clock(self.service.shared.clock));
         }
         self.writer.publish();

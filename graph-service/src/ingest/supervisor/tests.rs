@@ -129,7 +129,11 @@ impl Running {
                 Input::Message { .. } | Input::StreamClosed { .. } => None,
                 Input::PausesListed(_) | Input::PausesFollowed { .. } | Input::PausesLost { .. } => None,
                 Input::PauseSeen(_) | Input::PauseGone { .. } | Input::PausesRead { .. } => None,
-                Input::TermGained(_) | Input::TermLost { .. } | Input::Withhold { .. } | Input::Stop => None,
+                Input::TermGained(_)
+                | Input::OpenAtTermStart(_)
+                | Input::TermLost { .. }
+                | Input::Withhold { .. }
+                | Input::Stop => None,
             };
             words.push(match of_a_list {
                 Some(collection) => format!("{collection} {}", word(&input)),

@@ -112,6 +112,7 @@ fn the_status_is_for_people() {
             }],
         },
         reason: "why".to_owned(),
+        actor: "jane".to_owned(),
         created: Duration::from_secs(60),
         lifetime: Duration::from_secs(30),
         until: Time::ZERO,
@@ -138,12 +139,35 @@ fn filter() -> impl Strategy<Value = Filter> {
     (vec(resource, 0..3), vec(name, 0..3)).prop_map(|(resources, namespaces)| Filter { resources, namespaces })
 }
 
+#[test]
+fn a_pause_says_who_pressed_it_as_far_as_its_resource_does() {
+    let order = PauseOrder {
+        scope: Scope::default(),
+        reason: "why".to_owned(),
+        lifetime: Duration::from_secs(60),
+        request_id: "id".to_owned(),
+    };
+    let actor = |user: Option<&str>, manager: Option<&str>| {
+        let mut object = write("p", &order, user);
+        object["metadata"]["uid"] = json!("u");
+        if let Some(manager) = manager {
+            object["metadata"]["managedFields"] = json!([{ "manager": manager }, { "manager": "later" }]);
+        }
+        standing(&object.to_string(), Sight::Fresh).actor
+    };
+    assert_eq!(actor(Some("jane"), Some("graph-service")), "jane");
+    assert_eq!(actor(None, Some("kubectl-create")), "manager kubectl-create");
+    assert_eq!(actor(None, None), "");
+    assert!(!actor(Some("a\nb\u{1b}[31m"), None).contains(['\n', '\u{1b}']));
+    assert_eq!(actor(Some(&"x".repeat(5000)), None).len(), 256);
+}
+
 proptest! {
     #[test]
     fn any_order_comes_back_as_the_same_pause(targets in vec(filter(), 0..3), reason in "\\PC{1,20}", seconds in 1..=86_400_u64) {
         let lifetime = Duration::from_secs(seconds);
         let order = PauseOrder { scope: Scope { targets }, reason, lifetime, request_id: "id".to_owned() };
-        let mut object = write("p", &order);
+        let mut object = write("p", &order, None);
         object["metadata"]["uid"] = json!("u");
         let pause = standing(&object.to_string(), Sight::Fresh);
         prop_assert_eq!((pause.scope, pause.reason, pause.lifetime), (order.scope, order.reason, order.lifetime));

@@ -3,7 +3,7 @@
 //! A client takes messages of 4 MiB where it is not told otherwise, and a NATS server messages of 1 MiB. The API server takes objects of
 //! 1.5 MiB, and sets no limit on the texts of a reference.
 
-use crate::decision::v1beta1::DecisionEvent;
+use crate::decision::v1beta1::{DecisionEvent, SystemEvent};
 use crate::graph::v1beta1 as graph;
 use crate::r#type::v1beta1 as wire;
 use engine::object::clip;
@@ -14,6 +14,8 @@ pub const EVENT_MAX_BYTES: usize = 256 * 1024;
 pub const STUB_MAX_BYTES: usize = 4 * 1024;
 /// Owners, reasons, and objects of one reason that an event tells.
 const TOLD_MAX: usize = 20;
+/// Entries of each list of a pause that an event tells. Such an event has none of the other lists.
+const SCOPE_TOLD_MAX: usize = 8;
 /// Objects of a chain of causes that an event tells.
 const CHAIN_MAX: usize = 32;
 /// Longest text of an event. The longest that Kubernetes itself has is a group with a version.
@@ -21,13 +23,18 @@ const TEXT_MAX_BYTES: usize = 320;
 /// Longest answer of an API server.
 const MESSAGE_MAX_BYTES: usize = 1024;
 
-// Sixteen texts of an owner, seven of an object, and eight of everything else; a text has three bytes of frame, a message four.
+// Sixteen texts of an owner, seven of an object, and fifteen of everything else with the finalizers; a text has three bytes of frame, a
+// message four.
 const _: () = {
     let text = TEXT_MAX_BYTES + 3;
     let (object, owner) = (7 * text + 4, 16 * text + 64);
     let reason = 2 * text + object + 64;
-    let most = TOLD_MAX * (owner + reason) + (CHAIN_MAX + 2) * object + 8 * text + MESSAGE_MAX_BYTES + 1024;
+    let finalizers = TOLD_MAX * text;
+    let most =
+        TOLD_MAX * (owner + reason) + (CHAIN_MAX + 2) * object + 15 * text + finalizers + MESSAGE_MAX_BYTES + 1024;
     assert!(most <= EVENT_MAX_BYTES);
+    let filter = SCOPE_TOLD_MAX * (4 * text + 4) + MESSAGE_MAX_BYTES + 64;
+    assert!(SCOPE_TOLD_MAX * filter + 4 * text + MESSAGE_MAX_BYTES + 1024 <= EVENT_MAX_BYTES);
     assert!(2 * object + 4 * 256 <= STUB_MAX_BYTES + object);
 };
 
@@ -41,8 +48,18 @@ pub fn bounded(mut event: DecisionEvent) -> DecisionEvent {
     event.owners.iter_mut().for_each(cut_edge);
     event.reasons.iter_mut().for_each(cut_reason);
     event.cause_chain.iter_mut().chain(&mut event.target).chain(&mut event.root).for_each(cut_object);
-    for text in [&mut event.decision_id, &mut event.executor] {
-        cut(text, TEXT_MAX_BYTES);
+    event.finalizers.truncate(TOLD_MAX);
+    let texts = [&mut event.decision_id, &mut event.executor, &mut event.pause, &mut event.watch_resource_version];
+    texts
+        .into_iter()
+        .chain([&mut event.root_resource_version])
+        .chain(&mut event.finalizers)
+        .for_each(|text| cut(text, TEXT_MAX_BYTES));
+    if let Some(term) = &mut event.lease_term {
+        cut(&mut term.election_uid, TEXT_MAX_BYTES);
+    }
+    if let Some(system) = &mut event.system {
+        cut_system(system);
     }
     if let Some(term) = &mut event.term {
         cut(&mut term.election_uid, TEXT_MAX_BYTES);
@@ -53,6 +70,7 @@ pub fn bounded(mut event: DecisionEvent) -> DecisionEvent {
     }
     if let Some(report) = &mut event.report {
         cut(&mut report.message, MESSAGE_MAX_BYTES);
+        cut(&mut report.audit_id, TEXT_MAX_BYTES);
     }
     event
 }
@@ -78,6 +96,21 @@ pub fn stub(event: DecisionEvent) -> DecisionEvent {
         truncated: true,
         ..Default::default()
     })
+}
+
+fn cut_system(system: &mut SystemEvent) {
+    let SystemEvent { name, reason, actor, collection, targets, .. } = system;
+    [name, actor, collection].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
+    cut(reason, MESSAGE_MAX_BYTES);
+    targets.truncate(SCOPE_TOLD_MAX);
+    for wire::ObjectFilter { resources, namespaces, uids, cel } in targets {
+        resources.truncate(SCOPE_TOLD_MAX);
+        namespaces.truncate(SCOPE_TOLD_MAX);
+        uids.truncate(SCOPE_TOLD_MAX);
+        let names = resources.iter_mut().flat_map(|wire::GroupResource { group, resource }| [group, resource]);
+        names.chain(namespaces).chain(uids).for_each(|text| cut(text, TEXT_MAX_BYTES));
+        cut(cel, MESSAGE_MAX_BYTES);
+    }
 }
 
 fn cut_edge(edge: &mut graph::Edge) {

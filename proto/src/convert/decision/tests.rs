@@ -69,6 +69,7 @@ fn grounds(references: usize, bytes: usize) -> Grounds {
         owners: (0..references).map(edge).collect(),
         owner_count: references,
         chain: (0..references.min(1000)).map(owner).collect(),
+        ..*Grounds::unknown(7)
     }
 }
 
@@ -82,6 +83,7 @@ fn attempted(grounds: Grounds, bytes: usize) -> DecisionEvent {
         http_status: 403,
         message: text(4 * bytes).to_string(),
         api_calls: u32::MAX,
+        audit_id: text(bytes).to_string(),
         age: std::time::Duration::from_secs(1),
         attempt: u32::MAX,
         grounds: Box::new(grounds),

@@ -80,6 +80,7 @@ fn a_pause_shows_its_times_in_the_calendar() {
         uid: Uid::parse("u").unwrap(),
         scope: hold::Scope::default(),
         reason: "why".to_owned(),
+        actor: "jane".to_owned(),
         created: 90 * second,
         lifetime: 60 * second,
         until: Time::ZERO + 70 * second,

@@ -26,7 +26,7 @@ fn event(phase: Phase) -> DecisionEvent {
 }
 
 fn report(outcome: Outcome, http_status: u32, message: &str) -> Option<Attempt> {
-    Some(Attempt { outcome: outcome.into(), http_status, message: message.into(), api_calls: 1 })
+    Some(Attempt { outcome: outcome.into(), http_status, message: message.into(), api_calls: 1, ..Attempt::default() })
 }
 
 #[test]

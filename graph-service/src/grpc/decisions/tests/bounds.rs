@@ -65,6 +65,7 @@ fn large(number: usize) -> Event {
         owners: (0..100).map(edge).collect(),
         owner_count: 5000,
         chain: (0..100).map(large_object).collect(),
+        ..*Grounds::unknown(7)
     };
     Event::Attempted {
         item: 1,
@@ -75,6 +76,7 @@ fn large(number: usize) -> Event {
         http_status: 403,
         message: long(1).repeat(10),
         api_calls: 1,
+        audit_id: long(1),
         age: Duration::from_secs(1),
         attempt: 1,
         grounds: Box::new(grounds),

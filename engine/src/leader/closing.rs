@@ -1,0 +1,347 @@
+//! How decisions end in the log: deletions once their objects have gone, and what earlier leaders left without an end.
+//!
+//! A report of an earlier term proves nothing of the cluster: it ends its decision in the log, and its target is judged again.
+
+use super::{Event, FINALIZERS_TOLD_MAX, Grounds, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
+use crate::coverage::State;
+use crate::graph::NodeId;
+use crate::lease::{Lease, SessionId};
+use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, ResourceVersion, Uid};
+use crate::queue::Place;
+use crate::work::{About, ActionKind, Outcome, ReportResult, WorkReport};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Bound;
+use core::time::Duration;
+
+/// So long executors may report what they were given in earlier terms, before what has no end is closed without them: longer than an
+/// attempt and its report take.
+const REPORTED_WITHIN: Duration = Duration::from_secs(60);
+/// Decisions that are closed at once,
+const CLOSED_AT_ONCE: usize = 1000;
+/// and how long others have their turn then.
+const CLOSED_EVERY: Duration = Duration::from_millis(10);
+/// Leases of earlier terms that one session may report. An executor holds fewer.
+const LATE_MAX: usize = 4096;
+
+/// How an object leaves what is observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Its collection shows that it has gone, by a DELETED at this version or by a list without it.
+    Collection { deleted: Option<ResourceVersion> },
+    /// Nobody shows it any more, which says nothing of the object.
+    Sight,
+}
+
+impl Left {
+    /// Of the DELETED, where there was one.
+    pub(super) fn version(&self) -> Option<ResourceVersion> {
+        match self {
+            Left::Collection { deleted } => deleted.clone(),
+            Left::Sight => None,
+        }
+    }
+}
+
+/// What a deletion was carried out on and the graph still holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Condemned {
+    decision: u64,
+    /// A DELETE of ours was accepted; otherwise it was found to be done.
+    ours: bool,
+    /// It was told which finalizers hold it.
+    told: bool,
+}
+
+/// Decisions of earlier leaders that have no end in the log yet.
+#[derive(Debug, Default)]
+pub(super) struct Inheritance {
+    open: BTreeMap<Uid, Inherited>,
+    /// How far the present round of closing has come.
+    after: Option<Uid>,
+}
+
+#[derive(Debug)]
+struct Inherited {
+    logged: Logged,
+    /// As in [`Lease::gone`].
+    gone: Option<Option<ResourceVersion>>,
+}
+
+impl Leader {
+    /// A deletion was carried out.
+    pub(super) fn deletion_done(&mut self, target: &ObjectRef, outcome: Outcome, lease: &Lease) {
+        if let Some(version) = &lease.gone {
+            return self.confirm(target.clone(), version.clone(), lease.grounds.clone());
+        }
+        self.condemn(&target.uid, lease.grounds.decision, outcome == Outcome::Done);
+    }
+
+    fn condemn(&mut self, uid: &Uid, decision: u64, ours: bool) {
+        let Some(id) = self.graph.primary(uid) else { return };
+        // An earlier DELETE of ours is what holds it in deletion.
+        let before = self.condemned.get(uid).copied();
+        let ours = ours || before.is_some_and(|before| before.ours);
+        let told = before.is_some_and(|before| before.told && before.decision == decision);
+        self.condemned.insert(uid.clone(), Condemned { decision, ours, told });
+        self.tell_finalizers(id);
+    }
+
+    fn confirm(&mut self, target: ObjectRef, resource_version: Option<ResourceVersion>, grounds: Box<Grounds>) {
+        if self.term.is_some() {
+            self.event(Event::Confirmed { target, resource_version, grounds });
+        }
+    }
+
+    /// Tells once which finalizers hold what is in deletion after a DELETE of ours.
+    pub(super) fn tell_finalizers(&mut self, id: NodeId) {
+        if self.condemned.is_empty() || !self.graph.get(id).is_some_and(|node| node.is_terminating()) {
+            return;
+        }
+        let node = self.graph.node(id);
+        let uid = node.uid();
+        let Some(condemned) = self.condemned.get_mut(&uid).filter(|condemned| condemned.ours && !condemned.told) else {
+            return;
+        };
+        let (Some(facts), Some(resource_version)) = (node.facts(), node.resource_version()) else { return };
+        let of_others = |name: &&Name| ***name != *FOREGROUND_FINALIZER && ***name != *ORPHAN_FINALIZER;
+        let finalizers: Vec<Name> =
+            facts.finalizers.iter().filter(of_others).take(FINALIZERS_TOLD_MAX).cloned().collect();
+        if finalizers.is_empty() {
+            return;
+        }
+        condemned.told = true;
+        let decision = condemned.decision;
+        let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
+        if self.term.is_some() {
+            self.event(Event::AwaitingFinalizers { target, resource_version, finalizers, grounds });
+        }
+    }
+
+    /// An observed object is about to leave the graph; whether it goes by us.
+    pub(super) fn leaves(&mut self, id: NodeId, left: Left) -> bool {
+        let uid = self.graph.node(id).uid();
+        let condemned = self.condemned.remove(&uid);
+        let deletion = self.queue.get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
+        let lease = deletion.and_then(|item| match item.place {
+            Place::Leased(lease) => Some(lease),
+            Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
+        });
+        let by_us = lease.is_some() || condemned.is_some_and(|condemned| condemned.ours);
+        let Left::Collection { deleted } = left else { return by_us };
+        if let Some(Condemned { decision, .. }) = condemned {
+            self.ends_inherited(&uid, decision);
+            let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
+            self.confirm(target, deleted, grounds);
+            return by_us;
+        }
+        if let Some(lease) = lease.and_then(|lease| self.leases.get_mut(lease)) {
+            lease.gone = Some(deleted);
+            return by_us;
+        }
+        let decided = deletion.map(|item| (super::grounds::decision(&item.draft), item.ambiguous));
+        if let Some((decision, true)) = decided {
+            // An attempt without an answer has landed.
+            self.queue.remove(&uid);
+            self.ends_inherited(&uid, decision);
+            let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
+            self.confirm(target, deleted, grounds);
+            return true;
+        }
+        let inherited = self.inherited.open.get_mut(&uid).filter(|inherited| inherited.is_by_executor());
+        let Some(inherited) = inherited else { return by_us };
+        // Its executor may still report.
+        inherited.gone = Some(deleted);
+        if decided.is_some_and(|(decision, _)| decision == inherited.logged.decision) {
+            self.queue.remove(&uid);
+        }
+        true
+    }
+
+    /// Drops what was decided otherwise, or whose target went, while an executor had it.
+    pub(super) fn drop_overtaken(&mut self, lease: &Lease) {
+        let landed = self.queue.get(&lease.target).filter(|item| item.ambiguous).map(|item| item.draft.target.clone());
+        match (landed, &lease.gone) {
+            (Some(target), Some(version)) => {
+                self.queue.remove(&lease.target);
+                self.ends_inherited(&lease.target, lease.grounds.decision);
+                self.confirm(target, version.clone(), lease.grounds.clone());
+            }
+            (Some(_), None) | (None, _) => self.drop_item(&lease.target, lease.grounds.clone()),
+        }
+    }
+
+    /// Takes over what earlier leaders left without an end.
+    pub(super) fn inherit(&mut self, logged: Vec<Logged>) {
+        if self.term.is_none() {
+            return;
+        }
+        for logged in logged.into_iter().take(LOGGED_MAX) {
+            let uid = logged.target.uid.clone();
+            let is_condemned = self.condemned.get(&uid).is_some_and(|known| known.decision == logged.decision);
+            // What is decided here too ends here.
+            if is_condemned || (logged.step == LoggedStep::Waiting && self.is_decided(&logged)) {
+                continue;
+            }
+            let decision = logged.decision;
+            let step = logged.step;
+            let inherited = Inherited { logged, gone: None };
+            if inherited.is_by_executor() {
+                self.tombstones.credit(&uid);
+            }
+            let before = self.inherited.open.insert(uid.clone(), inherited);
+            if let Some(before) = before.filter(|before| before.logged.decision != decision) {
+                self.supersede_logged(before.logged);
+            }
+            if step == LoggedStep::Accepted && self.graph.primary(&uid).is_some() {
+                self.inherited.open.remove(&uid);
+                self.condemn(&uid, decision, true);
+            }
+        }
+        if !self.inherited.open.is_empty() {
+            self.timers.set_after(self.now, REPORTED_WITHIN, Timer::Inherited);
+        }
+    }
+
+    fn is_decided(&self, logged: &Logged) -> bool {
+        let item = self.queue.get(&logged.target.uid);
+        item.is_some_and(|item| super::grounds::decision(&item.draft) == logged.decision)
+    }
+
+    /// A decision that an earlier leader may have left open has an end.
+    pub(super) fn ends_inherited(&mut self, uid: &Uid, decision: u64) {
+        if self.inherited.open.get(uid).is_some_and(|inherited| inherited.logged.decision == decision) {
+            self.inherited.open.remove(uid);
+        }
+    }
+
+    /// The store went back: nothing that was decided before holds.
+    pub(super) fn void_inherited(&mut self) {
+        for (_, inherited) in core::mem::take(&mut self.inherited).open {
+            self.supersede_logged(inherited.logged);
+        }
+    }
+
+    fn supersede_logged(&mut self, Logged { target, action, decision, .. }: Logged) {
+        let grounds = self.grounds_of(&target.uid, decision);
+        self.event(Event::Withdrawn { item: 0, target, action, replaced: false, grounds });
+    }
+
+    /// Nobody has reported what became of these.
+    pub(super) fn inherited_due(&mut self) {
+        let from = self.inherited.after.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.inherited.open.range((from, Bound::Unbounded)).map(|(uid, _)| uid.clone());
+        let uids: Vec<Uid> = next.take(CLOSED_AT_ONCE).collect();
+        for uid in &uids {
+            self.close_inherited(uid);
+        }
+        if uids.len() == CLOSED_AT_ONCE {
+            self.inherited.after = uids.last().cloned();
+            self.timers.set_after(self.now, CLOSED_EVERY, Timer::Inherited);
+        } else if !self.inherited.open.is_empty() {
+            self.timers.set_after(self.now, REPORTED_WITHIN, Timer::Inherited);
+        }
+    }
+
+    fn close_inherited(&mut self, uid: &Uid) {
+        let Some(inherited) = self.inherited.open.get(uid) else { return };
+        let target = inherited.logged.target.clone();
+        let kind = self.coverage.kind_of(&target);
+        let entry = self.coverage.kind(kind);
+        // What is not seen may be there; what is not served any more is not seen again.
+        let unseen = self.graph.primary(uid).is_none() && inherited.gone.is_none();
+        if unseen && entry.served.is_some() && entry.is_watched() && entry.state != State::Synced {
+            return;
+        }
+        let is_lost = unseen && entry.state != State::Synced;
+        let Some(Inherited { logged, gone }) = self.inherited.open.remove(uid) else { return };
+        if self.is_decided(&logged) {
+            return;
+        }
+        if self.graph.primary(uid).is_some() || is_lost || logged.action != ActionKind::Delete {
+            return self.supersede_logged(logged);
+        }
+        match logged.step {
+            LoggedStep::Waiting => self.supersede_logged(logged),
+            LoggedStep::Leased | LoggedStep::Accepted => {
+                let grounds = self.grounds_of(uid, logged.decision);
+                self.confirm(target, gone.flatten(), grounds);
+            }
+        }
+    }
+
+    /// A report of a lease that an earlier leader gave out.
+    pub(super) fn report_late(&mut self, session: Option<SessionId>, report: &WorkReport) -> ReportResult {
+        let is_earlier = self.term.as_ref().is_some_and(|term| {
+            term.election == report.term.election
+                && report.term.number < term.number
+                && report.lease.term == report.term.number
+        });
+        let about = report.about.as_deref().filter(|_| is_earlier);
+        let (Some(about), Some(session)) = (about, session.and_then(|session| self.leases.session_mut(session))) else {
+            return ReportResult::Unknown;
+        };
+        if session.late.contains(&report.lease) {
+            return ReportResult::AcceptedLate;
+        }
+        if session.late.len() >= LATE_MAX {
+            return ReportResult::Unknown;
+        }
+        session.late.insert(report.lease);
+        let executor = session.executor.clone();
+        let About { target, action, decision } = about.clone();
+        let uid = target.uid.clone();
+        let mut grounds = self.grounds_of(&uid, decision);
+        if let Some(id) = self.graph.primary(&uid) {
+            grounds.owners = self.edges(id);
+            grounds.owner_count = grounds.owners.len();
+        }
+        self.event(Event::ReportedLate {
+            target: target.clone(),
+            action,
+            outcome: report.outcome,
+            executor,
+            http_status: report.http_status,
+            message: report.message.clone(),
+            audit_id: report.audit_id.clone(),
+            api_calls: report.api_calls,
+            attempt: report.attempt,
+            lease_term: report.term.clone(),
+            grounds,
+        });
+        if report.outcome.is_success() {
+            self.settled_late(&target, action, decision, report.outcome == Outcome::Done);
+        }
+        self.mark_uid(&uid);
+        ReportResult::AcceptedLate
+    }
+
+    fn settled_late(&mut self, target: &ObjectRef, action: ActionKind, decision: u64, ours: bool) {
+        let uid = &target.uid;
+        let open = self.inherited.open.get(uid).filter(|inherited| inherited.logged.decision == decision);
+        let shown = open.and_then(|inherited| inherited.gone.clone());
+        self.ends_inherited(uid, decision);
+        if action != ActionKind::Delete {
+            return;
+        }
+        if self.graph.primary(uid).is_some() {
+            return self.condemn(uid, decision, ours);
+        }
+        if ours {
+            self.tombstones.credit(uid);
+        }
+        let kind = self.coverage.kind_of(target);
+        if shown.is_some() || self.coverage.kind(kind).state == State::Synced {
+            let grounds = self.grounds_of(uid, decision);
+            self.confirm(target.clone(), shown.flatten(), grounds);
+        }
+    }
+}
+
+impl Inherited {
+    /// Whether an executor had the deletion of it.
+    fn is_by_executor(&self) -> bool {
+        self.logged.action == ActionKind::Delete && self.logged.step != LoggedStep::Waiting
+    }
+}
