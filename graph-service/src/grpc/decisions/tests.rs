@@ -1,6 +1,5 @@
 //! Followers of a log that is written by hand, and of a leader with something to do.
 
-use super::encode::BATCH_MAX_BYTES;
 use super::*;
 use crate::decisions::{DecisionLog, Writer};
 use crate::election::Leadership;
@@ -406,21 +405,6 @@ async fn readers_of_the_same_share_one_encoding_and_filters_share_one_look() {
         batch.events.iter().map(|event| event.position.as_ref().unwrap().sequence).collect::<Vec<_>>(),
         [1, 2, 3]
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_batch_ends_before_it_is_too_large() {
-    let mut world = world(0);
-    let name = "x".repeat(BATCH_MAX_BYTES / 7);
-    world.log(&[name.as_str(); 7]);
-    let mut stream = world.from(Wanted::Oldest(true)).await;
-    let mut counts = Vec::new();
-    while counts.iter().sum::<usize>() < 7 {
-        if let (Got::Batch(batch), _) = next(&mut stream).await {
-            counts.push(batch.events.len());
-        }
-    }
-    assert_eq!(counts, [3, 3, 1]);
 }
 
 #[tokio::test(start_paused = true)]
