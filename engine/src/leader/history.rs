@@ -249,7 +249,9 @@ impl Leader {
     fn agreed(&mut self, kind: KindId, version: &ResourceVersion) {
         let entry = self.coverage.kind(kind);
         let is_of_main = entry.is_in_main_store() && entry.rewound.is_none();
-        let ahead = self.coverage.main().filter(|main| is_of_main && version.is_before(main)).cloned();
+        // A list that never ended may have shown it further than any collection stands.
+        let floor = self.coverage.floor(kind).filter(|floor| is_of_main && version.is_before(floor));
+        let ahead = floor.cloned();
         let Some(suspicion) = &mut self.suspect else { return };
         suspicion.behind = if ahead.is_some() && suspicion.of_answers { suspicion.behind + 1 } else { 0 };
         if let Some(seen) = ahead.filter(|_| suspicion.behind >= AGREE_AFTER) {

@@ -42,9 +42,9 @@ impl Leader {
             | Purpose::Store(kind) => Some(*kind),
             Purpose::Existence { by: CheckBy::Read, .. } | Purpose::Void => None,
         };
-        let is_main = of.is_some_and(|kind| !self.coverage.kind(kind).is_aggregated());
+        let ordered = of.is_some_and(|kind| self.has_order(kind, &known, &purpose));
         let answer = answer.and_then(|answer| match &answer.resource_version {
-            version if is_main && !version.is_ordered() => {
+            version if ordered && !version.is_ordered() => {
                 let why = format!("a list has the version {version:?}, which says nothing of when it was true");
                 Err(Failure::senseless(why))
             }
@@ -84,14 +84,22 @@ impl Leader {
         }
     }
 
+    /// Whether only a version that can be ordered says when a list of this collection was true. Behind an APIService there may be none: that
+    /// is so once its versions were seen to be none. Before that, its lists count only for owners, who take several.
+    fn has_order(&self, kind: KindId, known: &Known, purpose: &Purpose) -> bool {
+        let is_of_owner = matches!(purpose, Purpose::Existence { .. });
+        let seen = known.own.as_ref().map(ResourceVersion::is_ordered);
+        !self.coverage.kind(kind).is_aggregated() || seen.unwrap_or(!is_of_owner)
+    }
+
     /// How far a collection and its store are known to have come.
     pub(super) fn known(&self, kind: KindId) -> Known {
         let own = self.coverage.kind(kind).high.as_ref().map(|(high, _)| high.clone());
         Known { own, store: self.coverage.floor(kind).cloned(), main: self.coverage.main().cloned() }
     }
 
-    /// A consistent list shows the main store no earlier than it was known to stand when it was asked. One that does is of a server that
-    /// lags, or of another history, and says nothing.
+    /// A consistent list shows its store no earlier than that was known to stand when it was asked. One that does is of a server that lags,
+    /// or of another history, and says nothing.
     pub(super) fn of_the_present(
         &mut self,
         kind: KindId,
@@ -101,7 +109,7 @@ impl Leader {
         let version = &answer.resource_version;
         let is_before = |known: &Option<ResourceVersion>| known.as_ref().is_some_and(|known| version.is_before(known));
         let entry = self.coverage.kind(kind);
-        if entry.is_aggregated() || !is_before(&known.store) {
+        if !is_before(&known.store) {
             return Ok(answer);
         }
         let seen = known.store.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -303,6 +303,64 @@ fn a_barrier_does_not_pass_by_lists_whose_version_says_nothing() {
     }
 }
 
+/// Whether the orphaning `things/o` is let go while the watch of `remotes`, which are behind an APIService, is lost: `listed` says what
+/// its list had ended at, `answers` what every question to it is answered with for a minute, without an object.
+fn passes(listed: Option<&str>, answers: &str) -> bool {
+    let mut bench = Bench::synced();
+    bench.serve("remotes");
+    if let Some(text) = listed {
+        bench.input(Input::ListBegun { collection: collection("remotes") });
+        let resource_version = ResourceVersion::parse(text);
+        bench.input(Input::ListEnded { collection: collection("remotes"), resource_version });
+    }
+    let end = WatchEnd::Transport;
+    bench.input(Input::WatchLost { collection: collection("remotes"), end, error: "reset".to_string() });
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    for _ in 0..60 {
+        bench.pass(Duration::from_secs(1));
+        for probe in bench.other_probes() {
+            let is_remote = probe.collection == collection("remotes");
+            let resource_version = ResourceVersion::parse(if is_remote { answers } else { "101" });
+            let answer = ProbeAnswer { resource_version, objects: vec![], complete: true, remaining: None };
+            bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+        }
+    }
+    !bench.grants().is_empty()
+}
+
+#[test]
+fn a_barrier_passes_behind_an_apiservice_only_by_lists_of_the_present() {
+    for text in ["0", "abc", ""] {
+        assert!(!passes(Some("100"), text), "{text:?} says nothing where versions are numbers");
+        assert!(!passes(None, text), "{text:?} says nothing where nothing is known");
+    }
+    assert!(passes(Some("100"), "100"));
+    assert!(passes(None, "100"));
+    assert!(passes(Some("one"), "two"), "there versions never compare");
+}
+
+#[test]
+fn a_barrier_does_not_pass_behind_an_apiservice_by_a_list_from_the_past() {
+    let mut bench = Bench::synced();
+    bench.serve("remotes");
+    bench.list("remotes", 100, vec![]);
+    bench.pass(Duration::from_secs(1));
+    let end = WatchEnd::Refused;
+    bench.input(Input::WatchLost { collection: collection("remotes"), end, error: "closed".to_string() });
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    for _ in 0..20 {
+        for probe in bench.other_probes() {
+            // One of two members lags, and it is the one that lists namespaces.
+            let at = if probe.collection == collection("remotes") && probe.namespace.is_some() { 99 } else { 101 };
+            let answer =
+                ProbeAnswer { resource_version: version(at), objects: vec![], complete: true, remaining: None };
+            bench.input(Input::Probed { probe: probe.id, answer: Ok(answer) });
+        }
+        bench.pass(Duration::from_secs(1));
+        assert_eq!(bench.grants(), NOTHING);
+    }
+}
+
 #[test]
 fn no_report_of_an_executor_proves_that_an_owner_is_absent() {
     let mut bench = Bench::synced();
