@@ -14,6 +14,10 @@ fn position(said: &Said) -> String {
     place.trim().to_owned()
 }
 
+fn is_gone(line: &&str) -> bool {
+    line.contains(" gone ")
+}
+
 #[tokio::test]
 async fn the_log_is_told_once_and_goes_on_where_it_ended() {
     let world = World::with("enforce").await;
@@ -22,6 +26,9 @@ async fn the_log_is_told_once_and_goes_on_where_it_ended() {
     let deleted = |said: &Said| said.stdout.lines().filter(|line| line.contains(" done 200 ")).count();
     until("all of it is in the log", async || deleted(&world.ask(&["decisions", "--verdict", "done"]).await) == 3)
         .await;
+
+    let gone = async || world.ask(&["decisions", "--verdict", "gone"]).await.stdout.lines().filter(is_gone).count();
+    until("the log says that all of it has gone", async || gone().await == 3).await;
 
     let all = world.ask(&["decisions", "-A", "--oldest", "-o", "ndjson"]).await;
     let events = lines(&all);
@@ -78,7 +85,7 @@ async fn the_log_is_told_once_and_goes_on_where_it_ended() {
     assert!(leaf.code == Some(0) && leaf.stdout.lines().count() == 2, "{} {}", leaf.stdout, leaf.stderr);
     for (expression, part) in [
         ("event.target.name ==", "error: --cel cannot be used, line 1, column "),
-        ("event.nope == 1", "line 1, column 7: event has no field \"nope\", only decision_id, "),
+        ("event.nope == 1", "line 1, column 7: there is no field \"nope\", only decision_id, "),
         (&*"a".repeat(2_000), "error: --cel cannot be used: it has 2000 bytes; at most 1024"),
     ] {
         let said = world.ask(&["decisions", "--cel", expression]).await;
