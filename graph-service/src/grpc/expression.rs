@@ -10,16 +10,16 @@ use cel::common::types::CelBool;
 use cel::objects::{Key, Map, Value};
 use cel::parser::PrattParser;
 use cel::{Context, Env};
+pub(super) use checker::{Element, Fields, Type};
 use engine::object::clip;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 use tonic::Status;
-pub(super) use types::{Element, Fields, Type};
 
+mod checker;
 #[cfg(test)]
 mod tests;
-mod types;
 
 /// Longest expression.
 const BYTES_MAX: usize = 1024;
@@ -129,7 +129,7 @@ impl Expression {
         }
         let read = read(text).and_then(|expr| {
             check(&expr, text, subject)?;
-            types::check(&expr, text, subject)?;
+            checker::check(&expr, text, subject)?;
             Ok(expr)
         });
         match read {

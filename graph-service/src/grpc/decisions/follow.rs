@@ -183,6 +183,10 @@ impl Follow {
                     continue;
                 }
                 Err(Missing::Compacted(_)) => return Err(self.too_slow(&sent)),
+                // The log ends with the replica that stops.
+                Err(Missing::Replaced) if self.shared.shutdown.is_requested() => {
+                    return self.send_away(&at, &mut sent).await;
+                }
                 Err(Missing::Replaced) => {
                     at = self.go_on_in_another(&at, &mut sent).await?;
                     continue;

@@ -218,7 +218,7 @@ proptest! {
         if check(&expr, &text, &SUBJECT).is_err() {
             return Ok(());
         }
-        let Ok(found) = types::found(&expr, &text, &SUBJECT) else { return Ok(()) };
+        let Ok(found) = checker::found(&expr, &text, &SUBJECT) else { return Ok(()) };
         let evaluated = catch_unwind(AssertUnwindSafe(|| Value::resolve(&expr, &subject(2).0).ok()));
         if let Ok(Some(value)) = evaluated {
             prop_assert!(is_of(&value, &found), "{text} is said to be {found} and gives {value:?}");
