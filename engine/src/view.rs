@@ -211,7 +211,12 @@ pub struct NodeView {
     pub object: ObjectRef,
     pub presence: PresenceView,
     pub resource_version: Option<ResourceVersion>,
+    /// Of references and finalizers the first [`LISTED_MAX`]; the finalizers of garbage collection are among these wherever they stand.
     pub facts: Facts,
+    /// How many references it has, of which `facts` has the first.
+    pub owners: usize,
+    /// How many finalizers it has.
+    pub finalizers: usize,
     /// How many objects name this one as owner.
     pub dependents: usize,
     /// Of these, how many block its foreground deletion.
@@ -356,7 +361,7 @@ pub struct Explanation {
     pub verdict: VerdictView,
     /// The most important first.
     pub reasons: Vec<Reason>,
-    /// Every reference, in order.
+    /// References, in order: the first [`LISTED_MAX`]; `object` has their number.
     pub owners: Vec<EdgeView>,
     pub item: Option<ItemView>,
 }
@@ -401,6 +406,8 @@ pub struct Reason {
 
 /// Most objects that one reason names.
 pub const RELATED_MAX: usize = 20;
+/// Most references, and most finalizers, that are listed with one object.
+pub const LISTED_MAX: usize = 100;
 
 /// What kind of reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

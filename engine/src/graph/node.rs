@@ -4,7 +4,9 @@ use super::cell::{Cell, DependentEdge, Dependents, Flags, OwnerEdge, Told};
 use super::{Coordinates, Graph, NodeId, Observed, Presence};
 use crate::coverage::KindId;
 use crate::evidence::Proof;
-use crate::object::{Excess, Facts, Name, OwnerReference, ResourceVersion, Uid};
+use crate::object::{
+    Excess, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, OwnerReference, ResourceVersion, Uid,
+};
 use core::fmt;
 use core::num::NonZeroU32;
 
@@ -124,6 +126,38 @@ impl<'a> Node<'a> {
     /// What is known of the object, from its collection or from a read. Made anew for each call.
     pub(crate) fn facts(self) -> Option<Facts> {
         if self.is_observed() { Some(self.own_facts()) } else { self.read().cloned() }
+    }
+
+    /// The same with the first `max` references and finalizers, and with the finalizers of garbage collection wherever they stand.
+    pub(crate) fn facts_listed(self, max: usize) -> Facts {
+        let ours = |name: &&Name| [FOREGROUND_FINALIZER, ORPHAN_FINALIZER].contains(&&***name);
+        let finalizers = self.finalizers();
+        let rest = finalizers.iter().skip(max).filter(ours).take(2);
+        let finalizers = finalizers.iter().take(max).chain(rest).cloned().collect();
+        match self.read() {
+            Some(read) => Facts {
+                owners: read.owners.iter().take(max).cloned().collect(),
+                excess: read.excess,
+                finalizers,
+                terminating: read.terminating,
+                hold: read.hold,
+                deletion_time: read.deletion_time,
+            },
+            None if self.is_observed() => Facts {
+                owners: self.references().take(max).map(Reference::to_owned).collect(),
+                excess: self.excess(),
+                finalizers,
+                terminating: self.cell.flags.has(Flags::TERMINATING),
+                hold: self.cell.flags.has(Flags::HOLD),
+                deletion_time: self.deletion_time(),
+            },
+            None => Facts::default(),
+        }
+    }
+
+    /// How many references the object has, observed or read.
+    pub(crate) fn reference_count(self) -> usize {
+        self.read().map_or_else(|| self.owners().len(), |facts| facts.owners.len())
     }
 
     pub(crate) fn is_terminating(self) -> bool {

@@ -8,8 +8,8 @@ use crate::queue::Place;
 use crate::time::Time;
 use crate::verdict::{Verdict, verdict};
 use crate::view::{
-    Collecting, CollectionStatus, EXCESSIVE_NAMED, ExecutorView, NodeView, PresenceView, Reached, Status, Tombstone,
-    UnresolvedKind, Waiting, Waits,
+    Collecting, CollectionStatus, EXCESSIVE_NAMED, ExecutorView, LISTED_MAX, NodeView, PresenceView, Reached, Status,
+    Tombstone, UnresolvedKind, Waiting, Waits,
 };
 use crate::work::ActionKind;
 use alloc::collections::BTreeSet;
@@ -265,7 +265,9 @@ impl Leader {
             object: self.object_ref(id),
             presence,
             resource_version: node.resource_version(),
-            facts: node.facts().unwrap_or_default(),
+            facts: node.facts_listed(LISTED_MAX),
+            owners: node.reference_count(),
+            finalizers: node.finalizers().len(),
             dependents: node.dependent_count(),
             blocking_dependents: node.blocking_count(),
             undecided: self.undecided.get(id),

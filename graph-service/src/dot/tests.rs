@@ -32,6 +32,8 @@ fn node(name: &str, owners: &[&str], dependents: usize) -> NodeView {
         presence: PresenceView::Observed,
         resource_version: None,
         facts: Facts { owners: owners.iter().map(|name| owner(name)).collect(), ..Facts::default() },
+        owners: 0,
+        finalizers: 0,
         dependents,
         blocking_dependents: 0,
         undecided: None,

@@ -68,6 +68,8 @@ fn node() -> NodeView {
         presence: PresenceView::Observed,
         resource_version: Some(ResourceVersion::parse("17")),
         facts: Facts { owners: Box::new([owner]), finalizers: Box::new(["a.example/b".into()]), ..Facts::default() },
+        owners: 0,
+        finalizers: 0,
         dependents: 3,
         blocking_dependents: 1,
         undecided: None,

@@ -8,13 +8,14 @@ use super::filter::{Filter, Sieve};
 use super::followers::Followers;
 use super::freshness::About;
 use super::names::Cursor;
-use super::pages::{Answers, Page, Paging};
+use super::pages::{self, Answers, Page, Paging};
 use super::{Shared, status, wire_clock};
 use engine::leader::{Direction, Found, Leader, Planning, Walk, WalkOptions, Walked};
 use engine::object::{GroupResource, Uid};
 use engine::view::{Explanation, NodeView, PresenceView, Tombstone};
 use futures::stream::BoxStream;
 use lookup::Known;
+use prost::Message as _;
 use proto::convert;
 use proto::graph::v1beta1::graph_service_server::GraphService;
 use proto::graph::v1beta1::*;
@@ -42,6 +43,8 @@ const DEPTH_MAX: u32 = 64;
 const WALK_MAX: usize = 200_000;
 /// Most references of one BatchGetObjects.
 const BATCH_MAX: usize = 500;
+/// and most bytes of them, because what is missing is told in the words of the request.
+const BATCH_BYTES_MAX: usize = 512 * 1024;
 /// Most targets of a preview, and most objects assumed gone.
 const TARGETS_MAX: usize = 100;
 /// Objects that filters look at between two turns of others on this thread,
@@ -172,16 +175,35 @@ impl GraphService for Graph {
         if refs.len() > BATCH_MAX {
             return Err(status::bad_field("refs", &format!("has {} entries; at most {BATCH_MAX}", refs.len())));
         }
+        let bytes: usize = refs.iter().map(ObjectRef::encoded_len).sum();
+        if bytes > BATCH_BYTES_MAX {
+            return Err(status::bad_field("refs", &format!("has {bytes} bytes; at most {BATCH_BYTES_MAX}")));
+        }
         let uids = refs.iter().map(|object| uid(&object.uid, "refs.uid")).collect::<Result<Vec<Uid>, Status>>()?;
         lookup::claim(&sight, &refs).await?;
         let meta = self.fresh(consistency, &self.about(&refs, &sight)).await?;
-        let found: Vec<Vec<NodeView>> =
-            self.shared.reader.with(|leader| uids.iter().map(|uid| leader.nodes(uid)).collect());
-        sight.learn(namespaces(found.iter().flatten())).await?;
         let mut answer = BatchGetObjectsResponse { meta: Some(meta), ..Default::default() };
-        for ((object, uid), nodes) in refs.into_iter().zip(uids).zip(found) {
-            match best_known(nodes, &sight) {
-                Some(node) => answer.nodes.push(node.into()),
+        let mut answered = BTreeSet::new();
+        let mut left = pages::BYTES_MAX;
+        for (object, uid) in refs.into_iter().zip(uids) {
+            if !answered.insert(uid.clone()) {
+                continue;
+            }
+            if left == 0 {
+                answer.not_answered.push(object);
+                continue;
+            }
+            let nodes = self.shared.reader.with(|leader| leader.nodes(&uid));
+            sight.learn(namespaces(nodes.iter())).await?;
+            match best_known(nodes, &sight).map(Node::from) {
+                Some(node) if node.encoded_len() <= left || answer.nodes.is_empty() => {
+                    left = left.saturating_sub(node.encoded_len());
+                    answer.nodes.push(node);
+                }
+                Some(_) => {
+                    left = 0;
+                    answer.not_answered.push(object);
+                }
                 None if lookup::is_placed(&object) || sight.sees_everything() => answer.missing.push(object),
                 None => return Err(lookup::not_found(&uid, false, &sight)),
             }

@@ -358,6 +358,8 @@ fn node(presence: PresenceView, terminating: bool) -> Node {
         presence,
         resource_version: None,
         facts,
+        owners: 0,
+        finalizers: 0,
         dependents: 3,
         blocking_dependents: usize::MAX,
         undecided: None,

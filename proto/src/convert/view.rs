@@ -51,6 +51,8 @@ impl From<NodeView> for Node {
             deleting_dependents: node.facts.deletes_dependents(),
             orphaning_dependents: node.facts.orphans_dependents(),
             owner_references: node.facts.owners.into_iter().map(Into::into).collect(),
+            owner_count: count(node.owners),
+            finalizer_count: count(node.finalizers),
             dependent_count: count(node.dependents),
             blocking_dependent_count: count(node.blocking_dependents),
             collecting: match node.collecting {

@@ -10,8 +10,8 @@ use crate::plan::undecided_code;
 use crate::queue::{Blocker, Delay, Item, Place};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{
-    Evidence, Explanation, ItemView, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Source, Undecided,
-    VerdictView,
+    Evidence, Explanation, ItemView, LISTED_MAX, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Source,
+    Undecided, VerdictView,
 };
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -58,7 +58,7 @@ impl Leader {
             object: self.view(id),
             verdict,
             reasons,
-            owners: self.edges(id),
+            owners: self.edges_to(id, LISTED_MAX, |_| true),
             item: item.map(|item| self.item_view(item)),
         })
     }

@@ -10,6 +10,9 @@ use alloc::vec::Vec;
 /// Longest chain of blockers that is followed.
 const CHAIN_MAX: usize = 1000;
 
+/// References that cost a pass as much as one more place.
+const REFERENCES_PER_PLACE: usize = 10;
+
 /// A pass over all nodes, from one step to the next. Nodes that come and go meanwhile may be missed or met.
 #[derive(Debug, Default)]
 pub struct Scan {
@@ -28,10 +31,15 @@ impl Scan {
         if self.next >= places {
             return None;
         }
-        let end = places.min(self.next + budget);
-        let found = (self.next..end).filter_map(|place| leader.graph.at_place(place)).filter_map(|id| look(leader, id));
-        let found = found.collect();
-        self.next = end;
+        let (mut found, mut left) = (Vec::new(), budget);
+        while self.next < places && left > 0 {
+            let id = leader.graph.at_place(self.next);
+            self.next += 1;
+            // A few objects with very many references are as much work as many others.
+            let references = id.map_or(0, |id| leader.graph.node(id).owners().len());
+            left = left.saturating_sub(1 + references / REFERENCES_PER_PLACE);
+            found.extend(id.and_then(|id| look(leader, id)));
+        }
         Some(found)
     }
 

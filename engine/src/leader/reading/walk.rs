@@ -4,7 +4,7 @@ use super::Leader;
 use crate::graph::{Node, NodeId, Reference};
 use crate::object::Uid;
 use crate::pieces::Pieces;
-use crate::view::{EdgeView, NodeView};
+use crate::view::{EdgeView, LISTED_MAX, NodeView};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
@@ -32,7 +32,8 @@ pub struct WalkOptions {
 pub struct Found {
     pub node: NodeView,
     pub depth: u32,
-    /// References between this object and others of the walk: of a dependent, those it has; of an owner, those to it.
+    /// References between this object and others of the walk: of a dependent, those it has; of an owner, those to it. The first
+    /// [`LISTED_MAX`].
     pub edges: Vec<EdgeView>,
 }
 
@@ -61,6 +62,8 @@ pub struct Walk {
     cut: bool,
 }
 
+/// References of a walk, for each of the objects it may find: more of them end it as more objects do.
+const EDGES_PER_OBJECT: usize = 3;
 /// Dependents of one object that are taken at a time, and what they cost of a budget: only their names are taken.
 pub(super) const BELOW_STEP: usize = 1000;
 pub(super) const BELOW_COST: usize = 50;
@@ -137,7 +140,22 @@ impl Walk {
             Direction::Owners => true,
         };
         if edges_of {
-            self.edges.extend(nodes.clone().flat_map(|(id, _)| leader.edges(id)));
+            self.edges.extend(nodes.clone().flat_map(|(id, _)| match self.options.direction {
+                // Those to what was found before go first: through one of them this object was reached.
+                Direction::Dependents => {
+                    let is_known = |uid: &Uid| *uid == self.start || self.seen.contains_key(uid);
+                    let mut edges = leader.edges_to(id, LISTED_MAX, is_known);
+                    let room = LISTED_MAX - edges.len();
+                    edges.extend(leader.edges_to(id, room, |uid| !is_known(uid)));
+                    edges
+                }
+                Direction::Owners => leader.edges(id),
+            }));
+            if self.edges.len() > EDGES_PER_OBJECT * self.options.max_objects {
+                self.cut = true;
+                self.open.clear();
+                return 0;
+            }
         }
         let all = nodes.map(|(_, node)| node);
         let count: usize = match self.options.direction {
@@ -199,7 +217,10 @@ impl Walk {
                 Direction::Dependents => edge.dependent.clone(),
                 Direction::Owners => edge.owner.uid.clone(),
             };
-            by_object.entry(key).or_default().push(edge);
+            let edges = by_object.entry(key).or_default();
+            if edges.len() < LISTED_MAX {
+                edges.push(edge);
+            }
         }
         let found = self.found.take().map(|(node, depth)| {
             let edges = by_object.remove(&node.object.uid).unwrap_or_default();
@@ -228,7 +249,13 @@ impl Leader {
 
     /// The first `max` of them.
     pub(in crate::leader) fn first_edges(&self, id: NodeId, max: usize) -> Vec<EdgeView> {
+        self.edges_to(id, max, |_| true)
+    }
+
+    /// Of these, the first `max` to owners that are wanted. Only they are made.
+    pub(in crate::leader) fn edges_to(&self, id: NodeId, max: usize, wanted: impl Fn(&Uid) -> bool) -> Vec<EdgeView> {
         let node = self.graph.node(id);
+        let is_wanted = |(reference, _): &(Reference<'_>, _)| wanted(&self.graph.node(reference.owner()).uid());
         let standings = crate::verdict::standings(&self.graph, &self.coverage, node);
         let edge = |(reference, standing): (Reference<'_>, _)| EdgeView {
             owner: self.object_ref(reference.owner()),
@@ -237,6 +264,6 @@ impl Leader {
             standing: self.standing_view(node, reference.owner(), standing),
             evidence: self.evidence(reference.owner()),
         };
-        node.references().zip(standings).take(max).map(edge).collect()
+        node.references().zip(standings).filter(is_wanted).take(max).map(edge).collect()
     }
 }

@@ -25,6 +25,8 @@ fn pod() -> NodeView {
         presence: PresenceView::Observed,
         resource_version: Some(ResourceVersion::parse("7")),
         facts: Facts { owners: [owner].into(), finalizers: [text("a/b")].into(), ..Facts::default() },
+        owners: 0,
+        finalizers: 0,
         dependents: 2,
         blocking_dependents: 0,
         undecided: None,

@@ -29,7 +29,7 @@ struct Export {
     sight: Sight,
     stage: Stage,
     /// Looked at, and not sent yet.
-    waiting: VecDeque<(Node, Vec<Edge>)>,
+    waiting: VecDeque<(Option<Node>, VecDeque<Edge>)>,
     sent: Footer,
 }
 
@@ -71,7 +71,7 @@ impl Export {
                         let whole = |(node, edges): (NodeView, Vec<EdgeView>)| {
                             let mut edges: Vec<Edge> = edges.into_iter().map(Edge::from).collect();
                             redact::edges(&self.sight, &mut edges);
-                            (Node::from(node), edges)
+                            (Some(Node::from(node)), VecDeque::from(edges))
                         };
                         self.waiting.extend(admitted.map(whole));
                         // Where filters admit little, others on this thread have their turn.
@@ -91,14 +91,24 @@ impl Export {
     fn chunk(&mut self) -> Chunk {
         let mut chunk = Chunk::default();
         let mut bytes = 0;
-        while let Some((node, edges)) = self.waiting.front() {
-            bytes += node.encoded_len() + edges.iter().map(Edge::encoded_len).sum::<usize>();
-            if bytes > CHUNK_BYTES_MAX && !chunk.nodes.is_empty() {
+        while let Some((node, edges)) = self.waiting.front_mut() {
+            // The references of one object may be more than a chunk: its node goes with the first of them.
+            bytes += node.as_ref().map_or(0, Node::encoded_len);
+            if bytes > CHUNK_BYTES_MAX && (!chunk.nodes.is_empty() || !chunk.edges.is_empty()) {
                 break;
             }
-            let Some((node, edges)) = self.waiting.pop_front() else { break };
-            chunk.nodes.push(node);
-            chunk.edges.extend(edges);
+            chunk.nodes.extend(node.take());
+            while let Some(edge) = edges.front() {
+                bytes += edge.encoded_len();
+                if bytes > CHUNK_BYTES_MAX && (!chunk.nodes.is_empty() || !chunk.edges.is_empty()) {
+                    break;
+                }
+                chunk.edges.extend(edges.pop_front());
+            }
+            if !edges.is_empty() {
+                break;
+            }
+            self.waiting.pop_front();
         }
         self.sent.node_count += chunk.nodes.len() as u64;
         self.sent.edge_count += chunk.edges.len() as u64;

@@ -191,3 +191,95 @@ async fn searches_answer_in_pages_too() {
     let cycles = graph.find_cycles(Request::new(FindCyclesRequest::default())).await.unwrap().into_inner();
     assert!(cycles.cycles.is_empty());
 }
+
+/// `fanin-0` and `fanin-1`, each with so many owners.
+fn fanin(owners: usize) -> Graph {
+    let mut leader = Leader::new(config(Mode::Enforce), 7);
+    let names: Vec<String> = (0..owners).map(|number| format!("owner-{number:05}-{}", "n".repeat(40))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut objects: Vec<_> = names.iter().map(|name| secret(name, &[])).collect();
+    objects.extend([secret("fanin-0", &names), secret("fanin-1", &names), secret("gone", &[])]);
+    for input in facts(objects, "gone") {
+        leader.handle(Time::ZERO, input);
+    }
+    while leader.poll().is_some() {}
+    let (_leadership, known) = watch::channel(Leadership::default());
+    let (_writers, followers) = Followers::new();
+    Graph::new(shared(leader, DecisionLog::in_memory(), known), followers)
+}
+
+const MIB: usize = 1024 * 1024;
+
+#[tokio::test(start_paused = true)]
+async fn an_object_with_thousands_of_references_makes_no_large_answer() {
+    let graph = fanin(4400);
+    let node = get(&graph, by_uid("fanin-0")).await.unwrap();
+    assert_eq!((node.owner_count, node.owner_references.len()), (4400, 100));
+    // The same uid often is answered once.
+    let refs = vec![by_uid("fanin-0").unwrap(); BATCH_MAX];
+    let request = BatchGetObjectsRequest { refs, consistency: None };
+    let batch = graph.batch_get_objects(Request::new(request)).await.unwrap().into_inner();
+    assert_eq!((batch.nodes.len(), batch.missing.len(), batch.not_answered.len()), (1, 0, 0));
+    let request = ExplainObjectRequest { r#ref: by_uid("fanin-0"), consistency: None };
+    let explained = graph.explain_object(Request::new(request)).await.unwrap().into_inner();
+    assert_eq!((explained.owners.len(), explained.node.as_ref().unwrap().owner_count), (100, 4400));
+    assert!(explained.encoded_len() < MIB);
+    let export = graph.export_graph(Request::new(ExportGraphRequest::default())).await.unwrap().into_inner();
+    let parts: Vec<ExportGraphResponse> = export.map(Result::unwrap).collect().await;
+    assert!(parts.iter().all(|part| part.encoded_len() < MIB + 1024), "chunks end");
+    let Some(Part::Footer(footer)) = parts.last().unwrap().part else { panic!("no footer") };
+    assert_eq!((footer.node_count, footer.edge_count), (4402, 8800));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_references_of_an_object_are_listed_in_pages() {
+    let graph = fanin(4400);
+    let mut request = ListOwnersRequest { r#ref: by_uid("fanin-0"), page_size: 1000, ..Default::default() };
+    let mut owners = BTreeSet::new();
+    loop {
+        let page = graph.list_owners(Request::new(request.clone())).await.unwrap().into_inner();
+        assert!(page.encoded_len() < MIB + 64 * 1024);
+        owners.extend(page.owners.into_iter().map(|owner| owner.edges[0].owner_uid.clone()));
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    assert_eq!(owners.len(), 4400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_into_an_answer_is_named_and_asked_for_again() {
+    let graph = wide(200);
+    let refs: Vec<ObjectRef> = (0..200).map(|number| by_uid(&format!("wide-{number}")).unwrap()).collect();
+    let (mut asked, mut answered, mut calls) = (refs, Vec::new(), 0);
+    while !asked.is_empty() {
+        let request = BatchGetObjectsRequest { refs: asked, consistency: None };
+        let batch = graph.batch_get_objects(Request::new(request)).await.unwrap().into_inner();
+        assert!(batch.encoded_len() < 2 * MIB && !batch.nodes.is_empty());
+        answered.extend(batch.nodes.into_iter().map(|node| node.r#ref.unwrap().uid));
+        (asked, calls) = (batch.not_answered, calls + 1);
+    }
+    let all: Vec<String> = (0..200).map(|number| format!("uid-wide-{number}")).collect();
+    assert_eq!((answered, calls > 1), (all, true));
+    let refs = vec![ObjectRef { uid: "u".repeat(2000), ..Default::default() }; BATCH_MAX];
+    let request = BatchGetObjectsRequest { refs, consistency: None };
+    let refused = graph.batch_get_objects(Request::new(request)).await.unwrap_err();
+    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "FIELD_INVALID"));
+}
+
+/// So many objects, each with a hundred references.
+fn wide(count: usize) -> Graph {
+    let mut leader = Leader::new(config(Mode::Enforce), 7);
+    let names: Vec<String> = (0..100).map(|number| format!("owner-{number:05}-{}", "n".repeat(40))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut objects: Vec<_> = (0..count).map(|number| secret(&format!("wide-{number}"), &names)).collect();
+    objects.push(secret("gone", &[]));
+    for input in facts(objects, "gone") {
+        leader.handle(Time::ZERO, input);
+    }
+    while leader.poll().is_some() {}
+    let (_leadership, known) = watch::channel(Leadership::default());
+    let (_writers, followers) = Followers::new();
+    Graph::new(shared(leader, DecisionLog::in_memory(), known), followers)
+}

@@ -14,6 +14,7 @@ use crate::grpc::pages::Question;
 use crate::grpc::{Shared, pages, renewal_age, spread, status};
 use engine::leader::{Leader, Linked};
 use engine::object::Uid;
+use engine::view::LISTED_MAX;
 use kept::{Kept, OBJECTS_MAX, Removed, State, Token};
 use members::{Members, Root};
 use prost::Message as _;
@@ -340,7 +341,7 @@ impl Watch {
             return Some(removed);
         };
         let inside = linked.edges.iter().filter(|edge| members.leads_inside(&edge.owner.uid)).cloned();
-        let mut edges: Vec<Edge> = inside.map(Edge::from).collect();
+        let mut edges: Vec<Edge> = inside.take(LISTED_MAX).map(Edge::from).collect();
         redact::edges(&self.sight, &mut edges);
         let mut change = Change { r#type: kind.into(), node: Some(linked.node.clone().into()), edges, depth };
         let digest = pages::digest(&Change { r#type: 0, ..change.clone() }.encode_to_vec());
@@ -394,8 +395,11 @@ impl Watch {
             tokio::task::yield_now().await;
         }
         changes.extend(removed.into_values());
-        while changes.len() > CHANGES_MAX {
-            let rest = changes.split_off(CHANGES_MAX);
+        loop {
+            let rest = changes.split_off(fitting(&changes));
+            if rest.is_empty() {
+                break;
+            }
             self.send(Event::Batch(Batch { changes, more: true }), false, state, sent).await?;
             changes = rest;
         }
@@ -424,6 +428,18 @@ impl Watch {
         sent.at = Instant::now();
         Ok(())
     }
+}
+
+/// How many changes a message takes.
+fn fitting(changes: &[Change]) -> usize {
+    let mut bytes = 0;
+    let fits = |change: &&Change| {
+        bytes += change.encoded_len();
+        bytes <= BYTES_MAX
+    };
+    let count = changes.iter().take(CHANGES_MAX).take_while(fits).count();
+    // One that is larger than that is a message.
+    count.max(usize::from(!changes.is_empty()))
 }
 
 /// One object as the graph has it now.
