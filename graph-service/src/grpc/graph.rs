@@ -196,8 +196,8 @@ impl GraphService for Graph {
             let nodes = self.shared.reader.with(|leader| leader.nodes(&uid));
             sight.learn(namespaces(nodes.iter())).await?;
             match best_known(nodes, &sight).map(Node::from) {
-                Some(node) if node.encoded_len() <= left || answer.nodes.is_empty() => {
-                    left = left.saturating_sub(node.encoded_len());
+                Some(node) if node.encoded_len() + pages::ENTRY_BYTES <= left || answer.nodes.is_empty() => {
+                    left = left.saturating_sub(node.encoded_len() + pages::ENTRY_BYTES);
                     answer.nodes.push(node);
                 }
                 Some(_) => {

@@ -16,8 +16,10 @@ use tonic::Status;
 
 const SIZE_DEFAULT: usize = 100;
 const SIZE_MAX: usize = 1000;
-/// A page of more than this ends early.
-pub(super) const BYTES_MAX: usize = 1024 * 1024;
+/// A page of more than this ends early. What an answer says beside its entries stays below the rest of a MiB.
+pub(super) const BYTES_MAX: usize = 960 * 1024;
+/// What an entry of a list costs beside its own bytes: its tag and its length.
+pub(super) const ENTRY_BYTES: usize = 6;
 /// How long an answer is kept for its later pages.
 const AGE_MAX: Duration = Duration::from_secs(300);
 /// Answers that are kept, at most,
@@ -164,7 +166,7 @@ pub(super) fn page_size(wanted: i32) -> Result<usize, Status> {
 pub(super) fn fitting(items: &[impl Message], size: usize) -> usize {
     let mut bytes = 0;
     let fits = |item: &&_| {
-        bytes += Message::encoded_len(*item);
+        bytes += Message::encoded_len(*item) + ENTRY_BYTES;
         bytes <= BYTES_MAX
     };
     let count = items.iter().take(size).take_while(fits).count();

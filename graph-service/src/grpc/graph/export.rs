@@ -2,6 +2,7 @@
 
 use super::{Filter, STEP, Shared, Sight};
 use crate::grpc::access::redact;
+use crate::grpc::pages::{BYTES_MAX, ENTRY_BYTES};
 use engine::leader::Scan;
 use engine::view::{EdgeView, NodeView};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -12,9 +13,6 @@ use proto::r#type::v1beta1::ResponseMeta;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tonic::Status;
-
-/// A chunk of more than this ends early: readers take messages of 4 MiB.
-const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 
 /// Where an export is.
 enum Stage {
@@ -93,14 +91,14 @@ impl Export {
         let mut bytes = 0;
         while let Some((node, edges)) = self.waiting.front_mut() {
             // The references of one object may be more than a chunk: its node goes with the first of them.
-            bytes += node.as_ref().map_or(0, Node::encoded_len);
-            if bytes > CHUNK_BYTES_MAX && (!chunk.nodes.is_empty() || !chunk.edges.is_empty()) {
+            bytes += node.as_ref().map_or(0, |node| node.encoded_len() + ENTRY_BYTES);
+            if bytes > BYTES_MAX && (!chunk.nodes.is_empty() || !chunk.edges.is_empty()) {
                 break;
             }
             chunk.nodes.extend(node.take());
             while let Some(edge) = edges.front() {
-                bytes += edge.encoded_len();
-                if bytes > CHUNK_BYTES_MAX && (!chunk.nodes.is_empty() || !chunk.edges.is_empty()) {
+                bytes += edge.encoded_len() + ENTRY_BYTES;
+                if bytes > BYTES_MAX && (!chunk.nodes.is_empty() || !chunk.edges.is_empty()) {
                     break;
                 }
                 chunk.edges.extend(edges.pop_front());
