@@ -141,15 +141,15 @@ impl Walk {
         };
         if edges_of {
             self.edges.extend(nodes.clone().flat_map(|(id, _)| match self.options.direction {
-                // Those to what was found before go first: through one of them this object was reached.
-                Direction::Dependents => {
+                // Of very many, those to what was found before go first: through one of them this object was reached.
+                Direction::Dependents if leader.graph.node(id).owners().len() > LISTED_MAX => {
                     let is_known = |uid: &Uid| *uid == self.start || self.seen.contains_key(uid);
                     let mut edges = leader.edges_to(id, LISTED_MAX, is_known);
                     let room = LISTED_MAX - edges.len();
                     edges.extend(leader.edges_to(id, room, |uid| !is_known(uid)));
                     edges
                 }
-                Direction::Owners => leader.edges(id),
+                Direction::Dependents | Direction::Owners => leader.edges(id),
             }));
             if self.edges.len() > EDGES_PER_OBJECT * self.options.max_objects {
                 self.cut = true;

@@ -224,6 +224,12 @@ async fn an_object_with_thousands_of_references_makes_no_large_answer() {
     let explained = graph.explain_object(Request::new(request)).await.unwrap().into_inner();
     assert_eq!((explained.owners.len(), explained.node.as_ref().unwrap().owner_count), (100, 4400));
     assert!(explained.encoded_len() < MIB);
+    // The reference through which it was found is shown, wherever it stands among the others.
+    let last = format!("owner-04399-{}", "n".repeat(40));
+    let request = ListDependentsRequest { r#ref: by_uid(&last), ..Default::default() };
+    let page = graph.list_dependents(Request::new(request)).await.unwrap().into_inner();
+    let edges = page.dependents.iter().map(|found| (found.edges.len(), found.edges[0].owner_uid.clone()));
+    assert_eq!(edges.collect::<Vec<_>>(), vec![(1, format!("uid-{last}")); 2]);
     let export = graph.export_graph(Request::new(ExportGraphRequest::default())).await.unwrap().into_inner();
     let parts: Vec<ExportGraphResponse> = export.map(Result::unwrap).collect().await;
     assert!(parts.iter().all(|part| part.encoded_len() < MIB), "chunks end");
