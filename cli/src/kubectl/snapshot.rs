@@ -9,6 +9,7 @@ use super::questions::Exported;
 use anyhow::{Context as _, bail, ensure};
 use kube::core::discovery::v2::APIGroupDiscoveryList;
 use proto::graph::v1beta1::{Node, NodeState};
+use proto::r#type::v1beta1::OwnerReference;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,9 +78,11 @@ impl Snapshot {
     pub(super) fn of(mut header: Header, exported: &Exported) -> Snapshot {
         let mut objects: BTreeMap<Resource, Vec<Value>> = BTreeMap::new();
         let there = |node: &&Node| matches!(node.state(), NodeState::Live | NodeState::Terminating);
+        let references = long_lists(exported);
         for node in exported.nodes.iter().filter(there) {
             let object = node.r#ref.clone().unwrap_or_default();
-            objects.entry((object.group, object.resource)).or_default().push(metadata(node));
+            let owners = references.get(object.uid.as_str()).map_or(&[][..], Vec::as_slice);
+            objects.entry((object.group, object.resource)).or_default().push(metadata(node, owners));
             header.objects += 1;
         }
         Snapshot { header, objects }
@@ -184,8 +187,22 @@ fn line(lines: &mut impl BufRead, most: u64) -> anyhow::Result<Option<Vec<u8>>> 
     }
 }
 
-/// An object's metadata as the API server would write it.
-fn metadata(node: &Node) -> Value {
+/// All references of the objects whose nodes name only the first of them, by uid.
+fn long_lists(exported: &Exported) -> BTreeMap<&str, Vec<OwnerReference>> {
+    let is_cut = |node: &&Node| node.owner_count as usize > node.owner_references.len();
+    let cut = exported.nodes.iter().filter(is_cut);
+    let uids = cut.filter_map(|node| node.r#ref.as_ref()).map(|object| object.uid.as_str());
+    let mut lists: BTreeMap<&str, Vec<OwnerReference>> = uids.map(|uid| (uid, Vec::new())).collect();
+    for edge in &exported.edges {
+        if let (Some(list), Some(reference)) = (lists.get_mut(edge.dependent_uid.as_str()), &edge.reference) {
+            list.push(reference.clone());
+        }
+    }
+    lists
+}
+
+/// An object's metadata as the API server would write it. `all_owners` is empty where the node has all of them.
+fn metadata(node: &Node, all_owners: &[OwnerReference]) -> Value {
     let object = node.r#ref.clone().unwrap_or_default();
     let version = if node.resource_version.is_empty() { NO_VERSION } else { &node.resource_version };
     let mut metadata = json!({ "name": object.name, "uid": object.uid, "resourceVersion": version });
@@ -198,7 +215,8 @@ fn metadata(node: &Node) -> Value {
     if node.state() == NodeState::Terminating {
         metadata["deletionTimestamp"] = node.delete_time.unwrap_or_default().to_string().into();
     }
-    let owners = node.owner_references.iter().map(|owner| {
+    let owners = if all_owners.is_empty() { &node.owner_references } else { all_owners };
+    let owners = owners.iter().map(|owner| {
         let mut value = json!({
             "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
         });

@@ -119,6 +119,10 @@ fn text(answer: &ExplainObjectResponse, conditions: &[Condition], now: i64) -> S
     for edge in &answer.owners {
         line(&mut text, "owner", &owner_words(edge));
     }
+    let more = (node.owner_count as usize).saturating_sub(answer.owners.len());
+    if more > 0 && !answer.owners.is_empty() {
+        line(&mut text, "owner", &format!("and {more} more; kubectl ownergraph owners lists all of them"));
+    }
     if let Some(work) = &answer.work {
         line(&mut text, "decided", &work_words(work, now));
     }

@@ -1,5 +1,6 @@
 use super::*;
-use proto::r#type::v1beta1::{ObjectRef, OwnerReference};
+use proto::graph::v1beta1::Edge;
+use proto::r#type::v1beta1::ObjectRef;
 
 fn snapshot() -> Snapshot {
     let object = |name: &str| ObjectRef {
@@ -93,4 +94,25 @@ fn damaged_cut_off_foreign_and_swollen_files_are_named() {
         let said = refused(&bytes);
         assert!(said.contains("is no snapshot that can be used") && said.contains(part), "{part}: {said}");
     }
+}
+
+#[test]
+fn an_object_with_very_many_owners_keeps_all_of_them() {
+    let reference = |number: usize| OwnerReference { uid: format!("o{number}"), ..Default::default() };
+    let object = ObjectRef { uid: "fanin".into(), ..Default::default() };
+    let node = Node {
+        r#ref: Some(object),
+        state: NodeState::Live.into(),
+        owner_references: (0..100).map(reference).collect(),
+        owner_count: 150,
+        ..Default::default()
+    };
+    let edge =
+        |number| Edge { dependent_uid: "fanin".into(), reference: Some(reference(number)), ..Default::default() };
+    let exported = Exported { nodes: vec![node], edges: (0..150).map(edge).collect(), ..Exported::default() };
+    let header = Header::new("2026-01-02T03:04:05Z".into(), Default::default(), Default::default());
+    let snapshot = Snapshot::of(header, &exported);
+    let metadata = &snapshot.objects.values().next().unwrap()[0];
+    assert_eq!(metadata["ownerReferences"].as_array().unwrap().len(), 150);
+    assert_eq!(metadata["ownerReferences"][149]["uid"], "o149");
 }

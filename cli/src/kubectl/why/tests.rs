@@ -204,3 +204,10 @@ fn what_somebody_should_look_at_is_a_finding() {
     assert_eq!(ending(Verdict::Blocked), Ending::Findings);
     assert_eq!(ending(Verdict::InProgress), Ending::Fine);
 }
+
+#[test]
+fn owners_that_are_not_listed_are_counted() {
+    let mut answer = pod(Verdict::Kept, OwnerStanding::Solid, vec![]);
+    answer.node.as_mut().unwrap().owner_count = 4400;
+    assert!(told(&answer).contains("and 4399 more; kubectl ownergraph owners lists all of them"), "{}", told(&answer));
+}
