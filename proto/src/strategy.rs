@@ -5,7 +5,7 @@ use engine::hold::{Filter, Scope};
 use engine::object::{Excess, Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::work::{
-    Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Outcome, Preconditions,
+    Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Origin, Outcome, Preconditions,
     PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term, ToExecutor, ToLeader,
     Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
 };
@@ -206,6 +206,7 @@ fn hello() -> impl Strategy<Value = Hello> {
                 first_session,
                 version,
                 cluster_uid,
+                origin: Origin::default(),
             }
         },
     )

@@ -2,7 +2,7 @@ use super::*;
 use crate::leader::StreamId;
 use crate::lease::Leases;
 use crate::object::{GroupResource, Uid};
-use crate::work::{Hello, Term};
+use crate::work::{Hello, Origin, Term};
 use alloc::string::String;
 use core::time::Duration;
 
@@ -20,7 +20,7 @@ fn lease(namespace: &str) -> Lease {
     let collection = GroupResource { group: "".into(), resource: "pods".into() };
     let destroys = Some(Place { collection, namespace: namespace.into() });
     let target = Uid::parse("x").unwrap();
-    Lease { session: ONE, target, destroys, item: 1, granted: Time::ZERO, started: None, recalled: false }
+    Lease { session: ONE, target, destroys, item: 1, attempt: 1, granted: Time::ZERO, started: None, recalled: false }
 }
 
 fn scope(namespace: &str) -> Scope {
@@ -41,6 +41,7 @@ fn with_session<T>(then: impl FnOnce(&Session) -> T) -> T {
         first_session: None,
         version: String::new(),
         cluster_uid: "c".into(),
+        origin: Origin::default(),
     };
     let mut leases = Leases::default();
     let term = Term { election: "election".into(), number: 1 };

@@ -80,6 +80,24 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
             &[],
             None,
         ),
+        Refusal::NameTaken => error(
+            Code::PermissionDenied,
+            ErrorReason::ExecutorNameTaken,
+            "another caller has a session under this executor's name; use another name, or end that executor"
+                .to_owned(),
+            &[],
+            Some(RETRY_LATER),
+        ),
+        Refusal::Untrusted { retry_in } => error(
+            Code::PermissionDenied,
+            ErrorReason::ExecutorUntrusted,
+            format!(
+                "too many reports of this process were not true; it is admitted again in {} s: look whether its API server lags, or whether somebody has its credentials, and start it anew",
+                retry_in.as_secs()
+            ),
+            &[],
+            Some(*retry_in),
+        ),
         Refusal::OutOfTurn => violation("the first message must be a hello, and no other may be"),
         Refusal::TooManySessions { max } => limit_exceeded("sessions", *max),
     }

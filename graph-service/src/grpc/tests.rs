@@ -2,7 +2,7 @@
 
 use crate::{Access, Config, Connection, Edges, Election, Incoming, serve};
 use engine::leader::Mode;
-use engine::work::{ActionKind, Hello, PROTOCOL, Term, ToExecutor, ToLeader};
+use engine::work::{ActionKind, Hello, Origin, PROTOCOL, Term, ToExecutor, ToLeader};
 use futures::StreamExt as _;
 use http::{Request as HttpRequest, Response as HttpResponse, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -135,6 +135,7 @@ pub(super) fn hello(executor: &str) -> Hello {
         first_session: None,
         version: "test".to_owned(),
         cluster_uid: CLUSTER.into(),
+        origin: Origin::default(),
     }
 }
 

@@ -66,6 +66,7 @@ pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<Decisi
         | Event::KeptApart { .. }
         | Event::SessionOpened { .. }
         | Event::SessionEnded { .. }
+        | Event::Untrue { .. }
         | Event::TermGained(_)
         | Event::TermLost
         | Event::GrantsStopped { .. }

@@ -8,8 +8,8 @@ use crate::work::v1beta1::stream_work_response::{self as response, Message as Fr
 use engine::object::clip;
 use engine::pace::Rate;
 use engine::work::{
-    BATCH_MAX_ENTRIES, GoAwayCause, HeldLease, Hello, LeaseId, MESSAGE_MAX_BYTES, RevokeMode, ToExecutor, ToLeader,
-    Welcome, WorkLease, WorkReturn,
+    BATCH_MAX_ENTRIES, GoAwayCause, HeldLease, Hello, LeaseId, MESSAGE_MAX_BYTES, Origin, RevokeMode, ToExecutor,
+    ToLeader, Welcome, WorkLease, WorkReturn,
 };
 
 /// What a leader's message says to an executor.
@@ -64,6 +64,7 @@ fn decode_hello(hello: request::Hello) -> Result<Hello, Malformed> {
         first_session: field::optional(hello.first_session, "first_session")?,
         version: clip(&hello.version, NAME_MAX_BYTES),
         cluster_uid: field::name(&hello.cluster_uid, "cluster_uid")?,
+        origin: Origin::default(),
     })
 }
 
