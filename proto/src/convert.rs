@@ -21,6 +21,7 @@ mod stream;
 mod view;
 
 pub use decision::{decision_event, decision_id, open_decision};
+pub use field::is_dns_subdomain;
 pub use item::kinds;
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, pending_work, plan, reason, reason_code};

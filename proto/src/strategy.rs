@@ -20,11 +20,12 @@ fn name() -> impl Strategy<Value = Name> {
 }
 
 fn identity() -> impl Strategy<Value = Name> {
-    "[a-z0-9-]{1,8}".prop_map(Name::from)
+    "[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?".prop_map(Name::from)
 }
 
 fn text() -> impl Strategy<Value = String> {
-    "\\PC{0,12}"
+    // What is spelled out on arrival has a test of its own.
+    "[ -~é系]{0,12}"
 }
 
 fn uid() -> impl Strategy<Value = Uid> {
