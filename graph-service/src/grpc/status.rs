@@ -382,6 +382,12 @@ pub(super) fn review_unavailable(why: &str) -> Status {
     error(Code::Unavailable, ErrorReason::ReviewUnavailable, how, &[], Some(RETRY_LATER))
 }
 
+/// A request that takes no trailers.
+pub(super) fn not_grpc() -> Status {
+    let how = "the request lacks the header `te: trailers`, which every gRPC call has: a proxy on the way takes it away, or the client speaks no gRPC";
+    error(Code::InvalidArgument, ErrorReason::NotGrpc, how.to_owned(), &[], None)
+}
+
 /// A call that this version does not serve.
 pub(super) fn method_unknown() -> Status {
     let how = "this version has no such service or method".to_owned();
@@ -412,7 +418,8 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
 }
 
 pub(super) fn not_leader(leadership: &Leadership) -> Status {
-    let Some(holder) = &leadership.holder else {
+    // A replica that wakes, and does not lead any more, has not learnt yet who does: it sends nobody to itself.
+    let Some(holder) = leadership.holder.as_ref().filter(|_| !leadership.leading) else {
         return error(
             Code::Unavailable,
             ErrorReason::NoLeader,

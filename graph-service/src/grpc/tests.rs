@@ -27,6 +27,8 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 use tonic_types::StatusExt as _;
 
+mod strangers;
+
 pub(super) const CLUSTER: &str = "7e5cf8a6-0000-4000-8000-000000000001";
 const PIPE_BYTES: usize = 64 * 1024;
 
@@ -51,21 +53,24 @@ fn cluster() -> Cluster {
 pub(super) struct Dial {
     pipes: mpsc::Sender<Connection>,
     peer: Peer,
+    /// As if from this process.
+    within: bool,
 }
 
 impl Dial {
     /// Connections of somebody else.
     pub(super) fn by(&self, peer: Peer) -> Dial {
-        Dial { pipes: self.pipes.clone(), peer }
+        Dial { pipes: self.pipes.clone(), peer, within: false }
     }
 
     pub(super) async fn channel(&self) -> Channel {
-        let Dial { pipes, peer } = self.clone();
+        let Dial { pipes, peer, within } = self.clone();
         let connector = tower::service_fn(move |_: http::Uri| {
             let (pipes, peer) = (pipes.clone(), peer.clone());
             async move {
                 let (near, far) = tokio::io::duplex(PIPE_BYTES);
-                pipes.send(Connection::new(far).with_peer(peer)).await.map_err(std::io::Error::other)?;
+                let connection = if within { Connection::within_process(far) } else { Connection::new(far) };
+                pipes.send(connection.with_peer(peer)).await.map_err(std::io::Error::other)?;
                 Ok::<_, std::io::Error>(TokioIo::new(near))
             }
         });
@@ -114,7 +119,7 @@ pub(super) async fn with_service_at<T>(cluster: Cluster, access: Access, story: 
     };
     let shutdown = Shutdown::new();
     let (served, told) = tokio::join!(serve(config, edges, shutdown.clone()), async {
-        let told = story(Dial { pipes, peer: Peer::Plaintext }).await;
+        let told = story(Dial { pipes, peer: Peer::Plaintext, within: false }).await;
         shutdown.request();
         told
     });
