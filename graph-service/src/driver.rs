@@ -42,6 +42,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// An order that goes before everything else.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "few orders wait at a time, and a fact is moved as often either way")]
 pub(crate) enum Control {
     Input(Input),
     /// Answered when everything ordered before has been handled, and its effects have gone out.
