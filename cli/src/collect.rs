@@ -53,7 +53,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
         executors: Executors {
             count: flags.executors,
             concurrency: flags.concurrency.concurrency(),
-            prefix: format!("{host}-{}", std::process::id()),
+            prefix: format!("{}-{}", runtime::host::dns_name(), std::process::id()),
             far: caller.is_tls() || (flags.insecure && !caller.has_token()),
             caller,
         },

@@ -7,12 +7,19 @@ use executor_service::{Concurrency, Exit};
 use futures::StreamExt as _;
 use graph_service::{Election, Observer};
 use prometheus_client::registry::Registry;
+use runtime::backoff::Backoff;
 use runtime::kubernetes::Cluster;
 use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;
 use runtime::tls::{Caller, ServerTls};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+/// Between two starts of an executor that is sent away.
+const AGAIN_MIN: Duration = Duration::from_millis(500);
+const AGAIN_MAX: Duration = Duration::from_secs(30);
 
 /// What to run.
 #[derive(Debug)]
@@ -85,6 +92,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
         ended.context("the graph service failed")
     };
     let executors = (1..=setup.executors.count).map(|number| {
+        let shutdown = shutdown.clone();
         let config = executor_service::Config {
             name: format!("{}-{number}", setup.executors.prefix),
             graph: vec![home.clone()],
@@ -93,15 +101,16 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
             protocols: Protocols::OURS,
             traces: traces.clone(),
         };
-        let edges = executor_service::Edges {
-            cluster: setup.cluster.clone(),
-            graph: connector.clone(),
+        let (cluster, graph, counting) = (setup.cluster.clone(), connector.clone(), counting.clone());
+        let edges = move || executor_service::Edges {
+            cluster: cluster.clone(),
+            graph: graph.clone(),
             resolver: executor_service::Resolver::system(),
             admin: None,
             tls: None,
             metrics: Some(counting.clone()),
         };
-        executor(config, edges, shutdown.clone())
+        executor(config, edges, u64::from(number), shutdown)
     });
     let executors = async {
         let ended = futures::future::join_all(executors).await;
@@ -112,20 +121,43 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
     graph.and(executors)
 }
 
-/// Runs one executor. Its end is everybody's, because nobody asked for it.
+/// Runs one executor. One that a leader sends away is started anew, and nothing else ends because of that; any other end is
+/// everybody's, because nobody asked for it.
 async fn executor(
     config: executor_service::Config,
-    edges: executor_service::Edges,
+    edges: impl Fn() -> executor_service::Edges,
+    seed: u64,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let name = config.name.clone();
-    let ended = Box::pin(executor_service::serve(config, edges, shutdown.clone())).await;
-    let stopped = shutdown.is_requested();
-    shutdown.request();
-    match ended.with_context(|| format!("{name} failed"))? {
-        Exit::Drained | Exit::DrainTimedOut { .. } if stopped => Ok(()),
-        Exit::Drained | Exit::DrainTimedOut { .. } => bail!("{name} ended without having been asked to"),
-        Exit::Superseded => bail!("{name} was replaced by another executor of that name"),
+    let mut backoff = Backoff::new(AGAIN_MIN, AGAIN_MAX, seed);
+    loop {
+        let began = Instant::now();
+        let ended = Box::pin(executor_service::serve(config.clone(), edges(), shutdown.clone())).await;
+        let stopped = shutdown.is_requested();
+        let sent_away = match &ended {
+            Ok(Exit::Superseded | Exit::Drained | Exit::DrainTimedOut { .. }) => !stopped,
+            Ok(Exit::OtherCluster { .. } | Exit::ProtocolUnsupported { .. }) | Err(_) => false,
+        };
+        if !sent_away {
+            shutdown.request();
+            return in_words(&config.name, ended.with_context(|| format!("{} failed", config.name))?);
+        }
+        if began.elapsed() > AGAIN_MAX {
+            backoff.reset();
+        }
+        let wait = backoff.next_delay();
+        let (executor, again_in_ms) = (&config.name, wait.as_millis());
+        tracing::warn!(executor, again_in_ms, "a leader sent an executor of this process away; it is started anew");
+        tokio::select! {
+            () = shutdown.requested() => return Ok(()),
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+fn in_words(name: &str, exit: Exit) -> anyhow::Result<()> {
+    match exit {
+        Exit::Drained | Exit::DrainTimedOut { .. } | Exit::Superseded => Ok(()),
         Exit::OtherCluster { ours, theirs } => {
             bail!("the leader that {name} was sent to belongs to cluster {theirs}, these credentials to cluster {ours}")
         }

@@ -20,7 +20,7 @@ pub(crate) fn pipes(home: String, caller: Caller) -> (Incoming, Connector) {
     let (opened, waiting) = mpsc::channel::<DuplexStream>(WAITING_MAX);
     let incoming = futures::stream::unfold(waiting, |mut waiting| async move {
         let far = waiting.recv().await?;
-        Some((Ok(Connection::new(far)), waiting))
+        Some((Ok(Connection::within_process(far)), waiting))
     });
     let connector = Connector::through(move |address| {
         let (opened, here, caller) = (opened.clone(), address == home, caller.clone());

@@ -10,7 +10,8 @@ use executor_service::Channel;
 use proto::admin::v1beta1::decision_log_status::State as LogState;
 use proto::admin::v1beta1::watch_status_response::Event;
 use proto::admin::v1beta1::{
-    DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads, Obstacle, WatchStatusRequest,
+    DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads, Obstacle, UntrueReports,
+    WatchStatusRequest,
 };
 use proto::decision::v1beta1::Position;
 use proto::graph::v1beta1::FindStuckObjectsRequest;
@@ -229,6 +230,14 @@ fn of_obstacle(obstacle: &Obstacle) -> String {
     }
 }
 
+/// An executor whose reports were not true.
+fn of_untrue(liar: &UntrueReports) -> String {
+    let of = liar.identity.clone().unwrap_or_default();
+    let refused = liar.refused_for.as_ref().map(|left| format!(", refused for another {} s", left.seconds));
+    let (name, refused) = (of.executor, refused.unwrap_or_default());
+    format!("{} reports of executor {name} (process {}){refused}", liar.count, of.incarnation)
+}
+
 fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Option<usize>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| {
@@ -258,6 +267,9 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
         line("", format!("and {} more", status.more_obstacles));
     }
     line("executors", status.executors.to_string());
+    for liar in &status.untrue_reports {
+        line("UNTRUE", of_untrue(liar));
+    }
     if !status.grants_stopped.is_empty() {
         line("stopped", status.grants_stopped.clone());
     }
@@ -342,6 +354,7 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection], annotated: Op
         "obstacles": status.obstacles.iter().map(obstacle_as_json).collect::<Vec<_>>(),
         "moreObstacles": status.more_obstacles,
         "executors": status.executors,
+        "untrueReports": status.untrue_reports.iter().map(untrue_as_json).collect::<Vec<_>>(),
         "undecidedCounts": status.undecided_counts,
         "unsynced": unsynced,
         "collections": collections.iter().map(collection).collect::<Vec<_>>(),
@@ -353,6 +366,16 @@ fn as_json(status: &GetStatusResponse, collections: &[Collection], annotated: Op
         "unverifiedOwners": status.unverified_owners,
         "decisionLog": status.decision_log.as_ref().map(log_as_json),
         "pauses": status.pauses.iter().map(pausing::as_json).collect::<Vec<_>>(),
+    })
+}
+
+fn untrue_as_json(liar: &UntrueReports) -> serde_json::Value {
+    let of = liar.identity.clone().unwrap_or_default();
+    json!({
+        "executor": of.executor,
+        "incarnation": of.incarnation,
+        "count": liar.count,
+        "refusedForSeconds": liar.refused_for.as_ref().map(|left| left.seconds),
     })
 }
 

@@ -7,6 +7,7 @@ use crate::evidence::Inquiry;
 use crate::graph::{Graph, NodeId};
 use crate::jitter::Jitter;
 use crate::lease::{Leases, SessionId};
+use crate::lies::Lies;
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::queue::{Queue, Row};
 use crate::recent::Recent;
@@ -24,6 +25,7 @@ mod asking;
 mod audit;
 mod balancing;
 mod blocking;
+mod claims;
 mod closing;
 mod contract;
 mod emptied;
@@ -90,6 +92,8 @@ enum Timer {
     Stores,
     /// A write of ours should have shown up.
     Write(Uid),
+    /// What a report said of an object should have been shown.
+    Claim(Uid),
     /// A lost watch makes its collection stale.
     Stale(KindId),
     /// A definition that is gone has been so for a moment.
@@ -137,6 +141,11 @@ enum Purpose {
         uid: Uid,
         by: CheckBy,
     },
+    /// Is the object as a report says?
+    Claim {
+        kind: KindId,
+        uid: Uid,
+    },
     /// Does this collection keep up with the main store?
     Store(KindId),
     /// For nothing any more: it was asked of a history, or for a round, that is over.
@@ -165,7 +174,8 @@ struct Known {
 /// * `intake` takes what discovery and watches say, `emptied` what definitions do, `undiscovered` what discovery cannot.
 /// * `judging` turns verdicts into items of the queue.
 /// * `closing` ends decisions in the log: those of earlier leaders, and deletions once their objects have gone.
-/// * `granting` speaks with executors; `reporting` takes what their attempts came to, `blocking` what many of them met.
+/// * `granting` speaks with executors; `reporting` takes what their attempts came to, `claims` what they say of objects, `blocking` what many of
+///   them met.
 /// * `pausing` holds back what pauses are about.
 /// * `probing` asks the API server where doubt or a barrier demands it; `history` is the doubt.
 /// * `stores` finds out which collections have a store of their own.
@@ -203,7 +213,9 @@ pub struct Leader {
     /// Of objects with many references: an owner that is being asked for.
     awaited: BTreeMap<NodeId, NodeId>,
     /// Deletes that were accepted and whose DELETED has not come, with when they were.
-    writes: BTreeMap<Uid, Time>,
+    writes: BTreeMap<Uid, reporting::AwaitedRemoval>,
+    claims: claims::Claims,
+    lies: Lies,
     /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
     condemned: BTreeMap<Uid, closing::Condemned>,
     /// Decisions of earlier leaders that have no end in the log yet, by target.
@@ -284,6 +296,8 @@ impl Leader {
             emptied: BTreeMap::new(),
             awaited: BTreeMap::new(),
             writes: BTreeMap::new(),
+            claims: claims::Claims::default(),
+            lies: Lies::default(),
             condemned: BTreeMap::new(),
             inherited: closing::Inheritance::default(),
             deletions: BTreeMap::new(),
@@ -379,6 +393,7 @@ impl Leader {
             Input::Withhold { why } => self.withhold(why),
             Input::Stop => self.stop(),
         }
+        self.refuse_untrusted();
         self.forget_dropped();
     }
 
@@ -402,6 +417,7 @@ impl Leader {
                 Timer::Contradiction(kind) => self.contradiction_due(kind),
                 Timer::Stores => self.stores_due(),
                 Timer::Write(uid) => self.write_due(&uid),
+                Timer::Claim(uid) => self.ask_claim(&uid),
                 Timer::Stale(kind) => self.stale_due(kind),
                 Timer::Emptied(kind) => self.emptied_due(kind),
                 Timer::Suspect => self.ask_suspect(),
@@ -417,6 +433,7 @@ impl Leader {
         }
         let wanted = self.barrier.tick(self.now);
         self.ask(wanted);
+        self.refuse_untrusted();
         self.forget_dropped();
     }
 

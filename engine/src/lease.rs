@@ -5,10 +5,11 @@
 
 use crate::hold::Place;
 use crate::leader::{Grounds, StreamId};
-use crate::object::{Name, ResourceVersion, Uid};
+use crate::lies::Process;
+use crate::object::{Name, Uid};
 use crate::pace::Rate;
 use crate::time::Time;
-use crate::work::{ActionKind, Hello, LeaseId, Term};
+use crate::work::{ActionKind, Hello, LeaseId, Origin, Term};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -35,6 +36,7 @@ pub(crate) struct SessionId(pub(crate) u64);
 pub(crate) struct Session {
     pub(crate) executor: Name,
     pub(crate) incarnation: Name,
+    pub(crate) origin: Origin,
     /// Term and number of the first session of this incarnation.
     pub(crate) first: (u64, u64),
     pub(crate) version: String,
@@ -60,6 +62,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Whose it is.
+    pub(crate) fn process(&self) -> Process {
+        let (executor, incarnation) = (self.executor.clone(), self.incarnation.clone());
+        Process { executor, incarnation, origin: self.origin.clone() }
+    }
+
     /// Leases it may still be granted.
     pub(crate) fn room(&self) -> usize {
         if !self.takes_work() {
@@ -103,6 +111,7 @@ pub(crate) struct Lease {
     /// Where it writes, if it destroys something.
     pub(crate) destroys: Option<Place>,
     pub(crate) item: u64,
+    pub(crate) attempt: u32,
     pub(crate) granted: Time,
     pub(crate) started: Option<Time>,
     /// It was asked for back.
@@ -126,7 +135,7 @@ pub(crate) struct Leases {
     by_executor: BTreeMap<Name, SessionId>,
     by_stream: BTreeMap<StreamId, SessionId>,
     leases: BTreeMap<LeaseId, Lease>,
-    retired: VecDeque<(Name, Name, Retired)>,
+    retired: VecDeque<(Process, Retired)>,
     last_session: u64,
     last_lease: u64,
 }
@@ -162,18 +171,15 @@ impl Leases {
         self.by_executor.get(executor).copied()
     }
 
-    pub(crate) fn retired(&self, executor: &str, incarnation: &str) -> Option<Retired> {
-        self.retired
-            .iter()
-            .find(|(name, which, _)| **name == *executor && **which == *incarnation)
-            .map(|&(_, _, why)| why)
+    pub(crate) fn retired(&self, process: &Process) -> Option<Retired> {
+        self.retired.iter().find(|(retired, _)| retired == process).map(|&(_, why)| why)
     }
 
-    pub(crate) fn retire(&mut self, executor: Name, incarnation: Name, why: Retired) {
+    pub(crate) fn retire(&mut self, process: Process, why: Retired) {
         if self.retired.len() == RETIRED_MAX {
             self.retired.pop_front();
         }
-        self.retired.push_back((executor, incarnation, why));
+        self.retired.push_back((process, why));
     }
 
     /// Opens a session on a stream.
@@ -185,6 +191,7 @@ impl Leases {
         let session = Session {
             executor: hello.executor.clone(),
             incarnation: hello.incarnation.clone(),
+            origin: hello.origin.clone(),
             first: first_session(term, hello).unwrap_or((term.number, id.0)),
             version: hello.version.clone(),
             stream: Some(stream),
@@ -260,6 +267,16 @@ impl Leases {
 
     pub(crate) fn get_mut(&mut self, id: LeaseId) -> Option<&mut Lease> {
         self.leases.get_mut(&id)
+    }
+
+    /// Whether this session cannot have been given a lease: another executor holds it, or it was never given out. Numbers of another range
+    /// are another process's.
+    pub(crate) fn is_foreign(&self, session: Option<SessionId>, id: LeaseId) -> bool {
+        let of_ours = |number: u64| number & !(LEASES_MAX - 1) == self.last_lease & !(LEASES_MAX - 1);
+        let executor = |id: SessionId| self.sessions.get(&id).map(|session| &session.executor);
+        let holder = self.leases.get(&id).map(|lease| lease.session);
+        let is_of_another = holder.is_some_and(|holder| executor(holder) != session.and_then(executor));
+        is_of_another || (of_ours(id.number) && id.number > self.last_lease)
     }
 
     /// A lease of this session has been started. False if it is none, or was started before.

@@ -36,6 +36,7 @@ mod index;
 mod jitter;
 pub mod leader;
 mod lease;
+mod lies;
 pub mod object;
 pub mod pace;
 mod pieces;

@@ -55,6 +55,18 @@ pub struct Status {
     pub kept_apart: Vec<GroupResource>,
     /// Kinds that are there, that discovery does not show, and that hold owners in deletion.
     pub hidden: Vec<Unseen>,
+    /// Executors whose reports were not true, the first 20.
+    pub untrue: Vec<UntrueView>,
+}
+
+/// A process of an executor whose reports cannot be true, or are contradicted by the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UntrueView {
+    pub executor: Name,
+    pub incarnation: Name,
+    pub reports: u32,
+    /// It is not admitted for so much longer, because there are too many.
+    pub refused_for: Option<Duration>,
 }
 
 /// Kinds of which nothing can be seen.
@@ -293,6 +305,8 @@ pub struct ExecutorView {
     /// It takes no work, because the API server does not accept its credentials.
     pub unauthenticated: bool,
     pub connected: bool,
+    /// Reports of this process that cannot be true, or that the API server contradicts.
+    pub untrue_reports: u32,
 }
 
 /// Where what is known of a node comes from.

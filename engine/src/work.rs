@@ -430,6 +430,21 @@ pub struct SessionNumber {
     pub number: u64,
 }
 
+/// Where an executor calls from, as the transport knows it. It is not on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// From the leader's own process.
+    Process,
+    /// As this user or certificate; empty where callers are not told apart.
+    Caller(Name),
+}
+
+impl Default for Origin {
+    fn default() -> Origin {
+        Origin::Caller(Name::from(""))
+    }
+}
+
 /// The executor's first message on a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -448,6 +463,7 @@ pub struct Hello {
     pub version: String,
     /// uid of namespace kube-system, read with the executor's own credentials.
     pub cluster_uid: Name,
+    pub origin: Origin,
 }
 
 /// From executor to leader.
@@ -574,6 +590,12 @@ pub enum Refusal {
     Drained,
     /// The first message was no hello, or a second hello came.
     OutOfTurn,
+    /// Another caller holds a session of this executor's name.
+    NameTaken,
+    /// The executor's reports are not true.
+    Untrusted {
+        retry_in: Duration,
+    },
     /// More sessions than the leader keeps.
     TooManySessions {
         max: usize,

@@ -149,7 +149,7 @@ impl Options {
 
 /// The host's name (in a pod the pod's name) and the process id, so that several executors of one host differ.
 pub(crate) fn default_name() -> String {
-    format!("{}-{}", engine::object::clip(runtime::host::name(), 200), std::process::id())
+    format!("{}-{}", runtime::host::dns_name(), std::process::id())
 }
 
 /// Whether an address of `HOST:PORT` can only be this machine.
@@ -177,8 +177,10 @@ fn address(text: &str) -> Result<String, String> {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.len() > NAME_MAX_BYTES {
-        return Err(format!("expected a name of 1 to {NAME_MAX_BYTES} bytes"));
+    if text.len() > NAME_MAX_BYTES || !proto::convert::is_dns_subdomain(text) {
+        return Err(format!(
+            "expected a DNS-1123 subdomain of at most {NAME_MAX_BYTES} bytes, as names of pods are: lower case letters, digits, `-` and `.`"
+        ));
     }
     Ok(text.to_owned())
 }

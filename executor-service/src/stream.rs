@@ -203,6 +203,10 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
         | ErrorReason::TokenForOtherAudience
         | ErrorReason::AccessDenied
         | ErrorReason::ExecutorMismatch
+        // The name is freed, and what was untrue is forgotten.
+        | ErrorReason::ExecutorNameTaken
+        | ErrorReason::ExecutorUntrusted
+        | ErrorReason::NotGrpc
         | ErrorReason::ReviewUnavailable
         // Of reads, which an executor does not make.
         | ErrorReason::TokenMalformed

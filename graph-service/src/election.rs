@@ -200,7 +200,9 @@ impl Election {
                     self.order(leader::Input::TermLost { leader_endpoint: String::new() }).await;
                 }
                 Output::Follows { holder, term } => {
-                    let endpoint = self.access.endpoint_of(&holder);
+                    // What it held before it stood still is no hint for others.
+                    let is_own = holder == self.identity;
+                    let endpoint = if is_own { String::new() } else { self.access.endpoint_of(&holder) };
                     tracing::info!(holder, endpoint, term = term.number, "another replica leads");
                     self.leadership.send_modify(|known| {
                         known.term = Some(term);

@@ -11,6 +11,8 @@ use crate::threads::ReaderThreads;
 use access::guard::GuardLayer;
 use access::{Gate, Sight};
 use connection::Incoming;
+use deadline::DeadlineLayer;
+use door::DoorLayer;
 use engine::leader::Leader;
 use engine::view::CollectionStatus;
 use freshness::{About, Freshness};
@@ -29,13 +31,16 @@ use tonic::body::Body;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Server;
 use tonic::{Extensions, Status};
+use tonic_health::server::HealthReporter;
 use tower::layer::util::Stack;
 use tower::util::MapResponseLayer;
 
 pub(crate) mod access;
 mod admin;
 pub(crate) mod connection;
+mod deadline;
 mod decisions;
+mod door;
 mod expression;
 mod filter;
 mod followers;
@@ -65,6 +70,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 const STREAMS_PER_CONNECTION_MAX: u32 = 256;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of a request, together. Room for the longest token and for what is longer, which is refused with a reason.
+const HEADERS_MAX_BYTES: u32 = 64 * 1024;
 /// Above what any message of ours needs by far.
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Reads that look at much, at once.
@@ -168,14 +175,18 @@ impl Shared {
 /// Where answers get their reasons.
 type Reasons = MapResponseLayer<fn(Response<Body>) -> Response<Body>>;
 
+/// Before a call is anybody's: it is one, and its answer has reasons and an end.
+type Outermost = Stack<DeadlineLayer, Stack<Reasons, DoorLayer>>;
+
 /// What calls pass on their way to the services. Only those that the guard has let through have spans: strangers must not be able to fill
 /// the queue of spans, nor to say what is written into it.
 fn before_services(
     gate: Option<Arc<Gate>>,
     recorder: Option<Recorder>,
-) -> Stack<spans::Calls, Stack<GuardLayer, Reasons>> {
+) -> Stack<spans::Calls, Stack<GuardLayer, Outermost>> {
     let reasons: Reasons = MapResponseLayer::new(reasons::complete);
-    Stack::new(spans::Calls::new(recorder), Stack::new(GuardLayer(gate), reasons))
+    let outermost = Stack::new(DeadlineLayer, Stack::new(reasons, DoorLayer));
+    Stack::new(spans::Calls::new(recorder), Stack::new(GuardLayer(gate), outermost))
 }
 
 /// Spawns the server and what belongs to it. It ends when `shutdown` was requested and every stream has ended, or soon after.
@@ -191,7 +202,8 @@ pub(crate) fn start(
     tasks.spawn_until_end("stream readers", readers.run());
     let (writers, followers) = followers::Followers::new();
     tasks.spawn_until_end("stream writers", threads.run(writers.run()));
-    let (reporter, health) = tonic_health::server::health_reporter();
+    let reporter = HealthReporter::new();
+    let health = health::service(reporter.clone(), shutdown.clone());
     tasks.spawn_until_end("grpc health", health::follow(reporter, Arc::clone(&shared), shutdown.clone()));
     tasks.spawn("grpc", async move {
         let reflection = reflection::Reflection::of(&[
@@ -210,6 +222,7 @@ pub(crate) fn start(
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+            .http2_max_header_list_size(HEADERS_MAX_BYTES)
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_connection_age(2 * work::STREAM_AGE)

@@ -27,6 +27,9 @@ use gauges::Gauges;
 use log::LogMetrics;
 use requests::Requests;
 
+/// Fields of a report that can be untrue.
+const UNTRUE_FIELDS: [&str; 9] =
+    ["api_calls", "attempt", "execution_time", "findings", "http_status", "item_id", "lease_id", "observed", "outcome"];
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// Why decisions are made: the first of these among the causes of one. See [`reason`].
@@ -48,6 +51,8 @@ pub(crate) struct Metrics {
     owner_to_dependent: Histogram,
     /// Deletions that did not happen because an owner was found alive.
     pub(crate) prevented: Counter,
+    /// Reports that were not true, by field.
+    pub(crate) untrue: Family<Labels<1>, Counter>,
     /// Writes that had been carried out a moment before and have to be done again.
     pub(crate) undone: Counter,
     pub(crate) misplaced: Counter,
@@ -139,6 +144,12 @@ impl Metrics {
                 [],
                 ("Deletions that were stopped because an owner was found alive", "Each would have been a wrong deletion of a less careful collector. More than a few point at an API server whose watches cannot be trusted."),
                 Counter::default(),
+            ),
+            untrue: book.put(
+                "ownergraph_untrue_reports",
+                [Label::of("field", UNTRUE_FIELDS)],
+                ("Reports of executors that cannot be true, or that the API server contradicts, by the field that is untrue", "Nothing is done because of them. Not zero: an executor whose API server lags, or somebody with an executor's identity. GetStatus names the process; after ten it is refused for ten minutes."),
+                zeroed(UNTRUE_FIELDS.map(|field| [("field", field)])),
             ),
             undone: book.put(
                 "ownergraph_undone_writes",

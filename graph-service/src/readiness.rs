@@ -315,8 +315,13 @@ fn executor_line(executor: &ExecutorView) -> String {
     let overdue = if executor.overdue > 0 { format!(", {} overdue", executor.overdue) } else { String::new() };
     let stranger =
         if executor.unauthenticated { ", takes no work: the API server does not accept its credentials" } else { "" };
+    let untrue = if executor.untrue_reports > 0 {
+        format!(", {} of its reports were not true", executor.untrue_reports)
+    } else {
+        String::new()
+    };
     format!(
-        "executor: {} {connection}{draining}{stranger}, window {}, {} started, {} buffered{overdue}",
+        "executor: {} {connection}{draining}{stranger}, window {}, {} started, {} buffered{overdue}{untrue}",
         executor.executor, executor.window, executor.started, executor.buffered
     )
 }

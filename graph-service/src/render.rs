@@ -172,6 +172,16 @@ impl Render {
             Event::SessionEnded { executor, why, leases } => {
                 tracing::info!(%executor, why, leases, "executor's session ended");
             }
+            Event::Untrue { executor, incarnation, field, why, count, first, refused } => {
+                self.metrics.untrue.get_or_create(&[("field", *field)]).inc();
+                if *refused {
+                    tracing::warn!(%executor, %incarnation, field, why, count, "too many reports of an executor are not true: it is refused for ten minutes; look whether its API server lags, or whether somebody has its identity");
+                } else if *first {
+                    tracing::warn!(%executor, %incarnation, field, why, count, "a report of an executor is not true, and is not believed");
+                } else {
+                    tracing::debug!(%executor, %incarnation, field, why, count, "a report of an executor is not true, and is not believed");
+                }
+            }
             Event::TermGained(term) => {
                 tracing::info!(election = %term.election, term = term.number, "this replica leads");
             }

@@ -189,6 +189,7 @@ impl Traces {
             | Event::Collection { .. }
             | Event::SessionOpened { .. }
             | Event::SessionEnded { .. }
+            | Event::Untrue { .. }
             | Event::TermGained(_)
             | Event::GrantsStopped { .. }
             | Event::GrantsResumed

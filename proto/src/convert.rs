@@ -25,6 +25,7 @@ pub use decision::{
     EVENT_MAX_BYTES, STUB_MAX_BYTES, Standing, bounded, decision_event, decision_id, open_decision, parse_decision_id,
     standing, stub,
 };
+pub use field::is_dns_subdomain;
 pub use item::kinds;
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, pending_work, plan, reason, reason_code};

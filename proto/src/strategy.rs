@@ -5,7 +5,7 @@ use engine::hold::{Filter, Scope};
 use engine::object::{Excess, Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::work::{
-    About, Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Outcome, Preconditions,
+    About, Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Origin, Outcome, Preconditions,
     PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term, ToExecutor, ToLeader,
     Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
 };
@@ -20,11 +20,12 @@ fn name() -> impl Strategy<Value = Name> {
 }
 
 fn identity() -> impl Strategy<Value = Name> {
-    "[a-z0-9-]{1,8}".prop_map(Name::from)
+    "[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?".prop_map(Name::from)
 }
 
 fn text() -> impl Strategy<Value = String> {
-    "\\PC{0,12}"
+    // What is spelled out on arrival has a test of its own.
+    "[ -~é系]{0,12}"
 }
 
 fn uid() -> impl Strategy<Value = Uid> {
@@ -217,6 +218,7 @@ fn hello() -> impl Strategy<Value = Hello> {
                 first_session,
                 version,
                 cluster_uid,
+                origin: Origin::default(),
             }
         },
     )

@@ -16,8 +16,43 @@ pub fn name() -> &'static str {
     })
 }
 
+/// The same as a DNS-1123 subdomain of at most 200 bytes, as a part of names: a machine of a person may have any name.
+pub fn dns_name() -> String {
+    dns_name_of(name())
+}
+
+fn dns_name_of(name: &str) -> String {
+    let plain = |character: char| match character.to_ascii_lowercase() {
+        kept @ ('a'..='z' | '0'..='9') => kept,
+        _ => '-',
+    };
+    let name: String = name.chars().take(200).map(plain).collect();
+    let trimmed = name.trim_matches('-');
+    if trimmed.is_empty() { "localhost".to_owned() } else { trimmed.to_owned() }
+}
+
 /// Whether a host, as addresses name it, can only be this machine. An IPv6 address may stand in brackets.
 pub fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_host_has_a_name_that_executors_may_have() {
+        let long = "x".repeat(300);
+        let cases = [
+            ("executor-7", "executor-7"),
+            ("Annes-MacBook.local", "annes-macbook-local"),
+            ("_my_host_", "my-host"),
+            ("ö", "localhost"),
+            (long.as_str(), &long[..200]),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(dns_name_of(name), expected);
+        }
+    }
 }

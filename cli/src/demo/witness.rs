@@ -95,6 +95,7 @@ impl Ledger {
             | Event::TermGained(_)
             | Event::TermLost
             | Event::Undone { .. }
+            | Event::Untrue { .. }
             | Event::GrantsStopped { .. }
             | Event::GrantsResumed
             | Event::Rewound { .. }

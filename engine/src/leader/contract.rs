@@ -406,6 +406,20 @@ pub enum Event {
         target: ObjectRef,
         owner: ObjectRef,
     },
+    /// A report of an executor is not true: it cannot be, or the API server contradicts it.
+    Untrue {
+        executor: Name,
+        incarnation: Name,
+        /// Of the report.
+        field: &'static str,
+        why: String,
+        /// Of this process of the executor.
+        count: u32,
+        /// The first one of this process in this field.
+        first: bool,
+        /// There are so many that the executor is sent away.
+        refused: bool,
+    },
     /// It was asked whether the object of a node is there: it `exists`, is `absent`, or the question `failed`.
     Asked {
         owner: ObjectRef,

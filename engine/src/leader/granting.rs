@@ -2,11 +2,12 @@
 
 use super::{Event, Leader, Mode, Output, StreamId, Timer};
 use crate::lease::{Lease, Retired, SESSIONS_MAX, Session, SessionId, WINDOW_MAX, first_session};
+use crate::lies::Process;
 use crate::object::{Name, Uid};
 use crate::queue::{Delay, Item, Place};
 use crate::work::{
-    ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, Protocols, Refusal, ReturnCause, RevokeMode, Term,
-    ToExecutor, ToLeader, Welcome, WorkItem, WorkLease, WorkReturn,
+    ActionKind, BATCH_MAX_ENTRIES, GoAwayCause, Hello, LeaseId, Origin, Protocols, Refusal, ReturnCause, RevokeMode,
+    Term, ToExecutor, ToLeader, Welcome, WorkItem, WorkLease, WorkReturn,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -155,6 +156,7 @@ impl Leader {
             target: uid.clone(),
             destroys,
             item: work.id,
+            attempt,
             granted: self.now,
             started: None,
             recalled: false,
@@ -254,8 +256,8 @@ impl Leader {
         };
         let Some(term) = self.term.clone() else { return };
         let known = self.leases.of_executor(&hello.executor);
-        let same =
-            known.filter(|&id| self.leases.session(id).is_some_and(|session| session.incarnation == hello.incarnation));
+        let is_same = |session: &Session| session.incarnation == hello.incarnation && session.origin == hello.origin;
+        let same = known.filter(|&id| self.leases.session(id).is_some_and(is_same));
         if let Some(old) = known.filter(|_| same.is_none()) {
             self.supersede(old);
         }
@@ -310,8 +312,8 @@ impl Leader {
     }
 
     /// Whether this executor is let in, and what its stream speaks then.
-    fn admit(&self, hello: &Hello) -> Result<u32, Refusal> {
-        let Some(term) = self.term.as_ref().filter(|_| !self.stopping) else { return Err(Refusal::NotLeader) };
+    fn admit(&mut self, hello: &Hello) -> Result<u32, Refusal> {
+        let Some(term) = self.term.clone().filter(|_| !self.stopping) else { return Err(Refusal::NotLeader) };
         if hello.cluster_uid != self.config.cluster_uid {
             let (ours, theirs) = (self.config.cluster_uid.clone(), hello.cluster_uid.clone());
             return Err(Refusal::OtherCluster { ours, theirs });
@@ -327,12 +329,25 @@ impl Leader {
         {
             return Err(Refusal::TermStale { known: known.clone() });
         }
-        match self.leases.retired(&hello.executor, &hello.incarnation) {
+        // A name is its caller's as long as there is a session. The executors of this process come before all others.
+        let holder = self.leases.of_executor(&hello.executor).and_then(|id| self.leases.session(id));
+        if hello.origin != Origin::Process && holder.is_some_and(|holder| holder.origin != hello.origin) {
+            return Err(Refusal::NameTaken);
+        }
+        let process = Process {
+            executor: hello.executor.clone(),
+            incarnation: hello.incarnation.clone(),
+            origin: hello.origin.clone(),
+        };
+        if let Some(retry_in) = self.lies.refused_for(self.now, &process) {
+            return Err(Refusal::Untrusted { retry_in });
+        }
+        match self.leases.retired(&process) {
             Some(Retired::Superseded) => return Err(Refusal::Superseded),
             Some(Retired::Drained) => return Err(Refusal::Drained),
             None => {}
         }
-        if self.is_superseded(term, hello) {
+        if self.is_superseded(&term, hello) {
             return Err(Refusal::Superseded);
         }
         if self.leases.session_count() >= SESSIONS_MAX && self.leases.of_executor(&hello.executor).is_none() {
@@ -344,7 +359,9 @@ impl Leader {
     /// Whether an earlier leader let the present holder of this name in after the one who says hello.
     fn is_superseded(&self, term: &Term, hello: &Hello) -> bool {
         let holder = self.leases.of_executor(&hello.executor).and_then(|id| self.leases.session(id));
-        let other = holder.filter(|holder| holder.incarnation != hello.incarnation);
+        // Of two callers the one is no later process of the other.
+        let is_other = |holder: &&Session| holder.incarnation != hello.incarnation && holder.origin == hello.origin;
+        let other = holder.filter(is_other);
         match (other, first_session(term, hello)) {
             (Some(other), Some(first)) => first < other.first,
             // A process that never had a session is the newest there is.
@@ -354,8 +371,8 @@ impl Leader {
 
     fn supersede(&mut self, old: SessionId) {
         if let Some(session) = self.leases.session(old) {
-            let (executor, incarnation) = (session.executor.clone(), session.incarnation.clone());
-            self.leases.retire(executor, incarnation, Retired::Superseded);
+            let process = session.process();
+            self.leases.retire(process, Retired::Superseded);
         }
         self.end_session(old, "superseded", Some((GoAwayCause::Superseded, Duration::ZERO)));
     }
@@ -404,7 +421,7 @@ impl Leader {
     }
 
     /// `send_away`: why, and over which span of time those who share that fate come back.
-    fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<(GoAwayCause, Duration)>) {
+    pub(super) fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<(GoAwayCause, Duration)>) {
         let Some((session, leases)) = self.leases.close(id) else { return };
         self.note_departure(id, &session, leases.iter().map(|(_, lease)| lease));
         for (_, lease) in &leases {
@@ -504,9 +521,9 @@ impl Leader {
         else {
             return;
         };
-        let (executor, incarnation) = (session.executor.clone(), session.incarnation.clone());
+        let (executor, process) = (session.executor.clone(), session.process());
         self.send(stream, ToExecutor::DrainAck { outstanding: 0 });
-        self.leases.retire(executor.clone(), incarnation, Retired::Drained);
+        self.leases.retire(process, Retired::Drained);
         if let Some((session, _)) = self.leases.close(id) {
             self.note_departure(id, &session, core::iter::empty());
         }

@@ -320,7 +320,7 @@ impl Leader {
                 | Purpose::Store(of)
                 | Purpose::Audit { kind: of, .. } => touched.contains(of),
                 // Answers to questions about single objects have to give their places back: they are not awaited any more.
-                Purpose::Existence { .. } => false,
+                Purpose::Existence { .. } | Purpose::Claim { .. } => false,
                 Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..) | Purpose::Void => false,
             };
             if concerned {
@@ -339,6 +339,7 @@ impl Leader {
         self.blind = true;
         self.restart_barrier();
         self.writes.clear();
+        self.forget_claims();
         self.condemned.clear();
         self.void_inherited();
         self.gone.clear();

@@ -20,7 +20,7 @@ pub(super) enum Source {
     List,
     /// The watch.
     Watch,
-    /// A read or a write of ours, ahead of the watch.
+    /// A read of the leader's own, ahead of the watch.
     Ahead,
 }
 
@@ -323,7 +323,7 @@ impl Leader {
                 self.deletions.remove(&id);
             }
             if source == Source::Watch && was_fresh && self.moves_alone(id, &object) {
-                return;
+                return self.settle_shown(id);
             }
             self.coverage.kind_mut(kind).fresh += usize::from(shown && !was_fresh);
         }
@@ -350,6 +350,7 @@ impl Leader {
                 self.forget_shown(other);
             }
         }
+        self.settle_shown(id);
         self.mark(id);
         if source != Source::Ahead {
             self.tell_finalizers(id);
@@ -438,6 +439,7 @@ impl Leader {
         self.mark_uid(&uid);
         self.changes.note(&uid);
         self.writes.remove(&uid);
+        self.settle_claim(&uid);
         self.tombstones.put(Tombstone {
             object: object.clone(),
             at: self.now,

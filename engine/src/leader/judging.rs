@@ -48,7 +48,7 @@ impl Leader {
     fn judge_object(&mut self, id: NodeId) {
         let uid = self.graph.node(id).uid();
         // An object served by two groups is two nodes, of which one acts. A write of ours that has not come back yet is awaited.
-        if self.graph.primary(&uid) != Some(id) || self.writes.contains_key(&uid) {
+        if self.graph.primary(&uid) != Some(id) || self.writes.contains_key(&uid) || self.is_claimed(&uid) {
             return;
         }
         self.tell_misplaced(id);
@@ -242,11 +242,14 @@ impl Leader {
             node.is_dirty() && node.is_observed() && !node.is_terminating()
         };
         let is_under_way = |dependent: NodeId| {
-            self.queue.get(&self.graph.node(dependent).uid()).is_some_and(|item| {
-                let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner_uid);
-                matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
-                    && matches!(item.place, Place::Ready | Place::Held(_) | Place::Leased(_))
-            })
+            let uid = self.graph.node(dependent).uid();
+            // What was written to it has not been shown yet, and may have left less for it to wait for.
+            self.is_claimed(&uid)
+                || self.queue.get(&uid).is_some_and(|item| {
+                    let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner_uid);
+                    matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
+                        && matches!(item.place, Place::Ready | Place::Held(_) | Place::Leased(_))
+                })
         };
         // The first is enough: all of very many dependents are looked at only when there is none.
         let first = self

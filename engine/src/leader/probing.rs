@@ -39,6 +39,7 @@ impl Leader {
             | Purpose::BarrierPosition(kind)
             | Purpose::BarrierNamespace(kind, _)
             | Purpose::Existence { kind, by: CheckBy::List, .. }
+            | Purpose::Claim { kind, .. }
             | Purpose::Store(kind) => Some(*kind),
             Purpose::Existence { by: CheckBy::Read, .. } | Purpose::Void => None,
         };
@@ -53,6 +54,9 @@ impl Leader {
         if let Purpose::Existence { kind, node, uid, by } = purpose {
             return self.existence_answered(probe, (kind, node), (uid, by), &known, answer);
         }
+        if let Purpose::Claim { kind, uid } = purpose {
+            return self.claim_answered(probe, (kind, uid), &known, answer);
+        }
         let answer = answer.map_err(|failure| failure.sentence);
         let answer = match &purpose {
             Purpose::Audit { kind, .. } | Purpose::BarrierPosition(kind) | Purpose::BarrierNamespace(kind, _) => {
@@ -62,6 +66,7 @@ impl Leader {
             | Purpose::Doubt(..)
             | Purpose::Settle(..)
             | Purpose::Existence { .. }
+            | Purpose::Claim { .. }
             | Purpose::Store(_)
             | Purpose::Void => answer,
         };
@@ -80,7 +85,7 @@ impl Leader {
             Purpose::BarrierPosition(kind) => self.position_answered(kind, answer),
             Purpose::BarrierNamespace(kind, namespace) => self.namespace_answered(kind, &namespace, answer),
             Purpose::Store(kind) => self.store_answered(kind, &known, answer),
-            Purpose::Existence { .. } | Purpose::Void => {}
+            Purpose::Existence { .. } | Purpose::Claim { .. } | Purpose::Void => {}
         }
     }
 

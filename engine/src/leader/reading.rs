@@ -58,6 +58,7 @@ impl Leader {
             inconsistent: self.inconsistent(),
             kept_apart: self.kept_apart(),
             hidden: self.hidden_views(),
+            untrue: self.lies.views(self.now),
         }
     }
 
@@ -173,6 +174,7 @@ impl Leader {
                     draining: session.draining,
                     unauthenticated: session.unauthenticated && session.window == 0,
                     connected: session.stream.is_some(),
+                    untrue_reports: self.lies.count(&session.process()),
                 }
             })
             .collect();

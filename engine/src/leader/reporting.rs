@@ -1,7 +1,9 @@
 //! What attempts came to, and what each outcome means for the item, its target and its owners.
 //!
-//! A write's answer closes the *item*, nothing else: an object leaves the graph only by DELETED or a relist of its own collection.
+//! A write's answer closes the *item*, nothing else: an object leaves the graph only by DELETED or a relist of its own collection. What a report
+//! says of an object is a claim (see `claims`): it enters the graph when the API server has shown it to the graph service.
 
+use super::claims::Says;
 use super::closing::Left;
 use super::intake::Source;
 use super::repeating::essence;
@@ -10,8 +12,10 @@ use crate::coverage::State;
 use crate::evidence::Inquiry;
 use crate::graph::{Coordinates, NodeId};
 use crate::lease::{Lease, SessionId};
+use crate::lies::Process;
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY, Place};
+use crate::time::Time;
 use crate::work::{
     Action, ActionKind, Finding, FindingResult, Outcome, PropagationPolicy, ReportResult, Sighting, ToExecutor,
     WorkReport,
@@ -37,6 +41,19 @@ const UNAUTHENTICATED: Duration = Duration::from_secs(1);
 const THROTTLED: Duration = Duration::from_secs(1);
 /// The longest it is left alone, whatever it says.
 const THROTTLED_MAX: Duration = Duration::from_secs(30);
+
+/// No attempt makes so many calls.
+const API_CALLS_MAX: u32 = 100_000;
+/// No attempt lasts so long.
+const EXECUTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A write whose object has to go, or to show that it stays.
+#[derive(Clone, Debug)]
+pub(super) struct AwaitedRemoval {
+    since: Time,
+    /// Who reported it.
+    by: Option<Process>,
+}
 
 /// What an outcome does to its item.
 enum Next {
@@ -68,6 +85,9 @@ impl Leader {
         let holds = known && self.leases.get(report.lease).is_some_and(|lease| Some(lease.session) == session);
         if !holds {
             // Of another term, or given up: whatever it changed, the watches show. Its target is looked at again.
+            if known && self.leases.is_foreign(session, report.lease) {
+                self.untrue(session, "lease_id", format!("lease {} was not granted to it", report.lease));
+            }
             let Some(uid) = self.queue.uid_of(report.item).filter(|_| known).cloned() else {
                 return if known { ReportResult::Unknown } else { self.report_late(session, &report) };
             };
@@ -76,6 +96,7 @@ impl Leader {
         }
         let Some(lease) = self.leases.end(report.lease) else { return ReportResult::Unknown };
         let executor = self.leases.session(lease.session).map_or_else(|| "".into(), |session| session.executor.clone());
+        self.doubt_report(session, &lease, &report);
         let Some(item) = self.queue.get(&lease.target).filter(|item| item.id == lease.item) else {
             self.mark_uid(&lease.target);
             return ReportResult::Unknown;
@@ -102,10 +123,35 @@ impl Leader {
         if report.http_status != 0 && report.outcome != Outcome::Throttled {
             self.meter(&target.group_resource());
         }
-        if !self.is_of_another_history(&target, decided_at, &report) {
-            self.conclude(session, &target, action, &report, &lease);
-        }
+        self.conclude(session, &target, action, &decided_at, &report, &lease);
         ReportResult::Accepted
+    }
+
+    /// Counts what cannot be true in a report, whatever the API server says.
+    fn doubt_report(&mut self, session: Option<SessionId>, lease: &crate::lease::Lease, report: &WorkReport) {
+        let mut untrue = |field, is_untrue: bool, why: String| {
+            if is_untrue {
+                self.untrue(session, field, why);
+            }
+        };
+        let WorkReport { item, attempt, outcome, http_status, api_calls, execution_time, .. } = report;
+        untrue("item_id", *item != lease.item, format!("the lease is for item {}, not {item}", lease.item));
+        untrue(
+            "attempt",
+            *attempt != lease.attempt,
+            format!("the lease is for attempt {}, not {attempt}", lease.attempt),
+        );
+        let is_status = matches!(http_status, 0 | 100..=599);
+        untrue("http_status", !is_status, format!("{http_status} is no HTTP status"));
+        untrue("api_calls", *api_calls > API_CALLS_MAX, format!("{api_calls} calls in one attempt"));
+        let is_unasked = outcome.is_success() && *api_calls == 0;
+        untrue("outcome", is_unasked, format!("{} without a request", outcome.as_str()));
+        let lasts_too_long = *execution_time > EXECUTION_MAX;
+        untrue(
+            "execution_time",
+            lasts_too_long,
+            String::from("the attempt lasted longer than a day, or no time there is"),
+        );
     }
 
     fn note_credentials(&mut self, session: SessionId, outcome: Outcome) {
@@ -114,26 +160,12 @@ impl Leader {
         }
     }
 
-    /// Whether an attempt that began after its target was known at a version found it at an earlier one: the store went back.
-    fn is_of_another_history(&mut self, target: &ObjectRef, known: ResourceVersion, report: &WorkReport) -> bool {
-        let Some(sighting) = &report.observed else { return false };
-        if sighting.uid != target.uid || !sighting.resource_version.is_before(&known) {
-            return false;
-        }
-        let kind = self.coverage.kind_of(target);
-        // Behind an APIService, a read may be answered by a server that lags.
-        if self.coverage.kind(kind).is_aggregated() || self.coverage.kind(kind).rewound.is_some() {
-            return false;
-        }
-        self.rewind(kind, format!("{} is at {}, after {known} was seen", target.name, sighting.resource_version));
-        true
-    }
-
     fn conclude(
         &mut self,
         session: Option<SessionId>,
         target: &ObjectRef,
         action: ActionKind,
+        decided_at: &ResourceVersion,
         report: &WorkReport,
         lease: &Lease,
     ) {
@@ -145,7 +177,7 @@ impl Leader {
             }
         }
         if let Some(sighting) = &report.observed {
-            self.sighted(target, sighting);
+            self.claim_target(session, target, decided_at, sighting, report.outcome);
         }
         if !report.outcome.is_success()
             && let Some(item) = self.queue.get_mut(uid)
@@ -171,7 +203,8 @@ impl Leader {
             Next::AwaitRemoval => {
                 self.queue.remove(uid);
                 if self.graph.primary(uid).is_some() {
-                    self.writes.insert(uid.clone(), self.now);
+                    let by = self.process_of(session);
+                    self.writes.insert(uid.clone(), AwaitedRemoval { since: self.now, by });
                     self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
                 }
             }
@@ -204,11 +237,11 @@ impl Leader {
             Outcome::Done | Outcome::Unchanged if report.observed.is_some() => Next::Close,
             Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced => Next::AwaitRemoval,
             Outcome::Conflict => {
-                self.owner_missed(&report.findings);
+                self.owner_missed(session, target, &report.findings);
                 Next::Backoff(self.longer(&target.uid, CONFLICT_MIN, CONFLICT_MAX))
             }
             Outcome::OwnerExists => {
-                self.owner_found(target, &report.findings);
+                self.owner_found(session, target, &report.findings);
                 Next::Close
             }
             Outcome::Forbidden => {
@@ -274,10 +307,11 @@ impl Leader {
 
     /// A delete was accepted, and its object has neither gone nor changed: look.
     pub(super) fn write_due(&mut self, uid: &Uid) {
-        let long_ago = |at: &crate::time::Time| self.now.since(*at) >= WRITE_SHOWS_WITHIN;
-        if !self.writes.get(uid).is_some_and(long_ago) {
+        let now = self.now;
+        let Some(write) = self.writes.get_mut(uid).filter(|write| now.since(write.since) >= WRITE_SHOWS_WITHIN) else {
             return;
-        }
+        };
+        let by = write.by.take();
         match self.graph.primary(uid) {
             Some(id) => {
                 self.note_carried_out(
@@ -290,6 +324,10 @@ impl Leader {
                 if self.coverage.kind(self.graph.node(id).kind()).served.is_some() {
                     self.ask_about(id);
                 }
+                if let Some(by) = by {
+                    let target = self.object_ref(id);
+                    self.claim_gone(by, &target);
+                }
                 // Its kind may not be served, or the question may fail.
                 self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
             }
@@ -299,7 +337,7 @@ impl Leader {
         }
     }
 
-    /// An answer of the API server showed an object that the graph holds: what is newer counts.
+    /// An answer of the API server to the leader showed an object that the graph holds: what is newer counts.
     pub(super) fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
         let Some(id) = self.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
         let known = self.graph.node(id).resource_version();
@@ -317,22 +355,50 @@ impl Leader {
     }
 
     /// The owner check of a delete found its owner alive and not waiting.
-    fn owner_found(&mut self, target: &ObjectRef, findings: &[Finding]) {
-        for finding in findings {
+    fn owner_found(&mut self, session: Option<SessionId>, target: &ObjectRef, findings: &[Finding]) {
+        for finding in self.of_checks(session, target, findings) {
             let FindingResult::Exists(sighting) = &finding.result else { continue };
-            let owner = finding.owner.clone();
-            if let Some(id) = self.node_of(&owner) {
-                self.found(id, &owner, sighting, &sighting.resource_version);
+            if sighting.uid == finding.owner.uid {
+                self.claim_owner(session, &finding.owner, Says::Shown(sighting.clone()), Some(target));
+            } else {
+                let why = format!("{} was shown with the uid {}", finding.owner, sighting.uid);
+                self.untrue(session, "findings", why);
             }
-            self.event(Event::Prevented { target: target.clone(), owner });
         }
+    }
+
+    /// Findings about owners that the attempt had to check. It was asked about no others.
+    fn of_checks<'a>(
+        &mut self,
+        session: Option<SessionId>,
+        target: &ObjectRef,
+        findings: &'a [Finding],
+    ) -> Vec<&'a Finding> {
+        let action = self.queue.get(&target.uid).map(|item| &item.draft.action);
+        let checks: &[ObjectRef] = match action {
+            Some(Action::Delete { owner_checks, .. }) => owner_checks,
+            Some(
+                Action::RemoveOwnerReferences { .. }
+                | Action::UnblockOwnerReferences { .. }
+                | Action::RemoveFinalizer { .. },
+            )
+            | None => &[],
+        };
+        let (ours, others): (Vec<_>, Vec<_>) = findings.iter().partition(|finding| checks.contains(&finding.owner));
+        if let Some(other) = others.first() {
+            self.untrue(session, "findings", format!("{} was not to be checked", other.owner));
+        }
+        ours
     }
 
     /// The owner check of a delete did not find its owner. That proves nothing: the owner's own collection is awaited, and an owner
     /// that no collection shows is asked for.
-    fn owner_missed(&mut self, findings: &[Finding]) {
-        for finding in findings {
+    fn owner_missed(&mut self, session: Option<SessionId>, target: &ObjectRef, findings: &[Finding]) {
+        for finding in self.of_checks(session, target, findings) {
             let Some(id) = self.node_of(&finding.owner) else { continue };
+            if self.graph.node(id).is_observed() && !matches!(finding.result, FindingResult::Exists(_)) {
+                self.claim_owner(session, &finding.owner, Says::Gone, None);
+            }
             if !self.graph.node(id).is_observed() && !self.graph.node(id).is_absent() {
                 self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).hurry(self.now);
                 self.mark(id);
@@ -340,7 +406,7 @@ impl Leader {
         }
     }
 
-    fn node_of(&mut self, object: &ObjectRef) -> Option<NodeId> {
+    pub(super) fn node_of(&mut self, object: &ObjectRef) -> Option<NodeId> {
         let kind = self.coverage.kind_of(object);
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         self.graph.find(&object.uid, &at)
@@ -363,7 +429,7 @@ impl Leader {
         if self.coverage.kind(kind).state == State::Synced {
             // Its watch owes us a DELETED, or has lost it.
             self.relist(kind, "a consistent list lacks an object that the watch has not shown as deleted");
-            self.writes.insert(uid.clone(), self.now);
+            self.writes.insert(uid.clone(), AwaitedRemoval { since: self.now, by: None });
             self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid));
         } else {
             self.take_out(id, None, Left::Collection { deleted: None });

@@ -5,7 +5,7 @@ use crate::follow::{Failure, WatchEnd};
 use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
 use crate::view::Undecided;
 use crate::work::{
-    Action, ActionKind, Finding, FindingResult as CheckResult, Hello, Outcome, Protocols, Refusal, ReturnCause,
+    Action, ActionKind, Finding, FindingResult as CheckResult, Hello, Origin, Outcome, Protocols, Refusal, ReturnCause,
     RevokeMode, Sighting, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
 };
 use alloc::string::ToString;
@@ -27,6 +27,7 @@ mod following;
 mod forged;
 mod ghosts;
 mod interleavings;
+mod liars;
 mod mirrors;
 mod pacing;
 mod pauses;
@@ -196,6 +197,7 @@ fn hello(executor: &str, incarnation: &str) -> Hello {
         first_session: None,
         version: String::new(),
         cluster_uid: "cluster".into(),
+        origin: Origin::default(),
     }
 }
 
@@ -371,7 +373,7 @@ impl Bench {
     fn found_if_asked(&mut self, target: &str, result: &FindingResult) -> bool {
         let asked = &self.leader.probes;
         let about = |probe: &Probe| match asked.get(&probe.id).map(|asked| &asked.purpose) {
-            Some(Purpose::Existence { uid: of, .. }) => *of == uid(target),
+            Some(Purpose::Existence { uid: of, .. } | Purpose::Claim { uid: of, .. }) => *of == uid(target),
             _ => false,
         };
         let Some(at) = self.probes.iter().position(about) else { return false };

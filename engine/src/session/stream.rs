@@ -5,7 +5,7 @@ use super::{
     TERM_FORGOTTEN_AFTER, WELCOME_LIMIT, WELCOME_LIMIT_MIN,
 };
 use crate::time::Time;
-use crate::work::{GoAwayCause, HeldLease, Hello, Refusal, SessionNumber, Term, ToExecutor, ToLeader, Welcome};
+use crate::work::{GoAwayCause, HeldLease, Hello, Origin, Refusal, SessionNumber, Term, ToExecutor, ToLeader, Welcome};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -93,6 +93,7 @@ impl Session {
             first_session: self.first.clone(),
             version: self.config.version.clone(),
             cluster_uid: self.config.cluster_uid.clone(),
+            origin: Origin::default(),
         };
         self.outputs.push_back(Output::Send(ToLeader::Hello(hello)));
     }
@@ -156,7 +157,14 @@ impl Session {
                 self.retries = self.retries.min(1);
                 self.silences = 0;
             }
-            Some(Refusal::TermStale { .. } | Refusal::OutOfTurn | Refusal::TooManySessions { .. }) | None => {}
+            Some(
+                Refusal::TermStale { .. }
+                | Refusal::OutOfTurn
+                | Refusal::NameTaken
+                | Refusal::Untrusted { .. }
+                | Refusal::TooManySessions { .. },
+            )
+            | None => {}
         }
         match &mut self.link {
             Link::Active(Stream { leaving: Some(leaving), .. }) => {

@@ -2,7 +2,7 @@ use super::*;
 use crate::leader::{Grounds, StreamId};
 use crate::lease::Leases;
 use crate::object::{GroupResource, Uid};
-use crate::work::{Hello, Term};
+use crate::work::{Hello, Origin, Term};
 use alloc::string::String;
 use core::time::Duration;
 
@@ -26,6 +26,7 @@ fn lease(namespace: &str) -> Lease {
         target,
         destroys,
         item: 1,
+        attempt: 1,
         granted: Time::ZERO,
         started: None,
         recalled: false,
@@ -52,6 +53,7 @@ fn with_session<T>(then: impl FnOnce(&Session) -> T) -> T {
         first_session: None,
         version: String::new(),
         cluster_uid: "c".into(),
+        origin: Origin::default(),
     };
     let mut leases = Leases::default();
     let term = Term { election: "election".into(), number: 1 };

@@ -53,6 +53,7 @@ fn bad_values_are_named() {
         (["--concurrency", "many"], "--concurrency"),
         (["--max-concurrency", "2000"], "--max-concurrency"),
         (["--name", ""], "--name"),
+        (["--name", "My_Host"], "--name"),
         (["--admin-listen", "8080"], "--admin-listen"),
         (["--log-format", "yaml"], "text or json"),
     ] {

@@ -7,7 +7,7 @@ use crate::metrics::Metrics;
 use crate::readiness::Health;
 use crate::render::Render;
 use engine::leader::{Input, Leader, Mode, StreamId};
-use engine::work::{ActionKind, Hello, PROTOCOL, Refusal, Term, ToExecutor, ToLeader};
+use engine::work::{ActionKind, Hello, Origin, PROTOCOL, Refusal, Term, ToExecutor, ToLeader};
 use prometheus_client::registry::Registry;
 use runtime::admin::Probe as _;
 use runtime::metrics::Book;
@@ -98,6 +98,7 @@ fn hello(executor: &str) -> ToLeader {
         first_session: None,
         version: "test".to_owned(),
         cluster_uid: "cluster".into(),
+        origin: Origin::default(),
     })
 }
 

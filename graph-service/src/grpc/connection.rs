@@ -50,6 +50,8 @@ pub struct Connection {
 pub struct Link {
     pub(crate) cut: Cut,
     pub peer: Peer,
+    /// Its other end is in this process.
+    pub(crate) within: bool,
 }
 
 /// Ends one connection.
@@ -95,8 +97,15 @@ impl Connection {
         let cut = Cut::default();
         let requested = cut.wanted.clone();
         let is_cut = Box::pin(async move { requested.requested().await });
-        let link = Link { cut, peer: Peer::Plaintext };
+        let link = Link { cut, peer: Peer::Plaintext, within: false };
         Connection { io: Box::pin(io), silence: Some(silence), link, is_cut, _place: None }
+    }
+
+    /// A pipe whose other end is in this process too.
+    pub fn within_process(io: impl AsyncRead + AsyncWrite + Send + Sync + 'static) -> Connection {
+        let mut connection = Connection::new(io);
+        connection.link.within = true;
+        connection
     }
 
     /// The same connection, with what is known of whoever is at its other end.

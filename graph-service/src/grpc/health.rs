@@ -2,6 +2,8 @@
 //! find it.
 
 use super::Shared;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use proto::admin::v1beta1::admin_service_server::SERVICE_NAME as ADMIN;
 use proto::decision::v1beta1::decision_service_server::SERVICE_NAME as DECISION;
 use proto::graph::v1beta1::graph_service_server::SERVICE_NAME as GRAPH;
@@ -10,13 +12,52 @@ use runtime::shutdown::Shutdown;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::{Code, Request, Response, Status};
 use tonic_health::ServingStatus;
-use tonic_health::server::HealthReporter;
+use tonic_health::pb::health_check_response::ServingStatus as WireStatus;
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tonic_health::server::{HealthReporter, HealthService};
 
 /// How soon health follows readiness.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The name that stands for the whole server.
 const SERVER: &str = "";
+
+/// The service. To watch what is not known here is no error, as the protocol has it.
+pub(super) fn service(reporter: HealthReporter, shutdown: Shutdown) -> HealthServer<Watched> {
+    HealthServer::new(Watched { inner: HealthService::from_health_reporter(reporter), shutdown })
+}
+
+/// See [`service`].
+#[derive(Debug)]
+pub(super) struct Watched {
+    inner: HealthService,
+    shutdown: Shutdown,
+}
+
+#[tonic::async_trait]
+impl Health for Watched {
+    type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
+
+    async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+        self.inner.check(request).await
+    }
+
+    /// No service comes or goes while this process runs: one that is unknown stays so.
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        match self.inner.watch(request).await {
+            Ok(known) => Ok(known.map(|stream| stream.boxed())),
+            Err(status) if status.code() == Code::NotFound => {
+                let unknown = HealthCheckResponse { status: WireStatus::ServiceUnknown.into() };
+                let shutdown = self.shutdown.clone();
+                let end = futures::stream::once(async move { shutdown.requested().await }).filter_map(async |()| None);
+                Ok(Response::new(futures::stream::iter([Ok(unknown)]).chain(end).boxed()))
+            }
+            Err(status) => Err(status),
+        }
+    }
+}
 
 /// Keeps the reported health true. Nothing is reported as serving any more once a stop was asked for.
 pub(super) async fn follow(reporter: HealthReporter, shared: Arc<Shared>, shutdown: Shutdown) -> anyhow::Result<()> {

@@ -80,6 +80,24 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
             &[],
             None,
         ),
+        Refusal::NameTaken => error(
+            Code::PermissionDenied,
+            ErrorReason::ExecutorNameTaken,
+            "another caller has a session under this executor's name; use another name, or end that executor"
+                .to_owned(),
+            &[],
+            Some(RETRY_LATER),
+        ),
+        Refusal::Untrusted { retry_in } => error(
+            Code::PermissionDenied,
+            ErrorReason::ExecutorUntrusted,
+            format!(
+                "too many reports of this process were not true; it is admitted again in {} s: look whether its API server lags, or whether somebody has its credentials, and start it anew",
+                retry_in.as_secs()
+            ),
+            &[],
+            Some(*retry_in),
+        ),
         Refusal::OutOfTurn => violation("the first message must be a hello, and no other may be"),
         Refusal::TooManySessions { max } => limit_exceeded("sessions", *max),
     }
@@ -378,6 +396,12 @@ pub(super) fn review_unavailable(why: &str) -> Status {
     error(Code::Unavailable, ErrorReason::ReviewUnavailable, how, &[], Some(RETRY_LATER))
 }
 
+/// A request that takes no trailers.
+pub(super) fn not_grpc() -> Status {
+    let how = "the request lacks the header `te: trailers`, which every gRPC call has: a proxy on the way takes it away, or the client speaks no gRPC";
+    error(Code::InvalidArgument, ErrorReason::NotGrpc, how.to_owned(), &[], None)
+}
+
 /// A call that this version does not serve.
 pub(super) fn method_unknown() -> Status {
     let how = "this version has no such service or method".to_owned();
@@ -408,7 +432,8 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
 }
 
 pub(super) fn not_leader(leadership: &Leadership) -> Status {
-    let Some(holder) = &leadership.holder else {
+    // A replica that wakes, and does not lead any more, has not learnt yet who does: it sends nobody to itself.
+    let Some(holder) = leadership.holder.as_ref().filter(|_| !leadership.leading) else {
         return error(
             Code::Unavailable,
             ErrorReason::NoLeader,

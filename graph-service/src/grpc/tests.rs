@@ -2,7 +2,7 @@
 
 use crate::{Access, Config, Connection, Edges, Election, Incoming, ReaderThreads, serve};
 use engine::leader::Mode;
-use engine::work::{ActionKind, Hello, PROTOCOL, Term, ToExecutor, ToLeader};
+use engine::work::{ActionKind, Hello, Origin, PROTOCOL, Term, ToExecutor, ToLeader};
 use futures::StreamExt as _;
 use http::{Request as HttpRequest, Response as HttpResponse, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -33,6 +33,8 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 use tonic_types::StatusExt as _;
 
+mod strangers;
+
 pub(super) const CLUSTER: &str = "7e5cf8a6-0000-4000-8000-000000000001";
 const PIPE_BYTES: usize = 64 * 1024;
 
@@ -58,21 +60,24 @@ pub(super) struct Dial {
     pipes: mpsc::Sender<Connection>,
     peer: Peer,
     stop: Shutdown,
+    /// As if from this process.
+    within: bool,
 }
 
 impl Dial {
     /// Connections of somebody else.
     pub(super) fn by(&self, peer: Peer) -> Dial {
-        Dial { pipes: self.pipes.clone(), peer, stop: self.stop.clone() }
+        Dial { pipes: self.pipes.clone(), peer, stop: self.stop.clone(), within: false }
     }
 
     pub(super) async fn channel(&self) -> Channel {
-        let Dial { pipes, peer, .. } = self.clone();
+        let Dial { pipes, peer, within, .. } = self.clone();
         let connector = tower::service_fn(move |_: http::Uri| {
             let (pipes, peer) = (pipes.clone(), peer.clone());
             async move {
                 let (near, far) = tokio::io::duplex(PIPE_BYTES);
-                pipes.send(Connection::new(far).with_peer(peer)).await.map_err(std::io::Error::other)?;
+                let connection = if within { Connection::within_process(far) } else { Connection::new(far) };
+                pipes.send(connection.with_peer(peer)).await.map_err(std::io::Error::other)?;
                 Ok::<_, std::io::Error>(TokioIo::new(near))
             }
         });
@@ -122,7 +127,7 @@ pub(super) async fn with_service_at<T>(cluster: Cluster, access: Access, story: 
     };
     let shutdown = Shutdown::new();
     let (served, told) = tokio::join!(serve(config, edges, shutdown.clone()), async {
-        let told = story(Dial { pipes, peer: Peer::Plaintext, stop: shutdown.clone() }).await;
+        let told = story(Dial { pipes, peer: Peer::Plaintext, stop: shutdown.clone(), within: false }).await;
         shutdown.request();
         told
     });
@@ -143,6 +148,7 @@ pub(super) fn hello(executor: &str) -> Hello {
         first_session: None,
         version: "test".to_owned(),
         cluster_uid: CLUSTER.into(),
+        origin: Origin::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use super::connection::{Cut, Link};
 use super::{Shared, renewal_age, status};
 use crate::driver::{Ending, OUTBOX_MAX, Outbox, SessionInput};
 use engine::leader::StreamId;
-use engine::work::{GoAwayCause, Refusal, ToExecutor, ToLeader};
+use engine::work::{GoAwayCause, Hello, Origin, Refusal, ToExecutor, ToLeader};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use proto::batch;
@@ -25,7 +25,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Extensions, Request, Response, Status, Streaming};
 
 /// Streams at a time.
 pub(super) const STREAMS_MAX: usize = 512;
@@ -130,6 +130,7 @@ impl WorkService for Work {
         let outbox = Outbox { sender, ending: Arc::clone(&ending), _open: open };
         let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
         let holder = request.extensions().get::<Holder>().cloned();
+        let origin = origin(request.extensions());
         self.shared.sessions.try_send(SessionInput::Opened { stream, outbox }).map_err(|_| too_many())?;
         let reader = StreamReader {
             stream,
@@ -142,6 +143,7 @@ impl WorkService for Work {
             dropped,
             connection,
             holder,
+            origin,
             _place: place,
         };
         let reading = reader.run(over.clone(), renewal_age(STREAM_AGE));
@@ -192,6 +194,7 @@ struct StreamReader {
     connection: Option<Cut>,
     /// Nothing where callers are not told apart.
     holder: Option<Holder>,
+    origin: Origin,
     _place: OwnedSemaphorePermit,
 }
 
@@ -261,10 +264,18 @@ impl StreamReader {
             Err(malformed) => return Err(Ending::Violation(malformed.to_string())),
         };
         let is_hello = matches!(message, ToLeader::Hello(_));
-        if let (ToLeader::Hello(hello), Some(holder)) = (&message, &self.holder) {
-            let mismatch = |pod| Ending::Mismatch { executor: hello.executor.to_string(), pod };
-            holder.may_be(&hello.executor).map_err(mismatch)?;
-        }
+        let message = match message {
+            ToLeader::Hello(hello) => {
+                let mismatch = |pod| Ending::Mismatch { executor: hello.executor.to_string(), pod };
+                self.holder.as_ref().map_or(Ok(()), |holder| holder.may_be(&hello.executor)).map_err(mismatch)?;
+                ToLeader::Hello(Hello { origin: self.origin.clone(), ..hello })
+            }
+            other @ (ToLeader::Heartbeat { .. }
+            | ToLeader::Window { .. }
+            | ToLeader::Started { .. }
+            | ToLeader::Reports { .. }
+            | ToLeader::Drain { .. }) => other,
+        };
         if phase == Phase::Silent && !is_hello {
             return Err(Ending::Refused(Refusal::OutOfTurn));
         }
@@ -286,6 +297,14 @@ impl StreamReader {
         // A full outbox ends the stream anyway.
         let _full = outbox.try_send(go_away);
     }
+}
+
+/// Where a call comes from: from this process, from whom the gate let in, or from anybody.
+fn origin(extensions: &Extensions) -> Origin {
+    if extensions.get::<Link>().is_some_and(|link| link.within) {
+        return Origin::Process;
+    }
+    extensions.get::<Origin>().cloned().unwrap_or_default()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -97,9 +97,10 @@ fn lines_name_what_stands_where() {
         draining: true,
         unauthenticated: false,
         connected: false,
+        untrue_reports: 0,
     };
     assert_eq!(executor_line(&executor), "executor: a not connected, draining, window 4, 1 started, 2 buffered");
-    let executor = ExecutorView { overdue: 3, draining: false, connected: true, ..executor };
+    let executor = ExecutorView { overdue: 3, draining: false, connected: true, untrue_reports: 0, ..executor };
     assert_eq!(executor_line(&executor), "executor: a connected, window 4, 1 started, 2 buffered, 3 overdue");
 }
 

@@ -111,6 +111,7 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
         | Event::SessionOpened { .. }
         | Event::SessionEnded { .. }
         | Event::ExecutorRefused { .. }
+        | Event::Untrue { .. }
         | Event::TermGained(_)
         | Event::TermLost
         | Event::GrantsStopped { .. }

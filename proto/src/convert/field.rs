@@ -51,7 +51,7 @@ pub(super) fn at_most(count: usize, max: usize, field: &str) -> Result<(), Malfo
     Ok(())
 }
 
-/// A text that names somebody: neither empty nor long.
+/// A text that names something: neither empty nor long, of visible ASCII characters, as names and uids of Kubernetes are.
 pub(super) fn name(text: &str, field: &str) -> Result<Name, Malformed> {
     if text.is_empty() {
         return Err(Malformed::new(field, "is empty"));
@@ -59,7 +59,61 @@ pub(super) fn name(text: &str, field: &str) -> Result<Name, Malformed> {
     if text.len() > NAME_MAX_BYTES {
         return Err(Malformed::new(field, format!("has {} bytes, more than {NAME_MAX_BYTES}", text.len())));
     }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Malformed::new(field, "has characters other than the visible ones of ASCII"));
+    }
     Ok(Name::from(text))
+}
+
+/// The name of an executor, which is that of a pod.
+pub(super) fn pod_name(text: &str, field: &str) -> Result<Name, Malformed> {
+    let name = name(text, field)?;
+    if !is_dns_subdomain(text) {
+        let why = "is no DNS-1123 subdomain: lower case letters, digits, `-` and `.`, with a letter or digit at both ends \
+                   of each part";
+        return Err(Malformed::new(field, why));
+    }
+    Ok(name)
+}
+
+/// Whether a text is a DNS-1123 subdomain, as names of pods are; its length aside.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.split('.').all(|label| {
+        let bytes = label.as_bytes();
+        let ends = bytes.first().zip(bytes.last());
+        ends.is_some_and(|(&first, &last)| is_plain(first) && is_plain(last))
+            && bytes.iter().all(|&byte| is_plain(byte) || byte == b'-')
+    })
+}
+
+/// A text for people, which may come from a webhook or an API server: on one line, with what acts on a terminal or hides spelled out, and
+/// no longer than `max`.
+pub(super) fn text(text: &str, max: usize) -> String {
+    // What lies beyond the limit stays out of the work as well.
+    let near = engine::object::clip(text, max);
+    if near.chars().all(is_harmless) {
+        return near;
+    }
+    let mut shown = String::with_capacity(near.len() + 16);
+    for character in near.chars() {
+        match character {
+            _ if is_harmless(character) => shown.push(character),
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            _ => shown.extend(character.escape_unicode()),
+        }
+    }
+    engine::object::clip(&shown, max)
+}
+
+fn is_harmless(character: char) -> bool {
+    let hides = matches!(
+        character,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    );
+    !character.is_control() && !hides
 }
 
 pub(super) fn uid(text: &str, field: &str) -> Result<Uid, Malformed> {
@@ -86,6 +140,20 @@ pub(super) fn duration(value: Option<prost_types::Duration>, field: &str) -> Res
         return Err(Malformed::new(field, format!("is longer than {} s", DURATION_MAX.as_secs())));
     }
     Ok(duration)
+}
+
+/// A duration that says how long something took: zero where it is missing, the longest there is where it is none.
+pub(super) fn measured(value: Option<prost_types::Duration>) -> Duration {
+    let Some(value) = value else { return Duration::ZERO };
+    match (u64::try_from(value.seconds), u32::try_from(value.nanos)) {
+        (Ok(seconds), Ok(nanos @ ..=999_999_999)) => Duration::new(seconds, nanos),
+        (Ok(_) | Err(_), _) => Duration::MAX,
+    }
+}
+
+/// A duration that a peer wishes for: none where it is missing or no duration, and no longer than [`DURATION_MAX`].
+pub(super) fn wished(value: Option<prost_types::Duration>) -> Option<Duration> {
+    value.map(|value| measured(Some(value))).filter(|&wish| wish != Duration::MAX).map(|wish| wish.min(DURATION_MAX))
 }
 
 /// A duration that something waits for again and again, and so is not zero.

@@ -5,7 +5,6 @@ use super::item::item_kind;
 use super::{Malformed, NAME_MAX_BYTES, field};
 use crate::work::v1beta1 as wire;
 use crate::work::v1beta1::{finding, report_result, work_return};
-use engine::object::clip;
 use engine::work::{
     About, CHECKS_MAX, Finding, FindingResult, HeldLease, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReportResult,
     ReturnCause, SessionNumber, WorkReport, WorkReturn, audit_id,
@@ -57,8 +56,7 @@ impl TryFrom<wire::WorkReport> for WorkReport {
     fn try_from(mut report: wire::WorkReport) -> Result<Self, Malformed> {
         // The first ones decide: a report with too many of them is no reason to end the stream.
         report.findings.truncate(CHECKS_MAX);
-        let http_status = u16::try_from(report.http_status);
-        let retry_after = report.retry_after;
+        // What is no status or no time makes no message unreadable: whoever judges the report counts it as untrue.
         Ok(WorkReport {
             lease: field::lease_id(&report.lease_id, "lease_id")?,
             item: field::decimal(&report.item_id, "item_id")?,
@@ -67,13 +65,13 @@ impl TryFrom<wire::WorkReport> for WorkReport {
             outcome: outcome(report.outcome),
             observed: field::optional(report.observed, "observed")?,
             findings: field::list(report.findings, CHECKS_MAX, "findings", Finding::try_from)?,
-            http_status: http_status.map_err(|_| Malformed::new("http_status", "is no HTTP status"))?,
-            status_reason: clip(&report.status_reason, NAME_MAX_BYTES),
-            message: clip(&report.message, MESSAGE_MAX_BYTES),
-            webhook: report.webhook.map(|webhook| clip(&webhook, NAME_MAX_BYTES)),
-            retry_after: retry_after.map(|wait| field::duration(Some(wait), "retry_after")).transpose()?,
+            http_status: u16::try_from(report.http_status).unwrap_or(u16::MAX),
+            status_reason: field::text(&report.status_reason, NAME_MAX_BYTES),
+            message: field::text(&report.message, MESSAGE_MAX_BYTES),
+            webhook: report.webhook.map(|webhook| field::text(&webhook, NAME_MAX_BYTES)),
+            retry_after: field::wished(report.retry_after),
             api_calls: report.api_calls,
-            execution_time: field::duration(report.execution_time, "execution_time")?,
+            execution_time: field::measured(report.execution_time),
             about: report.about.and_then(about),
             audit_id: audit_id(&report.audit_id),
         })
@@ -93,7 +91,6 @@ pub(super) fn report(report: wire::WorkReport) -> Result<WorkReport, Malformed> 
             attempt,
             outcome: wire::Outcome::Ambiguous.into(),
             message: format!("the executor's report cannot be read: {malformed}"),
-            execution_time: Some(field::encode_duration(std::time::Duration::ZERO)),
             ..wire::WorkReport::default()
         })
     })

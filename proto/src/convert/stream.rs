@@ -8,8 +8,8 @@ use crate::work::v1beta1::stream_work_response::{self as response, Message as Fr
 use engine::object::clip;
 use engine::pace::Rate;
 use engine::work::{
-    BATCH_MAX_ENTRIES, GoAwayCause, HeldLease, Hello, LeaseId, MESSAGE_MAX_BYTES, RevokeMode, ToExecutor, ToLeader,
-    Welcome, WorkLease, WorkReturn,
+    BATCH_MAX_ENTRIES, GoAwayCause, HeldLease, Hello, LeaseId, MESSAGE_MAX_BYTES, Origin, RevokeMode, ToExecutor,
+    ToLeader, Welcome, WorkLease, WorkReturn,
 };
 
 /// What a leader's message says to an executor.
@@ -43,8 +43,8 @@ pub fn received_from_executor(message: wire::StreamWorkRequest) -> Result<Option
             returns: field::list(reports.returns, BATCH_MAX_ENTRIES, "reports.returns", WorkReturn::try_from)?,
         },
         FromExecutor::Drain(drain) => ToLeader::Drain {
-            reason: clip(&drain.reason, MESSAGE_MAX_BYTES),
-            deadline: field::duration(drain.deadline, "drain.deadline")?,
+            reason: field::text(&drain.reason, MESSAGE_MAX_BYTES),
+            deadline: field::wished(drain.deadline).unwrap_or_default(),
         },
     }))
 }
@@ -53,7 +53,7 @@ fn decode_hello(hello: request::Hello) -> Result<Hello, Malformed> {
     let identity = field::required(hello.identity, "identity")?;
     field::at_most(hello.kinds.len(), KINDS_MAX, "kinds")?;
     Ok(Hello {
-        executor: field::name(&identity.executor, "identity.executor")?,
+        executor: field::pod_name(&identity.executor, "identity.executor")?,
         incarnation: field::name(&identity.incarnation, "identity.incarnation")?,
         min_protocol: hello.min_protocol,
         max_protocol: hello.max_protocol,
@@ -62,8 +62,9 @@ fn decode_hello(hello: request::Hello) -> Result<Hello, Malformed> {
         held: field::list(hello.held, HELD_MAX, "held", HeldLease::try_from)?,
         known_term: field::optional(hello.known_term, "known_term")?,
         first_session: field::optional(hello.first_session, "first_session")?,
-        version: clip(&hello.version, NAME_MAX_BYTES),
+        version: field::text(&hello.version, NAME_MAX_BYTES),
         cluster_uid: field::name(&hello.cluster_uid, "cluster_uid")?,
+        origin: Origin::default(),
     })
 }
 

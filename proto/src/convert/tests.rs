@@ -1,6 +1,6 @@
 use super::{
-    Clock, DURATION_MAX, KINDS_MAX, LeaseError, Malformed, NAME_MAX_BYTES, Received, kinds, received_from_executor,
-    received_from_leader,
+    Clock, DURATION_MAX, KINDS_MAX, LeaseError, Malformed, NAME_MAX_BYTES, Received, is_dns_subdomain, kinds,
+    received_from_executor, received_from_leader,
 };
 use crate::graph::v1beta1::Node;
 use crate::strategy;
@@ -401,4 +401,45 @@ fn status_tells_ages_and_causes() {
     assert_eq!(status.cluster_uid, "c");
     assert_eq!(status.grants_stopped, "the store was restored");
     assert_eq!(clock.timestamp(Time::ZERO + 3 * second).seconds, 93);
+}
+
+#[test]
+fn what_relays_texts_of_others_keeps_them_on_one_line() {
+    let mut report = sample_report();
+    let evil = "denied\r\n2026-01-01 ERROR \u{1b}[2J\u{202e}".to_owned();
+    report.message = evil.clone();
+    report.status_reason = evil.clone();
+    report.webhook = Some(evil.repeat(1000));
+    let report = WorkReport::try_from(report).unwrap();
+    let shown = r"denied\r\n2026-01-01 ERROR \u{1b}[2J\u{202e}";
+    assert_eq!((report.message.as_str(), report.status_reason.as_str()), (shown, shown));
+    let webhook = report.webhook.unwrap();
+    assert!(webhook.len() <= NAME_MAX_BYTES && !webhook.contains(char::is_control), "{webhook}");
+}
+
+#[test]
+fn odd_times_and_counts_of_a_report_end_nothing() {
+    let odd = |seconds, nanos| Some(prost_types::Duration { seconds, nanos });
+    let read = |retry_after, execution_time, http_status| {
+        let report = sample_report();
+        WorkReport::try_from(wire::WorkReport { retry_after, execution_time, http_status, ..report }).unwrap()
+    };
+    let report = read(odd(1_000_000, 0), None, 429);
+    assert_eq!((report.retry_after, report.execution_time), (Some(DURATION_MAX), Duration::ZERO));
+    let report = read(odd(-1, 0), odd(-1, 0), 70_000);
+    assert_eq!((report.retry_after, report.execution_time, report.http_status), (None, Duration::MAX, u16::MAX));
+    let report = read(None, odd(1, -1), 0);
+    assert_eq!(report.execution_time, Duration::MAX);
+    let report = read(None, odd(200_000, 0), 0);
+    assert_eq!(report.execution_time.as_secs(), 200_000);
+}
+
+#[test]
+fn executors_have_names_as_pods_have() {
+    for name in ["a", "executor-7", "a.b.c", "0"] {
+        assert!(is_dns_subdomain(name), "{name}");
+    }
+    for name in ["", ".", "a.", ".a", "a..b", "-a", "a-", "A", "a_b", "a b", "a\n", "ö", "a.-b"] {
+        assert!(!is_dns_subdomain(name), "{name:?}");
+    }
 }

@@ -1,7 +1,7 @@
 //! What readers see of the graph service. One way: a reader takes the messages as they are.
 
 use super::field;
-use crate::admin::v1beta1::{Executor, GetStatusResponse, InconsistentReads, Obstacle};
+use crate::admin::v1beta1::{Executor, GetStatusResponse, InconsistentReads, Obstacle, UntrueReports};
 use crate::graph::v1beta1::list_coverage_response::{Collection, State};
 use crate::graph::v1beta1::{Collecting, Node, NodeState};
 use crate::r#type::v1beta1::{GroupResource, ResponseMeta};
@@ -10,7 +10,7 @@ use engine::coverage;
 use engine::object::{Facts, Name, ResourceVersion};
 use engine::time::Time;
 use engine::view::{
-    BlockerView, CollectionStatus, ExecutorView, NodeView, PauseView, PresenceView, Status, TroubleView,
+    BlockerView, CollectionStatus, ExecutorView, NodeView, PauseView, PresenceView, Status, TroubleView, UntrueView,
 };
 use std::time::SystemTime;
 
@@ -123,6 +123,7 @@ pub fn executor(view: ExecutorView, clock: Clock) -> Executor {
         heartbeat_time: Some(clock.timestamp(view.last_heard)),
         draining: view.draining,
         connected: view.connected,
+        untrue_reports: view.untrue_reports,
     }
 }
 
@@ -174,6 +175,7 @@ pub fn status(
         obstacles: Vec::new(),
         more_obstacles: 0,
         more_pauses: 0,
+        untrue_reports: status.untrue.into_iter().map(untrue).collect(),
     }
 }
 
@@ -198,6 +200,17 @@ pub fn trouble(view: TroubleView, clock: Clock) -> Obstacle {
         since_time: Some(clock.timestamp(view.since)),
         object: Some(view.object.into()),
         attempts: view.attempts,
+    }
+}
+
+fn untrue(view: UntrueView) -> UntrueReports {
+    UntrueReports {
+        identity: Some(ExecutorIdentity {
+            executor: view.executor.to_string(),
+            incarnation: view.incarnation.to_string(),
+        }),
+        count: view.reports,
+        refused_for: view.refused_for.map(field::encode_duration),
     }
 }
 

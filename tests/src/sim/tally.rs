@@ -99,6 +99,7 @@ impl Tally {
             Event::KeptApart { .. } => "kept apart",
             Event::SessionOpened { .. } => "session opened",
             Event::SessionEnded { why, .. } => why,
+            Event::Untrue { .. } => "untrue report",
             Event::TermGained(_) => "term gained",
             Event::TermLost => "term lost",
             Event::GrantsStopped { .. } => "grants stopped",

@@ -1,7 +1,7 @@
 //! An executor that says what a test tells it to, and nothing else.
 
 use super::network::{Link, Network};
-use engine::work::{ActionKind, Hello, PROTOCOL, ToExecutor, ToLeader, Welcome, WorkLease};
+use engine::work::{ActionKind, Hello, Origin, PROTOCOL, ToExecutor, ToLeader, Welcome, WorkLease};
 use hyper_util::rt::TokioIo;
 use proto::convert::received_from_leader;
 use proto::work::v1beta1::work_service_client::WorkServiceClient;
@@ -37,6 +37,7 @@ pub fn hello(executor: &str, incarnation: &str, cluster: &str, window: u32) -> H
         first_session: None,
         version: "test".to_owned(),
         cluster_uid: cluster.into(),
+        origin: Origin::default(),
     }
 }
 

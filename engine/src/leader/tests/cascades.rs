@@ -154,6 +154,8 @@ fn a_cycle_is_unblocked_where_it_closes_and_only_inside() {
         let facts = object("configmaps", "c", 106).owned_by("configmaps", "b").facts;
         report.observed = Some(Sighting { uid: uid("c"), resource_version: version(106), facts });
     });
+    assert!(!bench.grants().iter().any(|grant| grant.contains(" c")), "the word of an executor is no fact");
+    bench.seen("configmaps", object("configmaps", "c", 106).owned_by("configmaps", "b"));
     assert!(bench.grants().contains(&"delete(Foreground) c if b waits".to_string()));
 }
 
@@ -212,6 +214,8 @@ fn orphaning_takes_references_first_and_the_finalizer_after_the_barrier() {
     bench.report_with(&lease, |report| {
         report.observed = Some(Sighting { uid: uid("late"), resource_version: version(107), facts: Facts::default() });
     });
+    assert_eq!(bench.grants(), NOTHING, "the word of an executor is no fact");
+    bench.seen("configmaps", object("configmaps", "late", 107));
     // The report about a, whose new version the watch has shown already.
     assert_eq!(bench.grants(), ["remove finalizer orphan of o"]);
 }

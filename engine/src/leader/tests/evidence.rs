@@ -405,6 +405,10 @@ fn an_owner_check_that_fails_is_judged_again_and_never_proof() {
         let sighting = Sighting { uid: uid("o"), resource_version: version(103), facts };
         report.findings = vec![Finding { owner, result: CheckResult::Exists(sighting) }];
     });
+    assert_eq!(bench.grants(), NOTHING, "the leader asks by itself");
+    assert!(!bench.events.iter().any(|event| matches!(event, Event::Prevented { .. })));
+    let facts = object("things", "o", 103).terminating("orphan").facts;
+    bench.found("o", FindingResult::Exists(Sighting { uid: uid("o"), resource_version: version(103), facts }));
     assert_eq!(bench.grants(), ["remove o from a"], "a second DELETE turned the owner into an orphaning one");
     assert!(bench.events.iter().any(|event| matches!(event, Event::Prevented { .. })));
 }

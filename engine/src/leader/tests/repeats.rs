@@ -3,6 +3,15 @@
 use super::*;
 use crate::view::ReasonCode;
 
+/// Reports a grant as done, and has the watch show the same.
+fn shown(bench: &mut Bench, lease: &WorkLease, observed: Sighting) {
+    let Sighting { uid, resource_version, facts } = observed.clone();
+    bench.report_with(lease, |report| report.observed = Some(observed));
+    let ObjectRef { namespace, name, .. } = lease.item.target.clone();
+    let object = Object { uid, namespace, name, resource_version, facts };
+    bench.input(Input::Seen { collection: lease.item.target.group_resource(), object });
+}
+
 /// Reports every grant as done, with the target as it was before, at a newer version; counts them over this span.
 fn undo_everything(bench: &mut Bench, span: Duration, facts: &Facts) -> usize {
     let (end, mut tries) = (bench.now + span, 0);
@@ -12,7 +21,7 @@ fn undo_everything(bench: &mut Bench, span: Duration, facts: &Facts) -> usize {
             let at = 1000 + bench.now.since_origin().as_secs();
             let uid = lease.item.target.uid.clone();
             let observed = Sighting { uid, resource_version: version(at), facts: facts.clone() };
-            bench.report_with(&lease, |report| report.observed = Some(observed));
+            shown(bench, &lease, observed);
         }
         bench.pass(Duration::from_millis(100));
     }
@@ -57,7 +66,7 @@ fn a_reference_that_is_put_back_is_removed_again_after_one_two_and_four_seconds(
         bench.pass(Duration::from_secs(1));
     };
     let observed = Sighting { uid: uid("d"), resource_version: version(90_000), facts: Facts::default() };
-    bench.report_with(&lease, |report| report.observed = Some(observed));
+    shown(&mut bench, &lease, observed);
     bench.pass(Duration::from_secs(60));
     assert_eq!(bench.leader.explain(&uid("d")).unwrap().item, None);
 }

@@ -135,12 +135,16 @@ fn a_list_that_ends_past_a_version_it_does_not_show_is_of_another_history() {
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
     bench.deleted("things", "o", 103);
     let lease = bench.take("a");
-    // The answer to our own write is ahead of the watch.
+    // The answer to the leader's own question is ahead of the watch, as that to the write was.
     let known = object("configmaps", "a", 150).terminating("foregroundDeletion").owned_by("things", "o");
     bench.report_with(&lease, |report| {
         report.observed =
             Some(Sighting { uid: known.uid, resource_version: known.resource_version, facts: known.facts });
     });
+    bench.pass(Duration::from_secs(2));
+    let known = object("configmaps", "a", 150).terminating("foregroundDeletion").owned_by("things", "o");
+    let known = Sighting { uid: known.uid, resource_version: known.resource_version, facts: known.facts };
+    bench.found("a", FindingResult::Exists(known));
     let restored = || vec![object("configmaps", "a", 102).owned_by("things", "o")];
     bench.list("configmaps", 149, restored());
     assert_eq!(rewinds(&bench), 0, "this list may have been taken before the write");
@@ -214,7 +218,12 @@ fn a_target_found_before_the_version_it_was_known_at_shows_a_restored_store() {
         report.observed =
             Some(Sighting { uid: older.uid, resource_version: older.resource_version, facts: older.facts });
     });
+    assert_eq!((rewinds(&bench), bench.leader.status().stopped), (0, None), "an executor's word is none");
+    bench.found("a", FindingResult::Absent(Some(version(61))));
+    assert!(bench.leader.status().stopped.is_some(), "an answer of the API server is");
+    bench.answer_probes(61, &[]);
     assert_eq!(rewinds(&bench), 1);
+    assert_eq!(bench.leader.executors()[0].untrue_reports, 0, "it was true");
     assert_eq!(bench.leader.inconsistency(), None);
 }
 

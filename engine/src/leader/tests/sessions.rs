@@ -390,3 +390,55 @@ fn a_deposed_leader_grants_nothing() {
     assert_eq!(leases.len(), 2);
     assert!(leases.iter().all(|lease| lease.id.term == 3 && lease.term == term(3)));
 }
+
+fn hello_of(origin: Origin, incarnation: &str) -> Hello {
+    Hello { origin, ..hello("e1", incarnation) }
+}
+
+#[test]
+fn no_other_caller_takes_an_executors_name() {
+    let caller = |name: &str| Origin::Caller(name.into());
+    for (holder, other) in [(caller("a"), caller("b")), (caller("a"), caller("")), (Origin::Process, caller(""))] {
+        for incarnation in ["i1", "i2"] {
+            let mut bench = Bench::without_executor();
+            bench.hello(STREAM, hello_of(holder.clone(), "i1"));
+            bench.hello(StreamId(2), hello_of(other.clone(), incarnation));
+            assert_eq!(bench.refused, [Refusal::NameTaken], "{other:?} as {holder:?}");
+            assert!(!bench.sent.iter().any(|(_, message)| matches!(message, ToExecutor::GoAway { .. })));
+            assert!(bench.leader.executors()[0].connected);
+            // The name is free once the session has ended.
+            bench.refused.clear();
+            bench.input(Input::StreamClosed { stream: STREAM });
+            bench.now = bench.now + Duration::from_secs(21);
+            bench.leader.tick(bench.now);
+            bench.drain();
+            bench.hello(StreamId(3), hello_of(other.clone(), incarnation));
+            assert_eq!(bench.refused, []);
+        }
+    }
+}
+
+#[test]
+fn a_later_process_of_the_same_caller_takes_over() {
+    let mut bench = Bench::without_executor();
+    let caller = || Origin::Caller("a".into());
+    bench.hello(STREAM, hello_of(caller(), "i1"));
+    bench.hello(StreamId(2), hello_of(caller(), "i2"));
+    assert_eq!((&bench.refused[..], bench.leader.executors().len()), (&[][..], 1));
+    assert_eq!(*bench.leader.executors()[0].incarnation, *"i2");
+}
+
+#[test]
+fn the_executors_of_the_leaders_own_process_cannot_be_kept_out() {
+    let mut bench = Bench::without_executor();
+    let outside = || hello_of(Origin::default(), "i1");
+    // Whoever was faster, drained, and was superseded.
+    bench.hello(STREAM, outside());
+    bench.message(STREAM, ToLeader::Drain { reason: String::new(), deadline: Duration::ZERO });
+    bench.hello(StreamId(2), Hello { incarnation: "i0".into(), ..outside() });
+    bench.hello(StreamId(3), hello_of(Origin::Process, "i1"));
+    assert_eq!(bench.refused, []);
+    assert_eq!((bench.leader.executors().len(), &*bench.leader.executors()[0].incarnation), (1, "i1"));
+    bench.hello(StreamId(4), outside());
+    assert_eq!(bench.refused, [Refusal::NameTaken]);
+}

@@ -7,6 +7,8 @@ use super::{Gate, Holder, Sight};
 use crate::grpc::connection::Link;
 use crate::grpc::status;
 use bytes::Bytes;
+use engine::object::Name;
+use engine::work::Origin;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response};
@@ -120,6 +122,7 @@ impl Visit {
         let sight = Sight::of(Arc::clone(&self.gate), Arc::clone(&identity.caller), self.right);
         request.extensions_mut().insert(sight.clone());
         request.extensions_mut().insert::<Holder>(identity.holder.clone());
+        request.extensions_mut().insert(Origin::Caller(Name::from(user.as_str())));
         Ok((request, Admitted { credentials, identity, sight }))
     }
 

@@ -19,12 +19,14 @@ const LOGGED_EVERY: Duration = Duration::from_secs(600);
 /// Causes that are remembered, at most; of further ones, only the reason is.
 const CAUSES_MAX: usize = 256;
 /// The reasons that are about who calls.
-const NOTED: [ErrorReason; 6] = [
+const NOTED: [ErrorReason; 8] = [
     ErrorReason::CredentialsMissing,
     ErrorReason::CredentialsInvalid,
     ErrorReason::TokenForOtherAudience,
     ErrorReason::AccessDenied,
     ErrorReason::ExecutorMismatch,
+    ErrorReason::ExecutorNameTaken,
+    ErrorReason::ExecutorUntrusted,
     ErrorReason::ReviewUnavailable,
 ];
 /// What the API server is asked for,

@@ -20,7 +20,9 @@ async fn spans(gate: &Arc<Gate>, path: &str, token: Option<&str>) -> Vec<String>
         let service = before_services(Some(Arc::clone(gate)), Some(recorder)).layer(tower::service_fn(answer));
         let mut request = Request::post(path).body(Body::empty()).unwrap();
         let token = token.map(|token| format!("Bearer {token}"));
-        for (name, value) in [("traceparent", traceparent), ("authorization", token.as_deref())] {
+        let call = [("content-type", Some("application/grpc")), ("te", Some("trailers"))];
+        let more = [("traceparent", traceparent), ("authorization", token.as_deref())];
+        for (name, value) in call.into_iter().chain(more) {
             if let Some(value) = value {
                 request.headers_mut().insert(name, value.parse().unwrap());
             }

@@ -68,7 +68,7 @@ async fn open_by(
         request = request.header("authorization", format!("Bearer {token}"));
     }
     let mut request = request.body(Body::empty()).unwrap();
-    request.extensions_mut().insert(Link { cut: Default::default(), peer });
+    request.extensions_mut().insert(Link { cut: Default::default(), peer, within: false });
     let answer = GuardLayer(Some(Arc::clone(gate))).layer(service).oneshot(request).await.unwrap();
     assert!(answer.headers().get("grpc-status").is_none(), "{answer:?}");
     Opened { body: answer.into_body(), messages, at: Instant::now() }

@@ -1,0 +1,434 @@
+//! What reports say of objects. An executor is not the API server: what it says that it saw never enters the graph, and never moves what is
+//! known of a collection or of its store. It is a claim.
+//!
+//! ```text
+//! awaited   the watch is expected to show it                     -> settled (it has), asked (it has not in time)
+//! asked     a consistent list of the object's name is under way  -> settled (it agrees, or cannot tell),
+//!                                                                   awaited (it contradicts: other servers are asked),
+//!                                                                   untrue (as many answers as are wanted contradict)
+//! ```
+//!
+//! A claim to be ahead of the watch is normal: the executor has just written. Nothing is decided about a written object until its watch
+//! has shown the write, or the leader's own question has been answered. A claim that the known history rules out is asked about at once:
+//! either the store went back, and the answer shows that, or the report is not true.
+
+use super::{Asked, CheckBy, Event, Leader, Named, Output, Probe, ProbeAnswer, ProbeId, Purpose, Timer};
+use crate::coverage::{KindId, State};
+use crate::follow::Failure;
+use crate::graph::{Coordinates, Known, NodeId};
+use crate::lease::{Session, SessionId};
+use crate::lies::{LIES_MAX, Process};
+use crate::object::{Facts, Object, ObjectRef, ResourceVersion, Uid};
+use crate::work::{GoAwayCause, Outcome, Refusal, RevokeMode, Sighting};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The watch shows within this what an executor has seen, or the leader asks by itself.
+const SHOWS_WITHIN: Duration = Duration::from_secs(2);
+/// Between two questions about one claim; doubles after an answer that failed.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Questions about claims that are under way, at most. Further ones wait.
+const UNDER_WAY_MAX: usize = 16;
+/// Claims at a time. Of more, nothing is awaited: their objects are judged as the graph shows them.
+const CLAIMS_MAX: usize = 65_536;
+/// Answers that have to contradict a claim before it counts as untrue, each by a connection of its own: one of several servers may lag.
+const CONTRADICTED_BY: u32 = 3;
+/// Answers that fail before a claim is dropped.
+const FAILED_MAX: u32 = 5;
+
+/// What a report says of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// An answer of the API server showed it so.
+    Shown(Sighting),
+    /// The API server answered that it is gone, or that it went by the write.
+    Gone,
+}
+
+#[derive(Debug)]
+pub(super) struct Claim {
+    object: ObjectRef,
+    says: Says,
+    /// The field of the report.
+    field: &'static str,
+    who: Option<Process>,
+    /// The attempt was decided when the object was known at this version, or a later one.
+    since: Option<ResourceVersion>,
+    /// Nothing is decided about the object before the claim is settled.
+    holds: bool,
+    /// A deletion that an owner's being there prevents.
+    prevents: Option<ObjectRef>,
+    asked: Option<ProbeId>,
+    contradicted: u32,
+    failed: u32,
+}
+
+/// Claims that are not settled, by object.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    open: BTreeMap<Uid, Claim>,
+    under_way: usize,
+    /// Objects about which nothing is decided before it is known whether their owner is there.
+    prevented: BTreeSet<Uid>,
+    /// Sessions to be ended, because of what was found out in this turn.
+    untrusted: Vec<SessionId>,
+}
+
+impl Leader {
+    /// Whether what a report said about this object is still to be shown.
+    pub(super) fn is_claimed(&self, uid: &Uid) -> bool {
+        self.claims.open.get(uid).is_some_and(|claim| claim.holds) || self.claims.prevented.contains(uid)
+    }
+
+    /// Takes what an attempt saw of its target. `holds`: it was written.
+    pub(super) fn claim_target(
+        &mut self,
+        session: Option<SessionId>,
+        target: &ObjectRef,
+        since: &ResourceVersion,
+        sighting: &Sighting,
+        outcome: Outcome,
+    ) {
+        if sighting.uid != target.uid {
+            if outcome != Outcome::Replaced {
+                self.untrue(session, "observed", format!("{target} was shown with the uid {}", sighting.uid));
+            }
+            return;
+        }
+        let Some(id) = self.node_of(target) else { return };
+        let node = self.graph.node(id);
+        let kind = self.coverage.kind(node.kind());
+        let Some(known) = node.resource_version().filter(|_| node.is_observed()) else { return };
+        let version = &sighting.resource_version;
+        if known == *version {
+            if !kind.is_aggregated() && kind.rewound.is_none() && differs(node.facts(), &sighting.facts) {
+                self.untrue(session, "observed", format!("{target} was not so at {version}"));
+            }
+            return;
+        }
+        let aggregated = kind.is_aggregated();
+        let is_back = version.is_before(since) && kind.rewound.is_none();
+        if version.is_before(&known) && (aggregated || !is_back) {
+            // The watch has gone past what the attempt saw.
+            return;
+        }
+        let passed = kind.state == State::Synced && kind.position.as_ref().is_some_and(|at| at.reached(version));
+        let leaps = kind.leaps(self.now, version) || self.coverage.is_far_ahead(self.now, node.kind(), version);
+        let at_once = !aggregated && (is_back || passed || leaps || !version.is_ordered());
+        let holds = matches!(outcome, Outcome::Done | Outcome::Unchanged);
+        let claim = Claim::of(target, Says::Shown(sighting.clone()), "observed", self.process_of(session));
+        let claim = Claim { since: Some(since.clone()), holds, ..claim };
+        self.enter(claim, if at_once { Duration::ZERO } else { SHOWS_WITHIN });
+    }
+
+    /// Takes that an attempt found its target gone, or made it go, and that the watch has not shown that in time.
+    pub(super) fn claim_gone(&mut self, who: Process, target: &ObjectRef) {
+        self.enter(Claim::of(target, Says::Gone, "outcome", Some(who)), ASK_AGAIN);
+    }
+
+    /// Takes what an owner check found.
+    pub(super) fn claim_owner(
+        &mut self,
+        session: Option<SessionId>,
+        owner: &ObjectRef,
+        says: Says,
+        prevents: Option<&ObjectRef>,
+    ) {
+        let Some(id) = self.node_of(owner) else { return };
+        let node = self.graph.node(id);
+        if let (Says::Shown(sighting), Known::Absent(proof)) = (&says, node.known())
+            && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
+        {
+            // A read that was answered before the owner went.
+            return;
+        }
+        if let (Says::Shown(sighting), Some(known)) = (&says, node.resource_version().filter(|_| node.is_observed()))
+            && known.reached(&sighting.resource_version)
+        {
+            let (facts, same) = (node.facts(), known == sighting.resource_version);
+            let is_alive = facts.as_ref().is_some_and(|facts| !facts.terminating);
+            if same && differs(facts, &sighting.facts) && !self.coverage.kind(node.kind()).is_aggregated() {
+                self.untrue(session, "findings", format!("{owner} was not so at {known}"));
+            } else if let Some(target) = prevents.filter(|_| same || is_alive) {
+                self.event(Event::Prevented { target: target.clone(), owner: owner.clone() });
+            }
+            return;
+        }
+        let claim = Claim::of(owner, says, "findings", self.process_of(session));
+        if let Some(target) = prevents {
+            self.claims.prevented.insert(target.uid.clone());
+        }
+        self.enter(Claim { prevents: prevents.cloned(), ..claim }, Duration::ZERO);
+    }
+
+    fn enter(&mut self, claim: Claim, ask_in: Duration) {
+        let uid = claim.object.uid.clone();
+        // What was asked before was asked for another claim.
+        self.settle_claim(&uid);
+        if self.claims.open.len() >= CLAIMS_MAX {
+            return self.release(&claim);
+        }
+        self.claims.open.insert(uid.clone(), claim);
+        if ask_in.is_zero() {
+            return self.ask_claim(&uid);
+        }
+        self.timers.set_after(self.now, ask_in, Timer::Claim(uid));
+    }
+
+    /// A claim that is not settled is asked about.
+    pub(super) fn ask_claim(&mut self, uid: &Uid) {
+        let Some(claim) = self.claims.open.get(uid).filter(|claim| claim.asked.is_none()) else { return };
+        if self.claims.under_way >= UNDER_WAY_MAX || self.suspect.is_some() {
+            return self.timers.set_after(self.now, ASK_AGAIN, Timer::Claim(uid.clone()));
+        }
+        let object = claim.object.clone();
+        let fresh = claim.contradicted > 0;
+        let kind = self.coverage.kind_of(&object);
+        let Some(served) = self.coverage.kind(kind).served.clone().filter(|_| self.term.is_some()) else {
+            return self.settle_claim(uid);
+        };
+        self.last_probe += 1;
+        let id = ProbeId(self.last_probe);
+        let known = self.known(kind);
+        self.probes.insert(id, Asked { purpose: Purpose::Claim { kind, uid: uid.clone() }, known });
+        self.claims.under_way += 1;
+        if let Some(claim) = self.claims.open.get_mut(uid) {
+            claim.asked = Some(id);
+        }
+        self.outputs.push_back(Output::Probe(Probe {
+            id,
+            collection: served.group_resource,
+            kind: served.kind,
+            version: served.version,
+            namespace: Some(object.namespace).filter(|namespace| !namespace.is_empty()),
+            limit: None,
+            object: Some(Named { name: object.name, by: CheckBy::List }),
+            fresh,
+        }));
+    }
+
+    pub(super) fn claim_answered(
+        &mut self,
+        probe: ProbeId,
+        (kind, uid): (KindId, Uid),
+        known: &super::Known,
+        answer: Result<ProbeAnswer, Failure>,
+    ) {
+        self.claims.under_way = self.claims.under_way.saturating_sub(1);
+        let Some(claim) = self.claims.open.get_mut(&uid).filter(|claim| claim.asked == Some(probe)) else { return };
+        claim.asked = None;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(_) if claim.failed < FAILED_MAX => {
+                claim.failed += 1;
+                let wait = ASK_AGAIN.saturating_mul(1 << claim.failed);
+                return self.timers.set_after(self.now, wait, Timer::Claim(uid));
+            }
+            Err(_) => return self.settle_claim(&uid),
+        };
+        // Where the API server contradicts itself, it says nothing about an executor; and where the store went back, this shows it.
+        let Some(answer) = self.claim_believed(kind, known, answer) else { return self.settle_claim(&uid) };
+        let at = answer.resource_version;
+        let shown = answer.objects.into_iter().find(|object| object.uid == uid);
+        let Some(claim) = self.claims.open.get_mut(&uid) else { return };
+        let entry = self.coverage.kind(kind);
+        let judged = !entry.is_aggregated() && !entry.unplaced && entry.contradiction.is_none();
+        let why = claim.contradiction(&at, shown.as_ref()).filter(|_| judged);
+        if why.is_some() && claim.contradicted + 1 < CONTRADICTED_BY {
+            claim.contradicted += 1;
+            return self.timers.set_after(self.now, ASK_AGAIN, Timer::Claim(uid));
+        }
+        if let Some(why) = why {
+            let (who, field) = (claim.who.clone(), claim.field);
+            self.accuse(who, field, why);
+        } else if let Some(target) = claim.prevents.clone().filter(|_| shown.is_some()) {
+            let owner = claim.object.clone();
+            self.event(Event::Prevented { target, owner });
+        }
+        if let Some(object) = shown {
+            self.claim_shown(kind, object, &at);
+        }
+        self.settle_claim(&uid);
+    }
+
+    /// Nothing of an answer that cannot be one of the store as it is.
+    fn claim_believed(&mut self, kind: KindId, known: &super::Known, answer: ProbeAnswer) -> Option<ProbeAnswer> {
+        let version = answer.resource_version.clone();
+        let entry = self.coverage.kind(kind);
+        if entry.rewound.is_some() || self.suspect.is_some() {
+            return None;
+        }
+        let leaps = entry.leaps(self.now, &version);
+        let answer = self.of_the_present(kind, known, answer).ok()?;
+        if leaps {
+            self.contradicted(kind, format!("a list stands at {version}, far past all that was seen"));
+        }
+        if leaps || self.coverage.is_far_ahead(self.now, kind, &version) {
+            return None;
+        }
+        self.coverage.raise(self.now, kind, &version);
+        Some(answer)
+    }
+
+    /// The leader's own answer counts, as any other does.
+    fn claim_shown(&mut self, kind: KindId, object: Object, at: &ResourceVersion) {
+        let coordinates = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
+        let Some(id) = self.graph.find(&object.uid, &coordinates) else { return };
+        let target = self.object_ref(id);
+        let sighting = Sighting { uid: object.uid, resource_version: object.resource_version, facts: object.facts };
+        if self.graph.node(id).is_observed() {
+            self.sighted(&target, &sighting);
+        } else {
+            self.found(id, &target, &sighting, at);
+        }
+    }
+
+    /// A list or a watch has shown an object at this version.
+    pub(super) fn settle_shown(&mut self, id: NodeId) {
+        if self.claims.open.is_empty() {
+            return;
+        }
+        let node = self.graph.node(id);
+        let (uid, version) = (node.uid(), node.resource_version());
+        let Some(claim) = self.claims.open.get(&uid) else { return };
+        let Says::Shown(sighting) = &claim.says else { return };
+        let at = &sighting.resource_version;
+        let (there, same) =
+            (version.is_some_and(|version| version.reached(at)), node.resource_version().as_ref() == Some(at));
+        if !there {
+            return;
+        }
+        if same && differs(node.facts(), &sighting.facts) && !self.coverage.kind(node.kind()).is_aggregated() {
+            let (who, field, why) = (claim.who.clone(), claim.field, format!("{} was not so at {at}", claim.object));
+            self.accuse(who, field, why);
+        } else if let Some(target) = claim.prevents.clone() {
+            let owner = claim.object.clone();
+            self.event(Event::Prevented { target, owner });
+        }
+        self.settle_claim(&uid);
+    }
+
+    /// Nothing is awaited about this object any more.
+    pub(super) fn settle_claim(&mut self, uid: &Uid) {
+        if let Some(claim) = self.claims.open.remove(uid) {
+            self.release(&claim);
+        }
+    }
+
+    /// What waited for a claim is judged.
+    fn release(&mut self, claim: &Claim) {
+        if let Some(target) = &claim.prevents {
+            self.claims.prevented.remove(&target.uid);
+            self.mark_uid(&target.uid);
+        }
+        if claim.holds {
+            self.mark_uid(&claim.object.uid);
+            self.mark_deleting_owners(&claim.object.uid);
+        }
+    }
+
+    /// Claims of a history that is over say nothing.
+    pub(super) fn forget_claims(&mut self) {
+        self.claims.open.clear();
+        self.claims.prevented.clear();
+    }
+
+    pub(super) fn process_of(&self, session: Option<SessionId>) -> Option<Process> {
+        self.leases.session(session?).map(Session::process)
+    }
+
+    /// A report of this session cannot be true.
+    pub(super) fn untrue(&mut self, session: Option<SessionId>, field: &'static str, why: String) {
+        let who = self.process_of(session);
+        self.accuse(who, field, why);
+    }
+
+    fn accuse(&mut self, who: Option<Process>, field: &'static str, why: String) {
+        let Some(process) = who else { return };
+        let (count, first) = self.lies.note(self.now, &process, field);
+        let is_its = |id: &SessionId| self.leases.session(*id).is_some_and(|session| session.process() == process);
+        let session = self.leases.of_executor(&process.executor).filter(is_its);
+        let Process { executor, incarnation, origin: _ } = process;
+        let refused = count >= LIES_MAX;
+        self.event(Event::Untrue { executor, incarnation, field, why, count, first, refused });
+        if let Some(session) = session.filter(|_| refused) {
+            self.claims.untrusted.push(session);
+        }
+    }
+
+    /// Sends away executors that are believed nothing any more.
+    pub(super) fn refuse_untrusted(&mut self) {
+        for id in core::mem::take(&mut self.claims.untrusted) {
+            let Some(session) = self.leases.session(id) else { continue };
+            let (stream, leases) = (session.stream, session.leases.iter().copied().collect::<Vec<_>>());
+            let process = self.process_of(Some(id));
+            let left = process.and_then(|process| self.lies.refused_for(self.now, &process));
+            self.revoke(&leases, RevokeMode::Stop, "its reports are not true");
+            if let Some(stream) = stream {
+                let retry_in = left.unwrap_or_default();
+                self.outputs.push_back(Output::Refuse { stream, refusal: Refusal::Untrusted { retry_in } });
+            }
+            self.end_session(id, "untrue reports", None::<(GoAwayCause, Duration)>);
+        }
+    }
+}
+
+impl Claim {
+    fn of(object: &ObjectRef, says: Says, field: &'static str, who: Option<Process>) -> Claim {
+        Claim {
+            object: object.clone(),
+            says,
+            field,
+            who,
+            since: None,
+            holds: false,
+            prevents: None,
+            asked: None,
+            contradicted: 0,
+            failed: 0,
+        }
+    }
+
+    /// How a consistent list of its name, asked for after the report came, rules a claim out.
+    fn contradiction(&self, at: &ResourceVersion, shown: Option<&Object>) -> Option<String> {
+        let object = &self.object;
+        match (&self.says, shown) {
+            (Says::Shown(seen), _) if !seen.resource_version.is_ordered() => {
+                Some(format!("{object} has no version {}", seen.resource_version))
+            }
+            (Says::Shown(seen), _) if at.is_before(&seen.resource_version) => {
+                Some(format!("{object} cannot have been at {}: the store stands at {at}", seen.resource_version))
+            }
+            (Says::Shown(seen), _)
+                if self.since.as_ref().is_some_and(|since| seen.resource_version.is_before(since)) =>
+            {
+                Some(format!("{object} was not at {} any more, and the store has not gone back", seen.resource_version))
+            }
+            (Says::Shown(seen), Some(now)) if now.resource_version.is_before(&seen.resource_version) => {
+                let (at, was) = (&now.resource_version, &seen.resource_version);
+                Some(format!("{object} is at {at}, and was never at {was}"))
+            }
+            (Says::Shown(seen), Some(now)) if now.resource_version == seen.resource_version => {
+                differs(Some(now.facts.clone()), &seen.facts)
+                    .then(|| format!("{object} was not so at {}", seen.resource_version))
+            }
+            (Says::Gone, Some(now)) if !now.facts.terminating || self.field == "findings" => {
+                Some(format!("{object} is there, at {}", now.resource_version))
+            }
+            (Says::Shown(_) | Says::Gone, _) => None,
+        }
+    }
+}
+
+/// Whether an executor says something else of an object than the API server does, as far as a decision can rest on it.
+fn differs(known: Option<Facts>, said: &Facts) -> bool {
+    let rests_on = |facts: Facts| {
+        let mut facts = Facts { deletion_time: None, ..facts };
+        facts.bound();
+        facts
+    };
+    known.is_some_and(|known| rests_on(known) != rests_on(said.clone()))
+}

@@ -1,0 +1,113 @@
+//! What a request has to be before anything else looks at it: a gRPC call, and none that a web page made.
+//!
+//! gRPC demands a content type of its own, so that no browser can make a call for a page without asking first; a server has to look at it
+//! for that to help anybody. No web is served here, so a request that says that it comes from a page is refused as well.
+
+use super::status;
+use futures::future::{Either, Ready, ready};
+use http::header::{CONTENT_TYPE, ORIGIN, TE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use std::task::{Context, Poll};
+use tonic::body::Body;
+use tower::{Layer, Service};
+
+/// The content types of calls. Parameters may follow.
+const CALLS: [&str; 2] = ["application/grpc", "application/grpc+proto"];
+/// What only browsers send.
+const FETCHED_FOR: &str = "sec-fetch-site";
+
+/// The layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DoorLayer;
+
+impl<S> Layer<S> for DoorLayer {
+    type Service = Door<S>;
+
+    fn layer(&self, inner: S) -> Door<S> {
+        Door { inner }
+    }
+}
+
+/// Lets calls through.
+#[derive(Clone, Debug)]
+pub(super) struct Door<S> {
+    inner: S,
+}
+
+impl<S, B> Service<Request<B>> for Door<S>
+where
+    S: Service<Request<B>, Response = Response<Body>>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Either<S::Future, Ready<Result<Response<Body>, S::Error>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match refusal(request.headers()) {
+            Some(refusal) => Either::Right(ready(Ok(refusal))),
+            None => Either::Left(self.inner.call(request)),
+        }
+    }
+}
+
+fn refusal(headers: &HeaderMap) -> Option<Response<Body>> {
+    let given = headers.get(CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
+    let kind = given.split(';').next().unwrap_or_default().trim();
+    if !CALLS.iter().any(|call| kind.eq_ignore_ascii_case(call)) {
+        return Some(http(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "this port serves gRPC: the content type has to be application/grpc or application/grpc+proto\n",
+        ));
+    }
+    if headers.contains_key(ORIGIN) || headers.contains_key(FETCHED_FOR) {
+        return Some(http(StatusCode::FORBIDDEN, "no web pages are served: no call may come from one\n"));
+    }
+    let lists_trailers = |given: &HeaderValue| {
+        given.to_str().is_ok_and(|given| given.split(',').any(|one| one.trim().eq_ignore_ascii_case("trailers")))
+    };
+    let takes_trailers = headers.get_all(TE).iter().any(lists_trailers);
+    (!takes_trailers).then(|| status::not_grpc().into_http())
+}
+
+/// An answer to what is no call, so without a status of gRPC.
+fn http(code: StatusCode, why: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::new(http_body_util::Full::from(why)));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(headers: &[(&'static str, &'static str)]) -> Option<StatusCode> {
+        let parse = |&(name, value): &(&'static str, &'static str)| {
+            (http::HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        refusal(&headers.iter().map(parse).collect()).map(|response| response.status())
+    }
+
+    #[test]
+    fn only_calls_that_no_web_page_made_come_in() {
+        let te = ("te", "trailers");
+        for kind in ["application/grpc", "application/grpc+proto", "Application/gRPC; charset=utf-8"] {
+            assert_eq!(refused(&[("content-type", kind), te]), None, "{kind}");
+            assert_eq!(refused(&[("content-type", kind), ("te", "gzip, Trailers")]), None, "{kind}");
+            assert_eq!(refused(&[("content-type", kind)]), Some(StatusCode::OK), "an error of gRPC: no te");
+            for from in [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")] {
+                assert_eq!(refused(&[("content-type", kind), te, from]), Some(StatusCode::FORBIDDEN));
+            }
+        }
+        for kind in
+            ["text/plain", "application/json", "application/grpc-web", "application/grpc+json", "", "application"]
+        {
+            assert_eq!(refused(&[("content-type", kind), te]), Some(StatusCode::UNSUPPORTED_MEDIA_TYPE), "{kind}");
+        }
+        assert_eq!(refused(&[te]), Some(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+}
