@@ -6,7 +6,7 @@
 use crate::hold::Place;
 use crate::leader::{Grounds, StreamId};
 use crate::lies::Process;
-use crate::object::{Name, Uid};
+use crate::object::{Name, ResourceVersion, Uid};
 use crate::pace::Rate;
 use crate::time::Time;
 use crate::work::{ActionKind, Hello, LeaseId, Origin, Term};

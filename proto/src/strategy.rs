@@ -5,9 +5,9 @@ use engine::hold::{Filter, Scope};
 use engine::object::{Excess, Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::pace::Rate;
 use engine::work::{
-    About, Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Origin, Outcome, Preconditions,
-    PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term, ToExecutor, ToLeader,
-    Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
+    About, Action, ActionKind, Finding, FindingResult, GoAwayCause, HeldLease, Hello, LeaseId, Origin, Outcome,
+    Preconditions, PropagationPolicy, ReportResult, ReturnCause, RevokeMode, SessionNumber, Sighting, Term, ToExecutor,
+    ToLeader, Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,
 };
 use proptest::collection::vec;
 use proptest::option;

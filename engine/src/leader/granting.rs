@@ -304,6 +304,8 @@ impl Leader {
             Refusal::ProtocolUnsupported { .. } => "speaks no common protocol",
             Refusal::Superseded => "superseded by a newer process of its name",
             Refusal::OutOfTurn => "spoke out of turn",
+            Refusal::NameTaken => "its name belongs to another caller",
+            Refusal::Untrusted { .. } => "its reports were not true",
             Refusal::TooManySessions { .. } => "too many sessions",
         };
         if self.refused.len() < REFUSED_TOLD_MAX && self.refused.insert((executor.clone(), why)) {

@@ -128,7 +128,7 @@ impl Leader {
     }
 
     /// Counts what cannot be true in a report, whatever the API server says.
-    fn doubt_report(&mut self, session: Option<SessionId>, lease: &crate::lease::Lease, report: &WorkReport) {
+    fn doubt_report(&mut self, session: Option<SessionId>, lease: &Lease, report: &WorkReport) {
         let mut untrue = |field, is_untrue: bool, why: String| {
             if is_untrue {
                 self.untrue(session, field, why);

@@ -54,6 +54,7 @@ pub(super) fn system_event(event: &Event) -> Option<SystemEvent> {
         | Event::Inconsistent { .. }
         | Event::KeptApart { .. }
         | Event::SessionOpened { .. }
+        | Event::Untrue { .. }
         | Event::TermGained(_)
         | Event::TermLost
         | Event::OwnerInOtherNamespace { .. }
