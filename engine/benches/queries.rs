@@ -2,7 +2,7 @@
 //!
 //! The graph is borrowed in steps, as the graph service does it. The longest of them is what a decision may have to wait for.
 
-use engine::leader::{CycleSearch, Direction, Input, Leader, Planning, Scan, Walk, WalkOptions};
+use engine::leader::{CycleSearch, DependentsOptions, DependentsWalk, Input, Leader, Planning, Scan};
 use engine::object::{
     Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
 };
@@ -149,11 +149,13 @@ fn large(leader: &Leader, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn walk(leader: &Leader, from: &str, max_depth: u32, times: &mut Times) -> usize {
-    let options =
-        WalkOptions { direction: Direction::Dependents, max_depth, blocking_only: false, max_objects: 200_000 };
-    let mut walk = Walk::new(uid(from), options);
-    while !times.held(|| walk.step(leader, STEP)) {}
-    walk.finish().found.len()
+    let options = DependentsOptions { max_depth, blocking_only: false, max_objects: 200_000 };
+    let mut walk = DependentsWalk::new(uid(from), options);
+    let mut all = 0;
+    while let Some(found) = times.held(|| walk.step(leader, STEP, usize::MAX)) {
+        all += found.len();
+    }
+    all
 }
 
 fn preview(leader: &Leader, target: &str, times: &mut Times) -> usize {

@@ -55,7 +55,8 @@ pub use contract::{
 };
 pub use grounds::GROUNDS_KEPT_MAX;
 pub use reading::{
-    ContentsLook, CycleSearch, Direction, Found, Frame, Linked, Planning, Scan, Walk, WalkOptions, Walked,
+    ContentsLook, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk, Planning, Scan,
+    Walked,
 };
 
 /// Most nodes judged between two outputs, so that a large change does not hold up everything else.

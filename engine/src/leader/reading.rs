@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 
 mod changes;
 mod contents;
+mod dependents;
 mod explain;
 mod planning;
 mod scan;
@@ -25,10 +26,11 @@ mod walk;
 
 pub use changes::Linked;
 pub use contents::ContentsLook;
+pub use dependents::{DependentsOptions, DependentsWalk};
 pub(super) use explain::how_served;
 pub use planning::{Frame, Planning};
 pub use scan::{CycleSearch, Scan};
-pub use walk::{Direction, Found, Walk, WalkOptions, Walked};
+pub use walk::{Found, OwnersWalk, Walked};
 
 impl Leader {
     /// The leader in numbers.

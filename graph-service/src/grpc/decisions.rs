@@ -228,7 +228,7 @@ impl DecisionService for Decisions {
             }
             tokio::task::yield_now().await;
         }
-        let count = fitting(&found, size);
+        let count = fitting(found.iter().map(|event| event.encoded_len()), size);
         let next = if found.len() > count {
             found[..count].last().and_then(|event| event.position.as_ref()).map(|last| last.sequence)
         } else {

@@ -8,9 +8,10 @@ use super::filter::{Filter, Sieve};
 use super::followers::Followers;
 use super::freshness::About;
 use super::names::Cursor;
-use super::pages::{self, Answers, Page, Paging};
+use super::pages::{self, Answers, Listed, Paging};
 use super::{Shared, status, wire_clock};
-use engine::leader::{Direction, Found, Leader, Planning, Walk, WalkOptions, Walked};
+use dependents::Dependents;
+use engine::leader::{DependentsOptions, DependentsWalk, Found, Leader, OwnersWalk, Planning};
 use engine::object::{GroupResource, Uid};
 use engine::view::{Explanation, NodeView, PresenceView, Tombstone};
 use futures::stream::BoxStream;
@@ -27,6 +28,7 @@ use targets::plan_options;
 use tonic::{Request, Response, Status};
 use watch::kept::Kept;
 
+mod dependents;
 mod export;
 mod lookup;
 mod searches;
@@ -65,14 +67,15 @@ impl Graph {
         Graph { shared, answers: Answers::default(), followers, watched: Arc::default() }
     }
 
-    async fn walk(&self, start: Uid, options: WalkOptions) -> Result<Walked, Status> {
+    /// Walks to the owners of an object.
+    async fn owners(&self, start: Uid, max_depth: u32) -> Result<Vec<Found>, Status> {
         let _turn = self.shared.long_read().await?;
-        let mut walk = Walk::new(start, options);
+        let mut walk = OwnersWalk::new(start, max_depth, WALK_MAX);
         while !self.shared.reader.with(|leader| walk.step(leader, STEP)) {
             tokio::task::yield_now().await;
         }
         let walked = apart(move || walk.finish()).await?;
-        if walked.cut { Err(status::traversal_limit(WALK_MAX)) } else { Ok(walked) }
+        if walked.cut { Err(status::traversal_limit(WALK_MAX)) } else { Ok(walked.found) }
     }
 
     /// Those that are admitted. Expressions take their time, so this is done in steps, and not for ever.
@@ -226,30 +229,13 @@ impl GraphService for Graph {
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let start = self.resolve(request.r#ref.clone(), &sight).await?.present(self, &sight)?;
-            let options = WalkOptions {
-                direction: Direction::Dependents,
-                max_depth: depth,
-                blocking_only: request.blocking_only,
-                max_objects: WALK_MAX,
-            };
-            let walked = self.walk(start, options).await?;
-            let (found, redacted_count) = self.seen(walked.found, &sight).await?;
-            let all = found.len();
-            let found = self.sift(found, |found| sieve.admits(&found.node)).await?;
-            let mut found: Vec<list_dependents_response::Dependent> = found.into_iter().map(Into::into).collect();
-            found.iter_mut().for_each(|found| redact::edges(&sight, &mut found.edges));
-            let filtered_count = u32::try_from(all - found.len()).unwrap_or(u32::MAX);
-            let rest = ListDependentsResponse {
-                depth_limited: walked.depth_limited,
-                filtered_count,
-                redacted_count,
-                meta: Some(meta),
-                ..Default::default()
-            };
-            Ok((found, rest))
+            let blocking_only = request.blocking_only;
+            let options = DependentsOptions { max_depth: depth, blocking_only, max_objects: WALK_MAX };
+            let walk = DependentsWalk::new(start, options);
+            Ok(Dependents::new(Arc::clone(&self.shared), sight.clone(), sieve, meta, walk))
         };
-        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
-        Ok(Response::new(ListDependentsResponse { dependents: items, next_page_token, ..rest }))
+        let (page, next_page_token) = self.answers.page(paging, first).await?;
+        Ok(Response::new(ListDependentsResponse { next_page_token, ..page }))
     }
 
     async fn list_owners(&self, request: Request<ListOwnersRequest>) -> Result<Response<ListOwnersResponse>, Status> {
@@ -264,13 +250,7 @@ impl GraphService for Graph {
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let start = self.resolve(request.r#ref.clone(), &sight).await?.present(self, &sight)?;
-            let options = WalkOptions {
-                direction: Direction::Owners,
-                max_depth: depth,
-                blocking_only: false,
-                max_objects: WALK_MAX,
-            };
-            let found = self.walk(start.clone(), options).await?.found;
+            let found = self.owners(start.clone(), depth).await?;
             let (found, redacted_count) = self.seen(found, &sight).await?;
             let seen = found.iter().map(|found| found.node.object.uid.to_string()).chain([start.to_string()]);
             let seen: BTreeSet<String> = seen.collect();
@@ -280,9 +260,10 @@ impl GraphService for Graph {
             let mut found: Vec<list_owners_response::Owner> = found.into_iter().map(Into::into).collect();
             // References of what is hidden are its own affair.
             found.iter_mut().for_each(|found| found.edges.retain(|edge| seen.contains(&edge.dependent_uid)));
-            Ok((found, ListOwnersResponse { filtered_count, redacted_count, meta: Some(meta), ..Default::default() }))
+            let rest = ListOwnersResponse { filtered_count, redacted_count, meta: Some(meta), ..Default::default() };
+            apart(move || Listed::new(found, rest)).await
         };
-        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
+        let ((items, rest), next_page_token) = self.answers.page(paging, first).await?;
         Ok(Response::new(ListOwnersResponse { owners: items, next_page_token, ..rest }))
     }
 
@@ -377,9 +358,9 @@ impl GraphService for Graph {
                 redacted_count,
                 ..Default::default()
             };
-            Ok((entries, rest))
+            apart(move || Listed::new(entries, rest)).await
         };
-        let Page { items, next_page_token, mut rest } = self.answers.page(paging, first).await?;
+        let ((items, mut rest), next_page_token) = self.answers.page(paging, first).await?;
         if !is_first {
             rest.totals.clear();
         }

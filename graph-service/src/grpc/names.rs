@@ -45,7 +45,7 @@ impl Cursor {
             items.retain(|item| name(item) > *after);
         }
         items.sort_by_cached_key(&name);
-        let count = fitting(&items, self.size);
+        let count = fitting(items.iter().map(Message::encoded_len), self.size);
         let more = count < items.len();
         items.truncate(count);
         let next = items.last().filter(|_| more).map(|last| token(self.list, &name(last))).unwrap_or_default();

@@ -1,7 +1,13 @@
-//! Answers in pages: page one pins what was found, the others are cut from that.
+//! Answers in pages: what later pages are made of is kept between them, for the caller that asks.
 //!
-//! A token is a format byte, a random number and a place, in hex. The number cannot be guessed, and where callers are told apart a token
-//! is good only for whoever got it.
+//! ```text
+//! page one -> open   there is more: kept under a number that cannot be guessed, with how many pages it gave
+//! open     -> open   the next page was asked for; or the one before again, because its answer was lost: it is given once more
+//! open     -> gone   five minutes after page one, or when newer answers need its room
+//! ```
+//!
+//! A token is a format byte, the number and which page it asks for, in hex. Where callers are told apart it is good only for the caller that
+//! got it, and only for the same question.
 
 use super::access::{Sight, Whose};
 use super::status;
@@ -14,6 +20,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 
+#[cfg(test)]
+mod tests;
+
 const SIZE_DEFAULT: usize = 100;
 const SIZE_MAX: usize = 1000;
 /// A page of more than this ends early. What an answer says beside its entries stays below the rest of a MiB.
@@ -22,10 +31,12 @@ pub(super) const BYTES_MAX: usize = 960 * 1024;
 pub(super) const ENTRY_BYTES: usize = 6;
 /// How long an answer is kept for its later pages.
 const AGE_MAX: Duration = Duration::from_secs(300);
-/// Answers that are kept, at most,
-const ANSWERS_MAX: usize = 64;
-/// and entries in all of them.
-const ENTRIES_MAX: usize = 400_000;
+/// Answers that are kept of one caller, at most. The oldest of its own make room.
+const CALLER_ANSWERS_MAX: usize = 16;
+/// Bytes of all answers of one caller, at most. An answer of more is refused.
+const CALLER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of all answers, at most. The oldest of the caller that has most make room.
+const ALL_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// First byte of a token.
 const FORMAT: u8 = 1;
 
@@ -34,7 +45,7 @@ const FORMAT: u8 = 1;
 pub(super) struct Paging {
     question: Question,
     size: usize,
-    token: Option<(u128, usize)>,
+    token: Option<(u128, u32)>,
 }
 
 /// What was asked, and by whom: what is kept for one caller is of no use to another.
@@ -48,14 +59,6 @@ impl Question {
     pub(super) fn of(asked: &impl Message, sight: &Sight) -> Question {
         Question { digest: digest(&asked.encode_to_vec()), whose: sight.whose() }
     }
-}
-
-/// One page.
-#[derive(Debug)]
-pub(super) struct Page<T, R> {
-    pub(super) items: Vec<T>,
-    pub(super) next_page_token: String,
-    pub(super) rest: R,
 }
 
 impl Paging {
@@ -75,7 +78,65 @@ impl Paging {
     }
 }
 
-/// What was found for questions whose answers have more pages.
+/// What an answer's pages come from.
+pub(super) trait Source: Send + 'static {
+    type Page: Clone + Send;
+
+    /// The next page, of at most so many entries. A call that is dropped before its end loses nothing: the next one gives what it would have.
+    fn next(&mut self, size: usize) -> impl Future<Output = Result<Self::Page, Status>> + Send;
+
+    /// Whether that was the last page.
+    fn has_ended(&self) -> bool;
+
+    /// About how many bytes are held for later pages.
+    fn bytes(&self) -> usize;
+}
+
+/// An answer that was found as a whole.
+#[derive(Debug)]
+pub(super) struct Listed<T, R> {
+    /// Those of later pages, encoded: that is less than they take otherwise.
+    items: VecDeque<Box<[u8]>>,
+    bytes: usize,
+    rest: R,
+    item: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Message, R> Listed<T, R> {
+    pub(super) fn new(items: Vec<T>, rest: R) -> Listed<T, R> {
+        let items: VecDeque<Box<[u8]>> = items.into_iter().map(|item| item.encode_to_vec().into()).collect();
+        let bytes = items.iter().map(|item| item.len() + size_of::<Box<[u8]>>()).sum();
+        Listed { items, bytes, rest, item: std::marker::PhantomData }
+    }
+}
+
+impl<T, R> Source for Listed<T, R>
+where
+    T: Message + Clone + Default + 'static,
+    R: Clone + Send + 'static,
+{
+    type Page = (Vec<T>, R);
+
+    async fn next(&mut self, size: usize) -> Result<(Vec<T>, R), Status> {
+        let count = fitting(self.items.iter().map(|item| item.len()), size);
+        let page = self.items.drain(..count).map(|item| {
+            self.bytes -= item.len() + size_of::<Box<[u8]>>();
+            T::decode(&*item)
+        });
+        let page = page.collect::<Result<Vec<T>, _>>();
+        Ok((page.map_err(|error| Status::internal(error.to_string()))?, self.rest.clone()))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// What is kept for later pages.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     kept: Mutex<VecDeque<Kept>>,
@@ -87,73 +148,112 @@ struct Kept {
     number: u128,
     question: Question,
     at: Instant,
-    entries: usize,
-    answer: Arc<dyn Any + Send + Sync>,
+    bytes: usize,
+    /// An `Arc<tokio::sync::Mutex<Open<S>>>`.
+    open: Box<dyn Any + Send>,
 }
 
+/// An answer, of which pages were given.
 #[derive(Debug)]
-struct Answer<T, R> {
-    items: Vec<T>,
-    rest: R,
+struct Open<S: Source> {
+    source: S,
+    pages: u32,
+    /// The last page, with its token. Page one is none of them: who lost it has no token to ask for it.
+    last: Option<(S::Page, String)>,
 }
+
+type Shared<S> = Arc<tokio::sync::Mutex<Open<S>>>;
 
 impl Answers {
-    /// The page that was asked for; `first` finds everything, and is called for page one only.
-    pub(super) async fn page<T, R>(
+    /// The page that was asked for, and the token of the one after; `first` is called for page one only.
+    pub(super) async fn page<S: Source>(
         &self,
         paging: Paging,
-        first: impl AsyncFnOnce() -> Result<(Vec<T>, R), Status>,
-    ) -> Result<Page<T, R>, Status>
-    where
-        T: Message + Clone + 'static,
-        R: Clone + Send + Sync + 'static,
-    {
-        let (number, from, answer) = match paging.token {
-            Some((number, from)) => (Some(number), from, self.get(number, &paging.question)?),
-            None => {
-                let (items, rest) = first().await?;
-                (None, 0, Arc::new(Answer { items, rest }))
+        first: impl AsyncFnOnce() -> Result<S, Status>,
+    ) -> Result<(S::Page, String), Status> {
+        let Some((number, wanted)) = paging.token else {
+            let mut source = first().await?;
+            let page = source.next(paging.size).await?;
+            if source.has_ended() {
+                return Ok((page, String::new()));
             }
+            let number = self.keep(paging.question, source)?;
+            return Ok((page, token(number, 1)));
         };
-        let end = from + fitting(answer.items.get(from..).unwrap_or_default(), paging.size);
-        let page = answer.items.get(from..end).unwrap_or_default().to_vec();
-        let rest = answer.rest.clone();
-        let next_page_token = if end < answer.items.len() {
-            let entries = answer.items.len();
-            let number = number.unwrap_or_else(|| self.keep(paging.question, entries, answer));
-            format!("{FORMAT:02x}{number:032x}{end:08x}")
-        } else {
-            String::new()
-        };
-        Ok(Page { items: page, next_page_token, rest })
+        let open: Shared<S> = self.get(number, &paging.question)?;
+        let mut open = open.lock().await;
+        if let Some(last) = open.last.as_ref().filter(|_| wanted + 1 == open.pages) {
+            return Ok(last.clone());
+        }
+        if wanted != open.pages {
+            return Err(status::page_token_expired());
+        }
+        let page = open.source.next(paging.size).await?;
+        open.pages += 1;
+        let next = if open.source.has_ended() { String::new() } else { token(number, open.pages) };
+        open.last = Some((page.clone(), next.clone()));
+        self.weigh(number, open.source.bytes() + BYTES_MAX);
+        Ok((page, next))
     }
 
-    fn get<T, R>(&self, number: u128, question: &Question) -> Result<Arc<Answer<T, R>>, Status>
-    where
-        T: Send + Sync + 'static,
-        R: Send + Sync + 'static,
-    {
+    fn get<S: Source>(&self, number: u128, question: &Question) -> Result<Shared<S>, Status> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|kept| kept.at.elapsed() < AGE_MAX);
         let is_it = |kept: &&Kept| kept.number == number && kept.question.whose == question.whose;
         let found = kept.iter().find(is_it).ok_or_else(status::page_token_expired)?;
-        let answer = Arc::clone(&found.answer).downcast().ok().filter(|_| found.question == *question);
-        answer.ok_or_else(status::page_token_mismatch)
+        let open = found.open.downcast_ref::<Shared<S>>().filter(|_| found.question == *question);
+        open.cloned().ok_or_else(status::page_token_mismatch)
     }
 
-    fn keep(&self, question: Question, entries: usize, answer: Arc<dyn Any + Send + Sync>) -> u128 {
+    fn keep<S: Source>(&self, question: Question, source: S) -> Result<u128, Status> {
+        let bytes = source.bytes();
+        if bytes > CALLER_BYTES_MAX {
+            return Err(status::limit_exceeded("bytes in the pages of one answer", CALLER_BYTES_MAX));
+        }
+        let open: Shared<S> = Arc::new(tokio::sync::Mutex::new(Open { source, pages: 1, last: None }));
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let random = |salt: u8| u128::from(self.random.hash_one((salt, question.digest, Instant::now(), kept.len())));
         let number = random(0) << 64 | random(1);
-        kept.push_back(Kept { number, question, at: Instant::now(), entries, answer });
-        // The newest stays, however large it is.
-        while kept.len() > 1
-            && (kept.len() > ANSWERS_MAX || kept.iter().map(|kept| kept.entries).sum::<usize>() > ENTRIES_MAX)
-        {
-            kept.pop_front();
-        }
-        number
+        kept.push_back(Kept { number, question, at: Instant::now(), bytes, open: Box::new(open) });
+        make_room(&mut kept);
+        Ok(number)
     }
+
+    /// Notes how many bytes are held for an answer now.
+    fn weigh(&self, number: u128, bytes: usize) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of) = kept.iter_mut().find(|kept| kept.number == number) {
+            of.bytes = bytes;
+        }
+        make_room(&mut kept);
+    }
+}
+
+/// Drops answers until all bounds are kept.
+fn make_room(kept: &mut VecDeque<Kept>) {
+    kept.retain(|kept| kept.at.elapsed() < AGE_MAX);
+    // Few, as each caller has few and all have few bytes.
+    loop {
+        let mut callers: Vec<(&Option<Whose>, usize, usize)> = Vec::new();
+        for kept in kept.iter() {
+            match callers.iter_mut().find(|(whose, ..)| **whose == kept.question.whose) {
+                Some((_, answers, bytes)) => (*answers, *bytes) = (*answers + 1, *bytes + kept.bytes),
+                None => callers.push((&kept.question.whose, 1, kept.bytes)),
+            }
+        }
+        let is_over =
+            |&(_, answers, bytes): &(_, usize, usize)| answers > CALLER_ANSWERS_MAX || bytes > CALLER_BYTES_MAX;
+        let over = callers.iter().copied().find(is_over);
+        let all: usize = callers.iter().map(|(.., bytes)| bytes).sum();
+        let most = || callers.iter().copied().max_by_key(|(.., bytes)| *bytes).filter(|_| all > ALL_BYTES_MAX);
+        let Some(whose) = over.or_else(most).map(|(whose, ..)| whose.clone()) else { return };
+        let Some(oldest) = kept.iter().position(|kept| kept.question.whose == whose) else { return };
+        kept.remove(oldest);
+    }
+}
+
+fn token(number: u128, page: u32) -> String {
+    format!("{FORMAT:02x}{number:032x}{page:08x}")
 }
 
 /// Entries of a page, of what a request says.
@@ -162,25 +262,24 @@ pub(super) fn page_size(wanted: i32) -> Result<usize, Status> {
     Ok(if size == 0 { SIZE_DEFAULT } else { size.min(SIZE_MAX) })
 }
 
-/// How many of the items make a page.
-pub(super) fn fitting(items: &[impl Message], size: usize) -> usize {
-    let mut bytes = 0;
-    let fits = |item: &&_| {
-        bytes += Message::encoded_len(*item) + ENTRY_BYTES;
+/// How many items of these many bytes make a page.
+pub(super) fn fitting(mut lengths: impl Iterator<Item = usize>, size: usize) -> usize {
+    // One that is larger than a page is a page.
+    let Some(mut bytes) = lengths.next().map(|length| length + ENTRY_BYTES) else { return 0 };
+    let fits = |length: &usize| {
+        bytes += length + ENTRY_BYTES;
         bytes <= BYTES_MAX
     };
-    let count = items.iter().take(size).take_while(fits).count();
-    // One that is larger than a page is a page.
-    count.max(usize::from(!items.is_empty()))
+    1 + lengths.take(size.saturating_sub(1)).take_while(fits).count()
 }
 
-pub(super) fn parse(token: &str) -> Option<(u128, usize)> {
+pub(super) fn parse(token: &str) -> Option<(u128, u32)> {
     let hex = token.is_ascii() && token.len() == 2 + 32 + 8;
     let token = Some(token).filter(|_| hex)?;
     if u8::from_str_radix(&token[..2], 16).ok()? != FORMAT {
         return None;
     }
-    Some((u128::from_str_radix(&token[2..34], 16).ok()?, usize::from_str_radix(&token[34..], 16).ok()?))
+    Some((u128::from_str_radix(&token[2..34], 16).ok()?, u32::from_str_radix(&token[34..], 16).ok()?))
 }
 
 /// FNV-1a: tells the questions of one caller apart, no more.

@@ -5,20 +5,23 @@ use crate::plan::PlanOptions;
 use crate::view::{Effect, OwnerStanding, Plan, ReasonCode, VerdictView};
 use crate::work::PropagationPolicy;
 
-fn walk(bench: &Bench, start: &str, direction: Direction, max_depth: u32) -> Walked {
-    let options = WalkOptions { direction, max_depth, blocking_only: false, max_objects: 100 };
-    let mut walk = Walk::new(uid(start), options);
-    while !walk.step(&bench.leader, 1) {}
-    walk.finish()
+fn down(bench: &Bench, start: &str, max_depth: u32, blocking_only: bool) -> (Vec<Found>, DependentsWalk) {
+    let options = DependentsOptions { max_depth, blocking_only, max_objects: 100 };
+    let mut walk = DependentsWalk::new(uid(start), options);
+    let mut all = Vec::new();
+    while let Some(found) = walk.step(&bench.leader, 1, 1) {
+        all.extend(found);
+    }
+    (all, walk)
 }
 
 /// `depth name <- owners of the walk`, in order.
-fn lines(walked: &Walked) -> Vec<String> {
+fn lines(found: &[Found]) -> Vec<String> {
     let line = |found: &Found| {
         let edges: Vec<&str> = found.edges.iter().map(|edge| &*edge.reference.name).collect();
         format!("{} {} <- {}", found.depth, found.node.object.name, edges.join(" "))
     };
-    walked.found.iter().map(line).collect()
+    found.iter().map(line).collect()
 }
 
 /// root <- mid <- leaf, root <- both, mid <- both, other <- both.
@@ -36,13 +39,14 @@ fn family() -> Bench {
 #[test]
 fn a_walk_finds_each_object_once_at_its_smallest_depth() {
     let bench = family();
-    let down = walk(&bench, "root", Direction::Dependents, 10);
-    assert_eq!(lines(&down), ["1 both <- mid root", "1 mid <- root", "2 leaf <- mid"]);
-    assert!(!down.cut && !down.depth_limited);
-    let up = walk(&bench, "leaf", Direction::Owners, 10);
-    assert_eq!(lines(&up), ["1 mid <- mid", "2 root <- root"]);
-    let near = walk(&bench, "root", Direction::Dependents, 1);
-    assert_eq!((near.found.len(), near.depth_limited), (2, true));
+    let (found, walk) = down(&bench, "root", 10, false);
+    assert_eq!(lines(&found), ["1 mid <- root", "1 both <- mid root", "2 leaf <- mid"]);
+    assert!(!walk.is_cut() && !walk.is_depth_limited());
+    let (found, walk) = down(&bench, "root", 1, false);
+    assert_eq!((found.len(), walk.is_depth_limited()), (2, true));
+    let mut up = OwnersWalk::new(uid("leaf"), 10, 100);
+    while !up.step(&bench.leader, 1) {}
+    assert_eq!(lines(&up.finish().found), ["1 mid <- mid", "2 root <- root"]);
 }
 
 #[test]
@@ -50,21 +54,18 @@ fn a_walk_ends_in_a_cycle_and_at_its_bound() {
     let mut bench = Bench::synced();
     bench.seen("things", object("things", "a", 101).owned_by("things", "b"));
     bench.seen("things", object("things", "b", 102).owned_by("things", "a"));
-    assert_eq!(lines(&walk(&bench, "a", Direction::Dependents, 10)), ["1 b <- a"]);
-    for number in 0..200 {
+    assert_eq!(lines(&down(&bench, "a", 10, false).0), ["1 b <- a"]);
+    for number in 0..150 {
         bench.seen("configmaps", object("configmaps", &format!("c{number}"), 103 + number).owned_by("things", "a"));
     }
-    let walked = walk(&bench, "a", Direction::Dependents, 10);
-    assert_eq!((walked.found.len(), walked.cut), (100, true), "{:?}", lines(&walked));
+    let (found, walk) = down(&bench, "a", 10, false);
+    assert_eq!((found.len(), walk.is_cut()), (100, true), "{:?}", lines(&found));
 }
 
 #[test]
 fn a_walk_along_blocking_references_leaves_the_others_out() {
     let bench = family();
-    let options = WalkOptions { direction: Direction::Dependents, max_depth: 9, blocking_only: true, max_objects: 100 };
-    let mut walk = Walk::new(uid("root"), options);
-    assert!(walk.step(&bench.leader, 100));
-    assert_eq!(lines(&walk.finish()), ["1 mid <- root"]);
+    assert_eq!(lines(&down(&bench, "root", 9, true).0), ["1 mid <- root"]);
 }
 
 fn why(bench: &Bench, name: &str) -> (VerdictView, Vec<ReasonCode>) {

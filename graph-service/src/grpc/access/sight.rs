@@ -174,6 +174,12 @@ pub(in crate::grpc) struct Whose {
 }
 
 impl Whose {
+    /// The user of this name.
+    #[cfg(test)]
+    pub(in crate::grpc) fn named(user: &str) -> Whose {
+        Whose { user: user.to_owned(), uid: String::new() }
+    }
+
     /// The name of the user.
     pub(in crate::grpc) fn user(&self) -> &str {
         &self.user

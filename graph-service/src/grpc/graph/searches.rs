@@ -4,7 +4,7 @@ use super::{Graph, STEP, apart, named};
 use crate::grpc::access::{Sight, redact};
 use crate::grpc::filter::Filter;
 use crate::grpc::freshness::About;
-use crate::grpc::pages::{Page, Paging};
+use crate::grpc::pages::{Listed, Paging};
 use crate::grpc::{status, wire_clock};
 use engine::leader::{ContentsLook, CycleSearch, Leader, Scan};
 use engine::object::Uid;
@@ -95,9 +95,10 @@ impl Graph {
             for stuck in &mut objects {
                 redact::stuck(&sight, stuck).await?;
             }
-            Ok((objects, FindStuckObjectsResponse { meta: Some(meta), ..Default::default() }))
+            let rest = FindStuckObjectsResponse { meta: Some(meta), ..Default::default() };
+            apart(move || Listed::new(objects, rest)).await
         };
-        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
+        let ((items, rest), next_page_token) = self.answers.page(paging, first).await?;
         Ok(FindStuckObjectsResponse { objects: items, next_page_token, ..rest })
     }
 
@@ -143,9 +144,10 @@ impl Graph {
                 redact::cycle(&sight, cycle).await?;
             }
             cycles.sort_by_key(|cycle| !cycle.deadlocked);
-            Ok((cycles, FindCyclesResponse { meta: Some(meta), ..Default::default() }))
+            let rest = FindCyclesResponse { meta: Some(meta), ..Default::default() };
+            apart(move || Listed::new(cycles, rest)).await
         };
-        let Page { items, next_page_token, rest } = self.answers.page(paging, first).await?;
+        let ((items, rest), next_page_token) = self.answers.page(paging, first).await?;
         Ok(FindCyclesResponse { cycles: items, next_page_token, ..rest })
     }
 }

@@ -6,7 +6,7 @@ use crate::driver;
 use crate::election::Leadership;
 use crate::grpc::followers::{Followers, UNREAD_FOR};
 use crate::grpc::small_world::{config, facts, reason, secret, secrets, shared, uid_of};
-use engine::leader::{Direction, Input, Mode, Walk, WalkOptions};
+use engine::leader::{DependentsOptions, DependentsWalk, Input, Mode};
 use engine::object::{Facts, Object, ResourceVersion};
 use engine::time::Time;
 use futures::StreamExt as _;
@@ -81,11 +81,10 @@ impl World {
 
     /// The same by a walk.
     fn walked(&self, name: &str, max_depth: u32) -> BTreeMap<String, u32> {
-        let options =
-            WalkOptions { direction: Direction::Dependents, max_depth, blocking_only: false, max_objects: 1000 };
-        let mut walk = Walk::new(uid_of(name), options);
-        while !self.reader.with(|leader| walk.step(leader, 100)) {}
-        walk.finish().found.into_iter().map(|found| (found.node.object.name.to_string(), found.depth)).collect()
+        let options = DependentsOptions { max_depth, blocking_only: false, max_objects: 1000 };
+        let mut walk = DependentsWalk::new(uid_of(name), options);
+        let steps = std::iter::from_fn(|| self.reader.with(|leader| walk.step(leader, 100, 100)));
+        steps.flatten().map(|found| (found.node.object.name.to_string(), found.depth)).collect()
     }
 }
 

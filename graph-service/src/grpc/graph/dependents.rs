@@ -1,0 +1,137 @@
+//! What depends on an object, page by page: the walk goes on where the page before ended, so a page costs what is on it.
+
+use super::{SIFT_STEP, SIFT_WITHIN, STEP, WALK_MAX, namespaces};
+use crate::grpc::access::{Sight, redact};
+use crate::grpc::filter::Sieve;
+use crate::grpc::pages::{self, Source};
+use crate::grpc::{Shared, status};
+use engine::leader::{DependentsWalk, Found};
+use prost::Message as _;
+use proto::graph::v1beta1::ListDependentsResponse;
+use proto::graph::v1beta1::list_dependents_response::Dependent;
+use proto::r#type::v1beta1::ResponseMeta;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::time::Instant;
+use tonic::Status;
+
+/// A walk under way, and what it found that was not on a page yet.
+#[derive(Debug)]
+pub(super) struct Dependents {
+    shared: Arc<Shared>,
+    sight: Sight,
+    sieve: Sieve,
+    meta: ResponseMeta,
+    walk: DependentsWalk,
+    has_walked: bool,
+    /// Not looked at by filters yet.
+    found: VecDeque<Found>,
+    admitted: VecDeque<Found>,
+    filtered: u32,
+    redacted: u32,
+}
+
+impl Dependents {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        sight: Sight,
+        sieve: Sieve,
+        meta: ResponseMeta,
+        walk: DependentsWalk,
+    ) -> Dependents {
+        Dependents {
+            shared,
+            sight,
+            sieve,
+            meta,
+            walk,
+            has_walked: false,
+            found: VecDeque::new(),
+            admitted: VecDeque::new(),
+            filtered: 0,
+            redacted: 0,
+        }
+    }
+
+    /// Moves what the caller may see and the filters admit to `admitted`. Before any filter, which could ask about the others, goes what the
+    /// caller may see.
+    async fn sift(&mut self) -> Result<(), Status> {
+        self.sight.learn(namespaces(self.found.iter().map(|found| &found.node))).await?;
+        let mut looked_at = 0;
+        while let Some(found) = self.found.pop_front() {
+            looked_at += 1;
+            if !self.sight.sees(&found.node.object.namespace) {
+                self.redacted = self.redacted.saturating_add(1);
+            } else if self.sieve.admits(&found.node) {
+                self.admitted.push_back(found);
+            } else {
+                self.filtered = self.filtered.saturating_add(1);
+            }
+            if looked_at % SIFT_STEP == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for Dependents {
+    type Page = ListDependentsResponse;
+
+    async fn next(&mut self, size: usize) -> Result<ListDependentsResponse, Status> {
+        // Filters that admit next to nothing make short pages, and no call that lasts.
+        let until = Instant::now() + SIFT_WITHIN;
+        let shared = Arc::clone(&self.shared);
+        let mut turn = None;
+        // What a call found that was dropped while it waited.
+        self.sift().await?;
+        while self.admitted.len() < size && !self.has_walked && Instant::now() < until {
+            let wanted = size.saturating_sub(self.admitted.len());
+            match shared.reader.with(|leader| self.walk.step(leader, STEP, wanted)) {
+                Some(found) => self.found.extend(found),
+                None => self.has_walked = true,
+            }
+            if self.walk.is_cut() {
+                return Err(status::traversal_limit(WALK_MAX));
+            }
+            self.sift().await?;
+            // Whoever needs more than one step takes turns with others.
+            if turn.is_none() && self.admitted.len() < size && !self.has_walked {
+                turn = Some(shared.long_read().await?);
+            }
+            tokio::task::yield_now().await;
+        }
+        self.admitted.make_contiguous().sort_by(|a, b| a.order().cmp(&b.order()));
+        let mut answer = ListDependentsResponse {
+            depth_limited: self.walk.is_depth_limited(),
+            filtered_count: self.filtered,
+            redacted_count: self.redacted,
+            meta: Some(self.meta.clone()),
+            ..Default::default()
+        };
+        let mut left = pages::BYTES_MAX;
+        while answer.dependents.len() < size
+            && let Some(found) = self.admitted.front()
+        {
+            let mut dependent = Dependent::from(found.clone());
+            redact::edges(&self.sight, &mut dependent.edges);
+            let bytes = dependent.encoded_len() + pages::ENTRY_BYTES;
+            if bytes > left && !answer.dependents.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(bytes);
+            answer.dependents.push(dependent);
+            self.admitted.pop_front();
+        }
+        Ok(answer)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_walked && self.found.is_empty() && self.admitted.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        // An object with its references takes about as much as it does in an answer, which is less than a page for all of them.
+        self.walk.bytes() + if self.admitted.is_empty() { 0 } else { pages::BYTES_MAX }
+    }
+}
