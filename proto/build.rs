@@ -1,6 +1,5 @@
 //! Compiles the protocol without a `protoc` on the machine.
 
-use prost::Message as _;
 use std::error::Error;
 use std::path::PathBuf;
 
@@ -15,14 +14,13 @@ const FILES: [&str; 6] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=ownergraph");
-    let files = protox::Compiler::new(["."])?
-        .include_imports(true)
-        .include_source_info(true)
-        .open_files(FILES)?
-        .file_descriptor_set();
-    // The comments stay in, so that a reflection client shows them.
+    println!("cargo::rerun-if-changed=google");
+    let mut compiler = protox::Compiler::new(["."])?;
+    compiler.include_imports(true).include_source_info(true).open_files(FILES)?;
+    // The comments and annotations stay in, so that a reflection client shows them.
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    std::fs::write(out.join("ownergraph.bin"), files.encode_to_vec())?;
+    std::fs::write(out.join("ownergraph.bin"), compiler.encode_file_descriptor_set())?;
+    let files = compiler.file_descriptor_set();
     // Ordered maps: one value has one encoding.
     tonic_prost_build::configure().emit_rerun_if_changed(false).btree_map(".").compile_fds(files)?;
     Ok(())

@@ -19,6 +19,7 @@ mod query;
 mod report;
 mod stream;
 mod system;
+mod texts;
 mod view;
 
 pub use decision::{

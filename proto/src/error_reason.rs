@@ -57,6 +57,10 @@ pub const RESOURCE: &str = "resource";
 pub const API_GROUP: &str = "apiGroup";
 /// and the namespace; empty for all of them.
 pub const NAMESPACE: &str = "namespace";
+/// Of an object.
+pub const KIND: &str = "kind";
+/// Of an object.
+pub const NAME: &str = "name";
 /// Metadata of `EXECUTOR_MISMATCH`: the name that the executor goes by,
 pub const EXECUTOR: &str = "executor";
 /// and the pod that its token is bound to; empty where it is bound to none.

@@ -1,5 +1,6 @@
 //! What the graph answers to questions. One way: a reader takes the messages as they are.
 
+use super::texts::{MESSAGE_MAX_BYTES, cut_edge, cut_object};
 use super::view::{Clock, text};
 use crate::graph::v1beta1 as graph;
 use crate::graph::v1beta1::preview_deletion_response::{Effect, Entry, Total};
@@ -7,10 +8,10 @@ use crate::graph::v1beta1::reason::Code;
 use crate::r#type::v1beta1 as wire;
 use crate::r#type::v1beta1::evidence;
 use engine::leader::{Cause, Found};
-use engine::object::{GroupResource, ObjectRef};
+use engine::object::{GroupResource, ObjectRef, clip};
 use engine::view::{
-    CycleView, EdgeView, Evidence, ItemView, OwnerStanding, PlaceView, Plan, Reason, ReasonCode, Source, Tombstone,
-    VerdictView,
+    CycleView, EdgeView, Evidence, ItemView, LISTED_MAX, OwnerStanding, PlaceView, Plan, Reason, ReasonCode, Source,
+    Tombstone, VerdictView,
 };
 use std::collections::BTreeMap;
 
@@ -46,14 +47,16 @@ impl From<EdgeView> for graph::Edge {
             OwnerStanding::KindUnresolved => graph::OwnerStanding::KindUnresolved,
             OwnerStanding::CoordinatesMismatch => graph::OwnerStanding::CoordinatesMismatch,
         };
-        graph::Edge {
+        let mut edge = graph::Edge {
             owner_uid: edge.owner.uid.to_string(),
             dependent_uid: edge.dependent.to_string(),
             reference: Some(edge.reference.into()),
             standing: standing.into(),
             evidence: Some(evidence_of(&edge.owner, &edge.evidence)),
             owner: Some(edge.owner.into()),
-        }
+        };
+        cut_edge(&mut edge);
+        edge
     }
 }
 
@@ -125,10 +128,12 @@ pub fn reason_code(code: ReasonCode) -> Code {
 
 /// One reason of a verdict.
 pub fn reason(reason: Reason, clock: Clock) -> graph::Reason {
+    let mut related: Vec<wire::ObjectRef> = reason.related.into_iter().map(Into::into).collect();
+    related.iter_mut().for_each(cut_object);
     graph::Reason {
         code: reason_code(reason.code).into(),
-        detail: reason.detail,
-        related: reason.related.into_iter().map(Into::into).collect(),
+        detail: clip(&reason.detail, MESSAGE_MAX_BYTES),
+        related,
         since: reason.since.map(|since| clock.timestamp(since)),
         related_count: reason.count as u64,
         until: reason.until.map(|until| clock.later(until)),
@@ -222,9 +227,12 @@ fn effect_of(effect: engine::view::Effect) -> Effect {
 
 impl From<CycleView> for graph::find_cycles_response::Cycle {
     fn from(cycle: CycleView) -> Self {
+        let count = |all: usize| u32::try_from(all).unwrap_or(u32::MAX);
         Self {
-            members: cycle.members.into_iter().map(Into::into).collect(),
-            edges: cycle.edges.into_iter().map(Into::into).collect(),
+            member_count: count(cycle.members.len()),
+            edge_count: count(cycle.edges.len()),
+            members: cycle.members.into_iter().take(LISTED_MAX).map(Into::into).collect(),
+            edges: cycle.edges.into_iter().take(LISTED_MAX).map(Into::into).collect(),
             deadlocked: cycle.deadlocked,
             unblock_candidate_uid: cycle.unblock.to_string(),
             redacted_count: 0,

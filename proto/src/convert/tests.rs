@@ -2,13 +2,15 @@ use super::{
     Clock, DURATION_MAX, KINDS_MAX, LeaseError, Malformed, NAME_MAX_BYTES, Received, is_dns_subdomain, kinds,
     received_from_executor, received_from_leader,
 };
-use crate::graph::v1beta1::Node;
+use crate::graph::v1beta1::{Edge, Node};
 use crate::strategy;
 use crate::work::v1beta1 as wire;
 use crate::work::v1beta1::{stream_work_request as request, stream_work_response as response};
-use engine::object::{Facts, ObjectRef, ResourceVersion, Uid};
+use engine::object::{Facts, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::time::Time;
-use engine::view::{NodeView, PresenceView, Status, Undecided};
+use engine::view::{
+    EdgeView, Evidence, NodeView, OwnerStanding, PresenceView, Reason, ReasonCode, Source, Status, Undecided,
+};
 use engine::work::{
     ActionKind, CHECKS_MAX, LeaseId, MESSAGE_MAX_BYTES, Outcome, ReturnCause, RevokeMode, ToExecutor, ToLeader,
     WorkLease, WorkReport,
@@ -442,4 +444,33 @@ fn executors_have_names_as_pods_have() {
     for name in ["", ".", "a.", ".a", "a..b", "-a", "a-", "A", "a_b", "a b", "a\n", "ö", "a.-b"] {
         assert!(!is_dns_subdomain(name), "{name:?}");
     }
+}
+
+#[test]
+fn long_texts_are_cut_wherever_they_are_told() {
+    let long: engine::object::Name = "x".repeat(100_000).as_str().into();
+    let uid = Uid::parse(&long).unwrap();
+    let [group, version, resource, kind, namespace, name] = [(); 6].map(|()| long.clone());
+    let object = ObjectRef { group, version, resource, kind, namespace, name, uid: uid.clone() };
+    let [api_version, kind, name] = [(); 3].map(|()| long.clone());
+    let reference = OwnerReference { api_version, kind, name, uid, controller: None, block_owner_deletion: Some(true) };
+    let evidence = Evidence { source: Source::Watch, resource_version: None };
+    let edge = EdgeView {
+        owner: object.clone(),
+        dependent: object.uid.clone(),
+        reference: reference.clone(),
+        standing: OwnerStanding::Solid,
+        evidence: evidence.clone(),
+    };
+    assert!(Edge::from(edge).encoded_len() < 16 * 324 + 100);
+    let reason = Reason {
+        code: ReasonCode::FinalizerPresent,
+        detail: long.to_string(),
+        related: vec![object.clone()],
+        count: 1,
+        since: None,
+        until: None,
+    };
+    let clock = Clock { now: Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
+    assert!(super::reason(reason, clock).encoded_len() < 1024 + 7 * 324 + 100);
 }

@@ -1,6 +1,7 @@
 //! What readers see of the graph service. One way: a reader takes the messages as they are.
 
 use super::field;
+use super::texts::cut_node;
 use crate::admin::v1beta1::{Executor, GetStatusResponse, InconsistentReads, Obstacle, UntrueReports};
 use crate::graph::v1beta1::list_coverage_response::{Collection, State};
 use crate::graph::v1beta1::{Collecting, Node, NodeState};
@@ -10,7 +11,8 @@ use engine::coverage;
 use engine::object::{Facts, Name, ResourceVersion};
 use engine::time::Time;
 use engine::view::{
-    BlockerView, CollectionStatus, ExecutorView, NodeView, PauseView, PresenceView, Status, TroubleView, UntrueView,
+    BlockerView, CollectionStatus, ExecutorView, LISTED_MAX, NodeView, PauseView, PresenceView, Status, TroubleView,
+    UntrueView,
 };
 use std::time::SystemTime;
 
@@ -35,7 +37,7 @@ impl Clock {
 
 impl From<NodeView> for Node {
     fn from(node: NodeView) -> Self {
-        Node {
+        let mut node = Node {
             state: match node.presence {
                 PresenceView::Observed if node.facts.terminating => NodeState::Terminating,
                 PresenceView::Observed => NodeState::Live,
@@ -53,6 +55,8 @@ impl From<NodeView> for Node {
             owner_references: node.facts.owners.into_iter().map(Into::into).collect(),
             owner_count: count(node.owners),
             finalizer_count: count(node.finalizers),
+            labels: Default::default(),
+            annotations: Default::default(),
             dependent_count: count(node.dependents),
             blocking_dependent_count: count(node.blocking_dependents),
             collecting: match node.collecting {
@@ -62,7 +66,9 @@ impl From<NodeView> for Node {
                 Some(engine::view::Collecting::Leased) => Collecting::Leased,
             }
             .into(),
-        }
+        };
+        cut_node(&mut node);
+        node
     }
 }
 
@@ -93,12 +99,14 @@ pub fn collection(status: CollectionStatus, clock: Clock) -> Collection {
 }
 
 /// The collections that should be synced and are not, for `ResponseMeta`.
-pub fn unsynced(collections: &[CollectionStatus]) -> Vec<GroupResource> {
+pub fn unsynced(collections: &[CollectionStatus]) -> (Vec<GroupResource>, u32) {
     let missing = |status: &&CollectionStatus| match status.state {
         coverage::State::Listing | coverage::State::Stale | coverage::State::Failed => true,
         coverage::State::Synced | coverage::State::Ignored => false,
     };
-    collections.iter().filter(missing).map(|status| status.kind.group_resource.clone().into()).collect()
+    let all = collections.iter().filter(missing);
+    let count = u32::try_from(all.clone().count()).unwrap_or(u32::MAX);
+    (all.take(LISTED_MAX).map(|status| status.kind.group_resource.clone().into()).collect(), count)
 }
 
 /// How long the collection has waited that has waited longest for an event, a bookmark or a list, for `ResponseMeta`. Those that are not

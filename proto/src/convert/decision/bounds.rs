@@ -3,10 +3,10 @@
 //! A client takes messages of 4 MiB where it is not told otherwise, and a NATS server messages of 1 MiB. The API server takes objects of
 //! 1.5 MiB, and sets no limit on the texts of a reference.
 
+use crate::convert::texts::{MESSAGE_MAX_BYTES, TEXT_MAX_BYTES, cut, cut_edge, cut_object};
 use crate::decision::v1beta1::{DecisionEvent, SystemEvent};
 use crate::graph::v1beta1 as graph;
 use crate::r#type::v1beta1 as wire;
-use engine::object::clip;
 
 /// No encoded event is larger.
 pub const EVENT_MAX_BYTES: usize = 256 * 1024;
@@ -18,10 +18,6 @@ const TOLD_MAX: usize = 20;
 const SCOPE_TOLD_MAX: usize = 8;
 /// Objects of a chain of causes that an event tells.
 const CHAIN_MAX: usize = 32;
-/// Longest text of an event. The longest that Kubernetes itself has is a group with a version.
-const TEXT_MAX_BYTES: usize = 320;
-/// Longest answer of an API server.
-const MESSAGE_MAX_BYTES: usize = 1024;
 
 // Sixteen texts of an owner, seven of an object, and fifteen of everything else with the finalizers; a text has three bytes of frame, a
 // message four.
@@ -113,36 +109,9 @@ fn cut_system(system: &mut SystemEvent) {
     }
 }
 
-fn cut_edge(edge: &mut graph::Edge) {
-    cut(&mut edge.owner_uid, TEXT_MAX_BYTES);
-    cut(&mut edge.dependent_uid, TEXT_MAX_BYTES);
-    if let Some(reference) = &mut edge.reference {
-        let wire::OwnerReference { api_version, kind, name, uid, .. } = reference;
-        [api_version, kind, name, uid].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
-    }
-    if let Some(evidence) = &mut edge.evidence {
-        cut(&mut evidence.resource_version, TEXT_MAX_BYTES);
-        if let Some(wire::GroupResource { group, resource }) = &mut evidence.group_resource {
-            [group, resource].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
-        }
-    }
-    edge.owner.iter_mut().for_each(cut_object);
-}
-
 fn cut_reason(reason: &mut graph::Reason) {
     cut(&mut reason.detail, TEXT_MAX_BYTES);
     // A cause names one owner.
     reason.related.truncate(1);
     reason.related.iter_mut().for_each(cut_object);
-}
-
-fn cut_object(object: &mut wire::ObjectRef) {
-    let wire::ObjectRef { group, version, resource, kind, namespace, name, uid } = object;
-    [group, version, resource, kind, namespace, name, uid].into_iter().for_each(|text| cut(text, TEXT_MAX_BYTES));
-}
-
-fn cut(text: &mut String, max_bytes: usize) {
-    if text.len() > max_bytes {
-        *text = clip(text, max_bytes);
-    }
 }
