@@ -217,7 +217,7 @@ impl Leader {
         let ours = [FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DEFINITION_FINALIZER];
         let foreign = |name: &&Name| !ours.contains(&&***name);
         let reason = |name: &Name| Reason { detail: name.to_string(), ..plain(ReasonCode::FinalizerPresent) };
-        finalizers.iter().filter(foreign).map(reason).collect()
+        finalizers.iter().filter(foreign).take(RELATED_MAX).map(reason).collect()
     }
 
     /// The kind of the dependents that are waited for and that nobody serves.
