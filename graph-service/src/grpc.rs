@@ -10,6 +10,7 @@ use crate::readiness::Health;
 use crate::threads::ReaderThreads;
 use access::guard::GuardLayer;
 use access::{Gate, Sight};
+use bounds::Bounded;
 use connection::Incoming;
 use deadline::DeadlineLayer;
 use door::DoorLayer;
@@ -37,6 +38,7 @@ use tower::util::MapResponseLayer;
 
 pub(crate) mod access;
 mod admin;
+mod bounds;
 pub(crate) mod connection;
 mod deadline;
 mod decisions;
@@ -159,13 +161,15 @@ impl Shared {
             false if self.health.is_ready() => ReplicaRole::Standby,
             false => ReplicaRole::Syncing,
         };
+        let (unsynced, unsynced_count) = proto::convert::unsynced(collections);
         ResponseMeta {
             replica: self.replica.clone(),
             role: role.into(),
             term: leadership.term.map(Into::into),
             leader_endpoint: leadership.endpoint,
             lag: proto::convert::lag(collections, self.clock.now()),
-            unsynced: proto::convert::unsynced(collections),
+            unsynced,
+            unsynced_count,
             cluster_uid: self.cluster_uid.clone(),
             as_of: Some(as_of),
         }
@@ -228,14 +232,14 @@ pub(crate) fn start(
             .max_connection_age(2 * work::STREAM_AGE)
             .layer(before)
             .add_service(WorkServiceServer::new(work).max_decoding_message_size(MESSAGE_MAX_BYTES))
-            .add_service(
+            .add_service(Bounded::new(
                 graph
                     .max_decoding_message_size(MESSAGE_MAX_BYTES)
                     .accept_compressed(CompressionEncoding::Gzip)
                     .send_compressed(CompressionEncoding::Gzip),
-            )
-            .add_service(decisions)
-            .add_service(admin.max_decoding_message_size(MESSAGE_MAX_BYTES))
+            ))
+            .add_service(Bounded::new(decisions))
+            .add_service(Bounded::new(admin.max_decoding_message_size(MESSAGE_MAX_BYTES)))
             .add_service(health)
             .add_service(reflection.v1())
             .add_service(reflection.v1alpha())

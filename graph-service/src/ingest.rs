@@ -120,9 +120,10 @@ impl Ingest {
 
 /// What readers ask who want to know how fresh the graph is.
 pub(crate) fn questions(clients: Clients) -> Questions {
-    let lists = clients.clone();
+    let (lists, reads) = (clients.clone(), clients.clone());
     Questions {
         stand: Box::new(move |collection, version| Box::pin(probe::stand(lists.clone(), collection, version))),
+        texts: Box::new(move |object| Box::pin(probe::texts(reads.clone(), object))),
         last: Box::new(move |span| Box::pin(probe::last(clients.clone(), span))),
     }
 }

@@ -326,6 +326,5 @@ async fn require_named(sight: &Sight, filters: &[DecisionFilter]) -> Result<(), 
 
 fn bookmark_interval(wanted: Option<prost_types::Duration>) -> Result<Duration, Status> {
     let Some(wanted) = wanted else { return Ok(BOOKMARK_DEFAULT) };
-    let wanted = Duration::try_from(wanted).map_err(|_| status::bad_field("bookmark_interval", "is negative"))?;
-    Ok(wanted.clamp(BOOKMARK_MIN, BOOKMARK_MAX))
+    Ok(status::duration("bookmark_interval", wanted)?.clamp(BOOKMARK_MIN, BOOKMARK_MAX))
 }

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 mod share;
@@ -50,6 +51,7 @@ type Writing = BoxFuture<'static, ()>;
 pub(super) struct Reader<T> {
     messages: mpsc::Sender<T>,
     share: Share,
+    dismissed: CancellationToken,
 }
 
 /// Why a message was not taken.
@@ -65,16 +67,25 @@ impl<T: Weighed> Reader<T> {
     /// Waits until there is room for a message.
     pub(super) async fn send(&self, message: T) -> Result<(), NotTaken> {
         self.share.spend_bytes(message.weight());
-        match timeout(UNREAD_FOR, self.messages.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(NotTaken::Gone),
-            Err(_) => Err(NotTaken::Slow),
+        let taken = timeout(UNREAD_FOR, self.messages.send(message));
+        match self.dismissed.run_until_cancelled(taken).await {
+            Some(Ok(Ok(()))) => Ok(()),
+            None | Some(Ok(Err(_))) => Err(NotTaken::Gone),
+            Some(Err(_)) => Err(NotTaken::Slow),
         }
     }
 
     /// Until nobody reads any more.
     pub(super) async fn gone(&self) {
-        self.messages.closed().await;
+        tokio::select! {
+            () = self.messages.closed() => {}
+            () = self.dismissed.cancelled() => {}
+        }
+    }
+
+    /// What ends the stream as if nobody read any more.
+    pub(super) fn dismissal(&self) -> CancellationToken {
+        self.dismissed.clone()
     }
 }
 
@@ -101,7 +112,8 @@ impl Followers {
         let share = place.share();
         let (sender, receiver) = mpsc::channel(1);
         let ending = Arc::new(OnceLock::new());
-        let writing = write(Reader { messages: sender.clone(), share: share.clone() });
+        let dismissed = CancellationToken::new();
+        let writing = write(Reader { messages: sender.clone(), share: share.clone(), dismissed });
         let end = End { ending: Arc::clone(&ending), connection, _place: place };
         // There is room for as many as there are places, so a failure is the end of the process.
         let writing = Metered::new(end.after(writing, sender), share);

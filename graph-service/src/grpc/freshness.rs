@@ -10,7 +10,7 @@
 use super::status;
 use crate::driver::Reader;
 use engine::coverage::State;
-use engine::object::{GroupResource, Name, ResourceVersion, Uid};
+use engine::object::{GroupResource, Name, ObjectRef, ResourceVersion, Uid};
 use engine::view::Reached;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -69,10 +69,21 @@ pub(crate) struct Span {
 /// Asks the API server for the last change within a span, which is `from` where there was none.
 pub(crate) type AskLast = Box<dyn Fn(Span) -> BoxFuture<'static, Result<ResourceVersion, String>> + Send + Sync>;
 
+/// What an object's metadata says beside what the graph keeps of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Texts {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// Asks the API server for the texts of an object; `None` where it is not there any more.
+pub(crate) type AskTexts = Box<dyn Fn(ObjectRef) -> BoxFuture<'static, Result<Option<Texts>, String>> + Send + Sync>;
+
 /// What the API server is asked.
 pub(crate) struct Questions {
     pub(crate) stand: AskStand,
     pub(crate) last: AskLast,
+    pub(crate) texts: AskTexts,
 }
 
 /// What a call is about.
@@ -159,14 +170,19 @@ impl Freshness {
         Positions { token: Token { cluster_uid, process: self.process, histories, ..Token::default() }, positions }
     }
 
+    /// The labels and annotations of an object as the API server has them now.
+    pub(super) async fn texts(&self, object: ObjectRef) -> Result<Texts, Status> {
+        let _turn = self.asking.acquire().await;
+        let texts = (self.ask.texts)(object).await.map_err(|why| status::api_server_refuses(&why))?;
+        Ok(texts.unwrap_or_default())
+    }
+
     /// Returns once the graph is as fresh as is asked for.
     pub(super) async fn wait(&self, wanted: Option<Consistency>, about: &About) -> Result<(), Status> {
         let Some(Consistency { requirement: Some(requirement), max_wait }) = wanted else { return Ok(()) };
         let max_wait = match max_wait {
             None => WAIT_DEFAULT,
-            Some(wait) => Duration::try_from(wait)
-                .map_err(|_| status::bad_field("consistency.max_wait", "is negative"))?
-                .min(WAIT_MAX),
+            Some(wait) => status::duration("consistency.max_wait", wait)?.min(WAIT_MAX),
         };
         let until = Instant::now() + max_wait;
         if let Requirement::MinimizeLatency(true) = requirement {
@@ -199,7 +215,11 @@ impl Freshness {
         let token =
             Token::read(&token.value).ok_or_else(|| status::token_malformed("consistency.at_least_as_fresh"))?;
         if token.cluster_uid != self.cluster_uid {
-            return Err(status::token_from_other_cluster(&self.cluster_uid, &token.cluster_uid));
+            return Err(status::token_from_other_cluster(
+                "consistency.at_least_as_fresh",
+                &self.cluster_uid,
+                &token.cluster_uid,
+            ));
         }
         let (histories, collections) = self.reader.with(|leader| {
             (leader.histories(), leader.collections().into_iter().map(|status| status.kind.group_resource))

@@ -6,16 +6,17 @@ use super::access::{Sight, redact};
 use super::connection::Link;
 use super::filter::{Filter, Sieve};
 use super::followers::Followers;
-use super::freshness::About;
+use super::freshness::{About, Texts};
 use super::names::Cursor;
 use super::pages::{self, Answers, Listed, Paging};
 use super::{Shared, status, wire_clock};
 use dependents::Dependents;
 use engine::leader::{DependentsOptions, DependentsWalk, Found, Leader, OwnersWalk, Planning};
 use engine::object::{GroupResource, Uid};
-use engine::view::{Explanation, NodeView, PresenceView, Tombstone};
+use engine::view::{Explanation, LISTED_MAX, NodeView, PresenceView, Tombstone};
 use futures::stream::BoxStream;
 use lookup::Known;
+use mask::Mask;
 use prost::Message as _;
 use proto::convert;
 use proto::graph::v1beta1::graph_service_server::GraphService;
@@ -31,6 +32,7 @@ use watch::kept::Kept;
 mod dependents;
 mod export;
 mod lookup;
+mod mask;
 mod searches;
 mod targets;
 #[cfg(test)]
@@ -47,6 +49,8 @@ const WALK_MAX: usize = 200_000;
 const BATCH_MAX: usize = 500;
 /// and most bytes of them, because what is missing is told in the words of the request.
 const BATCH_BYTES_MAX: usize = 512 * 1024;
+/// Longest uid of a request: some are told again in the answer.
+const UID_MAX_BYTES: usize = 1024;
 /// Most targets of a preview, and most objects assumed gone.
 const TARGETS_MAX: usize = 100;
 /// Objects that filters look at between two turns of others on this thread,
@@ -158,15 +162,29 @@ fn namespaces<'a>(nodes: impl Iterator<Item = &'a NodeView>) -> BTreeSet<&'a str
 impl GraphService for Graph {
     async fn get_object(&self, request: Request<GetObjectRequest>) -> Result<Response<GetObjectResponse>, Status> {
         let sight = self.shared.sight(request.extensions())?;
-        let GetObjectRequest { r#ref, consistency } = request.into_inner();
+        let GetObjectRequest { r#ref, consistency, read_mask } = request.into_inner();
+        let mask = Mask::of(read_mask)?;
         lookup::claim(&sight, r#ref.as_slice()).await?;
         let meta = self.fresh(consistency, &self.about(r#ref.as_slice(), &sight)).await?;
         let known = self.resolve(r#ref, &sight).await?;
         let node = match self.best_known(known.uid(), &sight) {
-            Some(node) => node.into(),
+            Some(node) => {
+                let texts = match mask.asks_the_api_server() && node.presence == PresenceView::Observed {
+                    true => {
+                        sight.require_to_get(&node.object).await?;
+                        self.shared.freshness.texts(node.object.clone()).await?
+                    }
+                    false => Texts::default(),
+                };
+                Node {
+                    labels: texts.labels.into_iter().collect(),
+                    annotations: texts.annotations.into_iter().collect(),
+                    ..node.into()
+                }
+            }
             None => gone(known.tombstone().ok_or_else(|| known.not_found(&sight))?),
         };
-        Ok(Response::new(GetObjectResponse { node: Some(node), meta: Some(meta) }))
+        Ok(Response::new(GetObjectResponse { node: Some(mask.apply(node)), meta: Some(meta) }))
     }
 
     async fn batch_get_objects(
@@ -175,6 +193,9 @@ impl GraphService for Graph {
     ) -> Result<Response<BatchGetObjectsResponse>, Status> {
         let sight = self.shared.sight(request.extensions())?;
         let BatchGetObjectsRequest { refs, consistency } = request.into_inner();
+        if refs.is_empty() {
+            return Err(status::bad_field("refs", "is empty"));
+        }
         if refs.len() > BATCH_MAX {
             return Err(status::bad_field("refs", &format!("has {} entries; at most {BATCH_MAX}", refs.len())));
         }
@@ -354,7 +375,7 @@ impl GraphService for Graph {
                 meta: Some(meta),
                 digest: format!("{:016x}", plan.digest),
                 missing_uids: plan.missing.iter().chain(&unseen).map(Uid::to_string).collect(),
-                undecided_by: plan.unsynced.into_iter().map(Into::into).collect(),
+                undecided_by: plan.unsynced.into_iter().take(LISTED_MAX).map(Into::into).collect(),
                 redacted_count,
                 ..Default::default()
             };
@@ -457,6 +478,9 @@ fn gone(tombstone: &Tombstone) -> Node {
 }
 
 fn uid(text: &str, field: &str) -> Result<Uid, Status> {
+    if text.len() > UID_MAX_BYTES {
+        return Err(status::bad_field(field, &format!("has {} bytes; at most {UID_MAX_BYTES}", text.len())));
+    }
     Uid::parse(text).ok_or_else(|| status::bad_field(field, "is empty"))
 }
 

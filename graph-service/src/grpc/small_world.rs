@@ -1,7 +1,7 @@
 //! What the tests of the services stand on: a leader that was told of a few Secrets.
 
 use super::access::Gate;
-use super::freshness::{Freshness, Questions};
+use super::freshness::{Freshness, Questions, Texts};
 use super::{Shared, long_reads};
 use crate::clock::Clock;
 use crate::decisions::DecisionLog;
@@ -102,6 +102,10 @@ pub(super) fn gated(
     let questions = Questions {
         stand: Box::new(|_, _| Box::pin(async { Err("nobody is there to be asked".to_owned()) })),
         last: Box::new(|_| Box::pin(async { Err("nobody is there to be asked".to_owned()) })),
+        texts: Box::new(|object| {
+            let label = ("name".to_owned(), object.name.to_string());
+            Box::pin(async { Ok(Some(Texts { labels: [label].into(), ..Texts::default() })) })
+        }),
     };
     Arc::new(Shared {
         freshness: Freshness::new(reader.clone(), "cluster".to_owned(), questions),

@@ -28,6 +28,8 @@ const RETRY_LATER: Duration = Duration::from_secs(2);
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// How the definition of pauses comes to an API server.
 const INSTALL: &str = "ownergraph crds | kubectl apply -f -";
+/// Longest duration there is, by its definition.
+const DURATION_MAX_SECONDS: u64 = 315_576_000_000;
 /// Longest foreign text in a status: all details of one stay under 4 KiB.
 const TEXT_MAX_BYTES: usize = 512;
 
@@ -106,7 +108,8 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
 /// A message that cannot be read, or that nobody may send now.
 pub(super) fn violation(how: &str) -> Status {
     let how = clip(how, TEXT_MAX_BYTES);
-    error(Code::InvalidArgument, ErrorReason::StreamProtocolViolation, how, &[], None)
+    let field = how.strip_prefix("field ").and_then(|rest| rest.split_once(' ')).map(|(field, _)| field.to_owned());
+    invalid(ErrorReason::StreamProtocolViolation, &field.unwrap_or_default(), how, &[])
 }
 
 /// A bound of this replica is reached.
@@ -120,6 +123,13 @@ pub(super) fn limit_exceeded(what: &str, max: usize) -> Status {
     )
 }
 
+/// An answer was not found in time.
+pub(super) fn too_slow(within: Duration) -> Status {
+    let seconds = within.as_secs().to_string();
+    let how = format!("the answer took longer than {seconds} s; ask for less, or try again later");
+    error(Code::ResourceExhausted, ErrorReason::LimitExceeded, how, &[(reason::LIMIT, &seconds)], Some(RETRY_LATER))
+}
+
 /// A bound of streams is reached; `user` is whose, where callers are told apart.
 pub(super) fn streams_exceeded(what: &str, max: usize, user: &str) -> Status {
     let user = clip(user, TEXT_MAX_BYTES);
@@ -128,16 +138,20 @@ pub(super) fn streams_exceeded(what: &str, max: usize, user: &str) -> Status {
     error(Code::ResourceExhausted, ErrorReason::LimitExceeded, how, &metadata, Some(RETRY_LATER))
 }
 
-/// The graph knows no such object.
-pub(super) fn object_not_found(which: &str) -> Status {
-    let which = clip(which, TEXT_MAX_BYTES);
-    error(
-        Code::NotFound,
-        ErrorReason::ObjectNotFound,
-        format!("the graph knows no object {which}"),
-        &[(reason::UID, &which)],
-        None,
-    )
+/// The graph knows no object of this uid.
+pub(super) fn object_not_found(uid: &str) -> Status {
+    let uid = clip(uid, TEXT_MAX_BYTES);
+    let how = format!("the graph knows no object {uid}");
+    error(Code::NotFound, ErrorReason::ObjectNotFound, how, &[(reason::UID, &uid)], None)
+}
+
+/// The graph knows no object at this address.
+pub(super) fn object_not_found_at(kind: &str, namespace: &str, name: &str) -> Status {
+    let [kind, namespace, name] = [kind, namespace, name].map(|text| clip(text, TEXT_MAX_BYTES));
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    let how = format!("the graph knows no {kind} {namespace}{slash}{name}");
+    let metadata = [(reason::KIND, &*kind), (reason::NAMESPACE, &namespace), (reason::NAME, &name)];
+    error(Code::NotFound, ErrorReason::ObjectNotFound, how, &metadata, None)
 }
 
 /// The name is that of one object, the uid that of another.
@@ -160,19 +174,14 @@ pub(super) fn traversal_limit(max: usize) -> Status {
 /// A token that this service did not make.
 pub(super) fn token_malformed(field: &str) -> Status {
     let how = format!("{field} is none of this service");
-    error(Code::InvalidArgument, ErrorReason::TokenMalformed, how, &[(reason::FIELD, field)], None)
+    invalid(ErrorReason::TokenMalformed, field, how, &[(reason::FIELD, field)])
 }
 
 /// A token of freshness that came from another cluster.
-pub(super) fn token_from_other_cluster(ours: &str, theirs: &str) -> Status {
+pub(super) fn token_from_other_cluster(field: &str, ours: &str, theirs: &str) -> Status {
     let theirs = clip(theirs, TEXT_MAX_BYTES);
-    error(
-        Code::InvalidArgument,
-        ErrorReason::TokenFromOtherCluster,
-        format!("this graph is of cluster {ours}, the token of cluster {theirs:?}"),
-        &[(reason::OURS, ours), (reason::THEIRS, &theirs)],
-        None,
-    )
+    let how = format!("this graph is of cluster {ours}, the token of cluster {theirs:?}");
+    invalid(ErrorReason::TokenFromOtherCluster, field, how, &[(reason::OURS, ours), (reason::THEIRS, &theirs)])
 }
 
 /// What a token or an answer speaks of may never have been, in the history the store has now.
@@ -251,7 +260,7 @@ pub(super) fn expression_invalid(field: &str, what: &str, at: Option<(usize, usi
     let places: &[(&str, &str)] = &[(reason::FIELD, field), (reason::LINE, &line), (reason::COLUMN, &column)];
     let known = if at.is_some() { places } else { &places[..1] };
     let how = format!("field {field}{place}: {what}");
-    error(Code::InvalidArgument, ErrorReason::ExpressionInvalid, how, known, None)
+    invalid(ErrorReason::ExpressionInvalid, field, how, known)
 }
 
 /// What a page token pinned is not kept here.
@@ -263,7 +272,7 @@ pub(super) fn page_token_expired() -> Status {
 /// A page token of another question.
 pub(super) fn page_token_mismatch() -> Status {
     let how = "the token belongs to a request with other arguments".to_owned();
-    error(Code::InvalidArgument, ErrorReason::PageTokenMismatch, how, &[], None)
+    invalid(ErrorReason::PageTokenMismatch, "page_token", how, &[])
 }
 
 /// Nothing is kept of this decision.
@@ -329,10 +338,19 @@ pub(super) fn slow_status_reader() -> Status {
 
 /// A request that lacks what it needs.
 pub(super) fn bad_field(field: &str, why: &str) -> Status {
-    let why = clip(why, TEXT_MAX_BYTES);
-    let mut details = details(ErrorReason::FieldInvalid, &[(reason::FIELD, field)]);
-    details.add_bad_request_violation(field, why.as_str());
-    Status::with_error_details(Code::InvalidArgument, format!("field {field} {why}"), details)
+    let how = format!("field {field} {}", clip(why, TEXT_MAX_BYTES));
+    invalid(ErrorReason::FieldInvalid, field, how, &[(reason::FIELD, field)])
+}
+
+/// The duration of a field.
+pub(super) fn duration(field: &str, value: prost_types::Duration) -> Result<Duration, Status> {
+    let nanos = u32::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
+    let seconds = u64::try_from(value.seconds).ok().filter(|seconds| *seconds <= DURATION_MAX_SECONDS);
+    match (seconds, nanos) {
+        (Some(seconds), Some(nanos)) => Ok(Duration::new(seconds, nanos)),
+        _ if value.seconds < 0 || value.nanos < 0 => Err(bad_field(field, "is negative")),
+        _ => Err(bad_field(field, "is no duration of at most 10,000 years")),
+    }
 }
 
 /// Nobody knows who calls.
@@ -369,6 +387,22 @@ pub(super) fn access_denied(user: &str, right: Right, namespace: &str) -> Status
         (reason::NAMESPACE, &namespace),
     ];
     let how = format!("user {user:?} may not {verb} {resource}.{GROUP} {place}");
+    error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
+}
+
+/// The same for an object of the API server's.
+pub(super) fn object_denied(user: &str, group: &str, resource: &str, namespace: &str) -> Status {
+    let [user, group, resource, namespace] = [user, group, resource, namespace].map(|text| clip(text, TEXT_MAX_BYTES));
+    let dot = if group.is_empty() { "" } else { "." };
+    let place = if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace:?}") };
+    let metadata: &[(&str, &str)] = &[
+        (reason::USER, &user),
+        (reason::VERB, "get"),
+        (reason::API_GROUP, &group),
+        (reason::RESOURCE, &resource),
+        (reason::NAMESPACE, &namespace),
+    ];
+    let how = format!("user {user:?} may not get this object of {resource}{dot}{group}{place}");
     error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
 }
 
@@ -475,6 +509,13 @@ fn error(
         status.metadata_mut().insert(PUSHBACK, MetadataValue::from(millis));
     }
     status
+}
+
+/// An argument that cannot be used, with the field it is in; empty where it is in none.
+fn invalid(reason: ErrorReason, field: &str, how: String, metadata: &[(&str, &str)]) -> Status {
+    let mut details = details(reason, metadata);
+    details.add_bad_request_violation(field, how.as_str());
+    Status::with_error_details(Code::InvalidArgument, how, details)
 }
 
 fn details(reason: ErrorReason, metadata: &[(&str, &str)]) -> ErrorDetails {

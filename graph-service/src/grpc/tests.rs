@@ -271,7 +271,7 @@ async fn reads_and_health_answer() {
         assert_eq!(unnamed.code(), Code::InvalidArgument);
         let wanted = ObjectRef { uid: "nobody".to_owned(), ..ObjectRef::default() };
         let unknown = graph
-            .get_object(GetObjectRequest { r#ref: Some(wanted), consistency: None })
+            .get_object(GetObjectRequest { r#ref: Some(wanted), ..Default::default() })
             .await
             .expect_err("no such uid");
         assert_eq!((unknown.code(), reason(&unknown)), (Code::NotFound, "OBJECT_NOT_FOUND".to_owned()));

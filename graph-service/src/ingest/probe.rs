@@ -1,14 +1,19 @@
 //! Answers the engine's questions by consistent lists and reads, a bounded number at a time.
 
-use super::request::{self, ACCEPT_METADATA, ACCEPT_METADATA_LIST, collection_path, is_path_segment, query_value};
+use super::request::{
+    self, ACCEPT_METADATA, ACCEPT_METADATA_JSON, ACCEPT_METADATA_LIST, collection_path, is_path_segment, name_selector,
+    query_value,
+};
 use super::{Clients, existence};
-use crate::grpc::freshness::{Span, Stand};
+use crate::grpc::freshness::{Span, Stand, Texts};
 use crate::metadata::{self, Decoder, Event};
 use engine::follow::Failure;
 use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
-use engine::object::{GroupResource, Name, ResourceVersion};
+use engine::object::{GroupResource, Name, ObjectRef, ResourceVersion};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -30,6 +35,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const LAST_WATCH_S: u64 = 3;
 /// and has brought it by then.
 const LAST_WITHIN: Duration = Duration::from_secs(5);
+/// How long a question for labels may take.
+const TEXTS_WITHIN: Duration = Duration::from_secs(5);
 /// Objects in a list that is to show where a collection stands, at most.
 const STAND_OBJECTS_MAX: u32 = 500;
 /// Objects in one answer, at most.
@@ -90,6 +97,42 @@ pub(super) async fn stand(clients: Clients, collection: GroupResource, version: 
     let seen = |object: engine::object::Object| (object.uid, object.resource_version);
     let objects = found.complete.then(|| found.objects.into_iter().map(seen).collect());
     Ok(Stand { position: found.resource_version, objects })
+}
+
+/// The labels and annotations of an object, if it is there under this uid.
+pub(super) async fn texts(clients: Clients, object: ObjectRef) -> Result<Option<Texts>, String> {
+    let what = format!("read the labels of {object}");
+    let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
+    if namespace.is_some_and(|namespace| !is_path_segment(namespace)) {
+        return Err(format!("{what}: that is no name of a namespace"));
+    }
+    let path = collection_path(&object.group_resource(), &object.version, namespace);
+    let uri = format!("{path}?fieldSelector={}", name_selector(&object.name));
+    let answer = timeout(TEXTS_WITHIN, request::get(&clients, &what, &uri, ACCEPT_METADATA_JSON)).await;
+    let answer = answer.map_err(|_| format!("{what}: no answer within {} s", TEXTS_WITHIN.as_secs()))?;
+    let list: TextsList = serde_json::from_slice(&answer.map_err(|failure| failure.sentence)?)
+        .map_err(|error| format!("{what}: the answer cannot be read: {error}"))?;
+    let found = list.items.into_iter().find(|item| *item.metadata.uid == *object.uid.to_string());
+    Ok(found.map(|item| Texts { labels: item.metadata.labels, annotations: item.metadata.annotations }))
+}
+
+#[derive(Deserialize)]
+struct TextsList {
+    items: Vec<TextsItem>,
+}
+
+#[derive(Deserialize)]
+struct TextsItem {
+    metadata: TextsMetadata,
+}
+
+#[derive(Deserialize)]
+struct TextsMetadata {
+    uid: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 /// The version of the last change of a collection within a span, or where the span begins: by a watch that is so short that the server

@@ -19,6 +19,9 @@ pub(crate) const ACCEPT_METADATA: &str = "application/vnd.kubernetes.protobuf;as
 /// The same for a list.
 pub(crate) const ACCEPT_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// The same as JSON only, for what the decoder of the graph leaves out.
+pub(crate) const ACCEPT_METADATA_JSON: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 /// Objects whole.
 pub(crate) const ACCEPT_WHOLE: &str = "application/json";
 

@@ -28,6 +28,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) enum Asked {
     /// A verb on a resource of ours. No namespace stands for all of them.
     Resource { verb: &'static str, resource: &'static str, namespace: String },
+    /// To get an object of the API server's.
+    Object { group: String, resource: String, namespace: String, name: String },
     /// To get a path that is no resource.
     Path(String),
 }
@@ -118,6 +120,10 @@ fn access_review(question: &Question) -> Value {
         Asked::Resource { verb, resource, namespace } => {
             spec["resourceAttributes"] =
                 json!({"group": GROUP, "resource": resource, "verb": verb, "namespace": namespace});
+        }
+        Asked::Object { group, resource, namespace, name } => {
+            spec["resourceAttributes"] =
+                json!({"group": group, "resource": resource, "verb": "get", "namespace": namespace, "name": name});
         }
         Asked::Path(path) => spec["nonResourceAttributes"] = json!({"path": path, "verb": "get"}),
     }

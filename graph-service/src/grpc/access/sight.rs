@@ -4,6 +4,7 @@ use super::caller::Caller;
 use super::reviews::Asked;
 use super::rights::Right;
 use super::{Gate, status};
+use engine::object::ObjectRef;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::Status;
@@ -124,6 +125,16 @@ impl Sight {
             }
         }
         Ok(())
+    }
+
+    /// An error unless the caller may get this object from the API server.
+    pub(in crate::grpc) async fn require_to_get(&self, object: &ObjectRef) -> Result<(), Status> {
+        let Some(limited) = &self.0 else { return Ok(()) };
+        let [group, resource, namespace, name] =
+            [&object.group, &object.resource, &object.namespace, &object.name].map(ToString::to_string);
+        let denied = status::object_denied(&limited.caller.user, &group, &resource, &namespace);
+        let asked = Asked::Object { group, resource, namespace, name };
+        if limited.gate.may(&limited.caller, asked).await? { Ok(()) } else { Err(denied) }
     }
 
     /// The error for what is not there, or not to be seen: nobody is told which of the two.

@@ -92,6 +92,5 @@ fn ageless(status: &GetStatusResponse) -> GetStatusResponse {
 
 fn interval(field: &str, wanted: Option<prost_types::Duration>, absent: Duration) -> Result<Duration, Status> {
     let Some(wanted) = wanted else { return Ok(absent) };
-    let wanted = Duration::try_from(wanted).map_err(|_| status::bad_field(field, "is negative"))?;
-    Ok(wanted.clamp(INTERVAL_MIN, INTERVAL_MAX))
+    Ok(status::duration(field, wanted)?.clamp(INTERVAL_MIN, INTERVAL_MAX))
 }

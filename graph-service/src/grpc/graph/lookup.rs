@@ -1,7 +1,8 @@
 //! Which object a request means.
 
 use super::{Graph, Sight, status};
-use engine::object::{GroupResource, Uid};
+use engine::leader::Leader;
+use engine::object::{GroupResource, Name, Uid};
 use engine::view::{PresenceView, Tombstone};
 use proto::r#type::v1beta1::ObjectRef;
 use tonic::Status;
@@ -58,11 +59,21 @@ pub(super) async fn claim(sight: &Sight, objects: &[ObjectRef]) -> Result<(), St
 /// Most objects that are looked at which are, or are claimed to be, at one address.
 const CLAIMS_MAX: usize = 1000;
 
-/// By uid or by address.
+/// By uid or by address. An error where the parts of a reference contradict each other, or the object.
 pub(super) async fn resolve(graph: &Graph, object: ObjectRef, sight: &Sight) -> Result<Known, Status> {
     let by_address = !object.name.is_empty();
     let is_placed = is_placed(&object);
-    if let Some(uid) = Uid::parse(&object.uid) {
+    let collection = GroupResource { group: object.group.as_str().into(), resource: object.resource.as_str().into() };
+    let of_collection = match object.resource.as_str() {
+        "" => None,
+        _ => graph.shared.reader.with(|leader| leader.kind_of(&collection)),
+    };
+    if let Some(kind) = of_collection.as_ref().filter(|kind| !object.kind.is_empty() && ***kind != *object.kind) {
+        let how = format!("is {}, and the objects of {collection} are of kind {kind}", object.kind);
+        return Err(status::bad_field("ref.kind", &how));
+    }
+    if !object.uid.is_empty() {
+        let uid = super::uid(&object.uid, "ref.uid")?;
         let (mut tombstone, mut nodes) =
             graph.shared.reader.with(|leader| (leader.tombstone(&uid).cloned(), leader.nodes(&uid)));
         let at = nodes.iter().map(|node| &node.object).chain(tombstone.as_ref().map(|gone| &gone.object));
@@ -70,31 +81,34 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, sight: &Sight) -> 
         nodes.retain(|node| sight.sees(&node.object.namespace));
         tombstone = tombstone.filter(|gone| sight.sees(&gone.object.namespace));
         let known = nodes.iter().map(|node| &node.object).chain(tombstone.as_ref().map(|gone| &gone.object));
-        if by_address && known.clone().next().is_some() && !known.clone().any(|at| is_at(at, &object)) {
+        if known.clone().next().is_some() && !known.clone().any(|at| fits(at, &object)) {
             return Err(status::uid_mismatch(&format!("uid {uid} is of another object"), &uid.to_string()));
+        }
+        let kind = of_collection.or_else(|| Some(object.kind.as_str().into()).filter(|_| !object.kind.is_empty()));
+        if let Some(kind) = kind.filter(|_| by_address && known.clone().next().is_none())
+            && let Some(other) = there(graph, &object, &kind)
+        {
+            let how = format!("{kind} {} has the uid {other}, not {uid}", object.name);
+            return Err(status::uid_mismatch(&how, &other.to_string()));
         }
         return Ok(Known { uid, tombstone, is_placed });
     }
     if !by_address {
         return Err(status::bad_field("ref", "has neither a uid nor a name"));
     }
-    let kind = if object.kind.is_empty() {
-        let collection =
-            GroupResource { group: object.group.as_str().into(), resource: object.resource.as_str().into() };
-        let kind = graph.shared.reader.with(|leader| leader.kind_of(&collection));
-        kind.ok_or_else(|| {
-            status::bad_field("ref", &format!("names {collection}, which the API server does not serve"))
-        })?
-    } else {
-        object.kind.as_str().into()
+    let named = || Some(object.kind.as_str().into()).filter(|_| !object.kind.is_empty());
+    let Some(kind): Option<Name> = of_collection.or_else(named) else {
+        return Err(match object.resource.as_str() {
+            "" => status::bad_field("ref", "has neither a kind nor a resource"),
+            _ => status::bad_field("ref.resource", &format!("is {collection}, which the API server does not serve")),
+        });
     };
     graph.shared.reader.with(|leader| {
         let found = leader.uids_at(&object.group, &kind, &object.namespace, &object.name, CLAIMS_MAX);
         // An object that is there goes before one that is only claimed to be there.
-        let observed = |uid: &&Uid| leader.nodes(uid).iter().any(|node| node.presence == PresenceView::Observed);
         let here = |gone: &&Tombstone| gone.object.kind == kind && is_at(&gone.object, &object);
         let tombstone = || leader.tombstones().find(here);
-        if let Some(uid) = found.iter().find(observed) {
+        if let Some(uid) = found.iter().find(|uid| is_observed(leader, uid)) {
             return Ok(Known { uid: uid.clone(), tombstone: None, is_placed });
         }
         if let Some(tombstone) = tombstone() {
@@ -102,17 +116,40 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, sight: &Sight) -> 
         }
         match found.first() {
             Some(uid) => Ok(Known { uid: uid.clone(), tombstone: None, is_placed }),
-            None => Err(status::object_not_found(&format!("{kind} {}/{}", object.namespace, object.name))),
+            None => Err(status::object_not_found_at(&kind, &object.namespace, &object.name)),
         }
     })
 }
 
-/// Whether an object is where a reference says, as far as it says.
-fn is_at(at: &engine::object::ObjectRef, wanted: &ObjectRef) -> bool {
-    let says = |wanted: &str, at: &str| wanted.is_empty() || wanted == at;
-    wanted.group == *at.group
+fn is_observed(leader: &Leader, uid: &Uid) -> bool {
+    leader.nodes(uid).iter().any(|node| node.presence == PresenceView::Observed)
+}
+
+/// The object that is at an address.
+fn there(graph: &Graph, at: &ObjectRef, kind: &str) -> Option<Uid> {
+    graph.shared.reader.with(|leader| {
+        let found = leader.uids_at(&at.group, kind, &at.namespace, &at.name, CLAIMS_MAX);
+        found.into_iter().find(|uid| is_observed(leader, uid))
+    })
+}
+
+/// Whether an object is the one that a reference by uid is about, as far as it says where that is. Without a kind and a resource the group
+/// is not said, and without a name the namespace may not be.
+fn fits(at: &engine::object::ObjectRef, wanted: &ObjectRef) -> bool {
+    let says_group = !wanted.group.is_empty() || !wanted.kind.is_empty() || !wanted.resource.is_empty();
+    let says_namespace = !wanted.namespace.is_empty() || !wanted.name.is_empty();
+    (!says_group || wanted.group == *at.group)
         && says(&wanted.kind, &at.kind)
         && says(&wanted.resource, &at.resource)
-        && wanted.namespace == *at.namespace
-        && wanted.name == *at.name
+        && (!says_namespace || wanted.namespace == *at.namespace)
+        && says(&wanted.name, &at.name)
+}
+
+fn says(wanted: &str, at: &str) -> bool {
+    wanted.is_empty() || wanted == at
+}
+
+/// Whether an object is where a reference says.
+fn is_at(at: &engine::object::ObjectRef, wanted: &ObjectRef) -> bool {
+    fits(at, wanted) && wanted.group == *at.group && wanted.namespace == *at.namespace && wanted.name == *at.name
 }

@@ -63,7 +63,7 @@ impl Graph {
         let include = Filter::of("include", &request.include)?;
         let min_age = match request.min_age {
             None => STUCK_AGE,
-            Some(age) => Duration::try_from(age).map_err(|_| status::bad_field("min_age", "is negative"))?,
+            Some(age) => status::duration("min_age", age)?,
         };
         let question =
             FindStuckObjectsRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };

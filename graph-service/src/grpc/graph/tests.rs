@@ -11,6 +11,7 @@ use proto::graph::v1beta1::export_graph_response::Part;
 use proto::r#type::v1beta1::PropagationPolicy;
 use tokio::sync::watch;
 use tonic::Code;
+use tonic_types::StatusExt as _;
 
 /// `root` with `children` direct dependents, each with one of its own; `gone` went.
 fn graph(children: usize) -> Graph {
@@ -41,7 +42,7 @@ fn by_address(name: &str) -> Option<ObjectRef> {
 
 async fn get(graph: &Graph, object: Option<ObjectRef>) -> Result<Node, Status> {
     let answer =
-        graph.get_object(Request::new(GetObjectRequest { r#ref: object, consistency: None })).await?.into_inner();
+        graph.get_object(Request::new(GetObjectRequest { r#ref: object, ..Default::default() })).await?.into_inner();
     assert_eq!(answer.meta.unwrap().replica, "replica-a");
     Ok(answer.node.unwrap())
 }
@@ -65,6 +66,22 @@ async fn an_object_is_found_by_uid_and_by_address_also_for_a_while_after_it_went
             "UID_MISMATCH",
         ),
         (None, Code::InvalidArgument, "FIELD_INVALID"),
+        (
+            Some(ObjectRef { uid: "uid-nobody".into(), ..by_address("child-00000").unwrap() }),
+            Code::FailedPrecondition,
+            "UID_MISMATCH",
+        ),
+        (
+            Some(ObjectRef { kind: "Pod".into(), resource: "secrets".into(), ..by_address("child-00000").unwrap() }),
+            Code::InvalidArgument,
+            "FIELD_INVALID",
+        ),
+        (Some(ObjectRef { kind: "Pod".into(), ..by_uid("root").unwrap() }), Code::FailedPrecondition, "UID_MISMATCH"),
+        (
+            Some(ObjectRef { namespace: "elsewhere".into(), ..by_uid("root").unwrap() }),
+            Code::FailedPrecondition,
+            "UID_MISMATCH",
+        ),
         (
             Some(ObjectRef { resource: "unknowns".into(), ..by_address("x").unwrap() }),
             Code::InvalidArgument,
@@ -195,18 +212,11 @@ async fn searches_answer_in_pages_too() {
 
 /// `fanin-0` and `fanin-1`, each with so many owners.
 fn fanin(owners: usize) -> Graph {
-    let mut leader = Leader::new(config(Mode::Enforce), 7);
     let names: Vec<String> = (0..owners).map(|number| format!("owner-{number:05}-{}", "n".repeat(40))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut objects: Vec<_> = names.iter().map(|name| secret(name, &[])).collect();
     objects.extend([secret("fanin-0", &names), secret("fanin-1", &names), secret("gone", &[])]);
-    for input in facts(objects, "gone") {
-        leader.handle(Time::ZERO, input);
-    }
-    while leader.poll().is_some() {}
-    let (_leadership, known) = watch::channel(Leadership::default());
-    let (_writers, followers) = Followers::new();
-    Graph::new(shared(leader, DecisionLog::in_memory(), known), followers)
+    graph_of(objects)
 }
 
 const MIB: usize = 1024 * 1024;
@@ -269,19 +279,86 @@ async fn what_does_not_fit_into_an_answer_is_named_and_asked_for_again() {
     }
     let all: Vec<String> = (0..200).map(|number| format!("uid-wide-{number}")).collect();
     assert_eq!((answered, calls > 1), (all, true));
-    let refs = vec![ObjectRef { uid: "u".repeat(2000), ..Default::default() }; BATCH_MAX];
-    let request = BatchGetObjectsRequest { refs, consistency: None };
-    let refused = graph.batch_get_objects(Request::new(request)).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_are_told_to_who_asks_for_them_and_fields_that_are_not_asked_for_are_left_out() {
+    let graph = graph(1);
+    let ask = async |name: &str, paths: &[&str]| {
+        let read_mask = Some(prost_types::FieldMask { paths: paths.iter().map(ToString::to_string).collect() });
+        let request = GetObjectRequest { r#ref: by_uid(name), consistency: None, read_mask };
+        graph.get_object(Request::new(request)).await.map(|answer| answer.into_inner().node.unwrap())
+    };
+    let whole = ask("root", &[]).await.unwrap();
+    assert!(whole.labels.is_empty() && whole.r#ref.is_some());
+    let some = ask("root", &["labels", "dependent_count"]).await.unwrap();
+    assert_eq!((some.labels.get("name").map(String::as_str), some.dependent_count), (Some("root"), 1));
+    assert_eq!((some.r#ref, some.resource_version.as_str(), some.annotations.len()), (None, "", 0));
+    assert!(ask("gone", &["labels", "state"]).await.unwrap().labels.is_empty());
+    let refused = ask("root", &["spec"]).await.unwrap_err();
     assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "FIELD_INVALID"));
 }
 
-/// So many objects, each with a hundred references.
-fn wide(count: usize) -> Graph {
-    let mut leader = Leader::new(config(Mode::Enforce), 7);
-    let names: Vec<String> = (0..100).map(|number| format!("owner-{number:05}-{}", "n".repeat(40))).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut objects: Vec<_> = (0..count).map(|number| secret(&format!("wide-{number}"), &names)).collect();
+#[tokio::test(start_paused = true)]
+async fn a_request_is_bounded_in_bytes() {
+    let graph = graph(1);
+    let refused = |answer: Result<(), Status>| {
+        let status = answer.unwrap_err();
+        assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "FIELD_INVALID"), "{status:?}");
+    };
+    let long = ObjectRef { uid: "u".repeat(UID_MAX_BYTES + 1), ..Default::default() };
+    let many = vec![ObjectRef { name: "n".repeat(2000), ..by_uid("root").unwrap() }; BATCH_MAX];
+    for refs in [vec![long.clone()], many, vec![by_uid("root").unwrap(); BATCH_MAX + 1]] {
+        let request = BatchGetObjectsRequest { refs, consistency: None };
+        refused(graph.batch_get_objects(Request::new(request)).await.map(|_| ()));
+    }
+    refused(get(&graph, Some(long.clone())).await.map(|_| ()));
+    let root = by_uid("root").unwrap();
+    for (targets, assume_gone_uids) in [
+        (vec![long.clone()], vec![]),
+        (vec![root.clone(); TARGETS_MAX + 1], vec![]),
+        (vec![root.clone()], vec![long.uid.clone()]),
+        (vec![root.clone()], vec![root.uid.clone(); TARGETS_MAX + 1]),
+    ] {
+        let request = PreviewDeletionRequest { targets, assume_gone_uids, ..Default::default() };
+        refused(graph.preview_deletion(Request::new(request)).await.map(|_| ()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_what_it_has_to_have_is_refused_by_the_name_of_the_field() {
+    let graph = graph(1);
+    let field = |answer: Result<(), Status>| {
+        let details = answer.unwrap_err().get_error_details();
+        details.bad_request().unwrap().field_violations[0].field.clone()
+    };
+    let missing = [
+        field(graph.get_object(Request::new(GetObjectRequest::default())).await.map(|_| ())),
+        field(graph.batch_get_objects(Request::new(BatchGetObjectsRequest::default())).await.map(|_| ())),
+        field(graph.list_dependents(Request::new(ListDependentsRequest::default())).await.map(|_| ())),
+        field(graph.list_owners(Request::new(ListOwnersRequest::default())).await.map(|_| ())),
+        field(graph.explain_object(Request::new(ExplainObjectRequest::default())).await.map(|_| ())),
+        field(graph.preview_deletion(Request::new(PreviewDeletionRequest::default())).await.map(|_| ())),
+    ];
+    assert_eq!(missing, ["ref", "refs", "ref", "ref", "ref", "targets"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_cycle_is_told_in_part_with_its_size() {
+    let names: Vec<String> = (0..500).map(|number| format!("ring-{number:03}")).collect();
+    let mut objects: Vec<_> = (0..500)
+        .map(|number| secret(&names[number], &[&names[(number + 1) % 500], &names[(number + 7) % 500]]))
+        .collect();
     objects.push(secret("gone", &[]));
+    let graph = graph_of(objects);
+    let found = graph.find_cycles(Request::new(FindCyclesRequest::default())).await.unwrap().into_inner().cycles;
+    let sizes: Vec<_> =
+        found.iter().map(|of| (of.members.len(), of.member_count, of.edges.len(), of.edge_count)).collect();
+    assert_eq!(sizes, [(100, 500, 100, 1000)]);
+}
+
+fn graph_of(objects: Vec<engine::object::Object>) -> Graph {
+    let mut leader = Leader::new(config(Mode::Enforce), 7);
     for input in facts(objects, "gone") {
         leader.handle(Time::ZERO, input);
     }
@@ -289,4 +366,13 @@ fn wide(count: usize) -> Graph {
     let (_leadership, known) = watch::channel(Leadership::default());
     let (_writers, followers) = Followers::new();
     Graph::new(shared(leader, DecisionLog::in_memory(), known), followers)
+}
+
+/// So many objects, each with a hundred references.
+fn wide(count: usize) -> Graph {
+    let names: Vec<String> = (0..100).map(|number| format!("owner-{number:05}-{}", "n".repeat(40))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut objects: Vec<_> = (0..count).map(|number| secret(&format!("wide-{number}"), &names)).collect();
+    objects.push(secret("gone", &[]));
+    graph_of(objects)
 }

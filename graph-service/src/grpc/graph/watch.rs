@@ -113,9 +113,7 @@ impl Watch {
         let sieve = Sieve::of(&request.include, &request.exclude)?;
         let bookmark_interval = match request.bookmark_interval {
             None => BOOKMARK_DEFAULT,
-            Some(wanted) => Duration::try_from(wanted)
-                .map_err(|_| status::bad_field("bookmark_interval", "is negative"))?
-                .clamp(BOOKMARK_MIN, BOOKMARK_MAX),
+            Some(wanted) => status::duration("bookmark_interval", wanted)?.clamp(BOOKMARK_MIN, BOOKMARK_MAX),
         };
         let from = match request.resume_token.as_slice() {
             [] => None,
@@ -143,6 +141,7 @@ impl Watch {
         let mut sent = Sent { reader, at: Instant::now(), is_first: true };
         let mut state = State::new(self.begin());
         let ended = self.follow(from, &mut state, &mut sent).await;
+        self.kept.closed(&state);
         if state.is_whole {
             state.seen = self.sight.seen();
             self.kept.keep(state, self.question.clone());
@@ -161,11 +160,12 @@ impl Watch {
         let ends = Instant::now() + renewal_age(STREAM_AGE);
         let mut anew = match from {
             None => None,
-            Some(token) => match self.kept.take(&token, &self.question) {
+            Some(token) => match self.kept.take(&token, &self.question).await {
                 Some(before) => {
                     self.sight.learn(before.seen.namespaces()).await.map_err(Stop::Failed)?;
                     if before.seen == self.sight.seen() {
                         *state = before;
+                        self.kept.opened(state, &self.question, sent.reader.dismissal());
                         state.sight_changes = self.sight.changes();
                         self.send_again(token.sequence, state, sent).await?;
                         None
@@ -178,6 +178,7 @@ impl Watch {
         };
         loop {
             if let Some(reason) = anew.take() {
+                self.kept.closed(state);
                 *state = State::new(self.begin());
                 self.send(Event::Reset(Reset { reason: reason.to_owned() }), false, state, sent).await?;
             }
@@ -215,6 +216,7 @@ impl Watch {
             }
         }
         state.is_whole = true;
+        self.kept.opened(state, &self.question, sent.reader.dismissal());
         let redacted_count = state.members.hidden();
         let bookmark = Bookmark { snapshot_complete: true, redacted_count, expression_errors: self.sieve.errors() };
         self.send(Event::Bookmark(bookmark), true, state, sent).await?;

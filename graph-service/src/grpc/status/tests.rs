@@ -1,9 +1,9 @@
-use super::{bad_field, ended, object_not_found};
-use crate::driver::Ending;
-use crate::election::Leadership;
-use engine::work::{Refusal, Term};
-use tonic::Code;
-use tonic_types::StatusExt;
+use super::*;
+use crate::grpc::access::rights::Right;
+use engine::work::Term;
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+use std::collections::BTreeMap;
 
 fn leadership(holder: Option<&str>, endpoint: &str) -> Leadership {
     Leadership { holder: holder.map(str::to_owned), endpoint: endpoint.to_owned(), ..Leadership::default() }
@@ -106,4 +106,107 @@ fn details_stay_small_whatever_the_peer_writes() {
     for status in statuses {
         assert!(status.message().len() + status.details().len() < 4096, "{}", status.message().len());
     }
+}
+
+/// The code that the reference documents for each reason, by its name without the prefix: the first word of its comment.
+fn documented() -> BTreeMap<String, String> {
+    const ENUM: i32 = 5;
+    const VALUE: i32 = 2;
+    let set = FileDescriptorSet::decode(proto::FILE_DESCRIPTOR_SET).unwrap();
+    let file = set.file.into_iter().find(|file| file.package() == "ownergraph.type.v1beta1").unwrap();
+    let number = file.enum_type.iter().position(|of| of.name() == "ErrorReason").unwrap();
+    let info = file.source_code_info.unwrap();
+    let code = |place: usize| {
+        let path = [ENUM, number as i32, VALUE, place as i32];
+        let comment = info.location.iter().find(|at| at.path == path).unwrap().leading_comments().to_owned();
+        comment.trim().split_once('.').unwrap().0.to_owned()
+    };
+    let values = file.enum_type[number].value.iter().enumerate().skip(1);
+    values.map(|(place, value)| (value.name().trim_start_matches("ERROR_REASON_").to_owned(), code(place))).collect()
+}
+
+#[test]
+fn each_error_has_the_code_that_is_documented_for_its_reason() {
+    let at = || Position { log_id: "log".to_owned(), sequence: 7 };
+    let term = || Term { election: "election".into(), number: 7 };
+    let extent = Extent { log_id: "log".to_owned(), oldest: 1, in_memory: 1, newest: 2 };
+    let gap = Gap { next: Some(at()), ..Gap::default() };
+    let right = Right { verb: "get", resource: "graphobjects" };
+    let other = || ("a".into(), "b".into());
+    let refusals = [
+        Refusal::NotLeader,
+        Refusal::TermStale { known: term() },
+        Refusal::OtherCluster { ours: other().0, theirs: other().1 },
+        Refusal::ProtocolUnsupported { min: 1, max: 2 },
+        Refusal::Superseded,
+        Refusal::Drained,
+        Refusal::NameTaken,
+        Refusal::Untrusted { retry_in: Duration::from_secs(1) },
+        Refusal::OutOfTurn,
+        Refusal::TooManySessions { max: 1 },
+    ];
+    let leads = leadership(Some("b"), "");
+    let mut sent: Vec<Status> = refusals.iter().map(|refusal| refused(refusal, &leads)).collect();
+    sent.extend([
+        ended(&Ending::LimitExceeded { what: "messages", max: 1 }, &leads),
+        ended(&Ending::Violation("none".to_owned()), &leads),
+        ended(&Ending::Mismatch { executor: "a".into(), pod: "b".into() }, &leads),
+        too_slow(Duration::from_secs(1)),
+        streams_exceeded("streams", 1, "a"),
+        object_not_found("a"),
+        object_not_found_at("Pod", "a", "b"),
+        uid_mismatch("no", "a"),
+        traversal_limit(1),
+        token_malformed("a"),
+        token_from_other_cluster("a", "b", "c"),
+        token_from_other_history("a"),
+        replica_behind("a", "b", "c", ""),
+        collection_unsynced("a"),
+        not_comparable("a"),
+        api_server_refuses("a"),
+        of_transport(Code::Unimplemented, ""),
+        of_transport(Code::OutOfRange, ""),
+        of_transport(Code::Internal, ""),
+        stopping(),
+        expression_invalid("a", "b", Some((1, 2))),
+        page_token_expired(),
+        page_token_mismatch(),
+        decision_not_found("a"),
+        position_compacted(&extent),
+        position_not_written(&gap),
+        log_unavailable("a"),
+        slow_consumer(Some(&at())),
+        slow_watcher(),
+        slow_status_reader(),
+        bad_field("a", "b"),
+        duration("a", prost_types::Duration { seconds: -1, nanos: 0 }).unwrap_err(),
+        credentials_missing("a"),
+        credentials_invalid("a", "b"),
+        token_for_other_audience("a"),
+        access_denied("a", right, "b"),
+        path_denied("a", "/metrics"),
+        object_denied("a", "apps", "deployments", "b"),
+        review_unavailable("a"),
+        not_grpc(),
+        method_unknown(),
+        pause_not_found("a"),
+        pause(&press::Failure::NotInstalled, "a"),
+        pause(&press::Failure::Refused("a".to_owned()), "a"),
+        not_leader(&leadership(None, "")),
+    ]);
+    let mut documented = documented();
+    // Any code: the library itself ended the call.
+    documented.remove("CALL_FAILED");
+    let mut unsent: Vec<String> = documented.keys().cloned().collect();
+    for status in sent {
+        let details = status.get_error_details();
+        let reason = details.error_info().expect("every error says why").reason.clone();
+        let code = documented.get(&reason).unwrap_or_else(|| panic!("{reason} is not documented"));
+        let name = format!("{:?}", status.code());
+        assert_eq!(name.to_uppercase(), code.replace('_', ""), "{reason}");
+        let is_argument = status.code() == Code::InvalidArgument && reason != "NOT_GRPC";
+        assert_eq!(details.bad_request().is_some(), is_argument, "{reason}");
+        unsent.retain(|other| *other != reason);
+    }
+    assert_eq!(unsent, [""; 0], "documented, and never sent");
 }

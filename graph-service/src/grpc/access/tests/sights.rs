@@ -425,8 +425,23 @@ async fn decisions_name_what_may_be_seen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn labels_are_for_who_may_get_the_object_itself() {
+    let world = world();
+    let ask = async || {
+        let read_mask = Some(prost_types::FieldMask { paths: vec!["labels".to_owned()] });
+        let request = GetObjectRequest { r#ref: Some(uid("a1")), read_mask, ..Default::default() };
+        world.graph.get_object(world.by("tenant", "get", request)).await.map(|answer| answer.into_inner().node.unwrap())
+    };
+    assert_eq!(why(ask().await), denied());
+    let _more = world.oracle.clone().allows("tenant", "get", "secrets", "a");
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert_eq!(ask().await.unwrap().labels.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_did_not_pass_the_gate_is_answered_nothing() {
     let world = world();
-    let request = GetObjectRequest { r#ref: Some(uid("a1")), consistency: Some(Consistency::default()) };
+    let request =
+        GetObjectRequest { r#ref: Some(uid("a1")), consistency: Some(Consistency::default()), ..Default::default() };
     assert_eq!(why(world.graph.get_object(Request::new(request)).await).0, Code::Unauthenticated);
 }

@@ -1,4 +1,5 @@
-//! What streams have shown, kept for a while after they ended, so that others can go on from there.
+//! What streams have shown, kept for a while after they ended, so that others can go on from there. A client that has lost its connection
+//! may come back before the service has noticed: its new stream ends the old one and goes on from there.
 
 use super::members::Members;
 use crate::grpc::access::Seen;
@@ -7,13 +8,18 @@ use engine::object::Uid;
 use prost::Message as _;
 use proto::graph::v1beta1::watch_dependents_response::Change;
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 /// How long the state of an ended stream is kept.
 const AGE_MAX: Duration = Duration::from_secs(300);
+/// How long a stream that is ended by another may take for that.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
 /// States that are kept, at most,
 const STATES_MAX: usize = 64;
 /// and objects in all of them.
@@ -149,6 +155,10 @@ impl Drop for Room {
 #[derive(Debug, Default)]
 pub(in crate::grpc::graph) struct Kept {
     states: Mutex<VecDeque<(Instant, Question, State)>>,
+    /// Streams that have not ended, by number: what they were asked, and what ends them. As many as there may be streams.
+    open: Mutex<BTreeMap<u128, (Question, CancellationToken)>>,
+    /// A state was added.
+    added: Notify,
     objects: Arc<AtomicUsize>,
 }
 
@@ -163,8 +173,24 @@ impl Kept {
         if all > OBJECTS_MAX { Err(OBJECTS_MAX) } else { Ok(()) }
     }
 
+    /// Notes a stream that another one may end and take the place of.
+    pub(super) fn opened(&self, state: &State, question: &Question, dismissal: CancellationToken) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(state.stream, (question.clone(), dismissal));
+    }
+
+    /// Forgets a stream that has ended, or shows something else from now on.
+    pub(super) fn closed(&self, state: &State) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&state.stream);
+    }
+
     /// Keeps what a stream has shown; `question` is what it was asked.
     pub(super) fn keep(&self, state: State, question: Question) {
+        self.put(state, question);
+        self.added.notify_waiters();
+    }
+
+    fn put(&self, state: State, question: Question) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.push_back((Instant::now(), question, state));
         states.retain(|(at, ..)| at.elapsed() < AGE_MAX);
@@ -176,8 +202,32 @@ impl Kept {
         }
     }
 
-    /// The state of the stream that a token names, if all that went out since can be told. One stream goes on from it.
-    pub(super) fn take(&self, token: &Token, question: &Question) -> Option<State> {
+    /// The state of the stream that a token names, if all that went out since can be told. One stream goes on from it. A stream that has not
+    /// ended ends now.
+    pub(super) async fn take(&self, token: &Token, question: &Question) -> Option<State> {
+        let mut added = pin!(self.added.notified());
+        added.as_mut().enable();
+        if let Some(state) = self.find(token, question) {
+            return Some(state);
+        }
+        self.dismissal(token, question)?.cancel();
+        let until = Instant::now() + ENDS_WITHIN;
+        while timeout_at(until, added.as_mut()).await.is_ok() {
+            added.set(self.added.notified());
+            added.as_mut().enable();
+            if let Some(state) = self.find(token, question) {
+                return Some(state);
+            }
+        }
+        None
+    }
+
+    fn dismissal(&self, token: &Token, question: &Question) -> Option<CancellationToken> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(&token.stream).filter(|(asked, _)| asked == question).map(|(_, dismissal)| dismissal.clone())
+    }
+
+    fn find(&self, token: &Token, question: &Question) -> Option<State> {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.retain(|(at, ..)| at.elapsed() < AGE_MAX);
         let fits = |(_, asked, state): &(Instant, Question, State)| {

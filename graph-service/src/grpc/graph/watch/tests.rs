@@ -191,6 +191,33 @@ async fn first_comes_what_is_there_then_the_word_that_it_was_all_then_changes() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_comes_back_before_its_old_stream_is_known_to_be_dead_goes_on_from_it() {
+    let mut world = world(&[("root", &[]), ("a", &["root"])]);
+    for (takes_all, name) in [(true, "b"), (false, "c")] {
+        // The connection is gone, but no one has told the service: the stream is not read any more, and not dropped either.
+        let mut old = world.below("root", 9).await;
+        old.whole().await;
+        world.put(name, &["a"]);
+        if takes_all {
+            old.settled().await;
+        } else {
+            for _ in 0..3 {
+                tokio::time::advance(Duration::from_secs(10)).await;
+            }
+        }
+        let again = WatchDependentsRequest { resume_token: old.token.clone(), ..below("root", 9) };
+        let mut new = world.open(again).await.unwrap();
+        new.seen = old.seen.clone();
+        world.delete(name);
+        new.settled().await;
+        assert_eq!((new.resets, new.seen), (Vec::new(), BTreeMap::from([("a".to_owned(), 1)])));
+        while let Some(message) = old.stream.next().await {
+            assert!(message.is_ok(), "it ends well");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn objects_that_own_each_other_do_not_keep_each_other_in() {
     let mut world = world(&[("root", &[]), ("x", &["root"]), ("a", &["root", "c"]), ("b", &["a"]), ("c", &["b"])]);
     let mut follower = world.below("root", 64).await;
@@ -290,14 +317,16 @@ async fn a_stream_goes_on_where_another_ended_or_begins_anew_and_says_so() {
     world.put("d", &["c"]);
     let again = |token: Vec<u8>| WatchDependentsRequest { resume_token: token, ..below("root", 9) };
     let mut second = world.open(again(token.clone())).await.unwrap();
-    (second.seen, second.is_whole) = (seen, true);
+    (second.seen, second.is_whole) = (seen.clone(), true);
     second.settled().await;
     assert_eq!((second.seen.clone(), second.resets.len()), (world.walked("root", 9), 0));
-    // It is being followed already.
+    // It is being followed already: by a client that may have lost its connection.
     let mut third = world.open(again(token.clone())).await.unwrap();
-    third.whole().await;
-    assert_eq!((third.seen, third.resets.len()), (world.walked("root", 9), 1));
-    drop(second);
+    (third.seen, third.is_whole) = (seen, true);
+    third.settled().await;
+    assert_eq!((third.seen.clone(), third.resets.len()), (world.walked("root", 9), 0));
+    assert!(second.next().await.is_none());
+    drop(third);
     sleep(Duration::from_secs(301)).await;
     let mut late = world.open(again(token.clone())).await.unwrap();
     late.whole().await;

@@ -1,0 +1,146 @@
+//! What each service's reads may have at most: so many calls at a time, and so long for each answer, or for its beginning where it is a
+//! stream. A call beyond that is refused and told when to come back. Pauses are no reads: the brake must work when everything is full.
+
+use super::status;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tower::limit::ConcurrencyLimit;
+use tower::load_shed::LoadShed;
+use tower::load_shed::error::Overloaded;
+use tower::timeout::Timeout;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+
+/// Calls of one service at a time.
+pub(super) const READS_MAX: usize = 256;
+/// How long an answer may take. More than the longest waits within one: for freshness, for filters, for a turn.
+pub(super) const READ_WITHIN: Duration = Duration::from_secs(30);
+/// Not bounded.
+const PAUSES: [&str; 2] = [
+    "/ownergraph.admin.v1beta1.AdminService/PauseCollection",
+    "/ownergraph.admin.v1beta1.AdminService/ResumeCollection",
+];
+
+/// A service with bounds.
+#[derive(Clone, Debug)]
+pub(super) struct Bounded<S> {
+    pauses: S,
+    reads: LoadShed<ConcurrencyLimit<Timeout<S>>>,
+}
+
+impl<S: Clone> Bounded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    pub(super) fn new(service: S) -> Bounded<S> {
+        let reads = ServiceBuilder::new()
+            .load_shed()
+            .concurrency_limit(READS_MAX)
+            .timeout(READ_WITHIN)
+            .service(service.clone());
+        Bounded { pauses: service, reads }
+    }
+}
+
+impl<S: NamedService> NamedService for Bounded<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S> Service<Request<Body>> for Bounded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // Whether there is room is found out by the call, which is refused where there is none.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if PAUSES.contains(&request.uri().path()) {
+            return self.pauses.clone().oneshot(request).boxed();
+        }
+        let refused = |error: BoxError| {
+            let status = match error.is::<Overloaded>() {
+                true => status::limit_exceeded("calls at a time", READS_MAX),
+                false => status::too_slow(READ_WITHIN),
+            };
+            status.into_http()
+        };
+        self.reads.clone().oneshot(request).map(move |answer| Ok(answer.unwrap_or_else(refused))).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::small_world::reason;
+    use std::sync::Arc;
+    use tokio::sync::Semaphore;
+    use tokio::task::JoinHandle;
+    use tonic::{Code, Status};
+
+    #[derive(Clone)]
+    struct Slow(Arc<Semaphore>);
+
+    impl Service<Request<Body>> for Slow {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _request: Request<Body>) -> Self::Future {
+            let turns = Arc::clone(&self.0);
+            Box::pin(async move {
+                turns.acquire().await.expect("never closed").forget();
+                Ok(Response::new(Body::empty()))
+            })
+        }
+    }
+
+    fn call(path: &str) -> Request<Body> {
+        Request::builder().uri(path).body(Body::empty()).unwrap()
+    }
+
+    fn refusal(answer: Response<Body>) -> (Code, String) {
+        let status = Status::from_header_map(answer.headers()).unwrap();
+        (status.code(), reason(&status))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_beyond_the_bound_are_refused_at_once_and_slow_ones_in_time_but_for_pauses() {
+        let turns = Arc::new(Semaphore::new(0));
+        let mut service = Bounded::new(Slow(Arc::clone(&turns)));
+        let mut waiting: Vec<_> = (0..READS_MAX).map(|_| tokio::spawn(service.call(call("/a/B")))).collect();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let answer = service.call(call("/a/B")).await.unwrap();
+        assert_eq!(refusal(answer), (Code::ResourceExhausted, "LIMIT_EXCEEDED".to_owned()));
+        turns.add_permits(1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let is_answered = waiting.iter().position(JoinHandle::is_finished).unwrap();
+        assert!(waiting.remove(is_answered).await.unwrap().unwrap().headers().is_empty());
+        assert!(!waiting.iter().any(JoinHandle::is_finished));
+        // Its place is free.
+        let last = tokio::spawn(service.call(call("/a/B")));
+        tokio::time::sleep(READ_WITHIN).await;
+        let answer = waiting.pop().unwrap().await.unwrap().unwrap();
+        assert_eq!(refusal(answer), (Code::ResourceExhausted, "LIMIT_EXCEEDED".to_owned()));
+        let pause = tokio::spawn(service.call(call(PAUSES[0])));
+        tokio::time::sleep(2 * READ_WITHIN).await;
+        assert!(last.is_finished() && !pause.is_finished());
+        turns.add_permits(1);
+        assert!(pause.await.unwrap().unwrap().headers().is_empty());
+    }
+}
