@@ -46,12 +46,16 @@ fn text(found: &[Cycle]) -> String {
     let mut text = String::new();
     for (number, cycle) in found.iter().enumerate() {
         let state = if cycle.deadlocked { "all wait for each other" } else { "not in the way of a deletion now" };
-        text.push_str(&format!("CYCLE {}  {} objects, {state}\n", number + 1, cycle.members.len()));
+        text.push_str(&format!("CYCLE {}  {} objects, {state}\n", number + 1, cycle.member_count));
         for member in &cycle.members {
             let object = member.r#ref.clone().unwrap_or_default();
             let relaxed =
                 if object.uid == cycle.unblock_candidate_uid { "  (its reference would be relaxed first)" } else { "" };
             text.push_str(&format!("  {}{relaxed}\n", shown(&object)));
+        }
+        let more = (cycle.member_count as usize).saturating_sub(cycle.members.len());
+        if more > 0 {
+            text.push_str(&format!("  and {more} more\n"));
         }
     }
     text
@@ -71,12 +75,12 @@ mod tests {
         };
         let cycle = Cycle {
             members: vec![node("a"), node("b")],
+            member_count: 5,
             deadlocked: true,
             unblock_candidate_uid: "b".into(),
             ..Default::default()
         };
-        let expected =
-            "CYCLE 1  2 objects, all wait for each other\n  Pod a\n  Pod b  (its reference would be relaxed first)\n";
+        let expected = "CYCLE 1  5 objects, all wait for each other\n  Pod a\n  Pod b  (its reference would be relaxed first)\n  and 3 more\n";
         assert_eq!(text(&[cycle]), expected);
     }
 }
