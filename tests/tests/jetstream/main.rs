@@ -5,6 +5,7 @@
 //! plane instead of the sandbox.
 
 mod access;
+mod audited;
 mod large;
 mod older;
 mod world;

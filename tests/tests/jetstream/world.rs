@@ -1,12 +1,13 @@
 //! Two graph services, of which the first leads, two executors, and cascades for them.
 
+use crate::audited::Deletion;
 use anyhow::{Context, ensure};
 use kube::Client;
 use proto::decision::v1beta1::ListDecisionsRequest;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
-use tests::controlplane::{ControlPlane, require};
+use tests::controlplane::{Binaries, ControlPlane, Options, require};
 use tests::embedded::Api;
 use tests::load::{configmaps, count, delete, families, list, until};
 use tests::nats::Nats;
@@ -23,6 +24,17 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 const CASCADE_WITHIN: Duration = Duration::from_secs(600);
 const LEASES: [&str; 6] = ["--lease-duration", "4s", "--renew-deadline", "3s", "--retry-period", "1s"];
 const OWNERS: usize = 10;
+const AUDIT_LOG: &str = "audit.log";
+const AUDIT_POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Request
+  verbs: [delete]
+  resources: [{ group: '', resources: [configmaps] }]
+- level: None
+";
 /// Looks in a row at a log that has not grown.
 const STILL: usize = 10;
 
@@ -47,7 +59,7 @@ pub(crate) struct World {
     pub(crate) nats: Option<Nats>,
     pub(crate) replicas: Replicas,
     maps: String,
-    _directory: Directory,
+    directory: Directory,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -55,7 +67,6 @@ impl World {
     /// `nats` keeps the log of decisions, where there is one.
     pub(crate) async fn start(nats: Option<Nats>, flags: &[&str]) -> anyhow::Result<World> {
         let turn = ONE_AT_A_TIME.lock().await;
-        let programs = Programs::build()?;
         let directory = Directory::create()?;
         let (plane, client) = match std::env::var_os("JETSTREAM_CONTROLPLANE").and_then(|_| require()) {
             Some(binaries) => {
@@ -69,6 +80,38 @@ impl World {
                 (Plane::Embedded(api), client)
             }
         };
+        World::on(plane, client, nats, flags, directory, turn).await
+    }
+
+    /// On a real control plane that keeps an audit log of deletions.
+    pub(crate) async fn audited(binaries: &Binaries, nats: Nats, flags: &[&str]) -> anyhow::Result<World> {
+        let turn = ONE_AT_A_TIME.lock().await;
+        let directory = Directory::create()?;
+        let policy = directory.path().join("policy.yaml");
+        std::fs::write(&policy, AUDIT_POLICY)?;
+        let log = directory.path().join(AUDIT_LOG);
+        let apiserver_flags =
+            vec![format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", log.display())];
+        let plane = ControlPlane::start_with(binaries, Options { apiserver_flags, ..Options::default() }).await?;
+        let client = plane.client().await?;
+        World::on(Plane::Real(plane), client, Some(nats), flags, directory, turn).await
+    }
+
+    /// The deletions by the API server's audit log that name a uid.
+    pub(crate) fn deletions(&self) -> anyhow::Result<Vec<Deletion>> {
+        let log = std::fs::read_to_string(self.directory.path().join(AUDIT_LOG))?;
+        log.lines().map(Deletion::read).filter_map(Result::transpose).collect()
+    }
+
+    async fn on(
+        plane: Plane,
+        client: Client,
+        nats: Option<Nats>,
+        flags: &[&str],
+        directory: Directory,
+        turn: MutexGuard<'static, ()>,
+    ) -> anyhow::Result<World> {
+        let programs = Programs::build()?;
         let mut replicas = Replicas::new(&programs, 2).await?;
         let url = nats.as_ref().map(Nats::url);
         let log: Vec<&str> = url.iter().flat_map(|url| ["--decision-log", url]).collect();
@@ -85,7 +128,7 @@ impl World {
         }
         replicas.ready().await?;
         let maps = configmaps("default");
-        Ok(World { plane, client, nats, replicas, maps, _directory: directory, _turn: turn })
+        Ok(World { plane, client, nats, replicas, maps, directory, _turn: turn })
     }
 
     pub(crate) fn server(&self, graph: usize) -> String {

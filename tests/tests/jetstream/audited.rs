@@ -1,0 +1,105 @@
+//! The log of decisions beside the API server's own audit log: what the one says was deleted, the other says too, whoever leads.
+
+use crate::world::{SOON, World};
+use anyhow::{Context, ensure};
+use proto::convert::{Standing, standing};
+use proto::decision::v1beta1::{DecisionEvent, Phase};
+use std::collections::{BTreeMap, BTreeSet};
+use tests::controlplane::require;
+use tests::load::until;
+use tests::nats::{self, Nats};
+use tests::replicas::Held;
+use tests::subscriber::Subscriber;
+
+const OBJECTS: usize = 1500;
+
+/// How a leader goes in mid-cascade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Killed,
+    Terminated,
+    Frozen,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_decision_ends_however_its_leader_goes_and_every_deletion_has_its_events() -> anyhow::Result<()> {
+    let (Some(program), Some(binaries)) = (nats::require(), require()) else { return Ok(()) };
+    let nats = Nats::start(&program, &[]).await?;
+    let mut world = World::audited(&binaries, nats, &[]).await?;
+    let mut dependents = BTreeSet::new();
+    let mut leader = 0;
+    for (round, way) in [Way::Killed, Way::Terminated, Way::Frozen].into_iter().enumerate() {
+        dependents.extend(world.cascade(&format!("r{round}"), OBJECTS).await?);
+        until("some of it is gone", SOON, || world.left(), |left| *left < OBJECTS).await?;
+        let process = &mut world.replicas.graphs[leader].service_mut()?.process;
+        match way {
+            Way::Killed => process.kill()?,
+            Way::Terminated => process.terminate()?,
+            Way::Frozen => process.pause()?,
+        }
+        if way != Way::Frozen {
+            process.ended(SOON).await?;
+        }
+        ensure!(world.left().await? > 0, "{way:?}: there is something left for the next leader");
+        world.leads(Held { holder: Some(1 - leader), term: round as u64 + 2 }).await?;
+        world.all_gone().await?;
+        match way {
+            Way::Frozen => world.replicas.graphs[leader].service()?.process.resume()?,
+            Way::Killed | Way::Terminated => world.replicas.graphs[leader].start(false)?,
+        }
+        world.replicas.ready().await?;
+        leader = 1 - leader;
+    }
+
+    let head = world.head(leader).await?;
+    let mut subscriber = Subscriber::default();
+    world.read(&mut subscriber, leader, head).await?;
+    subscriber.check_all()?;
+    let mut last: BTreeMap<&str, &DecisionEvent> = BTreeMap::new();
+    for event in subscriber.events().filter(|event| !event.decision_id.is_empty()) {
+        last.insert(&event.decision_id, event);
+    }
+    let open: Vec<_> = last.values().filter(|event| standing(event) != Some(Standing::Ended)).collect();
+    ensure!(open.is_empty(), "{} of {} decisions have no end: {:?}", open.len(), last.len(), open.first());
+    let confirmed = subscriber.targets(Phase::Confirmed);
+    ensure!(dependents.is_subset(&confirmed), "{} are not confirmed", dependents.difference(&confirmed).count());
+
+    let audited: Vec<_> = world.deletions()?.into_iter().filter(|of| dependents.contains(&of.uid)).collect();
+    let deleted: BTreeSet<String> = audited.iter().filter(|of| of.code == 200).map(|of| of.uid.clone()).collect();
+    ensure!(deleted == dependents, "{} of {} by the audit log", deleted.len(), dependents.len());
+    let reported: BTreeSet<&str> =
+        subscriber.events().filter_map(|event| Some(event.report.as_ref()?.audit_id.as_str())).collect();
+    let leased = subscriber.targets(Phase::Leased);
+    let mut unreported = 0;
+    for of in &audited {
+        ensure!(leased.contains(&of.uid), "{} was deleted, and the log does not tell that it was to be", of.uid);
+        unreported += usize::from(!reported.contains(of.audit_id.as_str()));
+    }
+    // The last words of a leader that was killed or frozen are not in the log; its successor confirms what it did.
+    ensure!(unreported <= audited.len() / 20, "{unreported} of {} writes have no report", audited.len());
+    eprintln!(
+        "{} decisions, all ended; {} writes by the audit log, {unreported} without a report",
+        last.len(),
+        audited.len()
+    );
+    Ok(())
+}
+
+/// A DELETE by the API server's audit log.
+#[derive(Debug)]
+pub(crate) struct Deletion {
+    pub(crate) uid: String,
+    audit_id: String,
+    code: u64,
+}
+
+impl Deletion {
+    /// `None` for one that names no uid.
+    pub(crate) fn read(line: &str) -> anyhow::Result<Option<Deletion>> {
+        let event: serde_json::Value = serde_json::from_str(line).context("a line of the audit log")?;
+        let Some(uid) = event["requestObject"]["preconditions"]["uid"].as_str() else { return Ok(None) };
+        let audit_id = event["auditID"].as_str().context("its id")?.to_owned();
+        let code = event["responseStatus"]["code"].as_u64().context("its code")?;
+        Ok(Some(Deletion { uid: uid.to_owned(), audit_id, code }))
+    }
+}
