@@ -27,6 +27,15 @@ pub fn most_memory_mib(pid: u32) -> anyhow::Result<f64> {
     status_mib(pid, "VmHWM:")
 }
 
+/// Has [`most_memory_mib`] begin anew.
+///
+/// # Errors
+/// There is no such process, or it belongs to another user.
+pub fn forget_most_memory(pid: u32) -> anyhow::Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| format!("writing {path}"))
+}
+
 /// The memory that a process holds now.
 ///
 /// # Errors

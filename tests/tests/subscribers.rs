@@ -1,5 +1,6 @@
 //! The examples of subscribers to the log of decisions, as somebody who copies them would run them: killed again and again in
-//! mid-cascade, each sees every decision.
+//! mid-cascade, each sees every decision. And subscribers in Python and Go with the limits that their libraries have by default, beside an
+//! object as large as the API server takes.
 
 use anyhow::{Context, ensure};
 use proto::decision::v1beta1::ListDecisionsRequest;
@@ -8,10 +9,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use tests::controlplane::{ControlPlane, require};
 use tests::embedded::Api;
-use tests::load::{configmaps, count, delete, families, until};
+use tests::load::{configmap, configmaps, count, create, create_all, delete, families, reference_to, until};
 use tests::process::{Directory, Process};
 use tests::service::{Fleet, Programs};
+use tests::usage::{forget_most_memory, memory_mib, most_memory_mib};
 
 const DEPENDENTS: usize = 1000;
 const KILLS: usize = 10;
@@ -28,24 +31,122 @@ async fn the_one_in_rust_goes_on_where_it_was_killed() -> anyhow::Result<()> {
 async fn the_one_in_python_goes_on_where_it_was_killed() -> anyhow::Result<()> {
     let programs = Programs::build()?;
     let directory = Directory::create()?;
-    let python = match python(directory.path()) {
-        Ok(python) => python,
+    let Some(arguments) = fetched(in_python(directory.path()))? else { return Ok(()) };
+    survives_restarts(&programs, Path::new("/usr/bin/env"), &arguments).await
+}
+
+/// References of one object: with this many names of this length it is not yet one whose references are too many to be looked at.
+const OWNERS: usize = 4400;
+const NAME_BYTES: usize = 64;
+const OBJECT_BYTES: usize = 1_400_000;
+/// Of each language.
+const SUBSCRIBERS: usize = 5;
+const MEMORY_MAX_MIB: f64 = 50.0;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_as_large_as_the_api_server_takes_stops_no_subscriber_and_costs_little() -> anyhow::Result<()> {
+    let Some(binaries) = require() else { return Ok(()) };
+    let programs = Programs::build()?;
+    let directory = Directory::create()?;
+    let Some(python) = fetched(in_python(directory.path()))? else { return Ok(()) };
+    let Some(go) = fetched(in_go(directory.path()))? else { return Ok(()) };
+    let plane = ControlPlane::start(&binaries).await?;
+    let client = plane.client().await?;
+    let fleet = Fleet::start(&programs, plane.kubeconfig(), 1).await?;
+    let maps = configmaps("default");
+    let name = |number: usize| format!("{number:0NAME_BYTES$}");
+    let owners = create_all(&client, &maps, (0..OWNERS).map(|number| configmap(&name(number), &[])).collect()).await?;
+    let references: Vec<_> = owners.iter().map(reference_to).collect();
+    let mut heavy = configmap("heavy", &references);
+    heavy["data"] = serde_json::json!({ "rest": "x".repeat(OBJECT_BYTES - heavy.to_string().len()) });
+    create(&client, &maps, &heavy).await?;
+    fleet.until_known(OWNERS + 1).await?;
+
+    let mut subscribers = Vec::new();
+    for number in 0..SUBSCRIBERS {
+        let position = directory.path().join(format!("position-{number}")).display().to_string();
+        let server = fleet.grpc().to_owned();
+        let arguments =
+            [&python[..], &["--server".to_owned(), server.clone(), "--position".to_owned(), position]].concat();
+        let name = format!("python-{number}");
+        subscribers.push(Process::spawn(&name, directory.path(), Path::new("/usr/bin/env"), &arguments)?);
+        let arguments = [server, directory.path().join("descriptors").display().to_string()];
+        subscribers.push(Process::spawn(&format!("go-{number}"), directory.path(), &go, &arguments)?);
+    }
+    let first = families(&client, "default", "first", 1, 1).await?;
+    delete(&client, &format!("{maps}/{}", first[0]), "Background").await?;
+    for subscriber in &subscribers {
+        let look = || async { Ok(has_gone(&subscriber.output(), "first-0-0")) };
+        until("a subscriber reads", SOON, look, |seen| *seen).await?;
+    }
+    let graph = fleet.graph.process.pid();
+    let before = memory_mib(graph)?;
+    forget_most_memory(graph)?;
+    for number in 0..OWNERS {
+        delete(&client, &format!("{maps}/{}", name(number)), "Background").await?;
+    }
+    until("all of it is gone", SOON, || count(&client, &maps), |left| *left == 0).await?;
+    // And one more cascade, which all of them see to its end.
+    let last = families(&client, "default", "last", 1, 10).await?;
+    delete(&client, &format!("{maps}/{}", last[0]), "Background").await?;
+    for subscriber in &subscribers {
+        let look = || async { Ok(["heavy", "last-0-9"].map(|target| has_gone(&subscriber.output(), target))) };
+        until("a subscriber sees the large object go, and what comes after", SOON, look, |seen| *seen == [true; 2])
+            .await?;
+        let output = subscriber.output();
+        let seen = positions(&output)?;
+        ensure!(
+            seen.first() == Some(&1) && seen.last() == Some(&(seen.len() as u64)),
+            "{} events, not all",
+            seen.len()
+        );
+    }
+    let grown = most_memory_mib(graph)? - before;
+    eprintln!("{OWNERS} references: the graph service held {grown:.1} MiB more than before");
+    ensure!(grown < MEMORY_MAX_MIB, "{grown:.1} MiB");
+    Ok(())
+}
+
+/// Whether a subscriber was told each step of the deletion of an object.
+fn has_gone(output: &str, target: &str) -> bool {
+    let target = format!(" default/{target}");
+    let of = |phase: &&str| output.lines().any(|line| line.contains(*phase) && line.ends_with(&target));
+    ["PHASE_PROPOSED", "PHASE_LEASED", "PHASE_SUCCEEDED", "PHASE_CONFIRMED"].iter().all(|phase| of(&phase))
+}
+
+/// `None` where nothing can be fetched, which is no failure outside of CI: the example in Rust still shows the same.
+fn fetched<T>(of: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    match of {
         Err(error) if std::env::var_os("CI").is_none() => {
-            // Where nothing can be fetched, the other example still shows the same.
             tracing::warn!("not run: {error:#}");
-            return Ok(());
+            Ok(None)
         }
-        Err(error) => return Err(error),
-    };
+        other => other.map(Some),
+    }
+}
+
+/// Arguments of `env` that run the example in Python.
+fn in_python(scratch: &Path) -> anyhow::Result<Vec<String>> {
+    let python = python(scratch)?;
     let example = root().join("examples/policy-subscriber-python");
-    let generated = directory.path().join("generated");
+    let generated = scratch.join("generated");
     std::fs::create_dir(&generated)?;
     let (protos, out) = (root().join("proto").display().to_string(), generated.display().to_string());
     let mut protoc = Command::new(&python);
     protoc.args(["-m", "grpc_tools.protoc", "-I", &protos, "--python_out", &out, "--grpc_python_out", &out]);
     run(protoc.args(protos_below(&root().join("proto"))?))?;
     let script = example.join("subscriber.py").display().to_string();
-    survives_restarts(&programs, Path::new("/usr/bin/env"), &[format!("PYTHONPATH={out}"), python, script]).await
+    Ok(vec![format!("PYTHONPATH={out}"), python, script])
+}
+
+/// The subscriber in Go, and beside it the descriptors that it reads.
+fn in_go(scratch: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::write(scratch.join("descriptors"), proto::FILE_DESCRIPTOR_SET)?;
+    let program = scratch.join("gosubscriber");
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg(".").current_dir(root().join("tests/gosubscriber"));
+    run(go.env("CGO_ENABLED", "0"))?;
+    Ok(program)
 }
 
 fn root() -> PathBuf {

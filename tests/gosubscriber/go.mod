@@ -1,0 +1,16 @@
+// A subscriber by grpc-go, as others write them: for the test of the examples.
+module ownergraph/tests/gosubscriber
+
+go 1.26.7
+
+require (
+	google.golang.org/grpc v1.79.3
+	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	golang.org/x/net v0.48.0 // indirect
+	golang.org/x/sys v0.39.0 // indirect
+	golang.org/x/text v0.32.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20251202230838-ff82c1b0f217 // indirect
+)
