@@ -1,6 +1,7 @@
 //! `docs/reference.md`: every RPC, message, field and value of the API, from the comments in the `.proto` files.
 
 use anyhow::{Context, ensure};
+use bounds::BOUNDS;
 use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
@@ -9,6 +10,8 @@ use prost_types::{
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
+
+mod bounds;
 
 /// Numbers of fields in descriptor.proto, which paths of comments are made of.
 const FILE_MESSAGE: i32 = 4;
@@ -30,10 +33,19 @@ How it behaves as a whole is told in [queries](queries.md), [decisions](decision
 pub fn page() -> anyhow::Result<String> {
     let set = FileDescriptorSet::decode(proto::FILE_DESCRIPTOR_SET).context("the descriptors of the API")?;
     let mut page = String::from(HEAD);
+    page.push_str("\n## Bounds\n\n| What | Bound |\n|---|---|\n");
+    for (what, bound, _) in BOUNDS {
+        writeln!(page, "| {what} | {bound} |")?;
+    }
     for file in set.file.iter().filter(|file| file.package().starts_with("ownergraph.")) {
         File::new(file).write(&mut page)?;
     }
     Ok(page)
+}
+
+/// The tests that reach the bounds.
+pub fn tests_of_bounds() -> impl Iterator<Item = &'static str> {
+    BOUNDS.iter().map(|(.., test)| *test)
 }
 
 struct File<'a> {

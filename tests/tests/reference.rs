@@ -1,8 +1,8 @@
 //! The reference of the API says what the protocol says.
 
 use anyhow::{Context, ensure};
-use std::path::Path;
-use tests::reference::page;
+use std::path::{Path, PathBuf};
+use tests::reference::{page, tests_of_bounds};
 
 #[test]
 fn the_reference_is_that_of_this_protocol() -> anyhow::Result<()> {
@@ -13,5 +13,31 @@ fn the_reference_is_that_of_this_protocol() -> anyhow::Result<()> {
     }
     let there = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     ensure!(there == page, "docs/reference.md is not of this protocol; BLESS=1 cargo test -p tests --test reference");
+    Ok(())
+}
+
+/// The names of all functions in the tests of the workspace.
+fn functions(directory: &Path, found: &mut Vec<String>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let path: PathBuf = entry?.path();
+        if path.is_dir() && !path.ends_with("target") {
+            functions(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path)?;
+            let name = |line: &str| Some(line.split_once("fn ")?.1.split_once('(')?.0.to_owned());
+            found.extend(text.lines().filter_map(name));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn each_bound_of_the_reference_has_a_test() -> anyhow::Result<()> {
+    let mut there = Vec::new();
+    for package in ["engine", "graph-service", "proto", "tests"] {
+        functions(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(package), &mut there)?;
+    }
+    let missing: Vec<&str> = tests_of_bounds().filter(|test| !there.iter().any(|name| name == test)).collect();
+    ensure!(missing.is_empty(), "no such tests: {missing:?}");
     Ok(())
 }
