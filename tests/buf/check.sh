@@ -24,7 +24,7 @@ refused() {
     local what=$1 expression=$2
     rm -rf "$copy/proto"
     mkdir "$copy/proto"
-    cp -r proto/buf.yaml proto/ownergraph "$copy/proto"
+    cp -r proto/buf.yaml proto/google proto/ownergraph "$copy/proto"
     local file=$copy/proto/ownergraph/admin/v1beta1/admin_service.proto
     sed -i "$expression" "$file"
     if cmp -s "$file" proto/ownergraph/admin/v1beta1/admin_service.proto; then

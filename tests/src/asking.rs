@@ -24,9 +24,12 @@ const ASKED: usize = 2_000;
 const PREVIEWED: usize = 20;
 
 /// What was measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub objects: usize,
+    /// Of the first page of 100, at rest: of an owner of 100 dependents, and of one of 10 000.
+    pub page_of_few: Samples,
+    pub page_of_many: Samples,
     /// How long the answers took, in ms.
     pub get: Samples,
     pub dependents: Samples,
@@ -53,13 +56,15 @@ pub async fn run(binaries: &Binaries, programs: &Programs, objects: usize) -> an
     let fleet = Fleet::start(programs, plane.kubeconfig(), 1).await?;
     fleet.until_known(objects).await?;
 
-    let mut busy = JoinSet::new();
-    busy.spawn(keep_busy(client.clone()));
     let channel = Channel::from_shared(format!("http://{}", fleet.grpc()))?.connect().await?;
     let ask = GraphServiceClient::new(channel).max_decoding_message_size(16 << 20);
+    let page_of_few = first_pages(&ask, "o-0").await?;
+    let page_of_many = first_pages(&ask, &root[0]).await?;
+    let mut busy = JoinSet::new();
+    busy.spawn(keep_busy(client.clone()));
     let before = rounds(&fleet).await?;
     let mut figures = asked(&ask, owners).await?;
-    figures.objects = objects;
+    (figures.objects, figures.page_of_few, figures.page_of_many) = (objects, page_of_few, page_of_many);
     let uid = uid_of(&client, &maps, &root[0]).await?;
     figures.preview = preview(&ask, &uid, TREE.min(objects)).await?;
     let after = rounds(&fleet).await?;
@@ -88,6 +93,18 @@ fn at(name: String) -> Option<ObjectRef> {
     Some(ObjectRef { kind, resource, namespace: "world".to_owned(), name, ..ObjectRef::default() })
 }
 
+async fn first_pages(ask: &GraphServiceClient<Channel>, owner: &str) -> anyhow::Result<Samples> {
+    let mut times = Samples::default();
+    for _ in 0..ASKED {
+        let request = ListDependentsRequest { r#ref: at(owner.to_owned()), ..ListDependentsRequest::default() };
+        let begun = Instant::now();
+        let answer = ask.clone().list_dependents(request).await?.into_inner();
+        times.push(begun.elapsed().as_secs_f64() * 1e3);
+        ensure!(answer.dependents.len() == FAMILY, "{} dependents of {owner}", answer.dependents.len());
+    }
+    Ok(times)
+}
+
 async fn asked(ask: &GraphServiceClient<Channel>, owners: usize) -> anyhow::Result<Figures> {
     let (mut get, mut dependents, mut explain) = (Samples::default(), Samples::default(), Samples::default());
     for number in 0..ASKED {
@@ -105,7 +122,7 @@ async fn asked(ask: &GraphServiceClient<Channel>, owners: usize) -> anyhow::Resu
         ask.clone().explain_object(ExplainObjectRequest { r#ref: at(child), ..Default::default() }).await?;
         explain.push(begun.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(Figures { objects: 0, get, dependents, explain, preview: Samples::default(), collected: 0, round_below: 0.0 })
+    Ok(Figures { get, dependents, explain, ..Figures::default() })
 }
 
 async fn preview(ask: &GraphServiceClient<Channel>, uid: &str, tree: usize) -> anyhow::Result<Samples> {
@@ -146,6 +163,8 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} objects, {} collected meanwhile", self.objects, self.collected)?;
         let rows = [
+            ("First page of 100, at rest", &self.page_of_few),
+            ("First page of 10 000, at rest", &self.page_of_many),
             ("GetObject", &self.get),
             ("ListDependents of 100", &self.dependents),
             ("ExplainObject", &self.explain),
@@ -153,7 +172,7 @@ impl fmt::Display for Figures {
         ];
         for (what, times) in rows {
             let [p50, p99, most] = [50, 99, 100].map(|percent| times.percentile(percent));
-            writeln!(f, "{what:<26} p50 {p50:7.2} ms   p99 {p99:7.2} ms   longest {most:7.2} ms")?;
+            writeln!(f, "{what:<30} p50 {p50:7.2} ms   p99 {p99:7.2} ms   longest {most:7.2} ms")?;
         }
         writeln!(f, "no round of the engine took {:.1} ms", self.round_below * 1e3)
     }

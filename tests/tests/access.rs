@@ -155,7 +155,7 @@ impl Dial {
         let (resource, namespace, name) = ("configmaps".to_owned(), namespace.to_owned(), name.to_owned());
         let object = ObjectRef { resource, namespace, name, ..ObjectRef::default() };
         let consistency = Some(Consistency { requirement: Some(Requirement::Latest(true)), max_wait: None });
-        let request = by(token, GetObjectRequest { r#ref: Some(object), consistency })?;
+        let request = by(token, GetObjectRequest { r#ref: Some(object), consistency, ..GetObjectRequest::default() })?;
         Ok(GraphServiceClient::new(self.channel().await?).get_object(request).await.map(|_| ()))
     }
 

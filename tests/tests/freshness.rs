@@ -76,7 +76,11 @@ async fn read_your_writes(programs: &Programs, client: &Client, kubeconfig: &Pat
             _ => freshness(Requirement::AtLeast(ResourceVersionBounds { bounds: vec![bound] })),
         };
         if number % 2 == 1 {
-            let request = GetObjectRequest { r#ref: of(text(&child, "uid")), consistency: consistency.clone() };
+            let request = GetObjectRequest {
+                r#ref: of(text(&child, "uid")),
+                consistency: consistency.clone(),
+                ..Default::default()
+            };
             let found = graph.get_object(request).await?.into_inner();
             token = found.meta.and_then(|meta| meta.as_of);
         }

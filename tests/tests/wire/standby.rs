@@ -61,7 +61,7 @@ async fn reads(world: &World, replica: &str, uid: &str) -> anyhow::Result<Vec<(&
     let mut graph = GraphServiceClient::new(channel.clone());
     let mut admin = AdminServiceClient::new(channel);
     let wanted = ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() };
-    let object = graph.get_object(GetObjectRequest { r#ref: Some(wanted), consistency: None }).await?.into_inner();
+    let object = graph.get_object(GetObjectRequest { r#ref: Some(wanted), ..Default::default() }).await?.into_inner();
     let coverage = graph.list_coverage(ListCoverageRequest::default()).await?.into_inner();
     let status = admin.get_status(GetStatusRequest {}).await?.into_inner();
     let executors = admin.list_executors(ListExecutorsRequest::default()).await?.into_inner();
