@@ -1,14 +1,18 @@
 //! What each caller may have of what all readers share: places for streams, time of the threads that write them, and bytes.
 //!
-//! A caller is a user, where callers are told apart, and otherwise a connection. Whoever uses up its share waits, and nobody else does.
+//! A caller is a user, where callers are told apart, and otherwise a connection. Whoever uses up its share waits, and nobody else does. Only
+//! where all callers together take more bytes than the collector can spare do all of them wait, for no longer than one message of each
+//! takes: what is sent costs the processor on its way through HTTP/2, beside the threads that the streams are written on.
 
 use crate::grpc::access::{Sight, Whose};
 use crate::grpc::connection::Cut;
 use crate::grpc::status;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
@@ -23,6 +27,10 @@ pub(in crate::grpc) const STREAMS_PER_CALLER_MAX: usize = 16;
 const TIME_PER_SECOND: Duration = Duration::from_millis(200);
 /// Bytes of one caller's streams in a second.
 const BYTES_PER_SECOND: f64 = 64.0 * 1024.0 * 1024.0;
+/// Bytes of all streams in a second, for each processor: some 150,000 events.
+const ALL_BYTES_PER_SECOND: f64 = 96.0 * 1024.0 * 1024.0;
+/// How much earlier all streams together may have what they get in a time.
+const ALL_IN_ADVANCE: Duration = Duration::from_millis(100);
 
 /// Who has a stream.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,9 +51,10 @@ struct Taken {
     /// Those of callers without the right for all namespaces.
     limited: usize,
     callers: BTreeMap<Caller, Held>,
+    bytes: AllBytes,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Held {
     streams: usize,
     share: Share,
@@ -85,7 +94,9 @@ impl Places {
         }
         taken.all += 1;
         taken.limited += usize::from(is_limited);
-        let held = taken.callers.entry(caller.clone()).or_default();
+        let all = taken.bytes.clone();
+        let held =
+            taken.callers.entry(caller.clone()).or_insert_with(|| Held { streams: 0, share: Share::within(all) });
         held.streams += 1;
         Ok(Place { places: self.clone(), caller, is_limited, share: held.share.clone() })
     }
@@ -121,9 +132,43 @@ impl Drop for Place {
     }
 }
 
+/// Bytes of all callers: when all that was spent is made up for.
+#[derive(Clone, Debug)]
+struct AllBytes {
+    spent: Arc<Mutex<Instant>>,
+    per_second: f64,
+}
+
+impl Default for AllBytes {
+    fn default() -> AllBytes {
+        AllBytes { spent: Arc::new(Mutex::new(Instant::now())), per_second: all_bytes_per_second() }
+    }
+}
+
+/// On this machine.
+pub(super) fn all_bytes_per_second() -> f64 {
+    let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+    ALL_BYTES_PER_SECOND * u32::try_from(processors).map_or(1.0, f64::from)
+}
+
+impl AllBytes {
+    fn spend(&self, seconds: f64) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        *spent = (*spent).max(Instant::now()) + Duration::from_secs_f64(seconds);
+    }
+
+    fn ready_at(&self) -> Instant {
+        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.checked_sub(ALL_IN_ADVANCE).unwrap_or(spent)
+    }
+}
+
 /// Time and bytes of one caller.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Share(Arc<Mutex<Spent>>);
+pub(super) struct Share {
+    own: Arc<Mutex<Spent>>,
+    all: AllBytes,
+}
 
 /// When all that was spent is made up for; a second's worth may be spent in advance.
 #[derive(Debug)]
@@ -139,6 +184,10 @@ impl Default for Spent {
 }
 
 impl Share {
+    fn within(all: AllBytes) -> Share {
+        Share { own: Arc::default(), all }
+    }
+
     pub(super) fn spend_time(&self, spent: Duration) {
         let mut all = self.spent();
         all.time = all.time.max(Instant::now()) + spent.mul_f64(1.0 / TIME_PER_SECOND.as_secs_f64());
@@ -146,15 +195,19 @@ impl Share {
 
     pub(super) fn spend_bytes(&self, spent: usize) {
         // Messages are far below the numbers that a float cannot count.
-        let seconds = u32::try_from(spent).map_or(f64::from(u32::MAX), f64::from) / BYTES_PER_SECOND;
-        let mut all = self.spent();
-        all.bytes = all.bytes.max(Instant::now()) + Duration::from_secs_f64(seconds);
+        let bytes = u32::try_from(spent).map_or(f64::from(u32::MAX), f64::from);
+        self.all.spend(bytes / self.all.per_second);
+        let mut own = self.spent();
+        own.bytes = own.bytes.max(Instant::now()) + Duration::from_secs_f64(bytes / BYTES_PER_SECOND);
     }
 
     /// When the streams go on.
     fn ready_at(&self) -> Instant {
-        let spent = self.spent();
-        spent.time.max(spent.bytes).checked_sub(Duration::from_secs(1)).unwrap_or(spent.time)
+        let own = {
+            let spent = self.spent();
+            spent.time.max(spent.bytes).checked_sub(Duration::from_secs(1)).unwrap_or(spent.time)
+        };
+        own.max(self.all.ready_at())
     }
 
     /// Whether as much may be spent as ever.
@@ -164,7 +217,7 @@ impl Share {
     }
 
     fn spent(&self) -> MutexGuard<'_, Spent> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -22,6 +22,26 @@ async fn whoever_uses_up_its_time_or_its_bytes_waits_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_readers_together_leave_the_collector_its_processors() {
+    let places = Places::default();
+    let taken: Vec<Place> = (0..20).map(|_| places.take(Some(&Cut::default()), &Sight::default()).unwrap()).collect();
+    let shares: Vec<Share> = taken.iter().map(Place::share).collect();
+    let began = Instant::now();
+    let mut bytes = 0.0;
+    while began.elapsed() < Duration::from_secs(10) {
+        for share in &shares {
+            delay(share).await;
+            share.spend_bytes(1024 * 1024);
+            bytes += 1024.0 * 1024.0;
+        }
+    }
+    let expected = share::all_bytes_per_second();
+    let rate = bytes / began.elapsed().as_secs_f64();
+    let most = 20.0 * 64.0 * 1024.0 * 1024.0;
+    assert!(rate < 1.1 * expected.min(most) && rate > 0.9 * expected.min(most), "{rate} of {expected}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_time_of_a_writer_is_measured() {
     let share = Share::default();
     let work = async {
