@@ -7,13 +7,16 @@ use proto::decision::v1beta1::{DecisionEvent, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tests::controlplane::require;
-use tests::load::until;
+use tests::load::{configmap, configmaps, create, create_all, delete_all, reference_to, until};
 use tests::nats::{self, Nats};
 use tests::replicas::Held;
 use tests::subscriber::Subscriber;
 use tokio::sync::Mutex;
 
 const OBJECTS: usize = 1500;
+/// References and bytes of content of some objects: on both sides of what an event tells of them, and up to what the API server takes.
+const SIZES: [(usize, usize); 7] =
+    [(1, 0), (20, 0), (21, 1_000), (50, 100_000), (51, 1_000_000), (1000, 10), (1000, 900_000)];
 /// A leader waits for a minute for what executors have to report of earlier terms.
 const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
@@ -55,6 +58,7 @@ async fn every_decision_ends_however_its_leader_goes_and_every_deletion_has_its_
         leader = 1 - leader;
     }
 
+    dependents.extend(objects_of_every_size(&world).await?);
     let subscriber = Mutex::new(Subscriber::default());
     let read = || async {
         let head = world.head(leader).await?;
@@ -88,6 +92,25 @@ async fn every_decision_ends_however_its_leader_goes_and_every_deletion_has_its_
         audited.len()
     );
     Ok(())
+}
+
+/// Has objects go that have from one reference to many, and from no content to as much as the API server takes. Gives their uids.
+async fn objects_of_every_size(world: &World) -> anyhow::Result<Vec<String>> {
+    let maps = configmaps("default");
+    let most = SIZES.iter().map(|size| size.0).max().unwrap_or_default();
+    let names: Vec<String> = (0..most).map(|number| format!("many-{number}")).collect();
+    let owners = create_all(&world.client, &maps, names.iter().map(|name| configmap(name, &[])).collect()).await?;
+    let references: Vec<_> = owners.iter().map(reference_to).collect();
+    let mut uids = Vec::new();
+    for (number, (count, bytes)) in SIZES.into_iter().enumerate() {
+        let mut object = configmap(&format!("sized-{number}"), &references[..count]);
+        object["data"] = serde_json::json!({ "content": "x".repeat(bytes) });
+        let object = create(&world.client, &maps, &object).await?;
+        uids.push(object["metadata"]["uid"].as_str().context("its uid")?.to_owned());
+    }
+    delete_all(&world.client, &maps, names).await?;
+    world.all_gone().await?;
+    Ok(uids)
 }
 
 /// Decisions whose last step is not their last, by their ids.
