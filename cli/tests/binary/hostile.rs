@@ -112,7 +112,9 @@ fn filled(of: &MessageDescriptor, number: i32, depth: u32) -> DynamicMessage {
             let elements = if depth == 0 { ELEMENTS } else { 2 };
             Value::List((0..elements).map(|element| value(&field, element, depth)).collect())
         } else if field.is_map() {
-            Value::Map(HashMap::from([(prost_reflect::MapKey::String(HOSTILE.to_owned()), Value::U64(1))]))
+            let Kind::Message(entry) = field.kind() else { panic!("a map has entries: {field:?}") };
+            let one = value(&entry.map_entry_value_field(), number, depth);
+            Value::Map(HashMap::from([(prost_reflect::MapKey::String(HOSTILE.to_owned()), one)]))
         } else {
             value(&field, number, depth)
         };
