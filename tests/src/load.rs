@@ -80,6 +80,22 @@ pub async fn create_all(client: &Client, collection: &str, objects: Vec<Value>) 
     Ok(created)
 }
 
+/// Deletes many objects of one collection, a bounded number at a time.
+pub async fn delete_all(client: &Client, collection: &str, names: Vec<String>) -> anyhow::Result<()> {
+    let mut under_way: JoinSet<anyhow::Result<()>> = JoinSet::new();
+    for name in names {
+        if under_way.len() == IN_FLIGHT {
+            under_way.join_next().await.context("something is under way")???;
+        }
+        let (client, path) = (client.clone(), format!("{collection}/{name}"));
+        under_way.spawn(async move { delete(&client, &path, "Background").await });
+    }
+    while let Some(done) = under_way.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
 /// `owners` ConfigMaps named `PREFIX-N`, each with `dependents` named `PREFIX-N-M` that block its deletion. Gives the owners' names.
 pub async fn families(
     client: &Client,

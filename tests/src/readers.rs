@@ -1,6 +1,9 @@
-//! A cascade that many follow, on the sandbox as API server: what readers of decisions cost the collector.
+//! A cascade that many follow, on the sandbox as API server: what readers of decisions cost the collector. Beside it as many watchers of as
+//! many objects that are deleted on kube-apiserver, whose watch cache does the same work. Readers and watchers are clients that would be
+//! on other machines: here they have threads that step back for everything else.
 
 use crate::bench::{self, Figure, Rounds};
+use crate::controlplane::{self, Binaries, ControlPlane};
 use crate::embedded::Api;
 use crate::load::{self, configmaps, delete, families, until_left};
 use crate::process::Directory;
@@ -8,13 +11,18 @@ use crate::service::{Fleet, Programs};
 use crate::usage::{cpu_seconds, most_memory_mib};
 use anyhow::{Context, ensure};
 use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{DecisionFilter, WatchDecisionsRequest};
 use serde_json::{Value, json};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tonic::client::Grpc;
@@ -23,6 +31,8 @@ use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 
 const NAMESPACE: &str = "followed";
+/// How much less than others the threads of clients are wanted.
+const NICE: i32 = 19;
 const OWNERS: usize = 20;
 const WITHIN: Duration = Duration::from_secs(600);
 /// Of each object: proposed, leased and succeeded.
@@ -35,11 +45,14 @@ pub struct Readers {
     pub count: usize,
     /// Expressions of each, of which the last is true.
     pub expressions: usize,
+    /// They watch objects on kube-apiserver, instead of decisions.
+    pub watch_cache: bool,
 }
 
 impl fmt::Display for Readers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.expressions {
+            0 if self.watch_cache => write!(f, "kube-apiserver, {} watchers", self.count),
             0 => write!(f, "{} readers", self.count),
             expressions => write!(f, "{} readers of {expressions} expressions", self.count),
         }
@@ -88,9 +101,11 @@ pub async fn run(programs: &Programs, readers: Readers, objects: usize) -> anyho
     fleet.until_known(objects).await?;
     let events = Arc::new(AtomicUsize::new(0));
     let mut following = JoinSet::new();
+    let others = Others::start()?;
     for _ in 0..readers.count {
-        let (stream, events) = (open(fleet.grpc(), readers.expressions).await?, Arc::clone(&events));
-        following.spawn(follow(stream, objects * EVENTS_PER_OBJECT, events));
+        let (server, events) = (fleet.grpc().to_owned(), Arc::clone(&events));
+        let stream = others.0.spawn(async move { open(&server, readers.expressions).await }).await??;
+        following.spawn_on(follow(stream, objects * EVENTS_PER_OBJECT, events), &others.0);
     }
     let graph = fleet.graph.process.pid();
     let (cpu, begun) = (cpu_seconds(graph)?, Instant::now());
@@ -107,6 +122,75 @@ pub async fn run(programs: &Programs, readers: Readers, objects: usize) -> anyho
     let (cpu, memory) = (cpu_seconds(graph)? - cpu, most_memory_mib(graph)?);
     ensure!(fleet.graph.process.exited()?.is_none(), "the graph service has ended");
     Ok(Run { readers, objects, cascade, told, events: events.load(Ordering::Relaxed), cpu, memory })
+}
+
+/// Threads for clients.
+struct Others(Handle, Option<Runtime>);
+
+impl Others {
+    fn start() -> anyhow::Result<Others> {
+        let mut runtime = Builder::new_multi_thread();
+        runtime.on_thread_start(|| {
+            if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+                tracing::warn!(%error, "clients take more of the machine than they should");
+            }
+        });
+        let runtime = runtime.worker_threads(2).enable_all().build()?;
+        Ok(Others(runtime.handle().clone(), Some(runtime)))
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        self.1.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+/// About so many objects, deleted one by one on kube-apiserver while these watch them.
+///
+/// # Errors
+/// The control plane does not start, or a watch fails.
+pub async fn run_watch_cache(binaries: &Binaries, readers: Readers, objects: usize) -> anyhow::Result<Run> {
+    let plane = ControlPlane::start(binaries).await?;
+    let client = plane.client().await?;
+    load::namespace(&client, NAMESPACE).await?;
+    let maps = configmaps(NAMESPACE);
+    let names: Vec<String> = (0..objects).map(|number| format!("o-{number}")).collect();
+    load::create_all(&client, &maps, names.iter().map(|name| load::configmap(name, &[])).collect()).await?;
+    let list = load::send(&client, Method::GET, &format!("{maps}?limit=1"), None).await?;
+    let from = list["metadata"]["resourceVersion"].as_str().context("a list has a version")?.to_owned();
+    let others = Others::start()?;
+    let events = Arc::new(AtomicUsize::new(0));
+    let mut following = JoinSet::new();
+    for _ in 0..readers.count {
+        let (kubeconfig, events) = (plane.kubeconfig().to_owned(), Arc::clone(&events));
+        let uri = format!("{maps}?watch=true&resourceVersion={from}");
+        following.spawn_on(watch(kubeconfig, uri, objects, events), &others.0);
+    }
+    let server = plane.apiserver().context("it runs")?.pid();
+    let (cpu, begun) = (cpu_seconds(server)?, Instant::now());
+    load::delete_all(&client, &maps, names).await?;
+    let cascade = begun.elapsed().as_secs_f64();
+    while let Some(ended) = timeout(WITHIN, following.join_next()).await.context("the watchers have not everything")? {
+        ended.context("a watcher panicked")??;
+    }
+    let told = begun.elapsed().as_secs_f64();
+    let (cpu, memory) = (cpu_seconds(server)? - cpu, most_memory_mib(server)?);
+    Ok(Run { readers, objects, cascade, told, events: events.load(Ordering::Relaxed), cpu, memory })
+}
+
+/// Counts the events of a watch, one a line.
+async fn watch(kubeconfig: PathBuf, uri: String, wanted: usize, all: Arc<AtomicUsize>) -> anyhow::Result<()> {
+    let client = controlplane::client(&kubeconfig).await?;
+    let mut body = client.send(Request::get(uri).body(Body::empty())?).await?.into_body();
+    let mut events = 0;
+    while events < wanted {
+        let frame = body.frame().await.context("the watch ended")??;
+        let more = frame.data_ref().map_or(0, |data| data.iter().filter(|byte| **byte == b'\n').count());
+        all.fetch_add(more, Ordering::Relaxed);
+        events += more;
+    }
+    Ok(())
 }
 
 /// A stream on a connection of its own, from now on.
@@ -152,7 +236,7 @@ impl bench::Run for Run {
 
     fn json(&self) -> Value {
         json!({
-            "readers": self.readers.count, "expressions": self.readers.expressions, "objects": self.objects,
+            "watchCache": self.readers.watch_cache, "readers": self.readers.count, "expressions": self.readers.expressions, "objects": self.objects,
             "cascadeSeconds": self.cascade, "toldSeconds": self.told, "events": self.events, "cpuSeconds": self.cpu,
             "memoryMiB": self.memory,
         })
@@ -169,8 +253,9 @@ impl bench::Run for Run {
             "\n{:<36} {:>20} {:>20} {:>24} {:>20} {:>20}",
             head[0], head[1], head[2], head[3], head[4], head[5]
         )?;
-        let alone = rounds.samples(Readers { count: 0, expressions: 0 }, |run| run.cascade);
         for readers in rounds.everybody() {
+            let nobody = Readers { count: 0, expressions: 0, ..readers };
+            let alone = rounds.samples(nobody, |run| run.cascade);
             let cascade = rounds.samples(readers, |run| run.cascade);
             let rate = rounds.samples(readers, |run| run.events as f64 / run.told);
             let cpu = rounds.samples(readers, |run| run.cpu);

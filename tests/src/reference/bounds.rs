@@ -1,7 +1,7 @@
 //! The bounds of the API in one table, each with the test that reaches it.
 
 /// What is bounded, how, and the name of the test.
-pub(super) const BOUNDS: [(&str, &str, &str); 24] = [
+pub(super) const BOUNDS: [(&str, &str, &str); 25] = [
     (
         "One event of the log",
         "256 KiB; `reasons` and `owners` the first 20, `cause_chain` 32, all with counts",
@@ -83,6 +83,11 @@ pub(super) const BOUNDS: [(&str, &str, &str); 24] = [
         "Processor time and bytes of one caller's streams",
         "what is above waits, and nobody else's does",
         "whoever_uses_up_its_time_or_its_bytes_waits_and_nobody_else",
+    ),
+    (
+        "Bytes of all readers' streams together",
+        "96 MiB in a second for each processor of the service; then all wait for a moment",
+        "all_readers_together_leave_the_collector_its_processors",
     ),
     (
         "Other calls at a time",
