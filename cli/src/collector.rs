@@ -122,7 +122,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
 }
 
 /// Runs one executor. One that a leader sends away is started anew, and nothing else ends because of that; any other end is
-/// everybody's, because nobody asked for it.
+/// its operator's, because no one asked for it.
 async fn executor(
     config: executor_service::Config,
     edges: impl Fn() -> executor_service::Edges,

@@ -3,7 +3,6 @@
 use crate::object::Name;
 use crate::time::Time;
 use crate::view::UntrueView;
-use crate::work::Origin;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -17,6 +16,21 @@ const REMEMBERED_MAX: usize = 4096;
 
 /// Processes that status names.
 const NAMED_MAX: usize = 20;
+
+/// Where an executor calls from, as the transport knows it. It is not on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// From the leader's own process.
+    Process,
+    /// As this user or certificate; empty where callers are not told apart.
+    Caller(Name),
+}
+
+impl Default for Origin {
+    fn default() -> Origin {
+        Origin::Caller(Name::from(""))
+    }
+}
 
 /// A process of an executor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

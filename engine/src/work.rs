@@ -1,5 +1,6 @@
 //! What leader and executor say to each other: work items, leases, outcomes, and the messages of a session.
 
+pub use crate::lies::Origin;
 use crate::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use crate::pace::Rate;
 use alloc::boxed::Box;
@@ -428,21 +429,6 @@ pub struct HeldLease {
 pub struct SessionNumber {
     pub term: Term,
     pub number: u64,
-}
-
-/// Where an executor calls from, as the transport knows it. It is not on the wire.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
-    /// From the leader's own process.
-    Process,
-    /// As this user or certificate; empty where callers are not told apart.
-    Caller(Name),
-}
-
-impl Default for Origin {
-    fn default() -> Origin {
-        Origin::Caller(Name::from(""))
-    }
 }
 
 /// The executor's first message on a stream.

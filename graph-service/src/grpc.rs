@@ -179,7 +179,7 @@ impl Shared {
 /// Where answers get their reasons.
 type Reasons = MapResponseLayer<fn(Response<Body>) -> Response<Body>>;
 
-/// Before a call is anybody's: it is one, and its answer has reasons and an end.
+/// Outside of the guard: whether it is a call at all, and its answer's reasons and end.
 type Outermost = Stack<DeadlineLayer, Stack<Reasons, DoorLayer>>;
 
 /// What calls pass on their way to the services. Only those that the guard has let through have spans: strangers must not be able to fill

@@ -236,7 +236,7 @@ impl bench::Run for Run {
 
     fn json(&self) -> Value {
         json!({
-            "watchCache": self.readers.watch_cache, "readers": self.readers.count, "expressions": self.readers.expressions, "objects": self.objects,
+            "who": self.readers.to_string(), "readers": self.readers.count, "expressions": self.readers.expressions, "objects": self.objects,
             "cascadeSeconds": self.cascade, "toldSeconds": self.told, "events": self.events, "cpuSeconds": self.cpu,
             "memoryMiB": self.memory,
         })
@@ -254,8 +254,8 @@ impl bench::Run for Run {
             head[0], head[1], head[2], head[3], head[4], head[5]
         )?;
         for readers in rounds.everybody() {
-            let nobody = Readers { count: 0, expressions: 0, ..readers };
-            let alone = rounds.samples(nobody, |run| run.cascade);
+            let without = Readers { count: 0, expressions: 0, ..readers };
+            let alone = rounds.samples(without, |run| run.cascade);
             let cascade = rounds.samples(readers, |run| run.cascade);
             let rate = rounds.samples(readers, |run| run.events as f64 / run.told);
             let cpu = rounds.samples(readers, |run| run.cpu);

@@ -111,7 +111,7 @@ async fn an_object_as_large_as_the_api_server_takes_stops_no_subscriber_and_cost
 fn has_gone(output: &str, target: &str) -> bool {
     let target = format!(" default/{target}");
     let of = |phase: &&str| output.lines().any(|line| line.contains(*phase) && line.ends_with(&target));
-    ["PHASE_PROPOSED", "PHASE_LEASED", "PHASE_SUCCEEDED", "PHASE_CONFIRMED"].iter().all(|phase| of(&phase))
+    ["PHASE_PROPOSED", "PHASE_LEASED", "PHASE_SUCCEEDED", "PHASE_CONFIRMED"].iter().all(of)
 }
 
 /// `None` where nothing can be fetched, which is no failure outside of CI: the example in Rust still shows the same.

@@ -84,9 +84,11 @@ where
 mod tests {
     use super::*;
     use crate::grpc::small_world::reason;
+    use std::pin::pin;
     use std::sync::Arc;
     use tokio::sync::Semaphore;
-    use tokio::task::JoinHandle;
+    use tokio::task::JoinSet;
+    use tokio::time::Instant;
     use tonic::{Code, Status};
 
     #[derive(Clone)]
@@ -123,24 +125,27 @@ mod tests {
     async fn calls_beyond_the_bound_are_refused_at_once_and_slow_ones_in_time_but_for_pauses() {
         let turns = Arc::new(Semaphore::new(0));
         let mut service = Bounded::new(Slow(Arc::clone(&turns)));
-        let mut waiting: Vec<_> = (0..READS_MAX).map(|_| tokio::spawn(service.call(call("/a/B")))).collect();
+        let mut answers = JoinSet::new();
+        for _ in 0..READS_MAX {
+            answers.spawn(service.call(call("/a/B")));
+        }
         tokio::time::sleep(Duration::from_millis(1)).await;
         let answer = service.call(call("/a/B")).await.unwrap();
         assert_eq!(refusal(answer), (Code::ResourceExhausted, "LIMIT_EXCEEDED".to_owned()));
         turns.add_permits(1);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let is_answered = waiting.iter().position(JoinHandle::is_finished).unwrap();
-        assert!(waiting.remove(is_answered).await.unwrap().unwrap().headers().is_empty());
-        assert!(!waiting.iter().any(JoinHandle::is_finished));
+        let began = Instant::now();
+        let answer = answers.join_next().await.unwrap().unwrap().unwrap();
+        assert!(answer.headers().is_empty() && began.elapsed() < Duration::from_secs(1));
         // Its place is free.
-        let last = tokio::spawn(service.call(call("/a/B")));
-        tokio::time::sleep(READ_WITHIN).await;
-        let answer = waiting.pop().unwrap().await.unwrap().unwrap();
-        assert_eq!(refusal(answer), (Code::ResourceExhausted, "LIMIT_EXCEEDED".to_owned()));
-        let pause = tokio::spawn(service.call(call(PAUSES[0])));
-        tokio::time::sleep(2 * READ_WITHIN).await;
-        assert!(last.is_finished() && !pause.is_finished());
+        answers.spawn(service.call(call("/a/B")));
+        let mut pause = pin!(service.call(call(PAUSES[0])));
+        assert!(tokio::time::timeout(2 * READ_WITHIN, pause.as_mut()).await.is_err(), "a pause is waited for");
+        assert_eq!(answers.len(), READS_MAX);
+        while let Some(answer) = answers.join_next().await {
+            let answer = answer.unwrap().unwrap();
+            assert_eq!(refusal(answer), (Code::ResourceExhausted, "LIMIT_EXCEEDED".to_owned()));
+        }
         turns.add_permits(1);
-        assert!(pause.await.unwrap().unwrap().headers().is_empty());
+        assert!(pause.await.unwrap().headers().is_empty());
     }
 }

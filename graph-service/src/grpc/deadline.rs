@@ -95,7 +95,7 @@ impl http_body::Body for Until {
         let Some(end) = &mut self.end else { return Poll::Ready(None) };
         if end.poll_unpin(context).is_ready() {
             self.end = None;
-            // The handler finds that nobody reads any more.
+            // The handler finds that its reader is gone.
             self.inner = Body::empty();
             let mut trailers = HeaderMap::new();
             Status::deadline_exceeded("the time is over that the caller gave this call").add_header(&mut trailers)?;

@@ -1,7 +1,7 @@
 //! What a request has to be before anything else looks at it: a gRPC call, and none that a web page made.
 //!
 //! gRPC demands a content type of its own, so that no browser can make a call for a page without asking first; a server has to look at it
-//! for that to help anybody. No web is served here, so a request that says that it comes from a page is refused as well.
+//! for that to help. No web is served here, so a request that says that it comes from a page is refused as well.
 
 use super::status;
 use futures::future::{Either, Ready, ready};

@@ -83,7 +83,7 @@ impl<T: Weighed> Reader<T> {
         }
     }
 
-    /// What ends the stream as if nobody read any more.
+    /// Ends the stream as when its reader is gone.
     pub(super) fn dismissal(&self) -> CancellationToken {
         self.dismissed.clone()
     }

@@ -94,7 +94,7 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
             Code::PermissionDenied,
             ErrorReason::ExecutorUntrusted,
             format!(
-                "too many reports of this process were not true; it is admitted again in {} s: look whether its API server lags, or whether somebody has its credentials, and start it anew",
+                "too many reports of this process were not true; it is admitted again in {} s: look whether its API server lags, or whether another process has its credentials, and start it anew",
                 retry_in.as_secs()
             ),
             &[],

@@ -56,7 +56,7 @@ impl TryFrom<wire::WorkReport> for WorkReport {
     fn try_from(mut report: wire::WorkReport) -> Result<Self, Malformed> {
         // The first ones decide: a report with too many of them is no reason to end the stream.
         report.findings.truncate(CHECKS_MAX);
-        // What is no status or no time makes no message unreadable: whoever judges the report counts it as untrue.
+        // What is no status or no time makes no message unreadable: the leader counts it as untrue.
         Ok(WorkReport {
             lease: field::lease_id(&report.lease_id, "lease_id")?,
             item: field::decimal(&report.item_id, "item_id")?,

@@ -366,7 +366,7 @@ fn node(presence: PresenceView, terminating: bool) -> Node {
         blocking_dependents: usize::MAX,
         undecided: None,
         collecting: None,
-        evidence: engine::view::Evidence { source: engine::view::Source::Watch, resource_version: None },
+        evidence: Evidence { source: Source::Watch, resource_version: None },
     }
     .into()
 }

@@ -81,7 +81,7 @@ pub(super) const BOUNDS: [(&str, &str, &str); 25] = [
     ),
     (
         "Processor time and bytes of one caller's streams",
-        "what is above waits, and nobody else's does",
+        "a caller that uses up its share waits, and no other does",
         "whoever_uses_up_its_time_or_its_bytes_waits_and_nobody_else",
     ),
     (

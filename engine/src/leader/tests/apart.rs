@@ -148,3 +148,20 @@ fn where_most_collections_are_far_ahead_of_the_one_that_was_listed_first_it_is_t
     assert_eq!(kept_apart(&bench), [collection("jobs")]);
     assert_eq!(granted(&mut bench), ["delete(Background) a"]);
 }
+
+#[test]
+fn a_store_that_stands_before_what_only_a_list_that_failed_has_shown_went_back() {
+    let mut bench = Bench::synced();
+    bench.pass(Duration::from_secs(1));
+    bench.serve("jobs");
+    bench.input(Input::ListBegun { collection: collection("jobs") });
+    bench.input(Input::Listed { collection: collection("jobs"), object: object("jobs", "j", 1096) });
+    bench.input(Input::ListFailed { collection: collection("jobs"), error: "500".to_string(), broke: false });
+    // The store is restored, and stands past all that the other collections were seen at.
+    bench.seen("things", object("things", "o", 101).terminating("orphan"));
+    for at in 0..10 {
+        bench.pass(Duration::from_secs(1));
+        bench.answer_probes(102 + at, &[]);
+    }
+    assert_eq!(rewinds(&bench), 1);
+}

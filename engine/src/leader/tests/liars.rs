@@ -163,7 +163,7 @@ fn texts_of_a_report_and_waits_are_bounded_and_no_lies() {
     });
     bench.granted.clear();
     bench.pass(Duration::from_secs(31));
-    assert_eq!(bench.grants(), ["delete(Background) a if o waits"], "nobody is kept waiting for a day");
+    assert_eq!(bench.grants(), ["delete(Background) a if o waits"], "no item waits for a day");
     assert_eq!(untrue(&bench), [] as [&str; 0]);
 }
 

@@ -585,20 +585,3 @@ fn a_kind_that_is_only_asked_says_where_the_main_store_stands_after_it_went_back
     }
     assert_eq!(rewinds(&bench), before + 1);
 }
-
-#[test]
-fn a_store_that_stands_before_what_only_a_list_that_failed_has_shown_went_back() {
-    let mut bench = Bench::synced();
-    bench.pass(Duration::from_secs(1));
-    bench.serve("jobs");
-    bench.input(Input::ListBegun { collection: collection("jobs") });
-    bench.input(Input::Listed { collection: collection("jobs"), object: object("jobs", "j", 1096) });
-    bench.input(Input::ListFailed { collection: collection("jobs"), error: "500".to_string(), broke: false });
-    // The store is restored, and stands past all that the other collections were seen at.
-    bench.seen("things", object("things", "o", 101).terminating("orphan"));
-    for at in 0..10 {
-        bench.pass(Duration::from_secs(1));
-        bench.answer_probes(102 + at, &[]);
-    }
-    assert_eq!(rewinds(&bench), 1);
-}

@@ -1,6 +1,6 @@
 //! What each caller may have of what all readers share: places for streams, time of the threads that write them, and bytes.
 //!
-//! A caller is a user, where callers are told apart, and otherwise a connection. Whoever uses up its share waits, and nobody else does. Only
+//! A caller is a user, where callers are told apart, and otherwise a connection. A caller that uses up its share waits, and no other does. Only
 //! where all callers together take more bytes than the collector can spare do all of them wait, for no longer than one message of each
 //! takes: what is sent costs the processor on its way through HTTP/2, beside the threads that the streams are written on.
 

@@ -95,7 +95,7 @@ impl Source for Dependents {
                 return Err(status::traversal_limit(WALK_MAX));
             }
             self.sift().await?;
-            // Whoever needs more than one step takes turns with others.
+            // A page of more than one step takes turns with other long reads.
             if turn.is_none() && self.admitted.len() < size && !self.has_walked {
                 turn = Some(shared.long_read().await?);
             }
