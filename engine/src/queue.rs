@@ -351,6 +351,7 @@ impl Queue {
         let item = self.items.remove(uid)?;
         self.by_id.remove(&item.id);
         self.ages.leave(item.decided, &item.place);
+        self.sweep_lanes();
         Some(*item)
     }
 
@@ -465,9 +466,7 @@ impl Queue {
             Place::Observed => {}
             Place::Ready => {
                 self.lanes.push(&lane, &item.root, uid.clone());
-                if self.lanes.len() > LANES_SPARE + 2 * self.items.len() {
-                    self.sweep();
-                }
+                self.sweep_lanes();
             }
             Place::Held(hold) => {
                 // The next of those it tried for has its turn.
@@ -493,7 +492,10 @@ impl Queue {
     }
 
     /// Takes out of the lanes what is not ready any more: where nothing is granted, no lane ever has its turn.
-    fn sweep(&mut self) {
+    fn sweep_lanes(&mut self) {
+        if self.lanes.len() <= LANES_SPARE + 2 * self.items.len() {
+            return;
+        }
         let items = &self.items;
         let mut seen = BTreeSet::new();
         let is_ready = |uid: &Uid| items.get(uid).is_some_and(|item| item.place == Place::Ready);

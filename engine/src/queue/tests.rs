@@ -65,6 +65,22 @@ fn in_a_namespace_the_roots_of_cascades_take_turns() {
 }
 
 #[test]
+fn a_queue_that_empties_keeps_no_more_entries_than_one_that_is_empty() {
+    let mut queue = Queue::default();
+    let names: Vec<String> = (0..50).map(|number| alloc::format!("x{number}")).collect();
+    for _ in 0..22 {
+        for name in &names {
+            queue.withdraw(&uid(name)).unwrap();
+            queue.put(at(0), draft("a", name), None, false);
+        }
+    }
+    for name in &names {
+        queue.withdraw(&uid(name)).unwrap();
+        assert_eq!(queue.inconsistency(), None, "after {name}");
+    }
+}
+
+#[test]
 fn decisions_that_come_and_go_leave_nothing_behind_where_nothing_is_granted() {
     let mut queue = Queue::default();
     for round in 0..10_000_u32 {
