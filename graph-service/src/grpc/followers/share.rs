@@ -1,8 +1,9 @@
 //! What each caller may have of what all readers share: places for streams, time of the threads that write them, and bytes.
 //!
 //! A caller is a user, where callers are told apart, and otherwise a connection. A caller that uses up its share waits, and no other does. Only
-//! where all callers together take more bytes than the collector can spare do all of them wait, for no longer than one message of each
-//! takes: what is sent costs the processor on its way through HTTP/2, beside the threads that the streams are written on.
+//! where all callers together take more bytes than the collector can spare does each wait until its own messages are made up for, in the
+//! order in which they were sent: what is sent costs the processor on its way through HTTP/2, beside the threads that the streams are
+//! written on.
 
 use crate::grpc::access::{Sight, Whose};
 use crate::grpc::connection::Cut;
@@ -152,14 +153,11 @@ pub(super) fn all_bytes_per_second() -> f64 {
 }
 
 impl AllBytes {
-    fn spend(&self, seconds: f64) {
+    /// When these are made up for, and all that was sent before them.
+    fn spend(&self, bytes: f64) -> Instant {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        *spent = (*spent).max(Instant::now()) + Duration::from_secs_f64(seconds);
-    }
-
-    fn ready_at(&self) -> Instant {
-        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.checked_sub(ALL_IN_ADVANCE).unwrap_or(spent)
+        *spent = (*spent).max(Instant::now()) + Duration::from_secs_f64(bytes / self.per_second);
+        *spent
     }
 }
 
@@ -175,11 +173,13 @@ pub(super) struct Share {
 struct Spent {
     time: Instant,
     bytes: Instant,
+    /// Among the bytes of all callers, its last ones.
+    turn: Instant,
 }
 
 impl Default for Spent {
     fn default() -> Spent {
-        Spent { time: Instant::now(), bytes: Instant::now() }
+        Spent { time: Instant::now(), bytes: Instant::now(), turn: Instant::now() }
     }
 }
 
@@ -196,18 +196,17 @@ impl Share {
     pub(super) fn spend_bytes(&self, spent: usize) {
         // Messages are far below the numbers that a float cannot count.
         let bytes = u32::try_from(spent).map_or(f64::from(u32::MAX), f64::from);
-        self.all.spend(bytes / self.all.per_second);
+        let turn = self.all.spend(bytes);
         let mut own = self.spent();
+        own.turn = turn;
         own.bytes = own.bytes.max(Instant::now()) + Duration::from_secs_f64(bytes / BYTES_PER_SECOND);
     }
 
     /// When the streams go on.
     fn ready_at(&self) -> Instant {
-        let own = {
-            let spent = self.spent();
-            spent.time.max(spent.bytes).checked_sub(Duration::from_secs(1)).unwrap_or(spent.time)
-        };
-        own.max(self.all.ready_at())
+        let spent = self.spent();
+        let before = |moment: Instant, advance: Duration| moment.checked_sub(advance).unwrap_or(moment);
+        before(spent.time.max(spent.bytes), Duration::from_secs(1)).max(before(spent.turn, ALL_IN_ADVANCE))
     }
 
     /// Whether as much may be spent as ever.

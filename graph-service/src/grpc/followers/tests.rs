@@ -35,6 +35,8 @@ async fn all_readers_together_leave_the_collector_its_processors() {
             bytes += 1024.0 * 1024.0;
         }
     }
+    let quiet = places.take(Some(&Cut::default()), &Sight::default()).unwrap();
+    assert_eq!(delay(&quiet.share()).await, Duration::ZERO, "no reader waits for what others were sent");
     let expected = share::all_bytes_per_second();
     let rate = bytes / began.elapsed().as_secs_f64();
     let most = 20.0 * 64.0 * 1024.0 * 1024.0;
