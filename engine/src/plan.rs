@@ -10,9 +10,7 @@ use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
 use crate::graph::{Coordinates, Graph, NodeId, Presence};
 use crate::leader::Undiscovered;
-use crate::object::{
-    Digest, FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid,
-};
+use crate::object::{FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided};
 use crate::work::PropagationPolicy;
@@ -23,9 +21,11 @@ use alloc::vec::Vec;
 pub(crate) use brake::Brake;
 use brake::brake;
 use contents::Contents;
+use digest::digest;
 
 mod brake;
 mod contents;
+mod digest;
 
 /// Kinds whose dependents the API server orphans where a DELETE does not say what to do with them, as it did before it could.
 const ORPHANING: [(&str, &str); 2] = [("", "ReplicationController"), ("batch", "Job")];
@@ -545,60 +545,4 @@ pub(crate) fn undecided_code(cause: Undecided) -> ReasonCode {
 
 fn object(uid: &Uid, at: &Coordinates, resource_version: ResourceVersion, facts: Facts) -> Object {
     Object { uid: uid.clone(), namespace: at.namespace.clone(), name: at.name.clone(), resource_version, facts }
-}
-
-/// Over what is asked and every fact that the answer rests on. An object's version is none of them: what changes without changing a
-/// reference, a finalizer or a mark leaves the plan as it was.
-fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
-    let mut digest = Digest::default();
-    digest.text(&format!("{:?} {:?}", options.propagation_policy, options.ignore_holds));
-    for uids in [&options.targets, &options.assume_gone] {
-        digest.text("uids");
-        for uid in uids {
-            digest.uid(uid);
-        }
-    }
-    let mut nodes: Vec<&Copied> = copy.nodes.iter().collect();
-    nodes.sort_by(|a, b| {
-        (&a.uid, a.at.kind, &a.at.namespace, &a.at.name).cmp(&(&b.uid, b.at.kind, &b.at.namespace, &b.at.name))
-    });
-    for node in nodes {
-        let kind = copy.coverage.kind(node.at.kind);
-        for text in [&kind.group, &kind.kind, &node.at.namespace, &node.at.name] {
-            digest.text(text);
-        }
-        digest.uid(&node.uid);
-        let (presence, facts) = match &node.presence {
-            Presence::Observed(observed) => (1, Some(&observed.facts)),
-            Presence::Read { facts, .. } => (2, Some(facts)),
-            Presence::Virtual { .. } => (3, None),
-            Presence::Absent(_) => (4, None),
-        };
-        digest.byte(presence);
-        digest.byte(u8::from(node.orphaned));
-        if node.whole {
-            if let Some(place) = Container::of(kind, &node.at.name) {
-                for kind in place.unseen(&copy.coverage).map(|id| copy.coverage.kind(id)) {
-                    digest.text(&kind.group);
-                    digest.text(&kind.kind);
-                }
-            }
-            digest.text(brake(&copy.brakes, kind, &node.at.namespace).map_or("", |brake| &brake.words));
-        }
-        if let Some(facts) = facts {
-            digest.number(facts.digest());
-            for finalizer in &facts.finalizers {
-                digest.text(finalizer);
-            }
-        }
-    }
-    for &kind in &copy.unseen {
-        let kind = copy.coverage.kind(kind);
-        digest.text(&kind.group);
-        digest.text(&kind.kind);
-    }
-    for hidden in &copy.hidden {
-        digest.text(&hidden.to_string());
-    }
-    digest.0
 }

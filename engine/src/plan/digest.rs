@@ -1,0 +1,66 @@
+//! What names a plan: a number that is another one where anything has changed that the plan rests on.
+
+use super::brake::brake;
+use super::{Copied, Copy, PlanOptions};
+use crate::containers::Container;
+use crate::graph::Presence;
+use crate::object::Digest;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// Over what is asked and every fact that the answer rests on. An object's version is none of them: what changes without changing a
+/// reference, a finalizer or a mark leaves the plan as it was.
+pub(super) fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
+    let mut digest = Digest::default();
+    digest.text(&format!("{:?} {:?}", options.propagation_policy, options.ignore_holds));
+    for uids in [&options.targets, &options.assume_gone] {
+        digest.text("uids");
+        for uid in uids {
+            digest.uid(uid);
+        }
+    }
+    let mut nodes: Vec<&Copied> = copy.nodes.iter().collect();
+    nodes.sort_by(|a, b| {
+        (&a.uid, a.at.kind, &a.at.namespace, &a.at.name).cmp(&(&b.uid, b.at.kind, &b.at.namespace, &b.at.name))
+    });
+    for node in nodes {
+        let kind = copy.coverage.kind(node.at.kind);
+        for text in [&kind.group, &kind.kind, &node.at.namespace, &node.at.name] {
+            digest.text(text);
+        }
+        digest.uid(&node.uid);
+        let (presence, facts) = match &node.presence {
+            Presence::Observed(observed) => (1, Some(&observed.facts)),
+            Presence::Read { facts, .. } => (2, Some(facts)),
+            Presence::Virtual { .. } => (3, None),
+            Presence::Absent(_) => (4, None),
+        };
+        digest.byte(presence);
+        digest.byte(u8::from(node.orphaned));
+        if node.whole {
+            if let Some(place) = Container::of(kind, &node.at.name) {
+                for kind in place.unseen(&copy.coverage).map(|id| copy.coverage.kind(id)) {
+                    digest.text(&kind.group);
+                    digest.text(&kind.kind);
+                }
+            }
+            digest.text(brake(&copy.brakes, kind, &node.at.namespace).map_or("", |brake| &brake.words));
+        }
+        if let Some(facts) = facts {
+            digest.number(facts.digest());
+            for finalizer in &facts.finalizers {
+                digest.text(finalizer);
+            }
+        }
+    }
+    for &kind in &copy.unseen {
+        let kind = copy.coverage.kind(kind);
+        digest.text(&kind.group);
+        digest.text(&kind.kind);
+    }
+    for hidden in &copy.hidden {
+        digest.text(&hidden.to_string());
+    }
+    digest.0
+}
