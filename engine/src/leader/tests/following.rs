@@ -42,6 +42,23 @@ fn a_walk_that_goes_on_later_finds_all_that_depend_on_the_owner_throughout() {
 }
 
 #[test]
+fn a_walk_leaves_out_what_depends_on_the_owner_no_more_also_where_another_object_has_its_node() {
+    let mut bench = crowd(10);
+    let mut walk = DependentsWalk::new(uid("o"), down(1));
+    let first = walk.step(&bench.leader, 100, 1).unwrap();
+    assert_eq!(first[0].node.object.name.to_string(), "c00000");
+    bench.seen("configmaps", object("configmaps", "c00005", 1000));
+    bench.deleted("configmaps", "c00006", 1001);
+    bench.seen("configmaps", object("configmaps", "stranger", 1002));
+    let mut rest = BTreeSet::new();
+    while let Some(found) = walk.step(&bench.leader, 100, 1) {
+        rest.extend(found.into_iter().map(|found| found.node.object.name.to_string()));
+    }
+    let stays = [1, 2, 3, 4, 7, 8, 9].map(|number: u64| format!("c{number:05}"));
+    assert_eq!(rest, BTreeSet::from(stays));
+}
+
+#[test]
 fn one_step_takes_no_more_than_its_budget_of_a_crowd() {
     let bench = crowd(5_000);
     let mut walk = DependentsWalk::new(uid("o"), down(9));
