@@ -414,6 +414,7 @@ fn log_as_json(log: &DecisionLogStatus) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::work::v1beta1::ExecutorIdentity;
 
     #[test]
     fn a_collector_that_stopped_without_a_word_is_told_of() {
@@ -432,6 +433,16 @@ mod tests {
         assert_eq!(of_progress(&status), "STALLED: work is ready, and nothing has gone on for 31 s");
         status.loop_idle = seconds(31);
         assert_eq!(of_progress(&status), "STOPPED: the collector's loop has not turned for 31 s");
+    }
+
+    #[test]
+    fn an_executor_whose_reports_are_untrue_is_named() {
+        let identity = ExecutorIdentity { executor: "e-0".to_owned(), incarnation: "1f".to_owned() };
+        let refused_for = Some(prost_types::Duration { seconds: 540, nanos: 0 });
+        let liar = UntrueReports { identity: Some(identity), count: 10, refused_for };
+        let status = GetStatusResponse { untrue_reports: vec![liar], ..GetStatusResponse::default() };
+        let line = "10 reports of executor e-0 (process 1f), refused for another 540 s";
+        assert!(lines(&status, &[], None).lines().any(|found| found.starts_with("UNTRUE") && found.ends_with(line)));
     }
 
     #[test]
