@@ -148,7 +148,7 @@ impl Metrics {
             untrue: book.put(
                 "ownergraph_untrue_reports",
                 [Label::of("field", UNTRUE_FIELDS)],
-                ("Reports of executors that cannot be true, or that the API server contradicts, by the field that is untrue", "Nothing is done because of them. Not zero: an executor whose API server lags, or somebody with an executor's identity. GetStatus names the process; after ten it is refused for ten minutes."),
+                ("Reports of executors that cannot be true, or that the API server contradicts, by the field that is untrue", "The collector does nothing because of them. Above zero: the API server of an executor lags, or another process uses the identity of an executor. GetStatus names the process. After ten untrue reports the leader refuses it for ten minutes."),
                 zeroed(UNTRUE_FIELDS.map(|field| [("field", field)])),
             ),
             undone: book.put(

@@ -175,7 +175,7 @@ impl Render {
             Event::Untrue { executor, incarnation, field, why, count, first, refused } => {
                 self.metrics.untrue.get_or_create(&[("field", *field)]).inc();
                 if *refused {
-                    tracing::warn!(%executor, %incarnation, field, why, count, "too many reports of an executor are not true: it is refused for ten minutes; look whether its API server lags, or whether somebody has its identity");
+                    tracing::warn!(%executor, %incarnation, field, why, count, "too many reports of an executor are not true: it is refused for ten minutes; check whether its API server lags, or whether another process uses its identity");
                 } else if *first {
                     tracing::warn!(%executor, %incarnation, field, why, count, "a report of an executor is not true, and is not believed");
                 } else {

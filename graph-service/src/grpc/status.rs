@@ -466,7 +466,7 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
 }
 
 pub(super) fn not_leader(leadership: &Leadership) -> Status {
-    // A replica that wakes, and does not lead any more, has not learnt yet who does: it sends nobody to itself.
+    // A replica that wakes after it has lost the Lease does not know the new holder yet. It must not name itself.
     let Some(holder) = leadership.holder.as_ref().filter(|_| !leadership.leading) else {
         return error(
             Code::Unavailable,

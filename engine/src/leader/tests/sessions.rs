@@ -432,7 +432,7 @@ fn a_later_process_of_the_same_caller_takes_over() {
 fn the_executors_of_the_leaders_own_process_cannot_be_kept_out() {
     let mut bench = Bench::without_executor();
     let outside = || hello_of(Origin::default(), "i1");
-    // Whoever was faster, drained, and was superseded.
+    // The faster of the two drained, and was superseded.
     bench.hello(STREAM, outside());
     bench.message(STREAM, ToLeader::Drain { reason: String::new(), deadline: Duration::ZERO });
     bench.hello(StreamId(2), Hello { incarnation: "i0".into(), ..outside() });
