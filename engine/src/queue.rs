@@ -112,6 +112,8 @@ pub(crate) struct Item {
     pub(crate) ambiguous: bool,
     /// Since it was leased, the decision was taken back or replaced.
     pub(crate) overtaken: bool,
+    /// An event of this term tells of the decision.
+    pub(crate) told: bool,
     /// It was told that a pause holds it.
     pub(crate) told_held: bool,
     pub(crate) trouble: Option<Box<Trouble>>,
@@ -247,10 +249,10 @@ impl Queue {
         }
     }
 
-    /// Nobody is told any more, or the next leader begins anew.
-    pub(crate) fn forget_held_news(&mut self) {
+    /// A term begins, whose log has told of nothing yet.
+    pub(crate) fn forget_told(&mut self) {
         self.held_news = self.items.iter().filter(|(_, item)| item.is_paused()).map(|(uid, _)| uid.clone()).collect();
-        self.items.values_mut().for_each(|item| item.told_held = false);
+        self.items.values_mut().for_each(|item| (item.told, item.told_held) = (false, false));
     }
 
     /// Items that wait for another try of their own, those that were tried most often first.
@@ -286,6 +288,7 @@ impl Queue {
                 invalid: 0,
                 ambiguous: false,
                 overtaken: false,
+                told: false,
                 told_held: false,
                 trouble: None,
                 met: None,
@@ -317,6 +320,7 @@ impl Queue {
             return if moved && is_refused(&item.place) { Put::Moved } else { Put::Same };
         }
         item.generation += 1;
+        item.told = false;
         item.failures = 0;
         item.invalid = 0;
         item.trouble = None;

@@ -85,6 +85,8 @@ impl Render {
     /// Per-object decisions at debug, changes of state at info, and a warning only for what somebody may have to act on.
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
+            // The decision was counted when this replica made it.
+            Event::Decided { repeated: true, .. } => {}
             Event::Decided { item, generation, target, action, causes, .. } => {
                 self.metrics.decided(*action, causes);
                 tracing::debug!(item, generation, %target, uid = %target.uid, action = action.as_str(), why = %Causes(causes), "decided");

@@ -311,6 +311,8 @@ pub enum Event {
         causes: Vec<Cause>,
         /// `None` where this replica does not lead.
         grounds: Option<Box<Grounds>>,
+        /// This replica made the decision before its term began. The event comes before the first step of the term.
+        repeated: bool,
     },
     /// A decision was given to an executor. Comes before the message that does so.
     Granted {

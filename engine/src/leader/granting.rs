@@ -35,7 +35,7 @@ impl Leader {
     pub(super) fn term_gained(&mut self, term: Term) {
         self.term = Some(term.clone());
         self.refused.clear();
-        self.queue.forget_held_news();
+        self.queue.forget_told();
         self.begin_pauses();
         self.restart_barrier();
         self.mark_deletions();
@@ -146,6 +146,8 @@ impl Leader {
             generation: item.generation,
         };
         let ambiguous = item.ambiguous;
+        self.tell_decided(uid);
+        let item = self.queue.get(uid)?;
         let grounds = self.grounds_now(&item.draft);
         let executor = self.leases.session(session)?.executor.clone();
         let (of, target) = (work.id, work.target.clone());

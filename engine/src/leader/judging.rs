@@ -386,11 +386,22 @@ impl Leader {
                     let (target, action) = (before.target, before.action.kind());
                     self.event(Event::Withdrawn { item, target, action, replaced: true, grounds });
                 }
+                let leads = self.term.is_some();
+                if let Some(item) = self.queue.get_mut(&target.uid) {
+                    item.told = leads;
+                }
                 if let Some(item) = self.queue.get(&target.uid) {
                     let (id, generation) = (item.id, item.generation);
-                    let leads = self.term.is_some();
                     let grounds = leads.then(|| self.grounds(&item.draft, causes.clone(), chain));
-                    self.event(Event::Decided { item: id, generation, target, action, causes, grounds });
+                    self.event(Event::Decided {
+                        item: id,
+                        generation,
+                        target,
+                        action,
+                        causes,
+                        grounds,
+                        repeated: false,
+                    });
                 }
             }
             Put::Same => {}
@@ -400,6 +411,17 @@ impl Leader {
         if let Some((target, action)) = repeated {
             self.delay_repeated(&target, &action);
         }
+    }
+
+    /// Tells of a decision that this replica made before its term began, so that no step of a decision is in the log without it.
+    pub(super) fn tell_decided(&mut self, uid: &Uid) {
+        let Some(item) = self.queue.get_mut(uid).filter(|item| !item.told) else { return };
+        item.told = true;
+        let (id, generation, draft) = (item.id, item.generation, item.draft.clone());
+        let causes = self.graph.primary(uid).map_or_else(Vec::new, |id| self.causes(id));
+        let grounds = Some(self.grounds(&draft, causes.clone(), self.chain(uid, &causes)));
+        let (target, action) = (draft.target, draft.action.kind());
+        self.event(Event::Decided { item: id, generation, target, action, causes, grounds, repeated: true });
     }
 
     /// Takes back whatever was decided about this node.

@@ -457,6 +457,7 @@ impl Leader {
         }
         while let Some((item, pause)) = self.queue.next_held_news() {
             let (target, action, draft) = (item.draft.target.clone(), item.draft.action.kind(), item.draft.clone());
+            self.tell_decided(&draft.target.uid);
             let grounds = self.grounds_now(&draft);
             self.event(Event::Held { target, action, pause, grounds });
             if self.outputs.len() >= TOLD_AT_ONCE {

@@ -32,7 +32,7 @@ fn decided(target: &ObjectRef, action: ActionKind, chain: &[ObjectRef]) -> Event
     let (kind, namespace) = (owner.kind.clone(), owner.namespace.clone());
     let causes = vec![Cause::OwnerAbsent { kind, namespace, name: owner.name.clone(), uid: owner.uid.clone(), proof }];
     let grounds = Some(grounds(chain));
-    Event::Decided { item: 1, generation: 1, target: target.clone(), action, causes, grounds }
+    Event::Decided { item: 1, generation: 1, target: target.clone(), action, causes, grounds, repeated: false }
 }
 
 fn granted(target: &ObjectRef, action: ActionKind) -> Event {

@@ -137,13 +137,29 @@ impl World {
 
     /// Deletes owners with so many dependents. Gives the dependents' uids.
     pub(crate) async fn cascade(&self, prefix: &str, dependents: usize) -> anyhow::Result<BTreeSet<String>> {
+        let (owners, uids) = self.families(prefix, dependents).await?;
+        self.delete(&owners).await?;
+        Ok(uids)
+    }
+
+    /// Creates owners with so many dependents in all. Gives the owners' names and the dependents' uids.
+    pub(crate) async fn families(
+        &self,
+        prefix: &str,
+        dependents: usize,
+    ) -> anyhow::Result<(Vec<String>, BTreeSet<String>)> {
         let owners = families(&self.client, "default", prefix, OWNERS, dependents / OWNERS).await?;
         let uids = self.dependents().await?;
+        ensure!(uids.len() == dependents, "{} of {dependents} were created", uids.len());
+        Ok((owners, uids))
+    }
+
+    /// Deletes owners in the background.
+    pub(crate) async fn delete(&self, owners: &[String]) -> anyhow::Result<()> {
         for owner in owners {
             delete(&self.client, &format!("{}/{owner}", self.maps), "Background").await?;
         }
-        ensure!(uids.len() == dependents, "{} of {dependents} were created", uids.len());
-        Ok(uids)
+        Ok(())
     }
 
     /// uids of all that are there.
@@ -180,8 +196,8 @@ impl World {
 
     /// Kills the leader, the first, and starts it again once the second leads.
     pub(crate) async fn change_leader(&mut self) -> anyhow::Result<()> {
-        ensure!(self.left().await? > 0, "there is something left for the next leader");
         self.kill(0).await?;
+        ensure!(self.left().await? > 0, "the cascade ended before its leader was killed");
         self.leads(Held { holder: Some(1), term: 2 }).await?;
         self.replicas.graphs[0].start(false)
     }

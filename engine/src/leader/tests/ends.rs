@@ -55,6 +55,24 @@ fn what_an_attempt_came_to_is_told_with_what_it_rested_on_however_fast_the_watch
 }
 
 #[test]
+fn what_a_replica_decided_before_its_term_is_told_in_it_before_its_first_step() {
+    let mut bench = Bench::synced();
+    bench.input(Input::TermLost { leader_endpoint: String::new() });
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
+    bench.deleted("things", "o", 103);
+    assert!(phases(&bench, "a").is_empty(), "a replica that does not lead tells of nothing");
+    bench.input(Input::TermGained(term(2)));
+    bench.answer_reads(&Ok(PauseAnswer::NotServed));
+    bench.hello(STREAM, hello("e1", "i1"));
+    bench.take("a");
+    let told = told(&bench, "a");
+    assert_eq!(told, [("decided", told[0].1, 1, 1), ("granted", told[0].1, 1, 1)]);
+    let again = |event: &&Event| matches!(event, Event::Decided { repeated: true, .. });
+    assert_eq!(bench.events.iter().filter(again).count(), 1);
+}
+
+#[test]
 fn of_very_many_owners_a_lease_keeps_a_few() {
     let mut bench = Bench::synced();
     let names: Vec<String> = (0..50).map(|number| format!("o{number}")).collect();
@@ -416,7 +434,7 @@ fn a_new_term_tells_again_what_is_held_and_its_beginning_holds_nothing_by_a_paus
     bench.input(Input::TermGained(term(3)));
     let list = PauseList { position: version(9), pauses: vec![pauses::pause("p", 1)], more: false };
     bench.answer_reads(&Ok(PauseAnswer::Served(list)));
-    assert_eq!(phases(&bench, "a"), ["decided", "held", "held"]);
+    assert_eq!(phases(&bench, "a"), ["decided", "decided", "held", "decided", "held"]);
 }
 
 #[test]
