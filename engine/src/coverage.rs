@@ -9,8 +9,10 @@ use core::time::Duration;
 
 mod rivals;
 mod stores;
+mod undiscovered;
 
 use stores::{leaps, raise};
+pub use undiscovered::{ALL_RESOURCES, Undiscovered};
 
 /// How much of a collection the graph knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

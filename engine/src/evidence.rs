@@ -3,13 +3,21 @@
 //! A 404 alone is never proof. An owner that its collection does not show is asked for by the steps that its kind demands, one after
 //! the other; an answer that finds it ends the inquiry, an error repeats the step.
 
-use crate::leader::CheckBy;
 use crate::object::{Access, Backend, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
 use core::time::Duration;
 
 #[cfg(test)]
 mod tests;
+
+/// How an object is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckBy {
+    /// A consistent metadata list of that one name.
+    List,
+    /// One GET.
+    Read,
+}
 
 /// Proof that an owner is absent, bound to its uid and to the store history it was made in. There are these four and no others.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -48,12 +48,15 @@ mod tests;
 mod undecided;
 mod undiscovered;
 
+pub use crate::coverage::{ALL_RESOURCES, Undiscovered};
+pub use crate::decision::{Cause, GROUNDS_KEPT_MAX, Grounds, LOGGED_MAX, Logged, LoggedStep, OpenDecision, RootMarks};
+pub use crate::evidence::CheckBy;
+pub use crate::lease::StreamId;
+pub use crate::tombstones::Tombstone;
 pub use contract::{
-    ALL_RESOURCES, Cause, CheckBy, Config, Event, FINALIZERS_TOLD_MAX, Grounds, Input, InvalidReferences, LOGGED_MAX,
-    Logged, LoggedStep, Mode, Named, OnStoreRewind, OpenDecision, Output, PauseAnswer, PauseList, PauseRead, Policy,
-    Probe, ProbeAnswer, ProbeId, RootMarks, StreamId, Undiscovered,
+    Config, Event, FINALIZERS_TOLD_MAX, Input, InvalidReferences, Mode, Named, OnStoreRewind, Output, PauseAnswer,
+    PauseList, PauseRead, Policy, Probe, ProbeAnswer, ProbeId,
 };
-pub use grounds::GROUNDS_KEPT_MAX;
 pub use reading::{
     ContentsLook, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk, Planning, Scan,
     Walked,

@@ -3,8 +3,8 @@
 //! A session is kept by heartbeats, not by its stream: streams come and go. The executor counts from *send*, the leader from *receive*
 //! plus one beat, so the holder always gives up first.
 
+use crate::decision::Grounds;
 use crate::hold::Place;
-use crate::leader::{Grounds, StreamId};
 use crate::lies::Process;
 use crate::object::{Name, ResourceVersion, Uid};
 use crate::pace::Rate;
@@ -15,6 +15,10 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
+
+/// One stream of an executor, numbered by the shell, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u64);
 
 /// Most sessions at once.
 pub(crate) const SESSIONS_MAX: usize = 1024;

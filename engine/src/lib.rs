@@ -27,6 +27,7 @@ mod barrier;
 mod changes;
 mod containers;
 pub mod coverage;
+mod decision;
 pub mod elector;
 pub mod evidence;
 pub mod follow;

@@ -2,7 +2,6 @@
 
 use crate::object::Name;
 use crate::time::Time;
-use crate::view::UntrueView;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -39,6 +38,16 @@ pub(crate) struct Process {
     pub(crate) incarnation: Name,
     /// Another caller that says the same of itself is another process.
     pub(crate) origin: Origin,
+}
+
+/// A process of an executor whose reports cannot be true, or are contradicted by the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UntrueView {
+    pub executor: Name,
+    pub incarnation: Name,
+    pub reports: u32,
+    /// It is not admitted for so much longer, because there are too many.
+    pub refused_for: Option<Duration>,
 }
 
 /// What is remembered of one process.

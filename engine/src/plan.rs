@@ -6,10 +6,9 @@
 //! emptied by its controller, and a definition loses its instances (`contents`). What a pause holds stays (`brake`).
 
 use crate::containers::Container;
-use crate::coverage::{Coverage, KindId};
+use crate::coverage::{Coverage, KindId, Undiscovered};
 use crate::evidence::Proof;
 use crate::graph::{Coordinates, Graph, NodeId, Presence};
-use crate::leader::Undiscovered;
 use crate::object::{FOREGROUND_FINALIZER, Facts, Name, ORPHAN_FINALIZER, Object, ObjectRef, ResourceVersion, Uid};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{Effect, Plan, PlanEntry, RELATED_MAX, Reason, ReasonCode, Undecided};

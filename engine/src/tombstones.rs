@@ -1,15 +1,33 @@
 //! Objects that went, for readers: the last of them, for a while.
 
-use crate::object::Uid;
+use crate::decision::Cause;
+use crate::object::{ObjectRef, ResourceVersion, Uid};
 use crate::recent::Recent;
 use crate::time::Time;
-use crate::view::Tombstone;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 /// Most objects that are remembered.
 pub(crate) const TOMBSTONES_MAX: usize = 16_384;
 /// How long each is remembered.
 pub(crate) const TOMBSTONE_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// An object that went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tombstone {
+    pub object: ObjectRef,
+    pub at: Time,
+    /// A DELETE of ours had been accepted.
+    pub caused_by_us: bool,
+    /// What its deletion rested on, where it was ours.
+    pub causes: Vec<Cause>,
+    pub resource_version: Option<ResourceVersion>,
+    /// The version of its DELETED, where there was one.
+    pub deleted: Option<ResourceVersion>,
+    /// As in [`crate::object::Facts`].
+    pub deletion_time: Option<NonZeroU32>,
+}
 
 /// In the order in which they went; one that went twice counts by its last time.
 #[derive(Debug)]

@@ -2,17 +2,16 @@
 
 use crate::coverage::State;
 use crate::hold::Scope;
-use crate::leader::Cause;
 use crate::object::{Facts, GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
 use crate::work::{ActionKind, Term};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
 use core::time::Duration;
 
 mod waits;
 
+pub use crate::lies::UntrueView;
 pub use waits::{AGE_BOUNDS, Waiting, Waits};
 
 /// The leader in numbers.
@@ -57,16 +56,6 @@ pub struct Status {
     pub hidden: Vec<Unseen>,
     /// Executors whose reports were not true, the first 20.
     pub untrue: Vec<UntrueView>,
-}
-
-/// A process of an executor whose reports cannot be true, or are contradicted by the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UntrueView {
-    pub executor: Name,
-    pub incarnation: Name,
-    pub reports: u32,
-    /// It is not admitted for so much longer, because there are too many.
-    pub refused_for: Option<Duration>,
 }
 
 /// Kinds of which nothing can be seen.
@@ -521,22 +510,6 @@ pub enum PlaceView {
     Behind { blocker: String },
     /// Held by this executor; `started` since then, if it has begun.
     Leased { executor: Name, started: Option<Time> },
-}
-
-/// An object that went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tombstone {
-    pub object: ObjectRef,
-    pub at: Time,
-    /// A DELETE of ours had been accepted.
-    pub caused_by_us: bool,
-    /// What its deletion rested on, where it was ours.
-    pub causes: Vec<Cause>,
-    pub resource_version: Option<ResourceVersion>,
-    /// The version of its DELETED, where there was one.
-    pub deleted: Option<ResourceVersion>,
-    /// As in [`crate::object::Facts`].
-    pub deletion_time: Option<NonZeroU32>,
 }
 
 /// What a deletion would do to one object.

@@ -2,17 +2,17 @@
 
 use crate::clock::Clock;
 use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer, hand_over};
-use crate::driver::{Ask, CONTROL_QUEUE_MAX, Control, Driver, FACT_QUEUE_MAX, Heartbeat, Queues, Unlogged};
-use crate::election::{Election as Elections, Leadership, LeaseOptions, Validity, follow_changes};
+use crate::driver::{Driver, Heartbeat, Queues, Unlogged};
+use crate::election::{Election as Elections, LeaseOptions, Validity, follow_changes};
 use crate::grpc::access::{Access, Gate};
 use crate::grpc::freshness::Freshness;
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::ingest::{self, Ingest};
+use crate::messages::{Ask, CONTROL_QUEUE_MAX, Control, FACT_QUEUE_MAX, Leadership};
 use crate::metrics::Metrics;
 use crate::pauses::keeper;
 use crate::pauses::press::Press;
-use crate::progress;
-use crate::readiness::{Health, Running};
+use crate::readiness::{Health, Running, progress};
 use crate::render::{Observer, Render};
 use crate::threads::ReaderThreads;
 use crate::traces::Traces;
@@ -285,7 +285,7 @@ async fn log_of_decisions(
     let Some(jetstream) = shared else { return Ok(DecisionLog::in_memory()) };
     // Connecting takes more room than a future on the stack should.
     let connection = Box::pin(Connection::open(jetstream, cluster_uid)).await?;
-    Ok(connection.start(jetstream.required, tasks))
+    Ok(DecisionLog::on(connection, jetstream.required, tasks))
 }
 
 /// No grants and farewells first, then the Lease: whoever takes over finds nobody that still grants, and the log complete.

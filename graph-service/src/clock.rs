@@ -1,7 +1,7 @@
 //! The engine's time: counted from the start of the process.
 
 use engine::time::Time;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// The process's clock, in the engine's terms.
@@ -19,6 +19,11 @@ impl Clock {
 
     pub(crate) fn instant(self, time: Time) -> Instant {
         self.0.instant(time.since_origin())
+    }
+
+    /// This moment, with the date that it is written as.
+    pub(crate) fn wire(self) -> proto::convert::Clock {
+        proto::convert::Clock { now: self.now(), calendar: SystemTime::now() }
     }
 
     /// How long ago that was; zero for what lies ahead.

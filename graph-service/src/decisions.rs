@@ -15,6 +15,7 @@ use prost::bytes::Bytes;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
 use proto::decision::v1beta1::{DecisionEvent, Position};
 pub(crate) use queue::{Progress, Queue, Standing};
+use runtime::tasks::Tasks;
 pub use server::{JetStream, Server};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,7 +35,6 @@ mod queue;
 mod server;
 #[cfg(test)]
 pub(crate) mod tests;
-mod times;
 mod writer;
 
 /// Events that are kept in memory, at most.
@@ -150,6 +150,16 @@ impl DecisionLog {
     /// To be filled from the log that all replicas share.
     fn mirror(archive: Arc<dyn Archive>, queue: Arc<Queue>) -> DecisionLog {
         DecisionLog { stream: Some(Stream { archive, queue }), ..DecisionLog::in_memory() }
+    }
+
+    /// Of the stream behind this connection, with what comes into its queue written to it. `is_required`: nothing is granted while the
+    /// stream is away.
+    pub(crate) fn on(connection: Connection, is_required: bool, tasks: &mut Tasks) -> DecisionLog {
+        let queue = Arc::new(Queue::new(is_required));
+        let log = DecisionLog::mirror(Arc::new(connection.clone()), Arc::clone(&queue));
+        tasks.spawn_until_end("mirror of the decision log", mirror::run(connection.clone(), log.clone()));
+        tasks.spawn_until_end("decision log", publisher::run(connection, queue));
+        log
     }
 
     /// Whether every replica has it.

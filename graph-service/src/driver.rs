@@ -6,16 +6,16 @@
 
 use crate::clock::Clock;
 use crate::election::Validity;
+use crate::messages::{Ask, Control, Ending, OUTBOX_MAX, Outbox, SessionInput};
 use crate::render::Render;
 use crate::traces::Traces;
-use engine::leader::{Input, Leader, Output, PauseRead, Probe, StreamId};
-use engine::object::GroupResource;
-use engine::work::{Refusal, ToExecutor, ToLeader};
+use engine::leader::{Input, Leader, Output, StreamId};
+use engine::work::ToExecutor;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 #[cfg(test)]
 mod tests;
@@ -23,87 +23,16 @@ mod unlogged;
 
 pub(crate) use unlogged::Unlogged;
 
-/// Waiting orders of election and shutdown.
-pub(crate) const CONTROL_QUEUE_MAX: usize = 64;
-/// Waiting facts from the API server; a full queue slows the lists and watches down.
-pub(crate) const FACT_QUEUE_MAX: usize = 8192;
 /// Most inputs of each queue in one round. At a few microseconds each this keeps a round far below what a reader notices.
 const ROUND_MAX: usize = 1000;
 /// Most effects of one round. What is left, of an owner with very many dependents say, goes on in the next, after whatever came meanwhile.
 const EFFECTS_MAX: usize = 1024;
-/// Messages waiting for one executor. A grant carries up to a hundred leases, so a reader this far behind does not read.
-pub(crate) const OUTBOX_MAX: usize = 1024;
 /// A round without input comes at least so often, as a sign of life.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Shortest pause between two rounds that no input asked for: a deadline that never moves must not spin.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// From the order to stop to the end, however many streams are still open then.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
-
-/// An order that goes before everything else.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "the queue is short, and nearly every order is an input")]
-pub(crate) enum Control {
-    Input(Input),
-    /// Answered when everything ordered before has been handled, and its effects have gone out.
-    Mark(oneshot::Sender<()>),
-    /// No grants from now on, every executor is sent away. Answered once that is so; the driver ends when all streams have.
-    Stop(oneshot::Sender<()>),
-}
-
-/// What happens on an executor's stream.
-#[derive(Debug)]
-pub(crate) enum SessionInput {
-    /// Comes first; nothing reaches the engine before the first message.
-    Opened {
-        stream: StreamId,
-        outbox: Outbox,
-    },
-    /// The permit bounds how many messages of one stream wait; it is given back when the message has been handled.
-    Message {
-        stream: StreamId,
-        message: ToLeader,
-        permit: OwnedSemaphorePermit,
-    },
-    Closed {
-        stream: StreamId,
-    },
-}
-
-/// Where messages to one executor wait. Dropping it ends the stream, after everything in it has gone out.
-#[derive(Debug)]
-pub(crate) struct Outbox {
-    pub(crate) sender: mpsc::Sender<ToExecutor>,
-    pub(crate) ending: Arc<OnceLock<Ending>>,
-    /// Never used. Its end tells the reader of the stream that nothing it reads is of any use any more.
-    pub(crate) _open: oneshot::Sender<()>,
-}
-
-/// Why a stream ended, where it did not end well.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    Refused(Refusal),
-    /// More of something than is kept for one stream.
-    LimitExceeded {
-        what: &'static str,
-        max: usize,
-    },
-    /// The peer broke the protocol; the text says how.
-    Violation(String),
-    /// The executor goes by another name than that of the pod its token is bound to.
-    Mismatch {
-        executor: String,
-        pod: String,
-    },
-}
-
-/// What the engine asks of the API server.
-#[derive(Debug)]
-pub(crate) enum Ask {
-    Probe(Probe),
-    Relist { collection: GroupResource, why: String },
-    ReadPauses(PauseRead),
-}
 
 /// Lends the leader for reading.
 #[derive(Clone, Debug)]

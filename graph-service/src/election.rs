@@ -1,7 +1,7 @@
 //! The shell around the engine's elector: one Kubernetes Lease, read and written over HTTP, in; terms for the driver out.
 
 use crate::clock::Clock;
-use crate::driver::Control;
+use crate::messages::{Control, Leadership};
 use crate::metrics::Metrics;
 use engine::elector::{CallId, Config, Elector, Input, LeaseWrite, Output};
 use engine::leader;
@@ -52,21 +52,6 @@ impl Default for LeaseOptions {
             retry_period: Duration::from_secs(2),
         }
     }
-}
-
-/// Who leads, as far as this replica knows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Leadership {
-    /// This replica leads, under `term`.
-    pub(crate) leading: bool,
-    /// The newest term that is known.
-    pub(crate) term: Option<Term>,
-    /// The identity that holds the Lease, where one does.
-    pub(crate) holder: Option<String>,
-    /// Where the holder is reached, where it says so.
-    pub(crate) endpoint: String,
-    /// Why the Lease cannot be read or written, while it cannot.
-    pub(crate) problem: Option<String>,
 }
 
 /// Who stands for election.

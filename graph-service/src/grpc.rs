@@ -2,8 +2,9 @@
 
 use crate::clock::Clock;
 use crate::decisions::DecisionLog;
-use crate::driver::{Reader, SessionInput};
-use crate::election::Leadership;
+use crate::driver::Reader;
+use crate::messages::Leadership;
+use crate::messages::SessionInput;
 use crate::metrics::Metrics;
 use crate::pauses::press::Press;
 use crate::readiness::Health;
@@ -26,7 +27,7 @@ use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use runtime::traces::Recorder;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tonic::body::Body;
 use tonic::codec::CompressionEncoding;
@@ -54,6 +55,7 @@ mod names;
 mod pages;
 mod reasons;
 mod reflection;
+mod rights;
 #[cfg(test)]
 pub(crate) mod small_world;
 mod spans;
@@ -91,11 +93,6 @@ fn spread(from: Duration, width: Duration) -> Duration {
     // Without randomness there is no spread, which hurts nobody.
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);
     from + width.mul_f64(f64::from(random) / f64::from(u32::MAX))
-}
-
-/// For moments that are written as dates.
-pub(crate) fn wire_clock(clock: Clock) -> proto::convert::Clock {
-    proto::convert::Clock { now: clock.now(), calendar: SystemTime::now() }
 }
 
 /// What the services answer from.

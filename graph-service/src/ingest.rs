@@ -5,13 +5,13 @@
 //!
 //! In reading order: `request` (raw requests, failures as sentences), `discovery` and `fetch` (documents to a
 //! view), `known` (views over time to changes), `follow` (list and watch, for ever), `collection` and `definitions` (what follows from it),
-//! `supervisor` (which collections run), `probe` (questions), `existence` (those about one object), `pauses` (which pauses there are).
+//! `supervisor` (which collections run), `probe` (questions of the engine), `questions` (those of readers), `existence` (those about one object), `pauses` (which pauses there are).
 
-use crate::driver::Control;
-use crate::grpc::freshness::Questions;
+use crate::messages::Control;
 use engine::leader::{Input, PauseRead, Probe, ProbeId};
 use engine::object::{GroupResource, Name};
 use kube::Client;
+use questions::Questions;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::Tasks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +29,7 @@ pub(crate) mod fuzzing;
 mod known;
 mod pauses;
 mod probe;
+pub(crate) mod questions;
 pub(crate) mod request;
 #[cfg(test)]
 mod scripted;

@@ -6,6 +6,7 @@
 //! * `app`: the service as one call
 //! * [`options`]: its flags
 //! * `driver`: the one task that owns the engine
+//! * `messages`: what the tasks send each other
 //! * `ingest`: lists and watches, as facts for the engine
 //! * [`metadata`]: what they bring, as JSON or protobuf
 //! * `election`: a Kubernetes Lease, as terms for the engine
@@ -16,8 +17,7 @@
 //! * `threads`: where the streams of readers are written
 //! * `traces`: what the engine says, as spans of what belongs together
 //! * `warnings`: Kubernetes events about references that cannot be right
-//! * `readiness`, `dot`: what the admin server answers
-//! * `progress`: how far the start has come, on a terminal
+//! * `readiness`, `dot`: what the admin server answers, and how far the start has come
 //! * `fuzzing`: what reads bytes from outside, for those who try what it makes of any
 
 mod app;
@@ -30,11 +30,11 @@ mod election;
 pub mod fuzzing;
 mod grpc;
 mod ingest;
+mod messages;
 pub mod metadata;
 mod metrics;
 pub mod options;
 mod pauses;
-mod progress;
 mod readiness;
 mod render;
 mod threads;

@@ -1,7 +1,6 @@
 //! What the graph service counts. Counters are raised where things happen; what can be looked up is looked up when somebody asks.
 
 use crate::clock::Clock;
-use crate::grpc::access::AccessMetrics;
 use engine::evidence::Proof;
 use engine::leader::Cause;
 use engine::time::Time;
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+pub(crate) mod access;
 mod gauges;
 mod log;
 mod requests;
@@ -23,6 +23,7 @@ mod requests;
 pub(crate) use gauges::Snapshot;
 pub(crate) use requests::counted;
 
+use access::AccessMetrics;
 use gauges::Gauges;
 use log::LogMetrics;
 use requests::Requests;

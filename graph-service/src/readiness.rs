@@ -4,10 +4,9 @@ use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Progress, Standing};
 use crate::dot;
 use crate::driver::{Heartbeat, Reader};
-use crate::election::Leadership;
 use crate::ingest;
+use crate::messages::Leadership;
 use crate::metrics::{Metrics, Snapshot};
-use crate::progress;
 use engine::coverage::State;
 use engine::leader::Leader;
 use engine::object::Uid;
@@ -20,6 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
+pub(crate) mod progress;
 #[cfg(test)]
 mod tests;
 

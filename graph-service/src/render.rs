@@ -2,7 +2,6 @@
 
 use crate::clock::Clock;
 use crate::decisions::Writer;
-use crate::grpc::wire_clock;
 use crate::metrics::Metrics;
 use crate::warnings::Warning;
 use engine::coverage::State;
@@ -254,7 +253,7 @@ impl Render {
                 tracing::debug!(why, "input ignored");
             }
         }
-        self.decisions.note(event, wire_clock(self.clock));
+        self.decisions.note(event, self.clock.wire());
         if let Some(observer) = &mut self.observer {
             observer(event);
         }

@@ -10,6 +10,7 @@
 use engine::work::LeaseId;
 use std::time::Duration;
 
+mod clock;
 mod decision;
 mod field;
 mod item;
@@ -22,6 +23,7 @@ mod system;
 mod texts;
 mod view;
 
+pub use clock::Clock;
 pub use decision::{
     EVENT_MAX_BYTES, STUB_MAX_BYTES, Standing, bounded, decision_event, decision_id, open_decision, parse_decision_id,
     standing, stub,
@@ -31,7 +33,7 @@ pub use item::kinds;
 pub use pause::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder, REASON_MAX_BYTES, SCOPE_MAX, pause};
 pub use query::{departure, pending_work, plan, reason, reason_code};
 pub use stream::{Received, received_from_executor, received_from_leader};
-pub use view::{Clock, collection, delete_time, executor, lag, obstacle, status, trouble, unsynced};
+pub use view::{collection, delete_time, executor, lag, obstacle, status, trouble, unsynced};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,9 @@ mod client;
 mod frames;
 mod gate;
 mod lines;
+pub mod media;
 mod overrides;
+pub mod path;
 mod status;
 
 pub use access::{Access, AccessError, AccessFlags};

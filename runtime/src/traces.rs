@@ -9,6 +9,7 @@
 //! the samplers of OpenTelemetry, so that nothing has to be kept for those that are not.
 
 mod context;
+mod counts;
 mod export;
 mod flags;
 mod recorder;
@@ -18,6 +19,7 @@ mod tests;
 mod wire;
 
 pub use context::{Context, Incoming, Ratio, SpanId, TraceId};
+pub use counts::{Counts, Recording, Service};
 pub use flags::{BadTraces, Flags, Settings};
-pub use recorder::{Counts, Open, Recorder, Recording, Service, start};
+pub use recorder::{Open, Recorder, start};
 pub use span::{Kind, Span, Value};

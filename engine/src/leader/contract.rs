@@ -1,9 +1,11 @@
 //! What goes into the leader and what comes out: plain values, and the whole of its contract.
 
-use crate::coverage::State;
-use crate::evidence::Proof;
+use crate::coverage::{ALL_RESOURCES, State, Undiscovered};
+use crate::decision::{Cause, Grounds, Logged};
+use crate::evidence::{CheckBy, Proof};
 use crate::follow::{Failure, WatchEnd};
 use crate::hold::{Pause, Scope};
+use crate::lease::StreamId;
 use crate::object::{GroupResource, Name, Object, ObjectRef, OwnerReference, ResourceVersion, ServedKind, Uid};
 use crate::pace::Rate;
 use crate::work::{ActionKind, Outcome, Protocols, Refusal, Term, ToExecutor, ToLeader};
@@ -11,10 +13,6 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
-
-mod decisions;
-
-pub use decisions::{Cause, Grounds, LOGGED_MAX, Logged, LoggedStep, OpenDecision, RootMarks};
 
 /// What the administrator decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +49,6 @@ pub struct Policy {
 /// Most finalizers that [`Event::AwaitingFinalizers`] names.
 pub const FINALIZERS_TOLD_MAX: usize = 20;
 
-/// In the place of a resource: each resource of the group.
-pub const ALL_RESOURCES: &str = "*";
-
 impl Policy {
     /// Whether nothing there is a dependent, as an administrator says. Without a resource: nothing in the whole group.
     pub(crate) fn assumes_no_dependents(&self, group: &str, resource: Option<&str>) -> bool {
@@ -62,35 +57,6 @@ impl Policy {
             *assumed.group == *group && (all || resource.is_some_and(|resource| *assumed.resource == *resource))
         };
         self.assume_no_dependents.iter().any(covers)
-    }
-}
-
-/// A group, or one resource of it, that is there to be served, as its definition says, and that discovery has not shown yet.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Undiscovered {
-    pub group: Name,
-    /// `None` where the resources of the group are not known.
-    pub resource: Option<Name>,
-    /// In words.
-    pub why: String,
-}
-
-impl Undiscovered {
-    /// As a collection. The resource is [`ALL_RESOURCES`] where those of the group are not known.
-    pub fn group_resource(&self) -> GroupResource {
-        let resource = self.resource.clone().unwrap_or_else(|| Name::from(ALL_RESOURCES));
-        GroupResource { group: self.group.clone(), resource }
-    }
-
-    /// Whether both are about the same, for whatever reason.
-    pub fn is_same(&self, other: &Undiscovered) -> bool {
-        self.group == other.group && self.resource == other.resource
-    }
-}
-
-impl core::fmt::Display for Undiscovered {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.group_resource().fmt(f)
     }
 }
 
@@ -123,10 +89,6 @@ pub enum Mode {
     /// Decide, publish, count; grant nothing.
     Observe,
 }
-
-/// One stream of an executor, numbered by the shell, never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId(pub u64);
 
 /// One question to the API server, numbered by the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -231,15 +193,6 @@ pub struct Named {
     /// By a list with a field selector, or by one GET. A GET that finds nothing counts only where a Status with reason NotFound names
     /// the object; it is then answered without objects, and without a version.
     pub by: CheckBy,
-}
-
-/// How an object is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CheckBy {
-    /// A consistent metadata list of that one name.
-    List,
-    /// One GET.
-    Read,
 }
 
 /// What a probe found.

@@ -1,6 +1,6 @@
 //! What decisions rest on, for those who follow them.
 
-use super::{Cause, Grounds, Leader, OpenDecision, RootMarks};
+use super::{Cause, GROUNDS_KEPT_MAX, Grounds, Leader, OpenDecision, RootMarks};
 use crate::graph::NodeId;
 use crate::object::{ObjectRef, Uid};
 use crate::queue::{Draft, Place};
@@ -10,8 +10,6 @@ use alloc::vec::Vec;
 
 /// Longest chain of causes that is told.
 const CHAIN_MAX: usize = 32;
-/// Owners and causes that are told of one decision, and that a lease keeps of it: an object may have thousands.
-pub const GROUNDS_KEPT_MAX: usize = 20;
 
 impl Leader {
     /// What a decision rests on.

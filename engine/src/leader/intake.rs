@@ -7,7 +7,7 @@ use crate::evidence::{Inquiry, Proof};
 use crate::follow::WatchEnd;
 use crate::graph::{Coordinates, Known, NodeId, Presence};
 use crate::object::{GroupResource, Object, ResourceVersion, ServedKind, Uid};
-use crate::view::Tombstone;
+use crate::tombstones::Tombstone;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -6,10 +6,11 @@ use crate::graph::{Known, Node, NodeId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::queue::Place;
 use crate::time::Time;
+use crate::tombstones::Tombstone;
 use crate::verdict::{Verdict, verdict};
 use crate::view::{
     Collecting, CollectionStatus, EXCESSIVE_NAMED, ExecutorView, LISTED_MAX, NodeView, PresenceView, Reached, Status,
-    Tombstone, UnresolvedKind, Waiting, Waits,
+    UnresolvedKind, Waiting, Waits,
 };
 use crate::work::ActionKind;
 use alloc::collections::BTreeSet;

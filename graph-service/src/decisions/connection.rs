@@ -3,7 +3,6 @@
 use super::entry::{Entry, Name, RECORD_HEADER};
 use super::publisher::{Failure, Receipt, Store, Tip};
 use super::server::{Credentials, JetStream, Server};
-use super::{DecisionLog, Queue, mirror, publisher};
 use anyhow::Context as _;
 use async_nats::connection::State;
 use async_nats::jetstream::context::{ContextBuilder, PublishError, PublishErrorKind};
@@ -13,7 +12,6 @@ use async_nats::jetstream::{Context, ErrorCode};
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use runtime::tasks::Tasks;
 use std::error::Error as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -85,15 +83,6 @@ impl Connection {
         let stream = format!("ownergraph-decisions-{cluster}");
         let subject = format!("ownergraph.decisions.{cluster}");
         Ok(Connection { client, jetstream, stream, subject, failure })
-    }
-
-    /// Mirrors the stream into a log, and writes what comes into its queue. `is_required`: nothing is granted while it is away.
-    pub(crate) fn start(self, is_required: bool, tasks: &mut Tasks) -> DecisionLog {
-        let queue = Arc::new(Queue::new(is_required));
-        let log = DecisionLog::mirror(Arc::new(self.clone()), Arc::clone(&queue));
-        tasks.spawn_until_end("mirror of the decision log", mirror::run(self.clone(), log.clone()));
-        tasks.spawn_until_end("decision log", publisher::run(self, queue));
-        log
     }
 
     /// The stream as it is now. It is created where there is none; one that somebody else has created is taken as it is.

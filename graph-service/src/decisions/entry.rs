@@ -1,7 +1,6 @@
 //! What is written to the shared log, and how it is named there.
 
 use super::kept::Record;
-use super::writer::Noted;
 use engine::work::Term;
 use prost::Message as _;
 use prost::bytes::Bytes;
@@ -9,6 +8,22 @@ use proto::convert::{EVENT_MAX_BYTES, bounded, stub};
 use proto::decision::v1beta1::DecisionEvent;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
 use std::fmt;
+
+/// What the collector's task says of the log.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// With when that was.
+    Begin(Term, prost_types::Timestamp),
+    End,
+    Event(Noted),
+}
+
+/// An event on its way into the log.
+#[derive(Clone, Debug)]
+pub(super) struct Noted {
+    pub(super) event: Bytes,
+    pub(super) time: Option<prost_types::Timestamp>,
+}
 
 /// The header that says what a message is.
 pub(super) const RECORD_HEADER: &str = "Ownergraph-Record";

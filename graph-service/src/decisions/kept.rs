@@ -1,11 +1,13 @@
 //! What is kept of the log in memory.
 
 use super::Logged;
-use super::times::Former;
 use prost::bytes::Bytes;
 use prost_types::Timestamp;
 use std::collections::VecDeque;
+use times::Former;
 use tokio::time::Instant;
+
+mod times;
 
 /// Bytes of all events that are kept, at most.
 const BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -1,8 +1,8 @@
 //! What earlier leaders left without an end in the log that all replicas share, for the leader that follows them.
 
 use super::{DecisionLog, Missing};
-use crate::driver::Control;
-use crate::election::Leadership;
+use crate::messages::Control;
+use crate::messages::Leadership;
 use engine::leader::{Input, LOGGED_MAX, Logged, LoggedStep};
 use engine::work::Term;
 use proto::convert::{Standing, standing};

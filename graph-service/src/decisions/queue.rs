@@ -3,8 +3,7 @@
 //! The collector's task puts events in and never waits; one task takes them out once they are written. Where the queue is full, what comes
 //! is lost, and one entry stands for all that is lost in a row.
 
-use super::entry::{Entry, Loss, Name, What};
-use super::writer::{Noted, Step};
+use super::entry::{Entry, Loss, Name, Noted, Step, What};
 use engine::work::Term;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

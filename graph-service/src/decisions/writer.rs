@@ -1,11 +1,11 @@
 //! The end of the log that the collector's task writes to.
 
+use super::entry::{Noted, Step};
 use super::kept::{Begin, Record};
 use super::{DecisionLog, Queue};
 use engine::leader::Event;
 use engine::work::Term;
 use prost::Message as _;
-use prost::bytes::Bytes;
 use proto::convert::{self, decision_event};
 use std::sync::Arc;
 
@@ -23,21 +23,6 @@ enum Sink {
     Memory(DecisionLog),
     /// On the way to the log that all replicas share.
     Queue(Arc<Queue>),
-}
-
-#[derive(Debug)]
-pub(super) enum Step {
-    /// With when that was.
-    Begin(Term, prost_types::Timestamp),
-    End,
-    Event(Noted),
-}
-
-/// An event on its way into the log.
-#[derive(Clone, Debug)]
-pub(super) struct Noted {
-    pub(super) event: Bytes,
-    pub(super) time: Option<prost_types::Timestamp>,
 }
 
 impl Writer {

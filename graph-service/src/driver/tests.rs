@@ -1,8 +1,9 @@
-use super::{Control, Driver, Ending, HEARTBEAT, Heartbeat, OUTBOX_MAX, Outbox, Queues, SessionInput, Unlogged};
+use super::{Driver, HEARTBEAT, Heartbeat, Queues, Unlogged};
 use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Writer};
 use crate::election::Validity;
 use crate::grpc::small_world::config;
+use crate::messages::{Control, Ending, OUTBOX_MAX, Outbox, SessionInput};
 use crate::metrics::Metrics;
 use crate::readiness::Health;
 use crate::render::Render;

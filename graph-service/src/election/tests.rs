@@ -1,6 +1,7 @@
-use super::{Candidate, Election, Leadership, LeaseOptions, Validity};
+use super::{Candidate, Election, LeaseOptions, Validity};
 use crate::clock::Clock;
-use crate::driver::Control;
+use crate::messages::Control;
+use crate::messages::Leadership;
 use crate::metrics::Metrics;
 use engine::leader::Input;
 use http::{Method, Request, Response, StatusCode};

@@ -18,6 +18,7 @@
 
 use super::status;
 use crate::metrics::Metrics;
+use crate::metrics::access::AccessMetrics;
 use cache::Cache;
 use caller::{Caller, Claims, Credentials, Identity};
 use futures::future::BoxFuture;
@@ -37,13 +38,11 @@ pub(super) mod guard;
 pub(super) mod redact;
 mod refusals;
 mod reviews;
-pub(super) mod rights;
 mod sight;
 #[cfg(test)]
 mod tests;
 
 pub(super) use caller::Holder;
-pub(crate) use refusals::AccessMetrics;
 pub(crate) use reviews::ApiServer;
 pub(super) use sight::{Seen, Sight, Whose};
 

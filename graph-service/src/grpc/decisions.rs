@@ -20,6 +20,7 @@ use std::time::Duration;
 use tonic::{Request, Response, Status};
 
 mod encode;
+mod event;
 pub(super) mod filter;
 mod follow;
 pub(super) mod looked;

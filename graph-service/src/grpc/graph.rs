@@ -6,14 +6,15 @@ use super::access::{Sight, redact};
 use super::connection::Link;
 use super::filter::{Filter, Sieve};
 use super::followers::Followers;
-use super::freshness::{About, Texts};
+use super::freshness::About;
 use super::names::Cursor;
 use super::pages::{self, Answers, Listed, Paging};
-use super::{Shared, status, wire_clock};
+use super::{Shared, status};
+use crate::ingest::questions::Texts;
 use dependents::Dependents;
-use engine::leader::{DependentsOptions, DependentsWalk, Found, Leader, OwnersWalk, Planning};
+use engine::leader::{DependentsOptions, DependentsWalk, Found, Leader, OwnersWalk, Planning, Tombstone};
 use engine::object::{GroupResource, Uid};
-use engine::view::{Explanation, LISTED_MAX, NodeView, PresenceView, Tombstone};
+use engine::view::{Explanation, LISTED_MAX, NodeView, PresenceView};
 use futures::stream::BoxStream;
 use lookup::Known;
 use mask::Mask;
@@ -309,7 +310,7 @@ impl GraphService for Graph {
         lookup::claim(&sight, r#ref.as_slice()).await?;
         let meta = Some(self.fresh(consistency, &About::Everything).await?);
         let known = self.resolve(r#ref, &sight).await?;
-        let (uid, clock) = (known.uid(), wire_clock(self.shared.clock));
+        let (uid, clock) = (known.uid(), self.shared.clock.wire());
         let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
         let mut explained = self.shared.reader.with(|leader| leader.explain(uid));
         self.look_inside(explained.as_mut_slice()).await?;
@@ -350,7 +351,7 @@ impl GraphService for Graph {
         let question =
             PreviewDeletionRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
         let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
-        let (is_first, clock) = (paging.is_first(), wire_clock(self.shared.clock));
+        let (is_first, clock) = (paging.is_first(), self.shared.clock.wire());
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let unseen = self.take_unseen(&request.targets, &mut options, &sight).await?;
@@ -431,7 +432,7 @@ impl GraphService for Graph {
         let cursor = Cursor::of("collections", page_size, &page_token)?;
         let meta = self.shared.meta();
         let collections = self.shared.reader.with(Leader::collections);
-        let clock = wire_clock(self.shared.clock);
+        let clock = self.shared.clock.wire();
         let collections = collections.into_iter().map(|status| convert::collection(status, clock)).collect();
         let of =
             |collection: &list_coverage_response::Collection| collection.group_resource.clone().unwrap_or_default();

@@ -1,12 +1,13 @@
 //! What the tests of the services stand on: a leader that was told of a few Secrets.
 
 use super::access::Gate;
-use super::freshness::{Freshness, Questions, Texts};
+use super::freshness::Freshness;
 use super::{Shared, long_reads};
 use crate::clock::Clock;
 use crate::decisions::DecisionLog;
 use crate::driver::{Heartbeat, Reader};
-use crate::election::Leadership;
+use crate::ingest::questions::{Questions, Texts};
+use crate::messages::Leadership;
 use crate::metrics::Metrics;
 use crate::readiness::Health;
 use engine::leader::{Config, Input, Leader, Mode, Policy};

@@ -4,7 +4,7 @@
 //! not. Of calls without such a header as many are recorded as of cascades. The streams of executors are left out, because they last for an
 //! hour and their leases have spans of their own; and so are probes and reflection.
 
-use super::access::rights;
+use super::rights;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Either};
 use http::{HeaderMap, Request, Response};

@@ -1,9 +1,9 @@
 //! Errors of the wire. The only place where status codes are chosen.
 
-use super::access::rights::{GROUP, Right};
+use super::rights::{GROUP, Right};
 use crate::decisions::Extent;
-use crate::driver::Ending;
-use crate::election::Leadership;
+use crate::messages::Ending;
+use crate::messages::Leadership;
 use crate::pauses::{DEFINITION, press};
 use engine::object::clip;
 use engine::work::Refusal;

@@ -6,7 +6,7 @@
 use super::access::Holder;
 use super::connection::{Cut, Link};
 use super::{Shared, renewal_age, status};
-use crate::driver::{Ending, OUTBOX_MAX, Outbox, SessionInput};
+use crate::messages::{Ending, OUTBOX_MAX, Outbox, SessionInput};
 use engine::leader::StreamId;
 use engine::work::{GoAwayCause, Hello, Origin, Refusal, ToExecutor, ToLeader};
 use futures::future::BoxFuture;

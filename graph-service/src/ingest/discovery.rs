@@ -3,8 +3,8 @@
 //! Pure: bytes in, a [`View`] out. What is stale, failing or unreadable makes its group *suspect*: such a group can add to what is
 //! known, and takes nothing away.
 
-use super::request::is_path_segment;
 use engine::object::{Access, Backend, GroupResource, Name, ServedKind, clip};
+use runtime::kubernetes::path::is_path_segment;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};

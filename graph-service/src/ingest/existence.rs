@@ -1,18 +1,18 @@
 //! Questions whether one object is there: what the API server says of one name, without any conclusion.
 
 use super::Clients;
-use super::request::{self, ACCEPT_METADATA_LIST, Failure, collection_path, name_selector, query_value};
+use super::request::{self, Failure};
 use crate::metadata::{self, Decoder, Encoding, Item};
 use engine::leader::{CheckBy, Named, Probe, ProbeAnswer};
 use engine::object::{Object, ResourceVersion};
+use runtime::kubernetes::media;
+use runtime::kubernetes::path::{collection_path, name_selector, query_value};
 use runtime::kubernetes::{NotFound, classify_not_found};
 use serde_json::value::RawValue;
 
 #[cfg(test)]
 mod tests;
 
-/// One object as JSON, cut down to its metadata where the server can do that.
-const ACCEPT_OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// Names in references are whatever users write, and a URI ends at 64 KiB.
 const URI_MAX_BYTES: usize = 60_000;
 
@@ -34,7 +34,7 @@ pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> R
     let senseless = |why: String| Failure::senseless(format!("{what}: {why}"));
     let object = match named.by {
         CheckBy::List => {
-            let page = request::one(clients, &what, &uri, ACCEPT_METADATA_LIST, probe.fresh).await?;
+            let page = request::one(clients, &what, &uri, media::METADATA_LIST_PROTOBUF, probe.fresh).await?;
             let page = request::page_of(&page, &probe.collection.group, &probe.kind).map_err(senseless)?;
             if page.continues.is_some() || page.remaining.is_some_and(|remaining| remaining > 0) {
                 return Err(senseless("the list is not whole".to_owned()));
@@ -48,7 +48,7 @@ pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> R
             }
             return Ok(found(resource_version, object));
         }
-        CheckBy::Read => request::any(clients, &what, &uri, ACCEPT_OBJECT, probe.fresh).await?,
+        CheckBy::Read => request::any(clients, &what, &uri, media::METADATA, probe.fresh).await?,
     };
     if classify_not_found(&object, &probe.collection.group, &probe.collection.resource, &named.name)
         == Some(NotFound::ThisObject)
@@ -88,7 +88,12 @@ fn uri(probe: &Probe, named: &Named) -> Option<String> {
     if named.name.is_empty() || namespace.is_some_and(|namespace| !is_segment(namespace)) {
         return None;
     }
-    let collection = collection_path(&probe.collection, &probe.version, namespace.map(query_value).as_deref());
+    let collection = collection_path(
+        &probe.collection.group,
+        &probe.version,
+        &probe.collection.resource,
+        namespace.map(query_value).as_deref(),
+    );
     let uri = match named.by {
         CheckBy::Read if !is_segment(&named.name) => return None,
         CheckBy::Read => format!("{collection}/{}", query_value(&named.name)),

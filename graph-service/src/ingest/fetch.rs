@@ -2,8 +2,9 @@
 
 use super::Clients;
 use super::discovery::{self, Answer, Document, Group, Version};
-use super::request::{self, is_path_segment};
+use super::request;
 use futures::future;
+use runtime::kubernetes::path::is_path_segment;
 use std::time::Duration;
 use tokio::time::timeout;
 

@@ -3,7 +3,7 @@
 //! What is learned goes to a [`Sink`] as [`Step`]s, in order. Objects go from the answer to the sink; the machine sees their versions.
 
 use super::Clients;
-use super::request::{self, Events, Failure, query_value};
+use super::request::{self, Events, Failure};
 use crate::clock::Clock;
 use crate::metadata::{self, Event, Item, Items};
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use engine::follow::{Ask, Config, Follow, Input, Output, Pass, Tell, WatchEnd};
 use engine::object::ResourceVersion;
 use futures::FutureExt as _;
 use runtime::kubernetes::CallError;
+use runtime::kubernetes::path::query_value;
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::pin;

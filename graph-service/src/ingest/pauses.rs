@@ -2,8 +2,8 @@
 
 use super::Clients;
 use super::follow::{Halt, Sink, Step};
-use super::request::{self, ACCEPT_WHOLE, Failure};
-use crate::driver::Control;
+use super::request::{self, Failure};
+use crate::messages::Control;
 use crate::metadata::{self, Encoding, Item};
 use crate::pauses::resource::{self, Seen, Sight};
 use crate::pauses::{DEFINITION, PATH};
@@ -11,6 +11,7 @@ use engine::hold::{PAUSES_MAX, Pause};
 use engine::leader::{Input, PauseAnswer, PauseList, PauseRead};
 use engine::object::{GroupResource, ResourceVersion};
 use runtime::kubernetes::Answer;
+use runtime::kubernetes::media;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +115,7 @@ fn read(item: Item<'_>, sight: Sight) -> Result<Seen, String> {
 /// What time it is at the API server, if it tells.
 async fn now(clients: &Clients) -> Option<Duration> {
     let (what, uri) = (format!("list {DEFINITION}"), format!("{PATH}?limit=1"));
-    let asking = request::answer(clients, &what, &uri, ACCEPT_WHOLE);
+    let asking = request::answer(clients, &what, &uri, media::JSON);
     resource::date(&timeout(READ_WITHIN, asking).await.ok()?.ok()?)
 }
 
@@ -147,14 +148,14 @@ pub(super) async fn answer(
 async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
     let what = format!("list {DEFINITION}");
     let uri = format!("{PATH}?limit={}", PAUSES_MAX + 1);
-    let unserved = match request::answer(clients, &what, &uri, ACCEPT_WHOLE).await {
+    let unserved = match request::answer(clients, &what, &uri, media::JSON).await {
         Ok(answer) => return list(&answer).map(PauseAnswer::Served).map_err(|why| format!("{what}: the answer {why}")),
         Err(failure) if failure.status == Some(404) => failure,
         Err(failure) => return Err(failure.sentence),
     };
     let what = format!("list the definition {DEFINITION}");
     let uri = format!("{DEFINITIONS}?fieldSelector=metadata.name%3D{DEFINITION}&limit=1");
-    match request::get(clients, &what, &uri, ACCEPT_WHOLE).await {
+    match request::get(clients, &what, &uri, media::JSON).await {
         Ok(body) => {
             let mut page = metadata::page(Encoding::Json, &body).map_err(|why| format!("{what}: the answer {why}"))?;
             // A server that does not know field selectors would show others.
@@ -170,7 +171,7 @@ async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
 
 /// A server that says completely what it serves, and serves neither pauses nor definitions, has none.
 async fn no_definitions(clients: &Clients, failure: &Failure) -> Result<PauseAnswer, String> {
-    let body = request::get(clients, "list API groups", "/apis", ACCEPT_WHOLE).await.map_err(|other| other.sentence)?;
+    let body = request::get(clients, "list API groups", "/apis", media::JSON).await.map_err(|other| other.sentence)?;
     let groups: Groups = serde_json::from_slice(&body).map_err(|_| failure.sentence.clone())?;
     let serves = |name: &str| groups.groups.iter().any(|group| group.name == name);
     if groups.kind == "APIGroupList" && !serves("apiextensions.k8s.io") && !serves(engine::hold::GROUP) {

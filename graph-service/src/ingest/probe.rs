@@ -1,15 +1,14 @@
 //! Answers the engine's questions by consistent lists and reads, a bounded number at a time.
 
-use super::request::{
-    self, ACCEPT_METADATA, ACCEPT_METADATA_JSON, ACCEPT_METADATA_LIST, collection_path, is_path_segment, name_selector,
-    query_value,
-};
+use super::request;
 use super::{Clients, existence};
-use crate::grpc::freshness::{Span, Stand, Texts};
+use crate::ingest::questions::{Span, Stand, Texts};
 use crate::metadata::{self, Decoder, Event};
 use engine::follow::Failure;
 use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
 use engine::object::{GroupResource, Name, ObjectRef, ResourceVersion};
+use runtime::kubernetes::media;
+use runtime::kubernetes::path::{collection_path, is_path_segment, name_selector, query_value};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use serde::Deserialize;
@@ -106,9 +105,9 @@ pub(super) async fn texts(clients: Clients, object: ObjectRef) -> Result<Option<
     if namespace.is_some_and(|namespace| !is_path_segment(namespace)) {
         return Err(format!("{what}: that is no name of a namespace"));
     }
-    let path = collection_path(&object.group_resource(), &object.version, namespace);
+    let path = collection_path(&object.group, &object.version, &object.resource, namespace);
     let uri = format!("{path}?fieldSelector={}", name_selector(&object.name));
-    let answer = timeout(TEXTS_WITHIN, request::get(&clients, &what, &uri, ACCEPT_METADATA_JSON)).await;
+    let answer = timeout(TEXTS_WITHIN, request::get(&clients, &what, &uri, media::METADATA_LIST)).await;
     let answer = answer.map_err(|_| format!("{what}: no answer within {} s", TEXTS_WITHIN.as_secs()))?;
     let list: TextsList = serde_json::from_slice(&answer.map_err(|failure| failure.sentence)?)
         .map_err(|error| format!("{what}: the answer cannot be read: {error}"))?;
@@ -146,10 +145,10 @@ pub(super) async fn last(clients: Clients, span: Span) -> Result<ResourceVersion
 }
 
 async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceVersion, String> {
-    let path = collection_path(&span.collection, &span.version, None);
+    let path = collection_path(&span.collection.group, &span.version, &span.collection.resource, None);
     let from = query_value(&span.from.to_string());
     let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={LAST_WATCH_S}");
-    let opened = request::stream(clients, what, &format!("{path}?{query}"), ACCEPT_METADATA).await;
+    let opened = request::stream(clients, what, &format!("{path}?{query}"), media::METADATA_PROTOBUF).await;
     let mut events = opened.map_err(|failure| failure.sentence)?;
     let encoding = events.encoding();
     let mut last = span.from.clone();
@@ -204,7 +203,7 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
     if namespace.is_some_and(|namespace| !is_path_segment(namespace)) {
         return Err(senseless("that is no name of a namespace".to_owned()));
     }
-    let path = collection_path(&probe.collection, &probe.version, namespace);
+    let path = collection_path(&probe.collection.group, &probe.version, &probe.collection.resource, namespace);
     let mut decoder = Decoder::new(namespace.map(|_| true));
     let mut found: Option<ProbeAnswer> = None;
     let mut token: Option<String> = None;
@@ -213,7 +212,7 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
         if let Some(token) = &token {
             uri.push_str(&format!("&continue={}", query_value(token)));
         }
-        let page = request::one(clients, &what, &uri, ACCEPT_METADATA_LIST, probe.fresh).await?;
+        let page = request::one(clients, &what, &uri, media::METADATA_LIST_PROTOBUF, probe.fresh).await?;
         // A reader that asks where a collection stands does not know its kind, and proves nothing by it.
         let page = if probe.kind.is_empty() {
             request::page(&page).map_err(|why| format!("the answer {why}"))

@@ -4,7 +4,7 @@ use super::Clients;
 use crate::metadata::{self, Encoding, Page};
 use bytes::Bytes;
 pub(crate) use engine::follow::Failure;
-use engine::object::{GroupResource, clip};
+use engine::object::clip;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION};
 use http::{HeaderValue, Request, StatusCode};
 use runtime::kubernetes::{Answer, CallError, Frames, Lines, Opened, Status, call, open_stream, parse_status};
@@ -12,18 +12,6 @@ use std::time::Duration;
 
 #[cfg(test)]
 mod tests;
-
-/// The answer's objects cut down to their metadata, as protobuf or else as JSON; a server that cannot do that sends them whole.
-pub(crate) const ACCEPT_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
-    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// The same for a list.
-pub(crate) const ACCEPT_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
-    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// The same as JSON only, for what the decoder of the graph leaves out.
-pub(crate) const ACCEPT_METADATA_JSON: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// Objects whole.
-pub(crate) const ACCEPT_WHOLE: &str = "application/json";
 
 /// A page of a list, or a discovery document. A server that ignores the limit sends a whole collection.
 const BODY_MAX_BYTES: usize = 256 * 1024 * 1024;
@@ -77,52 +65,6 @@ pub(crate) fn error_event(what: &str, status: &Status) -> Failure {
         status: Some(if expired { 410 } else { status.code.max(1) }),
         retry_after: None,
     }
-}
-
-/// Whether `text` can stand in a path as it is. Names from outside that cannot are no names of Kubernetes.
-pub(crate) fn is_path_segment(text: &str) -> bool {
-    !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
-        && text != "."
-        && text != ".."
-}
-
-/// The path of a collection, in one namespace or in all.
-pub(crate) fn collection_path(collection: &GroupResource, version: &str, namespace: Option<&str>) -> String {
-    let base = match &*collection.group {
-        "" => format!("/api/{version}"),
-        group => format!("/apis/{group}/{version}"),
-    };
-    match namespace {
-        Some(namespace) => format!("{base}/namespaces/{namespace}/{}", collection.resource),
-        None => format!("{base}/{}", collection.resource),
-    }
-}
-
-/// Percent-encodes all that is not plain in a query.
-pub(crate) fn query_value(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
-}
-
-/// Selects the object of one name, in a query.
-pub(crate) fn name_selector(name: &str) -> String {
-    let mut selected = String::with_capacity(name.len());
-    for character in name.chars() {
-        // The selector's own syntax, before the one of the query.
-        if matches!(character, '\\' | ',' | '=') {
-            selected.push('\\');
-        }
-        selected.push(character);
-    }
-    format!("metadata.name%3D{}", query_value(&selected))
 }
 
 /// The body of a 200.

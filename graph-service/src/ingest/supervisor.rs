@@ -6,12 +6,13 @@ use super::discovery::{Document, View};
 use super::fetch;
 use super::follow::{self, Source};
 use super::known::{CONFIRM_AFTER, Change, Known};
-use super::request::{ACCEPT_METADATA, ACCEPT_METADATA_LIST, ACCEPT_WHOLE, collection_path};
 use super::{Clients, Config, Shared, pauses};
-use crate::driver::Control;
+use crate::messages::Control;
 use engine::leader::{Input, Undiscovered};
 use engine::object::{GroupResource, ServedKind};
 use runtime::backoff::Backoff;
+use runtime::kubernetes::media;
+use runtime::kubernetes::path::collection_path;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -378,7 +379,7 @@ impl Supervisor {
 
     fn collect(&mut self, served: &ServedKind) {
         let key = served.group_resource.clone();
-        let source = self.source(&key, &served.version, ACCEPT_METADATA_LIST, ACCEPT_METADATA);
+        let source = self.source(&key, &served.version, media::METADATA_LIST_PROTOBUF, media::METADATA_PROTOBUF);
         let leave = Arc::new(AtomicBool::new(false));
         self.leave.insert(key.clone(), leave.clone());
         let (inputs, unserved) = (self.inputs.clone(), self.unserved.clone());
@@ -394,7 +395,7 @@ impl Supervisor {
         Source {
             clients: self.clients.clone(),
             name: key.to_string(),
-            path: collection_path(key, version, None),
+            path: collection_path(&key.group, version, &key.resource, None),
             accept_list: list,
             accept_watch: watch,
             page_size: self.config.page_size,
@@ -409,7 +410,7 @@ impl Supervisor {
         if self.running.contains(&Job::Pauses) {
             return;
         }
-        let mut source = self.source(key, PAUSES_VERSION, ACCEPT_WHOLE, ACCEPT_WHOLE);
+        let mut source = self.source(key, PAUSES_VERSION, media::JSON, media::JSON);
         source.name = format!("{key} (whole)");
         let mut sink = pauses::Follower::new(self.clients.clone(), self.control.clone());
         self.spawn(Job::Pauses, async move {
@@ -437,7 +438,7 @@ impl Supervisor {
             return;
         };
         let key = GroupResource { group: Arc::from(group), resource: Arc::from(resource) };
-        let mut source = self.source(&key, version, ACCEPT_WHOLE, ACCEPT_WHOLE);
+        let mut source = self.source(&key, version, media::JSON, media::JSON);
         source.name = format!("{key} (whole)");
         let mut sink: Watcher<T> = Watcher::new(self.definitions.clone(), self.inputs.clone());
         self.spawn(job, async move {

@@ -8,7 +8,7 @@ use engine::leader::Leader;
 use engine::object::{Uid, clip};
 use engine::view::PauseView;
 use http::{Method, Request};
-use runtime::kubernetes::{call, parse_status};
+use runtime::kubernetes::{call, media, parse_status};
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl Keeper {
             .method(method)
             .uri(path)
             .header("content-type", content_type)
-            .header("accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+            .header("accept", media::METADATA)
             .body(body.to_string().into_bytes())
             .map_err(|error| error.to_string())?;
         let answer =

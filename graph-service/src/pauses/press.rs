@@ -2,7 +2,8 @@
 
 use super::resource::{self, REQUEST_ID, Seen, Sight};
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, RESOURCE};
-use crate::driver::{Control, Reader};
+use crate::driver::Reader;
+use crate::messages::Control;
 use engine::hold;
 use engine::leader::{Input, Leader};
 use engine::object::{Uid, clip};

@@ -3,7 +3,7 @@ use super::{
     unresolved_line,
 };
 use crate::clock::Clock;
-use crate::election::Leadership;
+use crate::messages::Leadership;
 use engine::coverage::State;
 use engine::object::{Access, Backend, GroupResource, ResourceVersion, ServedKind};
 use engine::time::Time;

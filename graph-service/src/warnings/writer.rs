@@ -1,14 +1,13 @@
 //! Who wrote a reference, as `metadata.managedFields` of its object says.
 
 use super::{ANSWER_MAX_BYTES, POST_WITHIN, Warning};
-use crate::ingest::request::{collection_path, name_selector};
-use engine::object::{GroupResource, ObjectRef, ResourceVersion, Uid, clip};
+use engine::object::{ObjectRef, ResourceVersion, Uid, clip};
 use http::{Request, StatusCode};
-use runtime::kubernetes::call;
+use runtime::kubernetes::path::{collection_path, name_selector};
+use runtime::kubernetes::{call, media};
 use serde::Deserialize;
 use serde_json::Value;
 
-const ACCEPT: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 /// The API server's own limit for the name of a field manager.
 const WRITER_MAX_BYTES: usize = 128;
 
@@ -57,7 +56,10 @@ pub(super) async fn find(client: &kube::Client, warning: &mut Warning) {
 
 async fn read(client: &kube::Client, object: &ObjectRef, at: &ResourceVersion) -> Result<Vec<u8>, String> {
     let uri = uri(object, at);
-    let request = Request::get(&uri).header("accept", ACCEPT).body(Vec::new()).map_err(|error| error.to_string())?;
+    let request = Request::get(&uri)
+        .header("accept", media::METADATA_LIST)
+        .body(Vec::new())
+        .map_err(|error| error.to_string())?;
     let answer = call(client, request, ANSWER_MAX_BYTES, POST_WITHIN).await.map_err(|error| error.to_string())?;
     match answer.status {
         StatusCode::OK => Ok(answer.body.to_vec()),
@@ -67,9 +69,8 @@ async fn read(client: &kube::Client, object: &ObjectRef, at: &ResourceVersion) -
 
 /// A list of one name costs the API server the read of one key.
 fn uri(object: &ObjectRef, at: &ResourceVersion) -> String {
-    let collection = GroupResource { group: object.group.clone(), resource: object.resource.clone() };
     let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
-    let path = collection_path(&collection, &object.version, namespace);
+    let path = collection_path(&object.group, &object.version, &object.resource, namespace);
     format!("{path}?fieldSelector={}&resourceVersion={at}&resourceVersionMatch=Exact", name_selector(&object.name))
 }
 

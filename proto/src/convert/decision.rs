@@ -1,9 +1,9 @@
 //! Steps of decisions. One way: followers take the messages as they are.
 
+use super::clock::Clock;
 use super::item::item_kind;
 use super::query::cause;
 use super::system::system_event;
-use super::view::Clock;
 use crate::decision::v1beta1::{Attempt, Cause as WireCause, DecisionEvent, Phase};
 use crate::graph::v1beta1 as graph;
 use crate::work::v1beta1 as work;

@@ -1,6 +1,6 @@
 //! Pauses: what they are about, and how they stand.
 
-use super::view::Clock;
+use super::clock::Clock;
 use super::{Malformed, field};
 use crate::admin::v1beta1::{Pause, PauseCollectionRequest, Scope};
 use crate::r#type::v1beta1::{GroupResource, ObjectFilter};

@@ -1,17 +1,17 @@
 //! What the graph answers to questions. One way: a reader takes the messages as they are.
 
-use super::texts::{MESSAGE_MAX_BYTES, cut_edge, cut_object};
-use super::view::{Clock, text};
+use super::clock::Clock;
+use super::texts::{MESSAGE_MAX_BYTES, cut_edge, cut_object, text};
 use crate::graph::v1beta1 as graph;
 use crate::graph::v1beta1::preview_deletion_response::{Effect, Entry, Total};
 use crate::graph::v1beta1::reason::Code;
 use crate::r#type::v1beta1 as wire;
 use crate::r#type::v1beta1::evidence;
-use engine::leader::{Cause, Found};
+use engine::leader::{Cause, Found, Tombstone};
 use engine::object::{GroupResource, ObjectRef, clip};
 use engine::view::{
     CycleView, EdgeView, Evidence, ItemView, LISTED_MAX, OwnerStanding, PlaceView, Plan, Reason, ReasonCode, Source,
-    Tombstone, VerdictView,
+    VerdictView,
 };
 use std::collections::BTreeMap;
 

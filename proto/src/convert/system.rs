@@ -68,8 +68,8 @@ pub(super) fn system_event(event: &Event) -> Option<SystemEvent> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock::Clock;
     use super::super::decision_event;
-    use super::super::view::Clock;
     use super::*;
     use engine::work::Term;
     use std::time::{Duration, SystemTime};

@@ -2,7 +2,7 @@
 
 use crate::graph::v1beta1 as graph;
 use crate::r#type::v1beta1 as wire;
-use engine::object::clip;
+use engine::object::{ResourceVersion, clip};
 
 /// Longest name, uid or version. The longest that Kubernetes itself has is a group with a version.
 pub(super) const TEXT_MAX_BYTES: usize = 320;
@@ -45,4 +45,8 @@ pub(super) fn cut(text: &mut String, max_bytes: usize) {
     if text.len() > max_bytes {
         *text = clip(text, max_bytes);
     }
+}
+
+pub(super) fn text(version: Option<&ResourceVersion>) -> String {
+    version.map(ResourceVersion::to_string).unwrap_or_default()
 }

@@ -1,7 +1,8 @@
 //! What readers see of the graph service. One way: a reader takes the messages as they are.
 
+use super::clock::Clock;
 use super::field;
-use super::texts::cut_node;
+use super::texts::{cut_node, text};
 use crate::admin::v1beta1::{Executor, GetStatusResponse, InconsistentReads, Obstacle, UntrueReports};
 use crate::graph::v1beta1::list_coverage_response::{Collection, State};
 use crate::graph::v1beta1::{Collecting, Node, NodeState};
@@ -14,26 +15,6 @@ use engine::view::{
     BlockerView, CollectionStatus, ExecutorView, LISTED_MAX, NodeView, PauseView, PresenceView, Status, TroubleView,
     UntrueView,
 };
-use std::time::SystemTime;
-
-/// Pins the engine's instants to the calendar: both fields are the same moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    pub now: Time,
-    pub calendar: SystemTime,
-}
-
-impl Clock {
-    /// The moment `time` in the calendar.
-    pub fn timestamp(self, time: Time) -> prost_types::Timestamp {
-        self.calendar.checked_sub(self.now.since(time)).unwrap_or(SystemTime::UNIX_EPOCH).into()
-    }
-
-    /// A moment that may be yet to come.
-    pub fn later(self, time: Time) -> prost_types::Timestamp {
-        self.calendar.checked_add(time.since(self.now)).map_or_else(|| self.timestamp(time), Into::into)
-    }
-}
 
 impl From<NodeView> for Node {
     fn from(node: NodeView) -> Self {
@@ -220,10 +201,6 @@ fn untrue(view: UntrueView) -> UntrueReports {
         count: view.reports,
         refused_for: view.refused_for.map(field::encode_duration),
     }
-}
-
-pub(super) fn text(version: Option<&ResourceVersion>) -> String {
-    version.map(ResourceVersion::to_string).unwrap_or_default()
 }
 
 /// More than four thousand million is shown as that.

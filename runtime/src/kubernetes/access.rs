@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::client::DEFAULT_USER_AGENT;
 use super::overrides::Overrides;
+
+/// The name requests carry unless a service gives its own.
+pub(crate) const DEFAULT_USER_AGENT: &str = concat!("ownergraph/", env!("CARGO_PKG_VERSION"));
 
 /// Where the service account of a pod lies. Its presence is what tells a pod from a person's machine.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -15,13 +15,10 @@ use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tower::{BoxError, ServiceBuilder};
 
-use super::access::{self, Access, AccessError, Places};
+use super::access::{self, Access, AccessError, DEFAULT_USER_AGENT, Places};
 use super::call::{CallError, call, lacks_credentials};
 use super::gate::{Gated, gated};
 use super::status::parse_status;
-
-/// The name requests carry unless a service gives its own.
-pub(crate) const DEFAULT_USER_AGENT: &str = concat!("ownergraph/", env!("CARGO_PKG_VERSION"));
 
 /// Name resolution, TCP and TLS together.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);

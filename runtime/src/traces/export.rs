@@ -1,7 +1,7 @@
 //! The task that sends spans.
 
+use super::counts::{Counts, Dropped, Service};
 use super::flags::{BadTraces, Settings};
-use super::recorder::{Counts, Dropped, Service};
 use super::span::Span;
 use super::wire::{Dates, request};
 use crate::backoff::Backoff;

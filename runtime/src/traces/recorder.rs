@@ -1,13 +1,11 @@
 //! Where spans are handed in.
 
 use super::context::{Ratio, SpanId, TraceId};
+use super::counts::{Counts, Dropped, Service};
 use super::export::Exporter;
 use super::flags::{BadTraces, Settings};
 use super::span::Span;
-use crate::metrics::{Book, Label};
 use crate::shutdown::Shutdown;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,109 +14,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Spans that wait to be sent, at about half a kilobyte each.
 pub(super) const QUEUE_MAX: usize = 8192;
-
-/// Who records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
-    /// The program's name.
-    pub name: &'static str,
-    /// Tells processes of one program apart.
-    pub instance: String,
-    pub version: &'static str,
-}
-
-/// What became of spans. Cloning shares it.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    exported: Counter,
-    dropped: Family<[(&'static str, &'static str); 1], Counter>,
-}
-
-/// Why a span was not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dropped {
-    /// The queue was full: the collector is away or slow.
-    QueueFull,
-    /// The collector took them not, in a way that no retry mends.
-    Rejected,
-    /// They were left at the end of the process.
-    Stopped,
-}
-
-/// Who records: each has its own counts, because both may be in one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recording {
-    GraphService,
-    Executor,
-}
-
-impl Recording {
-    /// Of what was exported, and of what was dropped.
-    fn names(self) -> (&'static str, &'static str) {
-        match self {
-            Recording::GraphService => ("ownergraph_trace_spans_exported", "ownergraph_trace_spans_dropped"),
-            Recording::Executor => {
-                ("ownergraph_executor_trace_spans_exported", "ownergraph_executor_trace_spans_dropped")
-            }
-        }
-    }
-}
-
-impl Dropped {
-    const ALL: [Dropped; 3] = [Dropped::QueueFull, Dropped::Rejected, Dropped::Stopped];
-
-    fn word(self) -> &'static str {
-        match self {
-            Dropped::QueueFull => "queue_full",
-            Dropped::Rejected => "rejected",
-            Dropped::Stopped => "stopped",
-        }
-    }
-}
-
-impl Counts {
-    /// Registers new ones, named by who records.
-    pub fn register(book: &mut Book<'_>, recording: Recording) -> Counts {
-        let (exported, dropped) = recording.names();
-        let counts = Counts::default();
-        for why in Dropped::ALL {
-            counts.dropped(why, 0);
-        }
-        book.put(
-            exported,
-            [],
-            (
-                "Spans that the trace collector took",
-                "Stands still while nothing is collected, and where traces are off.",
-            ),
-            counts.exported.clone(),
-        );
-        book.put(
-            dropped,
-            [Label::of("reason", Dropped::ALL.map(Dropped::word))],
-            (
-                "Spans that were recorded and not sent to the trace collector",
-                "`queue_full`: the collector of traces is away or slow; `rejected`: it does not want them, and its log says why. Traces have holes; nothing else suffers.",
-            ),
-            counts.dropped.clone(),
-        );
-        counts
-    }
-
-    pub(super) fn exported(&self, spans: usize) {
-        self.exported.inc_by(spans as u64);
-    }
-
-    pub(super) fn dropped(&self, why: Dropped, spans: usize) {
-        self.dropped.get_or_create(&[("reason", why.word())]).inc_by(spans as u64);
-    }
-
-    #[cfg(test)]
-    pub(super) fn read(&self) -> (u64, [u64; 3]) {
-        let of = |why: Dropped| self.dropped.get_or_create(&[("reason", why.word())]).get();
-        (self.exported.get(), [of(Dropped::QueueFull), of(Dropped::Rejected), of(Dropped::Stopped)])
-    }
-}
 
 /// Takes spans, as long as the queue is open. Cloning shares it.
 #[derive(Clone, Debug)]

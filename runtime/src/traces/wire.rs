@@ -1,6 +1,6 @@
 //! Spans as OTLP writes them.
 
-use super::recorder::Service;
+use super::counts::Service;
 use super::span::{Kind, Span, Value};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as WireValue;

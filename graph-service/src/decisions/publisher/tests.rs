@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::decisions::entry::What;
+use crate::decisions::entry::{Noted, Step};
 use crate::decisions::queue::Standing;
-use crate::decisions::writer::{Noted, Step};
 use engine::work::Term;
 use futures::FutureExt as _;
 use prost::bytes::Bytes;

@@ -2,9 +2,9 @@
 
 use super::caller::{Credentials, Identity};
 use super::reviews::Asked;
-use super::rights::{self, Needs, Right, Row};
 use super::{Gate, Holder, Sight};
 use crate::grpc::connection::Link;
+use crate::grpc::rights::{self, Needs, Right, Row};
 use crate::grpc::status;
 use bytes::Bytes;
 use engine::object::Name;

@@ -1,12 +1,8 @@
 //! Refusals are counted each, and logged once for each cause.
 
-use crate::metrics::zeroed;
+use crate::metrics::access::{AccessMetrics, REASONS};
 use engine::object::clip;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use proto::error_reason;
-use proto::r#type::v1beta1::ErrorReason;
-use runtime::metrics::{Book, Label};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -18,72 +14,8 @@ use tonic_types::StatusExt as _;
 const LOGGED_EVERY: Duration = Duration::from_secs(600);
 /// Causes that are remembered, at most; of further ones, only the reason is.
 const CAUSES_MAX: usize = 256;
-/// The reasons that are about who calls.
-const NOTED: [ErrorReason; 8] = [
-    ErrorReason::CredentialsMissing,
-    ErrorReason::CredentialsInvalid,
-    ErrorReason::TokenForOtherAudience,
-    ErrorReason::AccessDenied,
-    ErrorReason::ExecutorMismatch,
-    ErrorReason::ExecutorNameTaken,
-    ErrorReason::ExecutorUntrusted,
-    ErrorReason::ReviewUnavailable,
-];
-/// What the API server is asked for,
-const REVIEWS: [&str; 2] = ["token", "access"];
-/// and what it says.
-const OUTCOMES: [&str; 3] = ["allowed", "denied", "unanswered"];
 /// Of a user's name in a line.
 const USER_MAX_BYTES: usize = 128;
-
-/// What the API server was asked about callers, and who was refused.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AccessMetrics {
-    refused: Family<[(&'static str, &'static str); 1], Counter>,
-    reviews: Family<[(&'static str, &'static str); 2], Counter>,
-}
-
-impl AccessMetrics {
-    pub(crate) fn register(book: &mut Book<'_>) -> AccessMetrics {
-        let reviews =
-            REVIEWS.into_iter().flat_map(|review| OUTCOMES.map(|outcome| [("review", review), ("outcome", outcome)]));
-        AccessMetrics {
-            refused: book.put(
-                "ownergraph_calls_refused",
-                [Label::of("reason", NOTED.map(error_reason::text))],
-                (
-                    "Calls refused for who makes them",
-                    "The log names each caller once in ten minutes. `REVIEW_UNAVAILABLE`: the API server does not answer, or this service may not ask it.",
-                ),
-                zeroed(NOTED.map(|reason| [("reason", error_reason::text(reason))])),
-            ),
-            reviews: book.put(
-                "ownergraph_access_reviews",
-                [Label::of("review", REVIEWS), Label::of("outcome", OUTCOMES)],
-                (
-                    "Questions to the API server about callers and their rights",
-                    "Answers are kept for some seconds; a high rate means many callers.",
-                ),
-                zeroed(reviews),
-            ),
-        }
-    }
-
-    /// `allowed` is nothing where there was no answer.
-    pub(super) fn reviewed(&self, review: &'static str, allowed: Option<bool>) {
-        let outcome = match allowed {
-            Some(true) => "allowed",
-            Some(false) => "denied",
-            None => "unanswered",
-        };
-        self.reviews.get_or_create(&[("review", review), ("outcome", outcome)]).inc();
-    }
-
-    #[cfg(test)]
-    pub(super) fn refused(&self, reason: &'static str) -> u64 {
-        self.refused.get_or_create(&[("reason", reason)]).get()
-    }
-}
 
 /// Counts and logs.
 pub(super) struct Refusals {
@@ -99,7 +31,7 @@ impl Refusals {
     /// Takes notice of how a call ended, if that is for who made it. `user` is empty where that is not known.
     pub(super) fn note(&self, rpc: &'static str, user: &str, status: &Status) {
         let Some(reason) = reason(status) else { return };
-        self.metrics.refused.get_or_create(&[("reason", reason)]).inc();
+        self.metrics.refuse(reason);
         if self.is_news(reason, user) {
             let user = clip(user, USER_MAX_BYTES);
             tracing::warn!(reason, user, rpc, why = status.message(), "a caller is refused");
@@ -129,7 +61,7 @@ fn reason(status: &Status) -> Option<&'static str> {
     }
     let details = status.get_error_details();
     let reason = error_reason::parse(&details.error_info()?.reason)?;
-    NOTED.contains(&reason).then(|| error_reason::text(reason))
+    REASONS.contains(&reason).then(|| error_reason::text(reason))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! TokenReview and SubjectAccessReview: what the API server is asked, and what its answers mean.
 
 use super::caller::Caller;
-use crate::grpc::access::rights::GROUP;
+use crate::grpc::rights::GROUP;
 use engine::object::clip;
 use futures::future::BoxFuture;
 use http::{Method, Request, StatusCode};

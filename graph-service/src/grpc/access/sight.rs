@@ -2,8 +2,8 @@
 
 use super::caller::Caller;
 use super::reviews::Asked;
-use super::rights::Right;
 use super::{Gate, status};
+use crate::grpc::rights::Right;
 use engine::object::ObjectRef;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

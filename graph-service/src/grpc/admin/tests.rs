@@ -1,10 +1,10 @@
 //! The state of a leader with a few pauses, asked for and followed.
 
 use super::*;
-use crate::driver::Control;
-use crate::election::Leadership;
 use crate::grpc::followers::STREAM_AGE;
 use crate::grpc::small_world::{config, reason, shared};
+use crate::messages::Control;
+use crate::messages::Leadership;
 use engine::hold;
 use engine::leader::{Input, Mode};
 use engine::object::Uid;

@@ -11,7 +11,7 @@ use crate::grpc::access::Sight;
 use crate::grpc::access::redact::{self, Shown};
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
 use crate::grpc::stream::Encoded;
-use crate::grpc::{Shared, renewal_age, spread, status, wire_clock};
+use crate::grpc::{Shared, renewal_age, spread, status};
 use engine::object::Uid;
 use prometheus_client::metrics::gauge::Gauge;
 use prost::bytes::{Bytes, BytesMut};
@@ -294,7 +294,7 @@ impl Follow {
             let open = self.shared.reader.with(|leader| leader.open_decisions(last.as_ref(), self.batch_max));
             let Some(newest) = open.last() else { break };
             last = Some(newest.target.uid.clone());
-            let clock = wire_clock(self.shared.clock);
+            let clock = self.shared.clock.wire();
             let events = open.iter().map(|open| open_decision(open, &term, clock)).collect();
             for part in parts(events) {
                 let part: Vec<Arc<Looked>> = part.into_iter().map(|event| Arc::new(Looked::of(event))).collect();

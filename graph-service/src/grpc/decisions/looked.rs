@@ -1,7 +1,7 @@
 //! Events as readers look at them: decoded, shown to expressions and encoded once for all readers that see the same of them.
 
 use super::encode;
-use super::filter::activation;
+use super::event::activation;
 use crate::decisions::Logged;
 use crate::grpc::expression::Activation;
 use prost::bytes::{Bytes, BytesMut};

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::decisions::{DecisionLog, Writer};
-use crate::election::Leadership;
 use crate::grpc::followers::UNREAD_FOR;
 use crate::grpc::small_world::{config, facts, reason, secret, shared, uid_of};
-use crate::grpc::wire_clock;
+use crate::messages::Leadership;
 use engine::leader::{Event, Grounds, Input, Leader, Mode, Output};
 use engine::time::Time;
 use engine::work::Term;
@@ -62,7 +61,7 @@ fn world_with(dependents: usize, log: DecisionLog) -> World {
         }
     }
     let shared = shared(leader, log, known);
-    events.iter().for_each(|event| writer.note(event, wire_clock(shared.clock)));
+    events.iter().for_each(|event| writer.note(event, shared.clock.wire()));
     writer.publish();
     let mut tasks = Tasks::new();
     let (writers, followers) = Followers::new();
@@ -89,13 +88,13 @@ impl World {
                 replaced: false,
                 grounds: Grounds::unknown(7),
             };
-            self.writer.note(&event, wire_clock(self.service.shared.clock));
+            self.writer.note(&event, self.service.shared.clock.wire());
         }
         self.writer.publish();
     }
 
     fn change_leader(&mut self, next: Option<u64>) {
-        let clock = wire_clock(self.service.shared.clock);
+        let clock = self.service.shared.clock.wire();
         self.writer.note(&Event::TermLost, clock);
         if let Some(next) = next {
             self.writer.note(&Event::TermGained(term(next)), clock);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::grpc::small_world::{config, facts, reason, secret, secrets, uid_of};
+use crate::ingest::questions::{AskLast, AskStand, AskTexts};
 use engine::leader::{Input, Leader, Mode};
 use engine::time::Time;
 use futures::FutureExt as _;

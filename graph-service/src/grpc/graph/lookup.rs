@@ -1,9 +1,9 @@
 //! Which object a request means.
 
 use super::{Graph, Sight, status};
-use engine::leader::Leader;
+use engine::leader::{Leader, Tombstone};
 use engine::object::{GroupResource, Name, Uid};
-use engine::view::{PresenceView, Tombstone};
+use engine::view::PresenceView;
 use proto::r#type::v1beta1::ObjectRef;
 use tonic::Status;
 

@@ -5,7 +5,7 @@ use crate::grpc::access::{Sight, redact};
 use crate::grpc::filter::Filter;
 use crate::grpc::freshness::About;
 use crate::grpc::pages::{Listed, Paging};
-use crate::grpc::{status, wire_clock};
+use crate::grpc::status;
 use engine::leader::{ContentsLook, CycleSearch, Leader, Scan};
 use engine::object::Uid;
 use engine::view::{CycleView, Explanation, RELATED_MAX, ReasonCode};
@@ -73,7 +73,7 @@ impl Graph {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let mut scan = Scan::default();
             let found = self.scan(|leader, each| scan.stuck(leader, each), STEP).await?;
-            let clock = wire_clock(self.shared.clock);
+            let clock = self.shared.clock.wire();
             let latest = clock.calendar.checked_sub(min_age).unwrap_or(SystemTime::UNIX_EPOCH).into();
             let coded = |explanation: &Explanation| {
                 let has = |code| explanation.reasons.iter().any(|reason| convert::reason_code(reason.code) == code);

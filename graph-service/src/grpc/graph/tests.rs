@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::decisions::DecisionLog;
-use crate::election::Leadership;
 use crate::grpc::small_world::{config, facts, reason, secret, shared};
+use crate::messages::Leadership;
 use engine::leader::Mode;
 use engine::time::Time;
 use futures::StreamExt as _;

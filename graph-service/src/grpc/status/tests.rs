@@ -1,5 +1,5 @@
 use super::*;
-use crate::grpc::access::rights::Right;
+use crate::grpc::rights::Right;
 use engine::work::Term;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;

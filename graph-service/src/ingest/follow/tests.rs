@@ -5,6 +5,7 @@ use crate::metadata::{Encoding, PROTOBUF};
 use engine::follow::{SILENCE_MAX, WATCH_FOR_UNMARKED_S};
 use engine::leader::Input;
 use engine::object::{Access, Backend, GroupResource, ServedKind};
+use runtime::kubernetes::media;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
@@ -26,8 +27,8 @@ fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>
         clients,
         name: "things".to_owned(),
         path: "/api/v1/things".to_owned(),
-        accept_list: request::ACCEPT_METADATA_LIST,
-        accept_watch: request::ACCEPT_METADATA,
+        accept_list: media::METADATA_LIST_PROTOBUF,
+        accept_watch: media::METADATA_PROTOBUF,
         page_size: 2,
         turns: Arc::new(Semaphore::new(1)),
         paged: Arc::new(AtomicBool::new(false)),

@@ -3,6 +3,7 @@ use crate::metadata::PROTOBUF;
 use http::Response;
 use kube::Client;
 use kube::client::Body;
+use runtime::kubernetes::media;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,9 +32,9 @@ fn refusing(status: u16) -> (Clients, Arc<AtomicUsize>) {
 async fn a_server_that_refuses_protobuf_is_asked_for_json() {
     for status in [406, 415] {
         let (clients, _) = refusing(status);
-        let answer = answer(&clients, "list things", "/things", ACCEPT_METADATA_LIST).await.unwrap();
+        let answer = answer(&clients, "list things", "/things", media::METADATA_LIST_PROTOBUF).await.unwrap();
         assert_eq!(page(&answer).unwrap().resource_version, "7");
-        let mut events = stream(&clients, "watch things", "/things", ACCEPT_METADATA).await.unwrap();
+        let mut events = stream(&clients, "watch things", "/things", media::METADATA_PROTOBUF).await.unwrap();
         assert_eq!(events.encoding(), Encoding::Json);
         assert!(events.next().await.unwrap().is_some());
     }
@@ -43,17 +44,17 @@ async fn a_server_that_refuses_protobuf_is_asked_for_json() {
 async fn any_other_refusal_is_final() {
     for status in [400, 403, 404, 410, 429, 500] {
         let (clients, asked) = refusing(status);
-        let failure = answer(&clients, "list things", "/things", ACCEPT_METADATA_LIST).await.unwrap_err();
+        let failure = answer(&clients, "list things", "/things", media::METADATA_LIST_PROTOBUF).await.unwrap_err();
         assert_eq!((failure.status, asked.load(Ordering::Relaxed)), (Some(status), 1));
     }
 }
 
 #[test]
 fn without_protobuf_there_is_nothing_less_to_ask_for() {
-    for accept in [ACCEPT_METADATA, ACCEPT_METADATA_LIST] {
+    for accept in [media::METADATA_PROTOBUF, media::METADATA_LIST_PROTOBUF] {
         let json = without_protobuf(accept).unwrap();
         assert!(json.starts_with("application/json;as=PartialObjectMetadata"), "{json}");
         assert_eq!(without_protobuf(json), None);
     }
-    assert_eq!(without_protobuf(ACCEPT_WHOLE), None);
+    assert_eq!(without_protobuf(media::JSON), None);
 }

@@ -1,9 +1,9 @@
 //! Who gets the places for streams.
 
 use super::*;
-use crate::grpc::access::rights::Right;
 use crate::grpc::connection::Cut;
 use crate::grpc::followers::Followers;
+use crate::grpc::rights::Right;
 use crate::grpc::stream::Encoded;
 use futures::stream::BoxStream;
 use runtime::tasks::Tasks;

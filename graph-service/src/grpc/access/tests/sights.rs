@@ -1,13 +1,13 @@
 //! What a tenant of one namespace is told of a graph that spans two and the cluster's own objects: never more than everybody knows.
 
-use super::super::rights::Right;
 use super::*;
 use crate::decisions::DecisionLog;
-use crate::election::Leadership;
 use crate::grpc::access::redact;
 use crate::grpc::followers::Followers;
 use crate::grpc::graph::Graph;
+use crate::grpc::rights::Right;
 use crate::grpc::small_world::{config, gated, reason, secrets, uid_of};
+use crate::messages::Leadership;
 use engine::leader::{Input, Leader, Mode};
 use engine::object::{
     Access as Kinds, Backend, FOREGROUND_FINALIZER, Facts, GroupResource, Object, OwnerReference, ResourceVersion,

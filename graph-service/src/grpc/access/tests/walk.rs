@@ -1,9 +1,9 @@
 //! Every RPC there is, as nobody, as a tenant, as an executor and as an administrator, over the whole service. A new RPC has no row here,
 //! and fails.
 
-use super::super::rights::{Needs, TABLE};
 use super::*;
 use crate::Access;
+use crate::grpc::rights::{Needs, TABLE};
 use crate::grpc::small_world::reason;
 use crate::grpc::tests::{CLUSTER, Dial, hello, with_service_at};
 use bytes::{Buf as _, BufMut as _, Bytes};

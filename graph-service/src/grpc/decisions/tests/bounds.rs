@@ -86,7 +86,7 @@ fn large(number: usize) -> Event {
 /// With so many large events in the log, which begins empty.
 fn large_world(events: usize) -> World {
     let mut world = world(0);
-    let clock = wire_clock(world.service.shared.clock);
+    let clock = world.service.shared.clock.wire();
     (1..=events).for_each(|number| world.writer.note(&large(number), clock));
     world.writer.publish();
     world

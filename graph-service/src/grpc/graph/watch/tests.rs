@@ -3,9 +3,9 @@
 use super::*;
 use crate::decisions::DecisionLog;
 use crate::driver;
-use crate::election::Leadership;
 use crate::grpc::followers::{Followers, UNREAD_FOR};
 use crate::grpc::small_world::{config, facts, reason, secret, secrets, shared, uid_of};
+use crate::messages::Leadership;
 use engine::leader::{DependentsOptions, DependentsWalk, Input, Mode};
 use engine::object::{Facts, Object, ResourceVersion};
 use engine::time::Time;

@@ -1,7 +1,7 @@
 //! How far the start has come, as a line for whoever sits before a terminal.
 
+use super::Health;
 use crate::ingest;
-use crate::readiness::Health;
 use engine::coverage::State;
 use engine::view::CollectionStatus;
 use runtime::shutdown::Shutdown;

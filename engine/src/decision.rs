@@ -12,6 +12,9 @@ use core::num::NonZeroU32;
 /// Most decisions of earlier leaders that a leader closes: as many as the log keeps in memory.
 pub const LOGGED_MAX: usize = 65_536;
 
+/// Owners and causes that are told of one decision, and that a lease keeps of it: an object may have thousands.
+pub const GROUNDS_KEPT_MAX: usize = 20;
+
 /// A decision that an earlier leader took, and that has no end in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
@@ -41,12 +44,12 @@ pub struct Grounds {
     pub preconditions: Preconditions,
     /// `None` for anything but a Delete.
     pub propagation_policy: Option<PropagationPolicy>,
-    /// Of a step that ends a lease, at most [`crate::leader::GROUNDS_KEPT_MAX`] of them.
+    /// Of a step that ends a lease, at most [`GROUNDS_KEPT_MAX`] of them.
     pub causes: Vec<Cause>,
     /// How many causes there are.
     pub cause_count: usize,
     /// Every reference of the target, with its standing and evidence; of a step that ends a lease, at most
-    /// [`crate::leader::GROUNDS_KEPT_MAX`] of them.
+    /// [`GROUNDS_KEPT_MAX`] of them.
     pub owners: Vec<EdgeView>,
     /// How many references there are.
     pub owner_count: usize,

@@ -1,7 +1,7 @@
 //! When what is in the log happened, and what is known of what is not in it any more.
 
-use super::kept::{Kept, Record};
-use super::{DecisionLog, Extent, Missing, Most};
+use super::{Kept, Record};
+use crate::decisions::{DecisionLog, Extent, Missing, Most};
 use prost::Message as _;
 use prost_types::Timestamp;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
@@ -13,7 +13,7 @@ const TIMELESS_MAX: usize = 16;
 
 /// How a log of this process ended.
 #[derive(Clone, Debug)]
-pub(super) struct Former {
+pub(in crate::decisions) struct Former {
     log_id: String,
     newest: u64,
     time: Option<Timestamp>,
@@ -21,7 +21,7 @@ pub(super) struct Former {
 
 impl Former {
     /// `None` where there is no log.
-    pub(super) fn of(kept: &Kept) -> Option<Former> {
+    pub(in crate::decisions) fn of(kept: &Kept) -> Option<Former> {
         let Extent { log_id, newest, .. } = kept.extent()?;
         Some(Former { log_id, newest, time: kept.time(newest) })
     }

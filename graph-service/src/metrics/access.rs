@@ -1,0 +1,78 @@
+//! Calls that were refused for who makes them, and what the API server was asked about callers.
+
+use super::zeroed;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use proto::error_reason;
+use proto::r#type::v1beta1::ErrorReason;
+use runtime::metrics::{Book, Label};
+
+/// The reasons that are about who calls.
+pub(crate) const REASONS: [ErrorReason; 8] = [
+    ErrorReason::CredentialsMissing,
+    ErrorReason::CredentialsInvalid,
+    ErrorReason::TokenForOtherAudience,
+    ErrorReason::AccessDenied,
+    ErrorReason::ExecutorMismatch,
+    ErrorReason::ExecutorNameTaken,
+    ErrorReason::ExecutorUntrusted,
+    ErrorReason::ReviewUnavailable,
+];
+/// What the API server is asked for,
+const REVIEWS: [&str; 2] = ["token", "access"];
+/// and what it says.
+const OUTCOMES: [&str; 3] = ["allowed", "denied", "unanswered"];
+
+/// What the API server was asked about callers, and who was refused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AccessMetrics {
+    refused: Family<[(&'static str, &'static str); 1], Counter>,
+    reviews: Family<[(&'static str, &'static str); 2], Counter>,
+}
+
+impl AccessMetrics {
+    pub(crate) fn register(book: &mut Book<'_>) -> AccessMetrics {
+        let reviews =
+            REVIEWS.into_iter().flat_map(|review| OUTCOMES.map(|outcome| [("review", review), ("outcome", outcome)]));
+        AccessMetrics {
+            refused: book.put(
+                "ownergraph_calls_refused",
+                [Label::of("reason", REASONS.map(error_reason::text))],
+                (
+                    "Calls refused for who makes them",
+                    "The log names each caller once in ten minutes. `REVIEW_UNAVAILABLE`: the API server does not answer, or this service may not ask it.",
+                ),
+                zeroed(REASONS.map(|reason| [("reason", error_reason::text(reason))])),
+            ),
+            reviews: book.put(
+                "ownergraph_access_reviews",
+                [Label::of("review", REVIEWS), Label::of("outcome", OUTCOMES)],
+                (
+                    "Questions to the API server about callers and their rights",
+                    "Answers are kept for some seconds; a high rate means many callers.",
+                ),
+                zeroed(reviews),
+            ),
+        }
+    }
+
+    /// `allowed` is nothing where there was no answer.
+    pub(crate) fn reviewed(&self, review: &'static str, allowed: Option<bool>) {
+        let outcome = match allowed {
+            Some(true) => "allowed",
+            Some(false) => "denied",
+            None => "unanswered",
+        };
+        self.reviews.get_or_create(&[("review", review), ("outcome", outcome)]).inc();
+    }
+
+    /// A call was refused for this reason.
+    pub(crate) fn refuse(&self, reason: &'static str) {
+        self.refused.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn refused(&self, reason: &'static str) -> u64 {
+        self.refused.get_or_create(&[("reason", reason)]).get()
+    }
+}

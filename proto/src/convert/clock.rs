@@ -1,0 +1,23 @@
+//! Moments of the engine as dates.
+
+use engine::time::Time;
+use std::time::SystemTime;
+
+/// Pins the engine's instants to the calendar: both fields are the same moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    pub now: Time,
+    pub calendar: SystemTime,
+}
+
+impl Clock {
+    /// The moment `time` in the calendar.
+    pub fn timestamp(self, time: Time) -> prost_types::Timestamp {
+        self.calendar.checked_sub(self.now.since(time)).unwrap_or(SystemTime::UNIX_EPOCH).into()
+    }
+
+    /// A moment that may be yet to come.
+    pub fn later(self, time: Time) -> prost_types::Timestamp {
+        self.calendar.checked_add(time.since(self.now)).map_or_else(|| self.timestamp(time), Into::into)
+    }
+}
