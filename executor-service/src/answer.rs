@@ -1,6 +1,6 @@
 //! Answers of the API server, parsed for the engine, which knows what they mean.
 
-use crate::attempt::metadata::parse_object;
+use crate::metadata::parse_object;
 use engine::attempt::{Ending, Failure, FailureKind, NotFound, Question, Reply, Status, failed};
 use engine::object::ObjectRef;
 use runtime::kubernetes::{self, Answer, CallError, classify_not_found, parse_status};

@@ -2,18 +2,18 @@
 
 use crate::attempt::Attempts;
 use crate::clock::Clock;
+use crate::dial::Connector;
 use crate::driver::Driver;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::options::{BadOptions, Options};
+use crate::options::{BadOptions, Config, Options};
 use crate::peers::{Peers, Resolver};
 use crate::server::Server;
-use crate::stream::Connector;
 use crate::traces::Traces;
 use anyhow::Context;
 use engine::object::Name;
-use engine::session::{self, Concurrency, Session};
-use engine::work::{ActionKind, Protocols};
+use engine::session::{self, Session};
+use engine::work::ActionKind;
 use prometheus_client::registry::Registry;
 use runtime::admin::{self, Guard};
 use runtime::backoff::Backoff;
@@ -41,23 +41,6 @@ const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// The driver ends its drain by itself well before this.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
-
-/// What an executor is to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Stable and unique among all executors, normally the pod's name. A second process of one name supersedes the first.
-    pub name: String,
-    /// The graph service's replicas, each as `HOST:PORT` or all as `dns:///NAME:PORT`; at least one entry.
-    pub graph: Vec<String>,
-    /// Items under way at once.
-    pub concurrency: Concurrency,
-    /// Connections may go beyond this machine: they are TLS, or plaintext is allowed.
-    pub far: bool,
-    /// What the stream to the graph service may speak.
-    pub protocols: Protocols,
-    /// Where traces are sent; `None` for none.
-    pub traces: Option<traces::Settings>,
-}
 
 /// What connects an executor with the world.
 #[derive(Debug)]

@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod address;
-pub(crate) mod metadata;
 pub(crate) mod request;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Channels to a graph service: over the network or a pipe, plaintext or TLS, with or without a token.
 
-use crate::options::{self, is_loopback};
+use crate::address::{self, is_loopback};
+use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{Request, Response, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -9,6 +10,7 @@ use runtime::tls::{Caller, Complaint};
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -34,6 +36,47 @@ pub struct Channel {
     caller: Caller,
     /// What the connection broke of.
     complaint: Complaint,
+}
+
+/// How a channel to the address of a graph service is opened. Clones share it.
+#[derive(Clone)]
+pub struct Connector(Way);
+
+#[derive(Clone)]
+enum Way {
+    Network(Caller),
+    Through(Arc<dyn Fn(String) -> BoxFuture<'static, Result<Channel, String>> + Send + Sync>),
+}
+
+impl Connector {
+    /// HTTP/2 over TCP, as this caller calls, with the windows and keepalives of the protocol.
+    pub(crate) fn network(caller: Caller) -> Connector {
+        Connector(Way::Network(caller))
+    }
+
+    /// Another way, such as a pipe within this process. The error is a sentence that names the address.
+    pub fn through<C: Into<Channel> + 'static>(
+        open: impl Fn(String) -> BoxFuture<'static, Result<C, String>> + Send + Sync + 'static,
+    ) -> Connector {
+        Connector(Way::Through(Arc::new(move |address| {
+            let opening = open(address);
+            Box::pin(async move { opening.await.map(Into::into) })
+        })))
+    }
+
+    /// `name` is whom a certificate must name, where that is not the host of the address.
+    pub(crate) async fn open(&self, address: &str, name: Option<&str>) -> Result<Channel, String> {
+        match &self.0 {
+            Way::Network(caller) => dial(caller, address, name).await,
+            Way::Through(open) => open(address.to_owned()).await,
+        }
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
 }
 
 impl From<transport::Channel> for Channel {
@@ -73,7 +116,7 @@ fn why(complaint: &Complaint, error: transport::Error) -> BoxError {
 
 /// A plaintext endpoint with the settings that the protocol asks for; the error says what is wrong with the address.
 pub fn endpoint(address: &str) -> Result<Endpoint, String> {
-    let uri = options::uri(address).map_err(|why| format!("{address:?} is no address: {why}"))?;
+    let uri = address::uri(address).map_err(|why| format!("{address:?} is no address: {why}"))?;
     Ok(transport::Channel::builder(uri)
         .connect_timeout(CONNECT_WITHIN)
         .tcp_nodelay(true)

@@ -1,7 +1,7 @@
 //! Everything of this crate that reads bytes from outside, one function each, for those who try what it makes of any bytes.
 
 use crate::answer::{classify, excerpt};
-use crate::attempt::metadata::parse_object;
+use crate::metadata::parse_object;
 use engine::attempt::Question;
 use engine::object::{ObjectRef, Uid};
 use engine::work::MESSAGE_MAX_BYTES;

@@ -1,7 +1,7 @@
 //! What the admin HTTP server answers: progress, the session, what went wrong last, metrics.
 
 use crate::clock::Clock;
-use crate::metrics::Metrics;
+use crate::metrics::{Look, Metrics, Now};
 use engine::session::{Phase, Status};
 use engine::time::Time;
 use prometheus_client::registry::Registry;
@@ -23,16 +23,6 @@ pub(crate) struct Health {
     /// What `/metrics` shows, where this executor answers it itself.
     registry: Option<Registry>,
     state: Mutex<State>,
-}
-
-/// One look at an executor, for metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Now {
-    pub(crate) has_session: bool,
-    pub(crate) is_accepted: bool,
-    pub(crate) started: usize,
-    pub(crate) concurrency: usize,
-    pub(crate) loop_idle: Duration,
 }
 
 #[derive(Debug)]
@@ -60,22 +50,9 @@ impl Health {
             last_error: None,
         };
         let health = Arc::new(Health { clock, metrics, registry, state: Mutex::new(state) });
-        health.metrics.add(&health);
+        let known: Arc<dyn Look> = health.clone();
+        health.metrics.add(Arc::downgrade(&known));
         health
-    }
-
-    pub(crate) fn now(&self) -> Now {
-        let now = self.clock.now();
-        self.with(|state| {
-            let session = state.session.as_ref();
-            Now {
-                has_session: session.is_some_and(|session| matches!(session.phase, Phase::Active { .. })),
-                is_accepted: session.is_none_or(|session| session.credentials_refused.is_none()),
-                started: session.map_or(0, |session| session.started),
-                concurrency: session.map_or(0, |session| session.concurrency),
-                loop_idle: now.since(state.last_turn),
-            }
-        })
     }
 
     /// Why the start is not finished. Counts as progress.
@@ -117,6 +94,22 @@ impl Health {
 
     fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Look for Health {
+    fn now(&self) -> Now {
+        let now = self.clock.now();
+        self.with(|state| {
+            let session = state.session.as_ref();
+            Now {
+                has_session: session.is_some_and(|session| matches!(session.phase, Phase::Active { .. })),
+                is_accepted: session.is_none_or(|session| session.credentials_refused.is_none()),
+                started: session.map_or(0, |session| session.started),
+                concurrency: session.map_or(0, |session| session.concurrency),
+                loop_idle: now.since(state.last_turn),
+            }
+        })
     }
 }
 

@@ -5,14 +5,15 @@
 //! * `options`: the flags
 //! * `app`: [`serve`], from edges to exit
 //! * `driver`: the one task that owns the session machine of the engine
-//! * `peers`: where a graph service may be
+//! * `address`, `peers`: where a graph service may be
 //! * `dial`: the way to it
 //! * `stream`: one gRPC stream to a graph service
 //! * `attempt`: leases, as calls at the API server; the engine decides what to ask
-//! * `answer`: what the API server answers, parsed
+//! * `answer`, `metadata`: what the API server answers, parsed
 //! * `fuzzing`: what reads bytes from outside, for those who try what it makes of any
 //! * `server`, `health`, `metrics`, `clock`: what these stand on
 
+mod address;
 mod answer;
 mod app;
 mod attempt;
@@ -22,6 +23,7 @@ mod driver;
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;
+mod metadata;
 mod metrics;
 mod options;
 mod peers;
@@ -31,14 +33,14 @@ mod server;
 mod stream;
 mod traces;
 
-pub use app::{Config, Edges, Exit, StartError, serve};
-#[doc(hidden)]
-pub use attempt::metadata::object_of;
+pub use address::is_loopback;
+pub use app::{Edges, Exit, StartError, serve};
 #[doc(hidden)]
 pub use attempt::request::{PatchForm, patch_body};
-pub use dial::{Channel, connect_over, connect_through, dial, endpoint, innermost};
+pub use dial::{Channel, Connector, connect_over, connect_through, dial, endpoint, innermost};
 pub use engine::session::Concurrency;
+#[doc(hidden)]
+pub use metadata::object_of;
 pub use metrics::{Metrics, described};
-pub use options::{BadOptions, ConcurrencyOptions, Options, is_loopback};
+pub use options::{BadOptions, ConcurrencyOptions, Config, Options};
 pub use peers::Resolver;
-pub use stream::Connector;

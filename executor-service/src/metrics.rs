@@ -1,7 +1,5 @@
 //! What executors count. All executors of one process count together; what can be looked up is looked up when somebody asks.
 
-use crate::health::{Health, Now};
-use crate::server::Verb;
 use engine::work::{ActionKind, Outcome, WorkReport};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -164,8 +162,8 @@ impl Metrics {
     }
 
     /// One more executor counts here, and is looked at until it is dropped.
-    pub(crate) fn add(&self, executor: &Arc<Health>) {
-        self.executors.with(|executors| executors.push(Arc::downgrade(executor)));
+    pub(crate) fn add(&self, executor: Weak<dyn Look>) {
+        self.executors.with(|executors| executors.push(executor));
     }
 
     /// Counts one call; `code` is an error where there was no answer.
@@ -181,9 +179,45 @@ impl Metrics {
     }
 }
 
+/// What a call does, as RBAC names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Verb {
+    Get,
+    Patch,
+    Delete,
+}
+
+impl Verb {
+    pub(crate) const ALL: [Verb; 3] = [Verb::Get, Verb::Patch, Verb::Delete];
+
+    /// The word for labels.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+        }
+    }
+}
+
+/// One look at an executor, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    pub(crate) has_session: bool,
+    pub(crate) is_accepted: bool,
+    pub(crate) started: usize,
+    pub(crate) concurrency: usize,
+    pub(crate) loop_idle: Duration,
+}
+
+/// What can be looked at: an executor of this process.
+pub(crate) trait Look: Send + Sync {
+    fn now(&self) -> Now;
+}
+
 /// Executors of this process, for as long as each runs.
-#[derive(Clone, Debug, Default)]
-struct Executors(Arc<Mutex<Vec<Weak<Health>>>>);
+#[derive(Clone, Default)]
+struct Executors(Arc<Mutex<Vec<Weak<dyn Look>>>>);
 
 type Gauge = (&'static str, (&'static str, &'static str), fn(&[Now]) -> f64);
 
@@ -234,10 +268,16 @@ const GAUGES: [Gauge; 6] = [
 ];
 
 impl Executors {
-    fn with<T>(&self, look: impl FnOnce(&mut Vec<Weak<Health>>) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut Vec<Weak<dyn Look>>) -> T) -> T {
         let mut executors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         executors.retain(|executor| executor.strong_count() > 0);
         look(&mut executors)
+    }
+}
+
+impl fmt::Debug for Executors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executors").finish_non_exhaustive()
     }
 }
 
@@ -258,6 +298,7 @@ impl Collector for Executors {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::health::Health;
 
     #[test]
     fn executors_of_one_process_are_told_of_together() {

@@ -1,12 +1,12 @@
 //! The flags of the executor service. Each also reads `OWNERGRAPH_<FLAG>`.
 
-use crate::Config;
+use crate::address::is_loopback;
 use crate::peers::Peer;
 use clap::Parser;
 use clap::builder::BoolishValueParser;
+use engine::session::Concurrency;
 use engine::work::Protocols;
-use http::Uri;
-use proto::convert::{ENDPOINT_MAX_BYTES, NAME_MAX_BYTES};
+use proto::convert::NAME_MAX_BYTES;
 use runtime::kubernetes::AccessFlags;
 use runtime::telemetry::LogFormat;
 use runtime::tls::{BadTls, Caller, CallerFlags, ServerFlags};
@@ -19,6 +19,23 @@ mod concurrency;
 mod tests;
 
 pub use concurrency::ConcurrencyOptions;
+
+/// What an executor is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Stable and unique among all executors, normally the pod's name. A second process of one name supersedes the first.
+    pub name: String,
+    /// The graph service's replicas, each as `HOST:PORT` or all as `dns:///NAME:PORT`; at least one entry.
+    pub graph: Vec<String>,
+    /// Items under way at once.
+    pub concurrency: Concurrency,
+    /// Connections may go beyond this machine: they are TLS, or plaintext is allowed.
+    pub far: bool,
+    /// What the stream to the graph service may speak.
+    pub protocols: Protocols,
+    /// Where traces are sent; `None` for none.
+    pub traces: Option<traces::Settings>,
+}
 
 /// Leases work from the graph service and carries it out at the API server.
 #[derive(Clone, Debug, Parser)]
@@ -150,26 +167,6 @@ impl Options {
 /// The host's name (in a pod the pod's name) and the process id, so that several executors of one host differ.
 pub(crate) fn default_name() -> String {
     format!("{}-{}", runtime::host::dns_name(), std::process::id())
-}
-
-/// Whether an address of `HOST:PORT` can only be this machine.
-pub fn is_loopback(address: &str) -> bool {
-    let Ok(uri) = uri(address) else { return false };
-    runtime::host::is_loopback(uri.host().unwrap_or_default())
-}
-
-/// Reads `HOST:PORT`, with or without `http://` or `https://` before it, as the URI to connect to.
-pub(crate) fn uri(address: &str) -> Result<Uri, String> {
-    const WANTED: &str = "expected HOST:PORT, such as 127.0.0.1:7450";
-    if address.len() > ENDPOINT_MAX_BYTES {
-        return Err(format!("an address of {} bytes; {WANTED}", address.len()));
-    }
-    let text = address.strip_prefix("http://").or_else(|| address.strip_prefix("https://")).unwrap_or(address);
-    let text = text.trim_end_matches('/');
-    let uri: Uri = format!("http://{text}/").parse().map_err(|_| WANTED.to_owned())?;
-    let whole = uri.path() == "/" && uri.query().is_none() && uri.host().is_some_and(|host| !host.is_empty());
-    let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
-    if whole && plain && uri.port_u16().is_some_and(|port| port != 0) { Ok(uri) } else { Err(WANTED.to_owned()) }
 }
 
 fn address(text: &str) -> Result<String, String> {

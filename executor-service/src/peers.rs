@@ -1,7 +1,7 @@
 //! Where a graph service may be: addresses, and names whose addresses are asked for anew at each attempt.
 
-use crate::options;
-use crate::stream::Connector;
+use crate::address;
+use crate::dial::Connector;
 use engine::time::Time;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -69,10 +69,10 @@ pub(crate) enum Peer {
 impl Peer {
     pub(crate) fn parse(text: &str) -> Result<Peer, String> {
         let Some(name) = text.strip_prefix(DNS) else {
-            return options::uri(text).map(|_| Peer::Address(text.to_owned()));
+            return address::uri(text).map(|_| Peer::Address(text.to_owned()));
         };
         let wanted = || format!("expected {DNS}NAME:PORT");
-        let uri = options::uri(name).map_err(|_| wanted())?;
+        let uri = address::uri(name).map_err(|_| wanted())?;
         let (Some(host), Some(port), false) = (uri.host(), uri.port_u16(), name.starts_with("http")) else {
             return Err(wanted());
         };
@@ -131,7 +131,7 @@ impl Target {
         let in_turn = |at: usize| SocketAddr::new(addresses[(turn + at) % addresses.len()], port).to_string();
         let speaking = (0..addresses.len()).map(in_turn).find(|address| !silent.contains(address));
         let address = speaking.unwrap_or_else(|| in_turn(0));
-        if !far && !options::is_loopback(&address) {
+        if !far && !address::is_loopback(&address) {
             return Err(format!(
                 "{address}, found for {host}, is not a loopback address; use TLS (--tls-ca), or allow plaintext to it with --insecure"
             ));
@@ -220,7 +220,7 @@ impl Peers {
 
     /// Where an attempt to the leader goes that somebody has named.
     pub(crate) fn hinted(&self, address: &str) -> Result<Target, String> {
-        if !self.far && !options::is_loopback(address) {
+        if !self.far && !address::is_loopback(address) {
             return Err(format!(
                 "{address}, named as the leader, is not a loopback address; use TLS (--tls-ca), or allow plaintext to it with --insecure"
             ));

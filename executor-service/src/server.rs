@@ -1,6 +1,6 @@
 //! The API server as the attempts see it: one call at a time, bounded, timed and counted.
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Verb};
 use crate::traces::Follow;
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
@@ -17,27 +17,6 @@ const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// The cheapest question whose answer shows whether the API server knows who asks. Whether it may be asked does not matter.
 const WHO_AM_I: &str = "/api/v1/namespaces/kube-system";
-
-/// What a call does, as RBAC names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Verb {
-    Get,
-    Patch,
-    Delete,
-}
-
-impl Verb {
-    pub(crate) const ALL: [Verb; 3] = [Verb::Get, Verb::Patch, Verb::Delete];
-
-    /// The word for labels.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Verb::Get => "get",
-            Verb::Patch => "patch",
-            Verb::Delete => "delete",
-        }
-    }
-}
 
 /// A client that counts.
 #[derive(Clone)]

@@ -1,17 +1,15 @@
 //! One stream to a graph service: opened, read without ever blocking, and its end put into words.
 
-use crate::dial::{Channel, dial, innermost};
+use crate::dial::{Connector, innermost};
 use crate::peers::Target;
 use engine::object::Name;
 use engine::work::{Refusal, Term};
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use proto::convert::{Received, received_from_leader};
 use proto::error_reason::{self, DOMAIN};
 use proto::r#type::v1beta1::ErrorReason;
 use proto::work::v1beta1::StreamWorkRequest;
 use proto::work::v1beta1::work_service_client::WorkServiceClient;
-use runtime::tls::Caller;
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -29,47 +27,6 @@ const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) const INBOUND_MAX: usize = 1024;
 /// Messages on their way to the peer. A full queue means a peer that does not read.
 const OUTBOUND_MAX: usize = 1024;
-
-/// How a channel to the address of a graph service is opened. Clones share it.
-#[derive(Clone)]
-pub struct Connector(Way);
-
-#[derive(Clone)]
-enum Way {
-    Network(Caller),
-    Through(Arc<dyn Fn(String) -> BoxFuture<'static, Result<Channel, String>> + Send + Sync>),
-}
-
-impl Connector {
-    /// HTTP/2 over TCP, as this caller calls, with the windows and keepalives of the protocol.
-    pub(crate) fn network(caller: Caller) -> Connector {
-        Connector(Way::Network(caller))
-    }
-
-    /// Another way, such as a pipe within this process. The error is a sentence that names the address.
-    pub fn through<C: Into<Channel> + 'static>(
-        open: impl Fn(String) -> BoxFuture<'static, Result<C, String>> + Send + Sync + 'static,
-    ) -> Connector {
-        Connector(Way::Through(Arc::new(move |address| {
-            let opening = open(address);
-            Box::pin(async move { opening.await.map(Into::into) })
-        })))
-    }
-
-    /// `name` is whom a certificate must name, where that is not the host of the address.
-    async fn open(&self, address: &str, name: Option<&str>) -> Result<Channel, String> {
-        match &self.0 {
-            Way::Network(caller) => dial(caller, address, name).await,
-            Way::Through(open) => open(address.to_owned()).await,
-        }
-    }
-}
-
-impl std::fmt::Debug for Connector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connector").finish_non_exhaustive()
-    }
-}
 
 /// The driver's ends of one stream.
 #[derive(Debug)]

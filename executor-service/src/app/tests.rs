@@ -3,6 +3,8 @@
 use super::*;
 use crate::scripted::{Api, Reply, broken, reply};
 use engine::object::{Facts, ObjectRef, ResourceVersion, Uid};
+use engine::session::Concurrency;
+use engine::work::Protocols;
 use engine::work::{
     Action, Hello, LeaseId, Outcome, Preconditions, PropagationPolicy, ReportResult, ReturnCause, Term, ToExecutor,
     ToLeader, Welcome, WorkItem, WorkLease, WorkReport, WorkReturn,

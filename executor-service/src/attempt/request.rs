@@ -1,7 +1,7 @@
 //! Typed requests of the engine as HTTP.
 
 use super::address;
-use crate::server::Verb;
+use crate::metrics::Verb;
 use engine::attempt::{Failure, FailureKind, Patch, Request};
 use engine::object::{ObjectRef, ResourceVersion, clip};
 use engine::work::PropagationPolicy;

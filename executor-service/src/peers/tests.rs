@@ -1,4 +1,5 @@
 use super::*;
+use crate::address::is_loopback;
 use std::sync::Mutex;
 
 type Answer = Result<Vec<IpAddr>, String>;
@@ -99,7 +100,7 @@ async fn a_resolver_that_does_not_answer_holds_nothing_up_for_long() {
 async fn this_machine_knows_itself() {
     let mut peers = peers(Resolver::system(), &["dns:///localhost:7"], false);
     let address = peers.next(Time::ZERO).1.address().await.unwrap();
-    assert!(options::is_loopback(&address), "{address}");
+    assert!(is_loopback(&address), "{address}");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 use super::*;
+use runtime::tls::Caller;
 use tonic_types::{ErrorDetails, StatusExt};
 
 fn refused(reason: &str, metadata: &[(&str, &str)]) -> End {
