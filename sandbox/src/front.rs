@@ -12,6 +12,8 @@ mod query;
 mod reviews;
 mod route;
 mod server;
+mod serving;
+mod style;
 mod table;
 mod watch;
 

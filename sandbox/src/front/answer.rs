@@ -1,69 +1,16 @@
 //! Answers: objects, lists and refusals as bytes.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use super::encode::{self, PROTOBUF};
 use super::fault::PLAIN;
 use super::media::Form;
+use super::style::{Shown, Style};
 use super::table;
-use crate::model::{self, ApiError, Now, Object, Page, Reason, Type};
-
-/// How objects of one request are written.
-#[derive(Debug, Clone)]
-pub(crate) struct Style {
-    pub(crate) form: Form,
-    /// As protobuf, which only metadata is asked for in.
-    pub(crate) protobuf: bool,
-    pub(crate) of: Arc<Type>,
-    /// The version that was asked for; objects carry it.
-    pub(crate) api_version: String,
-    pub(crate) include_object: table::IncludeObject,
-}
-
-/// An object in the form that was asked for. Lists of built-in types leave `apiVersion` and `kind` out of their items,
-/// as the real server does.
-pub(crate) struct Shown<'a> {
-    object: &'a Object,
-    api_version: &'a str,
-    form: Form,
-    bare: bool,
-}
-
-impl<'a> Shown<'a> {
-    pub(crate) fn full(object: &'a Object, api_version: &'a str) -> Self {
-        Self { object, api_version, form: Form::Full, bare: false }
-    }
-
-    pub(crate) fn metadata(object: &'a Object) -> Self {
-        Self { object, api_version: "", form: Form::Metadata, bare: false }
-    }
-}
-
-impl Serialize for Shown<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        if matches!(self.form, Form::Metadata | Form::MetadataList) {
-            map.serialize_entry("kind", "PartialObjectMetadata")?;
-            map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
-            map.serialize_entry("metadata", self.object.get("metadata").unwrap_or(&Value::Null))?;
-            return map.end();
-        }
-        for (field, value) in self.object {
-            match field.as_str() {
-                "kind" | "apiVersion" if self.bare => {}
-                "apiVersion" => map.serialize_entry(field, self.api_version)?,
-                _ => map.serialize_entry(field, value)?,
-            }
-        }
-        map.end()
-    }
-}
+use crate::model::{self, ApiError, Now, Object, Page, Reason};
 
 impl Style {
     /// Writes one object as JSON behind what is in `out` already.
@@ -132,9 +79,8 @@ impl Style {
             if index > 0 {
                 out.push(b',');
             }
-            let bare = !self.of.custom;
-            let shown = Shown { object, api_version: &self.api_version, form: self.form, bare };
-            serde_json::to_writer(&mut out, &shown).expect("an object made of JSON is written to memory");
+            serde_json::to_writer(&mut out, &Shown::item(object, self))
+                .expect("an object made of JSON is written to memory");
         }
         out.extend_from_slice(b"]}");
         json_bytes(StatusCode::OK, out)

@@ -8,15 +8,14 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts};
 use axum::response::Response;
 use serde_json::{Value, json};
-use tokio::sync::watch::Receiver;
 
-use super::answer::{Style, json_value, refusal, text, typed};
+use super::answer::{json_value, refusal, text, typed};
 use super::fault::{Attempt, FaultAnswer, PLAIN};
 use super::media::{self, Asked, Form};
 use super::query::{self, Parameters};
 use super::route::Route;
-use super::server::{RequestCount, Server};
-use super::table::IncludeObject;
+use super::server::{RequestCount, Server, Stopping};
+use super::style::{IncludeObject, Style};
 use super::{discovery, openapi, reviews, watch};
 use crate::model::{
     ApiError, DeleteOptions, Deleted, Model, Now, Object, ObjectKey, Patch, Reason, StatusRule, Subresource,
@@ -25,10 +24,6 @@ use crate::model::{
 
 /// The largest body of a request; etcd takes half of it in one object.
 const BODY_MAX_BYTES: usize = 3 * 1024 * 1024;
-
-/// Told when the listener that a request came through is shutting down.
-#[derive(Debug, Clone)]
-pub(crate) struct Stopping(pub(crate) Receiver<bool>);
 
 /// Answers any request.
 pub(crate) async fn handle(

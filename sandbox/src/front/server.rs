@@ -1,26 +1,18 @@
 //! The server: one model, everybody who waits for its changes, and the seams for tests.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::Router;
-use axum::serve::ListenerExt;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::fault::{Attempt, Fault, FaultAnswer, FaultId, Faults};
-use super::objects;
 use crate::model::{GroupResource, Model, Now};
 
 /// How often a quiet watch gets a bookmark unless said otherwise; as the real server does.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-
-/// How long connections may take to end after `serve` was told to stop; then it returns without them.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// An in-memory Kubernetes API server. Clones are handles to the same one.
 #[derive(Clone)]
@@ -63,6 +55,10 @@ pub struct RequestCount {
     pub code: u16,
 }
 
+/// Told when the listener that a request came through is shutting down.
+#[derive(Debug, Clone)]
+pub(crate) struct Stopping(pub(crate) watch::Receiver<bool>);
+
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
@@ -85,41 +81,6 @@ impl Server {
                 started: (wall, Instant::now()),
             }),
         }
-    }
-
-    /// Serves HTTP/1.1 on a listener until `shutdown` is ready; then watches end, requests under way are answered,
-    /// and it returns.
-    ///
-    /// # Errors
-    /// When the listener cannot be used.
-    pub async fn serve(
-        &self,
-        listener: TcpListener,
-        shutdown: impl Future<Output = ()> + Send + 'static,
-    ) -> io::Result<()> {
-        let (stopping, stopped) = watch::channel(false);
-        let router = self.router().layer(axum::Extension(objects::Stopping(stopped.clone())));
-        // Watch events are small and must not wait for the acknowledgement of the one before.
-        let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-        let shutdown = async move {
-            shutdown.await;
-            stopping.send_replace(true);
-        };
-        let overdue = async move {
-            let mut stopped = stopped;
-            // An error means that the sender is gone, and with it the server below.
-            drop(stopped.wait_for(|stopped| *stopped).await);
-            tokio::time::sleep(SHUTDOWN_GRACE).await;
-        };
-        tokio::select! {
-            ended = axum::serve(listener, router).with_graceful_shutdown(shutdown) => ended,
-            () = overdue => Ok(()),
-        }
-    }
-
-    /// The server as a tower service, for clients in the same process: `kube::Client::new(server.router(), "default")`.
-    pub fn router(&self) -> Router {
-        Router::new().fallback(objects::handle).with_state(self.clone())
     }
 
     /// Lends the model out, then does what follows from changes: controllers' steps, and waking the watches.

@@ -2,26 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::answer::{Shown, Style};
+use super::style::{IncludeObject, Shown, Style};
 use crate::model::{self, Now, Object};
-
-/// What a row carries besides its cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IncludeObject {
-    None,
-    Metadata,
-    Object,
-}
-
-impl IncludeObject {
-    pub(crate) fn parse(word: &str) -> Self {
-        match word {
-            "None" => Self::None,
-            "Object" => Self::Object,
-            _ => Self::Metadata,
-        }
-    }
-}
 
 /// A column between name and age: its title and how a cell is found.
 type Column = (&'static str, fn(&Object) -> String);

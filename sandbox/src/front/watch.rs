@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-use super::answer::{Style, typed};
+use super::answer::typed;
 use super::encode::{self, PROTOBUF_STREAM};
 use super::media::Form;
-use super::objects::Stopping;
 use super::query::Parameters;
-use super::server::{Commands, Server};
+use super::server::{Commands, Server, Stopping};
+use super::style::Style;
 use crate::model::{ApiError, Change, Event, GroupResource, Object, Reason, Selector};
 
 /// How many events one chunk of the answer holds at most. A watch reads the history as fast as its client takes the

@@ -8,6 +8,7 @@ use super::Model;
 use super::clock::Now;
 use super::kinds::GroupResource;
 use super::metadata::{self, Object};
+use super::options::WriteOptions;
 use super::store::ObjectKey;
 
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
@@ -92,6 +93,6 @@ impl Model {
         });
         let Value::Object(service) = service else { return };
         // Refused only while APIServices themselves are out of service; the next change tries again.
-        drop(self.create(now, &services(), "", service, &super::WriteOptions::default()));
+        drop(self.create(now, &services(), "", service, &WriteOptions::default()));
     }
 }

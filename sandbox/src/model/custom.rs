@@ -8,7 +8,7 @@ use super::clock::Now;
 use super::error::{ApiError, Cause};
 use super::kinds::{DefaultPolicy, GroupResource, NameRule, StatusRule, Type, version_order};
 use super::metadata::{self, Object};
-use super::remove::DeleteOptions;
+use super::options::DeleteOptions;
 use super::store::{Event, ObjectKey};
 use super::{Change, Model};
 

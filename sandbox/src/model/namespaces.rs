@@ -8,7 +8,7 @@ use super::Model;
 use super::clock::Now;
 use super::kinds::GroupResource;
 use super::metadata::{self, FOREGROUND, ORPHAN, Object};
-use super::remove::{DeleteOptions, Policy};
+use super::options::{DeleteOptions, Policy};
 use super::store::{Event, ObjectKey};
 
 const FINALIZER: &str = "kubernetes";

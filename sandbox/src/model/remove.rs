@@ -9,30 +9,9 @@ use super::error::{ApiError, Cause, Details, Reason};
 use super::kinds::{DefaultPolicy, GroupResource, Type};
 use super::list::ListQuery;
 use super::metadata::{self, FOREGROUND, ORPHAN, Object};
+use super::options::{DeleteOptions, Policy};
 use super::store::ObjectKey;
 use super::{Model, custom, namespaces};
-
-/// What becomes of the dependents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    Orphan,
-    Background,
-    Foreground,
-}
-
-/// The options of a DELETE.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeleteOptions {
-    /// Precondition: the object has this uid.
-    pub uid: Option<String>,
-    /// Precondition: the object is at this resourceVersion.
-    pub resource_version: Option<String>,
-    pub grace_period_seconds: Option<i64>,
-    pub propagation_policy: Option<Policy>,
-    /// The older way to say it; excludes a policy.
-    pub orphan_dependents: Option<bool>,
-    pub dry_run: bool,
-}
 
 /// The outcome of a DELETE.
 #[derive(Debug, Clone)]

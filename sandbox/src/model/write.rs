@@ -8,25 +8,9 @@ use super::clock::Now;
 use super::error::{ApiError, Cause, Details, Reason};
 use super::kinds::{GroupResource, StatusRule, Type};
 use super::metadata::{self, Object};
+use super::options::{Subresource, WriteOptions};
 use super::store::ObjectKey;
 use super::{Model, custom, namespaces, patch, strategic, validate};
-
-/// How a write is meant.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WriteOptions {
-    /// Answer as if it were written, write nothing.
-    pub dry_run: bool,
-    pub subresource: Subresource,
-}
-
-/// Which face of an object a write goes to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Subresource {
-    #[default]
-    Main,
-    /// `/status`: everything but `status` is ignored.
-    Status,
-}
 
 /// A patch and how to read it.
 #[derive(Debug, Clone, PartialEq)]
