@@ -42,6 +42,7 @@ mod export;
 pub(crate) mod flags;
 mod globs;
 mod jsonpath;
+pub(crate) mod line;
 mod naming;
 mod narrow;
 mod path;
@@ -119,7 +120,7 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut program, name, &mut script);
             std::io::stdout().write_all(&script).map_err(|error| Problem::Other(error.into()))?;
-            session::note(INSTALL);
+            ending::note(INSTALL);
             Ok(Ending::Fine)
         }
         Command::Version(flags) => version::run(flags).await,

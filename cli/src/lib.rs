@@ -4,8 +4,7 @@
 //!
 //! In reading order:
 //!
-//! * `args`: the commands and their flags
-//! * `line`: flags before the command
+//! * `args`, `flags`: the commands and their flags
 //! * `sandbox_command`: the in-memory API server alone
 //! * `collect`: graph service and executors against any API server
 //! * `trial`: objects for a collector that runs somewhere
@@ -22,8 +21,8 @@ mod collect;
 mod collector;
 mod demo;
 mod failure;
+mod flags;
 mod kubectl;
-mod line;
 mod pausing;
 mod pipe;
 mod remote;
@@ -35,7 +34,7 @@ mod trial;
 use args::{Args, Command};
 use clap::{CommandFactory as _, Parser as _};
 use kubectl::flags::Plugin;
-use line::Line;
+use kubectl::line::Line;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;

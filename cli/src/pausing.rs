@@ -1,7 +1,7 @@
 //! `ownergraph pause`, `resume` and `crds`: the brake.
 
-use crate::args::{PauseFlags, PauseOutput, ResumeFlags};
 use crate::failure::Failure;
+use crate::flags::{PauseFlags, PauseOutput, ResumeFlags};
 use crate::remote::{self, Admin, Reach};
 use crate::table;
 use anyhow::Context as _;

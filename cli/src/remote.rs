@@ -1,7 +1,7 @@
 //! A graph service somewhere else, over gRPC.
 
-use crate::args::Remote;
 use crate::failure::Failure;
+use crate::flags::Remote;
 use executor_service::{Channel, dial, innermost, is_loopback};
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::admin::v1beta1::{ListPausesRequest, Pause};

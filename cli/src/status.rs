@@ -1,7 +1,7 @@
 //! `ownergraph status`: the collector in a few lines.
 
-use crate::args::StatusOutput;
 use crate::failure::Failure;
+use crate::flags::StatusOutput;
 use crate::pausing;
 use crate::remote::{self, Admin, Reach};
 use crate::table;

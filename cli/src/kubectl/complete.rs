@@ -3,7 +3,7 @@
 
 use super::ending::Problem;
 use super::flags::{Asking, Plugin};
-use crate::line::Line;
+use super::line::Line;
 use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _, ValueHint};
 use live::Live;
 use runtime::visible::is_harmless;

@@ -80,3 +80,9 @@ pub(super) fn exit_code(answered: Answered) -> ExitCode {
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
+
+/// Says something that is no part of an answer.
+pub(super) fn note(text: &str) {
+    // Where stderr cannot be written there is nobody to tell.
+    let _closed = writeln!(io::stderr(), "note: {}", line(text));
+}

@@ -1,7 +1,7 @@
 //! The questions and their flags. Names and meanings are kubectl's wherever kubectl has them.
 
 use super::selector::labels;
-use crate::args::{PauseFlags, ResumeFlags, StatusOutput};
+use crate::flags::{PauseFlags, ResumeFlags, StatusOutput};
 use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use kube::core::Selector;
 use std::path::PathBuf;

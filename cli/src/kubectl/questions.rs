@@ -2,6 +2,7 @@
 
 use super::ending::Problem;
 use super::service::Service;
+use super::snapshot::Exported;
 use crate::remote;
 use proto::error_reason::FIELD;
 use proto::graph::v1beta1::export_graph_response::Part;
@@ -34,16 +35,6 @@ pub(super) struct Walked {
     pub(super) unsynced: Vec<GroupResource>,
     /// Left out by the service, because whoever asks may not see them.
     pub(super) redacted: u32,
-}
-
-/// Everything, or what an export was asked for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Exported {
-    pub(super) nodes: Vec<Node>,
-    pub(super) edges: Vec<Edge>,
-    pub(super) unsynced: Vec<GroupResource>,
-    /// uid of the cluster; empty where it is not known.
-    pub(super) cluster_uid: String,
 }
 
 impl Service {

@@ -1,9 +1,8 @@
 //! The way to the API server, with each request said where that is asked for.
 
 use super::columns::now;
-use super::ending::Problem;
+use super::ending::{Problem, note};
 use super::flags::Connection;
-use super::session;
 use super::snapshot::{Snapshot, server};
 use http::Request;
 use kube::Client;
@@ -21,7 +20,7 @@ pub(super) async fn connect(connection: &Connection) -> Result<Cluster, Problem>
     let cluster = match &connection.from_file {
         Some(path) => {
             let snapshot = Snapshot::read(path)?;
-            session::note(&snapshot.header.told(now()));
+            note(&snapshot.header.told(now()));
             server::cluster(snapshot, path.display().to_string())
         }
         None => {

@@ -1,7 +1,7 @@
 //! What a question needs beside itself: credentials, the terminal, and a list of what could not be seen.
 
 use super::document::{self, Document};
-use super::ending::Problem;
+use super::ending::{Problem, note};
 use super::flags::{Asking, Colour, Connection, Format};
 use super::jsonpath::Template;
 use super::requests;
@@ -99,12 +99,6 @@ impl Session {
         }
         self.print(&if self.format == Format::Yaml { document::yaml(&value)? } else { document::json(&value)? })
     }
-}
-
-/// Says something that is no part of an answer.
-pub(super) fn note(text: &str) {
-    // Where stderr cannot be written there is nobody to tell.
-    let _closed = writeln!(io::stderr(), "note: {}", visible::line(text));
 }
 
 fn name(format: Format) -> String {

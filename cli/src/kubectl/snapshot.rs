@@ -5,10 +5,10 @@
 
 use super::columns::span;
 use super::ending::Problem;
-use super::questions::Exported;
 use anyhow::{Context as _, bail, ensure};
 use kube::core::discovery::v2::APIGroupDiscoveryList;
-use proto::graph::v1beta1::{Node, NodeState};
+use proto::graph::v1beta1::{Edge, Node, NodeState};
+use proto::r#type::v1beta1::GroupResource;
 use proto::r#type::v1beta1::OwnerReference;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,6 +32,16 @@ const ENTRY_MAX_BYTES: u64 = 2 << 20;
 const OBJECTS_MAX: u64 = 2_000_000;
 /// For objects of which the graph knows no version.
 const NO_VERSION: &str = "1";
+
+/// Everything, or what an export was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Exported {
+    pub(super) nodes: Vec<Node>,
+    pub(super) edges: Vec<Edge>,
+    pub(super) unsynced: Vec<GroupResource>,
+    /// uid of the cluster; empty where it is not known.
+    pub(super) cluster_uid: String,
+}
 
 /// By group and name.
 pub(super) type Resource = (String, String);

@@ -3,7 +3,7 @@
 //!
 //! Which word is the command is not guessed: the flags that all questions share say which of them take a value.
 
-use crate::kubectl::flags::Asking;
+use super::flags::Asking;
 use clap::{Arg, ArgAction, Args as _, Command};
 use std::ffi::OsString;
 
