@@ -14,6 +14,7 @@ mod judge;
 mod law;
 mod record;
 mod report;
+mod standing;
 mod user;
 mod world;
 
@@ -21,8 +22,8 @@ mod world;
 mod tests;
 
 pub use differences::{DIFFERENCES, Difference};
-pub use end::{Change, End, State};
-pub use execute::{Collector, Course, Pace, Writes};
+pub use end::{Change, End, State, Writes};
+pub use execute::{Collector, Course, Pace};
 pub use generate::generate;
 pub use judge::Judgement;
 pub use report::{Outcome, Report};

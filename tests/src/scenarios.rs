@@ -175,7 +175,7 @@ pub const SCENARIOS: &[Scenario] = &[
         "S26",
         "no deadline and no decision rests on the time of day",
         &[
-            Unit("tests/tests/tidy.rs", "the_time_of_day_is_only_ever_written_down"),
+            Unit("tests/tests/tidy/main.rs", "the_time_of_day_is_only_ever_written_down"),
             Unit("graph-service/src/election/lease/tests.rs", "the_clock_of_another_holder_does_not_matter"),
             Unit("engine/src/elector/tests.rs", "takes_a_lease_that_stood_still_for_its_duration_on_our_clock"),
             Unit(

@@ -1,7 +1,7 @@
 //! Where our end may be another than upstream's, on purpose. Each entry is safer than upstream, not merely other.
 
 use super::end::{End, Held, Owner, State};
-use super::judge::{Standing, owner_at, standing};
+use super::standing::{Standing, owner_at, standing};
 use super::world::{Flaw, Program, Slot, UNSERVED_VERSION};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,7 @@
 //! How a world goes and ends: each object's existence, references, finalizers and deletion mark, with slots in the place of uids.
 
-use super::record::Event;
-use super::user::User;
-use super::world::{Object, Slot, flag};
-use serde_json::Value;
-use std::collections::BTreeMap;
+use super::world::{Slot, flag};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Whose uid a reference carries.
@@ -87,49 +84,6 @@ pub struct Change {
     pub state: Option<State>,
 }
 
-/// What happened to the objects of one user's program, in order.
-pub(super) fn changes(user: &User<'_>, events: &[Event]) -> anyhow::Result<Vec<Change>> {
-    let program = user.program;
-    let mut changes = Vec::new();
-    for event in events {
-        let field = |name: &str| event.metadata[name].as_str();
-        let is_at = |object: &Object| {
-            (object.kind, object.namespace.as_deref(), Some(object.name.as_str()))
-                == (event.kind, field("namespace"), field("name"))
-        };
-        let Some(slot) = program.objects.iter().position(is_at) else { continue };
-        let uid = field("uid").unwrap_or_default();
-        let Owner::Slot(of, incarnation) = user.whose(uid) else {
-            anyhow::bail!("seed {}: [{slot}] has a uid that its user does not know", program.seed);
-        };
-        anyhow::ensure!(of == slot, "seed {}: [{slot}] has the uid of [{of}]", program.seed);
-        let state = (!event.gone).then(|| state(user, incarnation, &event.metadata));
-        changes.push(Change { revision: event.revision, slot, state });
-    }
-    Ok(changes)
-}
-
-fn state(user: &User<'_>, incarnation: usize, metadata: &Value) -> State {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let list = |field: &str| metadata[field].as_array().into_iter().flatten();
-    let mut references: Vec<Held> = list("ownerReferences")
-        .map(|entry| Held {
-            owner: user.whose(entry["uid"].as_str().unwrap_or_default()),
-            api_version: text(&entry["apiVersion"]),
-            kind: text(&entry["kind"]),
-            name: text(&entry["name"]),
-            blocking: entry["blockOwnerDeletion"].as_bool(),
-        })
-        .collect();
-    references.sort();
-    State {
-        incarnation,
-        terminating: !metadata["deletionTimestamp"].is_null(),
-        finalizers: list("finalizers").map(text).collect(),
-        references,
-    }
-}
-
 /// What is there when everything up to this revision has been written.
 pub(super) fn end_at(changes: &[Change], revision: u64) -> End {
     let mut end = End::new();
@@ -140,4 +94,26 @@ pub(super) fn end_at(changes: &[Change], revision: u64) -> End {
         };
     }
     end
+}
+
+/// One incarnation of a slot.
+pub(super) type Incarnation = (Slot, usize);
+
+/// What the user of a program has written.
+#[derive(Clone, Debug, Default)]
+pub struct Writes {
+    pub(super) revisions: BTreeSet<u64>,
+    /// Everything that the user has deleted.
+    pub(super) deleted: BTreeSet<Incarnation>,
+    /// What was gone at once: such an answer names no revision.
+    pub(super) removed: BTreeSet<Incarnation>,
+}
+
+impl Writes {
+    /// Whether it was the user who made this change to an object.
+    pub(super) fn contain(&self, change: &Change, incarnation: usize) -> bool {
+        // A Pod is marked before it goes.
+        let is_removal = change.state.as_ref().is_none_or(|state| state.terminating && state.finalizers.is_empty());
+        self.revisions.contains(&change.revision) || is_removal && self.removed.contains(&(change.slot, incarnation))
+    }
 }

@@ -1,10 +1,10 @@
 //! Carries out many programs side by side on one fresh control plane, with one collector at work.
 
-use super::end::{Change, End, changes, end_at};
+use super::end::{Change, End, Writes, end_at};
 use super::generate::PHASES;
 use super::record::Record;
-use super::user::User;
-use super::world::{Program, Slot, Step};
+use super::user::{User, changes};
+use super::world::{Program, Step};
 use crate::controlplane::{Binaries, CollectorOptions, ControlPlane, UpstreamCollector};
 use crate::load::{create, get, until};
 use crate::process::Directory;
@@ -13,7 +13,7 @@ use anyhow::{Context, ensure};
 use futures::future::try_join_all;
 use kube::Client;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, interval};
 
@@ -80,28 +80,6 @@ pub struct Course {
     /// Upstream only: the end before its restart, if it was another. Upstream judges an object again on few occasions; a restart
     /// makes it judge all that it has put off.
     pub before_restart: Option<End>,
-}
-
-/// One incarnation of a slot.
-pub(super) type Incarnation = (Slot, usize);
-
-/// What the user of a program has written.
-#[derive(Clone, Debug, Default)]
-pub struct Writes {
-    pub(super) revisions: BTreeSet<u64>,
-    /// Everything that the user has deleted.
-    pub(super) deleted: BTreeSet<Incarnation>,
-    /// What was gone at once: such an answer names no revision.
-    pub(super) removed: BTreeSet<Incarnation>,
-}
-
-impl Writes {
-    /// Whether it was the user who made this change to an object.
-    pub(super) fn contain(&self, change: &Change, incarnation: usize) -> bool {
-        // A Pod is marked before it goes.
-        let is_removal = change.state.as_ref().is_none_or(|state| state.terminating && state.finalizers.is_empty());
-        self.revisions.contains(&change.revision) || is_removal && self.removed.contains(&(change.slot, incarnation))
-    }
 }
 
 impl Course {

@@ -4,7 +4,8 @@ use super::differences::{Case, DIFFERENCES};
 use super::end::{End, Held, Owner, State};
 use super::execute::Course;
 use super::law;
-use super::world::{Kind, Program, Slot, group_of};
+use super::standing::{Standing, owner_at, standing};
+use super::world::{Program, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -170,53 +171,6 @@ fn is_permitted(slot: Slot, ours: &End, upstream: &[&End]) -> bool {
         && alike.windows(2).any(|pair| pair[0] != pair[1])
         && ours.references.iter().all(kept_by_one)
         && alike[0].references.iter().all(|reference| !kept_by_all(reference) || ours.references.contains(reference))
-}
-
-/// What a reference is worth, given all there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    Solid,
-    Waiting,
-    Orphaning,
-    Dangling,
-    /// Of a kind that nobody knows.
-    Unverified,
-    /// A namespaced owner of a cluster-scoped object.
-    InvalidScope,
-}
-
-/// Looks the owner up where the reference says, in the dependent's own namespace.
-pub(super) fn standing(program: &Program, end: &End, slot: Slot, reference: &Held) -> Standing {
-    let known = |kind: &Kind| is_of_kind(reference, *kind);
-    let Some(kind) = Kind::ALL.into_iter().find(known) else { return Standing::Unverified };
-    let namespace = &program.objects[slot].namespace;
-    if kind.is_namespaced() && namespace.is_none() {
-        return Standing::InvalidScope;
-    }
-    match owner_at(program, end, slot, reference) {
-        None => Standing::Dangling,
-        Some((_, owner)) if !owner.terminating => Standing::Solid,
-        Some((_, owner)) if owner.waits() => Standing::Waiting,
-        Some((_, owner)) if owner.orphans() => Standing::Orphaning,
-        Some(_) => Standing::Solid,
-    }
-}
-
-/// Whether a reference names this kind. The version says nothing: an owner is found by group, kind and uid.
-fn is_of_kind(reference: &Held, kind: Kind) -> bool {
-    kind.name() == reference.kind && kind.group() == group_of(&reference.api_version)
-}
-
-/// The owner that the whole reference leads to: uid, kind, name and namespace.
-pub(super) fn owner_at<'a>(program: &Program, end: &'a End, slot: Slot, reference: &Held) -> Option<(Slot, &'a State)> {
-    let Owner::Slot(owner, incarnation) = reference.owner else { return None };
-    let object = &program.objects[owner];
-    let state = end.get(&owner)?;
-    let right = is_of_kind(reference, object.kind)
-        && object.name == reference.name
-        && (object.namespace.is_none() || object.namespace == program.objects[slot].namespace)
-        && state.incarnation == incarnation;
-    right.then_some((owner, state))
 }
 
 /// What is left to do in an end that is said to be quiet: the fixpoint of the rules over what is there.

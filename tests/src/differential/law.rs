@@ -2,9 +2,9 @@
 //!
 //! A collector sees a world that is a moment old. What it may have seen is allowed; what never was, is not.
 
-use super::end::{Change, End, Held, Owner, State};
-use super::execute::{Course, Incarnation};
-use super::judge::{Standing, owner_at, standing};
+use super::end::{Change, End, Held, Incarnation, Owner, State};
+use super::execute::Course;
+use super::standing::{Standing, owner_at, standing};
 use super::world::{Program, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-use super::end::{Change, End, Held, Owner, State};
-use super::execute::{Course, Writes};
+use super::end::{Change, End, Held, Owner, State, Writes};
+use super::execute::Course;
 use super::generate;
 use super::judge::{Judgement, judge};
 use super::law::breaches;

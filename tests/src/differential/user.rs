@@ -1,7 +1,8 @@
 //! The user of one seed: carries out its program on an API server and remembers which uid was whose.
 
-use super::end::Owner;
-use super::execute::Writes;
+use super::end::{Change, Held, Owner, State, Writes};
+use super::record::Event;
+use super::world::Object;
 use super::world::{Flaw, Kind, Operation, Policy, Program, Reference, Slot, Step, UNSERVED_VERSION};
 use crate::load;
 use http::Method;
@@ -247,5 +248,48 @@ fn body_of(kind: Kind) -> Value {
         Kind::ConfigMap | Kind::Secret | Kind::ServiceAccount | Kind::Widget | Kind::ClusterRole | Kind::Realm => {
             json!({})
         }
+    }
+}
+
+/// What happened to the objects of one user's program, in order.
+pub(super) fn changes(user: &User<'_>, events: &[Event]) -> anyhow::Result<Vec<Change>> {
+    let program = user.program;
+    let mut changes = Vec::new();
+    for event in events {
+        let field = |name: &str| event.metadata[name].as_str();
+        let is_at = |object: &Object| {
+            (object.kind, object.namespace.as_deref(), Some(object.name.as_str()))
+                == (event.kind, field("namespace"), field("name"))
+        };
+        let Some(slot) = program.objects.iter().position(is_at) else { continue };
+        let uid = field("uid").unwrap_or_default();
+        let Owner::Slot(of, incarnation) = user.whose(uid) else {
+            anyhow::bail!("seed {}: [{slot}] has a uid that its user does not know", program.seed);
+        };
+        anyhow::ensure!(of == slot, "seed {}: [{slot}] has the uid of [{of}]", program.seed);
+        let state = (!event.gone).then(|| state(user, incarnation, &event.metadata));
+        changes.push(Change { revision: event.revision, slot, state });
+    }
+    Ok(changes)
+}
+
+fn state(user: &User<'_>, incarnation: usize, metadata: &Value) -> State {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |field: &str| metadata[field].as_array().into_iter().flatten();
+    let mut references: Vec<Held> = list("ownerReferences")
+        .map(|entry| Held {
+            owner: user.whose(entry["uid"].as_str().unwrap_or_default()),
+            api_version: text(&entry["apiVersion"]),
+            kind: text(&entry["kind"]),
+            name: text(&entry["name"]),
+            blocking: entry["blockOwnerDeletion"].as_bool(),
+        })
+        .collect();
+    references.sort();
+    State {
+        incarnation,
+        terminating: !metadata["deletionTimestamp"].is_null(),
+        finalizers: list("finalizers").map(text).collect(),
+        references,
     }
 }

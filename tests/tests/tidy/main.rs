@@ -1,7 +1,10 @@
 //! House rules that must not bend.
 
+mod arrows;
+
+use arrows::{Arrows, Modules, circle};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
@@ -58,6 +61,84 @@ fn crates_know_only_what_they_may() {
     assert!(engine.contains("#![no_std]"), "the engine has no clock, no thread and no socket to reach for");
 }
 
+/// Which modules each module of a crate may know, among those of the crate's root.
+const ARROWS: &str = include_str!("arrows.txt");
+
+/// Parents whose modules are one piece: the actors of the simulator change one world together.
+const ONE_PIECE: [(&str, &str); 1] = [("tests", "sim")];
+
+/// The table of [`ARROWS`]: crates, each followed by its modules with what they may know.
+fn allowed_arrows() -> BTreeMap<&'static str, Arrows> {
+    let mut allowed: BTreeMap<&str, Arrows> = BTreeMap::new();
+    let mut of = "";
+    for line in ARROWS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        match line.split_once(':') {
+            None => {
+                of = line;
+                allowed.entry(of).or_default();
+            }
+            Some((module, known)) => {
+                let known = known.split_whitespace().map(str::to_owned).collect();
+                allowed.entry(of).or_default().insert(module.trim().to_owned(), known);
+            }
+        }
+    }
+    allowed
+}
+
+#[test]
+fn modules_know_only_what_they_may_and_no_arrows_make_a_circle() {
+    let allowed = allowed_arrows();
+    let mut wrong = Vec::new();
+    for of in
+        ["engine", "proto", "runtime", "graph-service", "executor-service", "sandbox", "cli", "healthcheck", "tests"]
+    {
+        let modules = Modules::read(&root().join(of).join("src"));
+        for (parent, arrows) in modules.arrows() {
+            if let Some(circle) = circle(&arrows).filter(|_| !ONE_PIECE.contains(&(of, parent.join("::").as_str()))) {
+                wrong.push(format!("{of} {}: the circle {}", parent.join("::"), circle.join(" -> ")));
+            }
+            if !parent.is_empty() {
+                continue;
+            }
+            let none = Arrows::new();
+            let may = allowed.get(of).unwrap_or(&none);
+            for module in arrows.keys().chain(may.keys()).collect::<BTreeSet<_>>() {
+                let (is, may) = (arrows.get(module), may.get(module));
+                if is != may {
+                    let known = is.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" ");
+                    wrong.push(format!("{of}: arrows.txt has another line for `  {module}: {known}`"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_planted_circle_is_found() {
+    let path = |text: &str| text.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let sources = [
+        ("a", "use crate::b::Thing; mod x; mod y;"),
+        ("b", "fn f() { crate::c::g(); } #[cfg(test)] mod tests { use crate::a; }"),
+        ("c", "pub(crate) fn g() {}"),
+        ("a::x", "use super::y::Y;"),
+        ("a::y", "pub(super) struct Y;"),
+    ];
+    let with = |more: &[(&str, &str)]| {
+        let mut modules = Modules::default();
+        for (module, source) in sources.iter().chain(more) {
+            modules.source(&path(module), source);
+        }
+        modules.arrows().into_values().filter_map(|arrows| circle(&arrows)).collect::<Vec<_>>()
+    };
+    assert_eq!(with(&[]), Vec::<Vec<String>>::new());
+    assert_eq!(with(&[("c", "use crate::{a, b};")]), [["a", "b", "c", "a"]]);
+    assert_eq!(with(&[("c", "fn h(_: crate::b::Thing) {}")]), [["b", "c", "b"]]);
+    assert_eq!(with(&[("a::y", "use super::x as other;")]), [["x", "y", "x"]]);
+    assert_eq!(with(&[("", "mod a; pub use a::x::X as Y;"), ("c", "use crate::Y;")]), [["a", "b", "c", "a"]]);
+}
+
 /// Every file that is ours and is text.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("the tree can be read") {
@@ -111,9 +192,11 @@ fn every_scenario_is_shown_by_a_test() -> anyhow::Result<()> {
 }
 
 /// Clocks jump. Deadlines and decisions rest on a clock that only goes forward; what is written down for people may have the date.
-const TIME_OF_DAY: [&str; 4] = [
+const TIME_OF_DAY: [&str; 5] = [
     // When the Lease was renewed, for whoever reads it.
     "graph-service/src/election/lease.rs",
+    // Dates in answers.
+    "graph-service/src/clock.rs",
     // Dates of Events.
     "graph-service/src/warnings.rs",
     // Dates of spans.
