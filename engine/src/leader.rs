@@ -249,7 +249,7 @@ pub struct Leader {
     /// The store went back: nothing is granted until these are listed again,
     rewound: BTreeSet<KindId>,
     /// and so many reads in a row have fitted together.
-    settling: Option<u32>,
+    settling: Option<history::Settling>,
     /// Why whoever runs the leader wants nothing granted.
     withheld: Option<String>,
     /// uids whose DELETED was seen last, by collection: one that is seen again there is of another history.
@@ -391,6 +391,7 @@ impl Leader {
                     self.divide_soon();
                 }
             }
+            Input::Wrote { collection, resource_version } => self.wrote(&collection, &resource_version),
             Input::TermGained(term) => self.term_gained(term),
             Input::OpenAtTermStart(logged) => self.inherit(logged),
             Input::TermLost { leader_endpoint } => self.term_lost(leader_endpoint),

@@ -5,6 +5,7 @@ use crate::messages::{Control, Leadership};
 use crate::metrics::Metrics;
 use engine::elector::{CallId, Config, Elector, Input, LeaseWrite, Output};
 use engine::leader;
+use engine::object::{GroupResource, ResourceVersion};
 use engine::work::Term;
 use kube::Client;
 use runtime::shutdown::Shutdown;
@@ -226,6 +227,9 @@ impl Election {
                     tracing::info!("the election Lease can be read and written again");
                     self.leadership.send_modify(|known| known.problem = None);
                 }
+                if let Input::Put { answer: Ok(record), .. } = &input {
+                    self.wrote(record.resource_version.clone());
+                }
                 self.elector.handle(self.clock.now(), input);
                 self.forget_who_has_gone();
             }
@@ -233,6 +237,13 @@ impl Election {
             JobEnd::Aborted => {}
             JobEnd::Panicked(message) => tracing::error!(message, "a call to the election Lease panicked"),
         }
+    }
+
+    /// Says how far a write has shown the store to stand. A queue that is full does not hold up the Lease: the next write says as much.
+    fn wrote(&self, resource_version: ResourceVersion) {
+        let collection = GroupResource { group: lease::GROUP.into(), resource: lease::RESOURCE.into() };
+        let input = leader::Input::Wrote { collection, resource_version };
+        let _full_or_over = self.control.try_send(Control::Input(input));
     }
 
     /// Nobody is sent to a replica that has given the Lease back.

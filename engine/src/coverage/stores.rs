@@ -41,6 +41,15 @@ impl Coverage {
         }
     }
 
+    /// Takes in that the store took a write to an object of this collection at this version.
+    pub(crate) fn wrote(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
+        let kind = self.kind(id);
+        // Of a collection that has not gone along with the others it is not known which store it is kept in.
+        if kind.is_in_main_store() && kind.keeps_up && version.is_ordered() {
+            raise(&mut self.main, now, version);
+        }
+    }
+
     /// Takes in that a list under way shows an object at this version.
     pub(crate) fn show(&mut self, id: KindId, version: &ResourceVersion) {
         let kind = self.kind(id);
@@ -104,23 +113,24 @@ impl Coverage {
         }
     }
 
-    /// Of collections that have stood elsewhere than the others for `rounds` questions: those that do not share the main store. Where it is
-    /// most of them, it is the ones ahead, or far behind, that do not.
-    pub(crate) fn apart(&self, now: Time, rounds: u32) -> Vec<KindId> {
+    /// Of collections that have stood elsewhere than the main store for `rounds` questions: those that do not share it. Where it is most of
+    /// them, it is the ones ahead, or far behind, that do not; or none of them, where only what is not served any more has shown the main
+    /// store to stand where it is thought to.
+    pub(crate) fn apart(&self, now: Time, rounds: u32) -> Option<Vec<KindId>> {
         let elsewhere: Vec<KindId> = self.behind().filter(|&id| self.kind(id).against >= rounds).collect();
         let level = self.served().filter(|(_, kind)| kind.state == State::Synced && kind.is_in_main_store()).count();
         if 2 * elsewhere.len() <= level {
-            return elsewhere;
+            return (!elsewhere.is_empty()).then_some(elsewhere);
         }
         let mut highs: Vec<&ResourceVersion> =
             elsewhere.iter().filter_map(|&id| self.kind(id).high.as_ref().map(|(high, _)| high)).collect();
         highs.sort_by(|one, other| one.compare(other).unwrap_or(Ordering::Equal));
-        let (Some(&furthest), Some(&middle)) = (highs.last(), highs.get(highs.len() / 2)) else { return Vec::new() };
+        let (Some(&furthest), Some(&middle)) = (highs.last(), highs.get(highs.len() / 2)) else { return None };
         let is_apart = |&(_, kind): &(KindId, &Kind)| {
             let stands = |high: &(ResourceVersion, Time)| furthest.is_before(&high.0) || leaps(Some(high), now, middle);
             kind.is_in_main_store() && kind.high.as_ref().is_some_and(stands)
         };
-        self.served().filter(is_apart).map(|(id, _)| id).collect()
+        Some(self.served().filter(is_apart).map(|(id, _)| id).collect())
     }
 
     /// Takes collections for ones that do not share the main store. Where that stands is what the others have shown.

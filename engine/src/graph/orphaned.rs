@@ -3,6 +3,7 @@
 //! The memory is of a uid: several groups may serve one object, and one of them may be late. It errs towards keeping dependents.
 
 use super::{Coordinates, Graph, Node, NodeId};
+use crate::coverage::KindId;
 use crate::object::{Digest, Facts, Name, Uid};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -12,9 +13,15 @@ use alloc::vec::Vec;
 pub(super) struct Orphaned {
     /// Where it was shown: in several places if several groups serve it. Never empty.
     places: Vec<Place>,
-    /// It was seen in a history that the store may have lost. In the present one the owner may be back, and orphan nobody: this counts once
-    /// it is proven absent, and ends when a watch shows that it went without orphaning.
-    lost: bool,
+    lost: Option<Lost>,
+}
+
+/// The orphaning was seen in a history that the store may have lost. In the present one the owner may be back, and orphan nobody: the memory
+/// counts once the owner is proven absent, and ends when a watch shows that it went without orphaning.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    /// Since then, its collection has shown the owner before its deletion. One that is in deletion at first sight may have orphaned before.
+    alive: bool,
 }
 
 #[derive(Debug)]
@@ -62,7 +69,7 @@ impl Graph {
         let is_it = |place: &Place| *place.at.namespace == **node.namespace() && *place.at.name == *node.name();
         let orphaned = self.orphaned.get(&node.uid());
         orphaned.is_some_and(|orphaned| {
-            (!orphaned.lost || node.is_absent())
+            (orphaned.lost.is_none() || node.is_absent())
                 && orphaned.places.iter().any(|place| is_it(place) || node.is_at(&place.at))
         })
     }
@@ -84,13 +91,20 @@ impl Graph {
     /// Every orphaning that was seen so far belongs to a history that the store may have lost.
     pub(crate) fn lose_orphaned(&mut self) {
         for orphaned in self.orphaned.values_mut() {
-            orphaned.lost = true;
+            orphaned.lost = Some(Lost::default());
+        }
+    }
+
+    /// The collection is listed anew: what was missed may have begun and ended an owner's orphaning.
+    pub(crate) fn lose_sight_of_orphaned(&mut self, kind: KindId) {
+        for orphaned in self.orphaned.values_mut().filter(|of| of.places.iter().any(|place| place.at.kind == kind)) {
+            orphaned.lost = orphaned.lost.map(|_| Lost::default());
         }
     }
 
     /// Takes over from another graph that what is at this node orphans its dependents.
     pub(crate) fn set_orphaned(&mut self, uid: Uid, at: &Coordinates) {
-        let orphaned = self.orphaned.entry(uid).or_insert(Orphaned { places: Vec::new(), lost: false });
+        let orphaned = self.orphaned.entry(uid).or_insert(Orphaned { places: Vec::new(), lost: None });
         orphaned.place_mut(at);
     }
 
@@ -149,7 +163,7 @@ impl Graph {
 
     /// A watch has shown the end of this owner, which orphaned nobody: what is remembered of it is of a history that the store has lost.
     pub(crate) fn end_orphaned(&mut self, uid: &Uid) {
-        if self.orphaned.get(uid).is_some_and(|orphaned| orphaned.lost) {
+        if self.orphaned.get(uid).is_some_and(|orphaned| orphaned.lost.is_some_and(|lost| lost.alive)) {
             self.orphaned.remove(uid);
         }
     }
@@ -160,7 +174,7 @@ impl Graph {
         self.set_orphaned(uid.clone(), &at);
         if let Some(orphaned) = self.orphaned.get_mut(&uid) {
             orphaned.place_mut(&at).stage = Stage::Passed;
-            orphaned.lost |= lost;
+            orphaned.lost = orphaned.lost.or(lost.then(Lost::default));
         }
     }
 
@@ -187,14 +201,18 @@ impl Graph {
     pub(super) fn note_orphaning(&mut self, uid: &Uid, at: &Coordinates, facts: &Facts) -> bool {
         if facts.orphans_dependents() {
             let orphaned =
-                self.orphaned.entry(uid.clone()).or_insert_with(|| Orphaned { places: Vec::new(), lost: false });
+                self.orphaned.entry(uid.clone()).or_insert_with(|| Orphaned { places: Vec::new(), lost: None });
             let known = orphaned.places.len();
-            let was_lost = core::mem::take(&mut orphaned.lost);
+            let was_lost = orphaned.lost.take();
             orphaned.place_mut(at).stage = Stage::Shown;
-            was_lost || orphaned.places.len() > known
+            was_lost.is_some() || orphaned.places.len() > known
         } else if !facts.terminating
-            && let Some(orphaned) = self.orphaned.get_mut(uid).filter(|orphaned| !orphaned.lost)
+            && let Some(orphaned) = self.orphaned.get_mut(uid)
         {
+            if let Some(lost) = &mut orphaned.lost {
+                lost.alive = true;
+                return false;
+            }
             // No object is called back from deletion. Another group may only be late, and takes nothing back but its own word. Where the
             // store may have gone back, one of its servers may be late as well.
             let known = orphaned.places.len();

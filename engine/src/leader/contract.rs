@@ -154,6 +154,9 @@ pub enum Input {
     /// The stream has ended.
     StreamClosed { stream: StreamId },
 
+    /// The API server took a write of this replica to an object of this collection, at this version. The write that makes it leader comes
+    /// before the term.
+    Wrote { collection: GroupResource, resource_version: ResourceVersion },
     /// This replica leads.
     TermGained(Term),
     /// What the log shows of decisions that earlier leaders took and that have no end there, in the order of their last steps. At most

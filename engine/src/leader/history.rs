@@ -1,10 +1,10 @@
 //! Whether the store's history is still the one that the graph was built from, and whether the graph is still what the store holds.
 
 use super::closing::Left;
-use super::{Event, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
+use super::{Event, Known, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
 use crate::coverage::{Contradiction, KindId, State};
 use crate::evidence::{Inquiry, Proof};
-use crate::graph::{Known, NodeId, Presence};
+use crate::graph::{self, NodeId, Presence};
 use crate::object::{GroupResource, ResourceVersion, Uid};
 use crate::queue::{Blocker, Place};
 use crate::work::RevokeMode;
@@ -42,6 +42,15 @@ pub(super) struct Suspicion {
     /// So many answers in a row stood before what the main store was seen at.
     behind: u32,
     why: &'static str,
+}
+
+/// The store went back, and everything is listed again: what the reads since have shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settling {
+    /// So many in a row fit together.
+    fitted: u32,
+    /// So many in a row stood before what was seen since.
+    behind: u32,
 }
 
 impl Suspicion {
@@ -120,7 +129,7 @@ impl Leader {
             if let Some(inquiry) = self.inquiries.get_mut(&id) {
                 inquiry.begin_anew();
             }
-            if matches!(self.graph.node(id).known(), Known::Absent(Proof::Listed { .. })) {
+            if matches!(self.graph.node(id).known(), graph::Known::Absent(Proof::Listed { .. })) {
                 self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
                 self.absent_since.remove(&id);
                 self.inquiries.insert(id, Inquiry::new(self.now).at_once(self.now));
@@ -178,6 +187,7 @@ impl Leader {
         &mut self,
         kind: KindId,
         position: &ResourceVersion,
+        known: &Known,
         answer: Result<ProbeAnswer, String>,
     ) {
         match answer {
@@ -202,7 +212,7 @@ impl Leader {
                 if self.doubt_unserved(&answer.resource_version) {
                     self.doubt(kind);
                 }
-                self.agreed(kind, &answer.resource_version);
+                self.agreed(kind, &answer.resource_version, known);
             }
             // No answer, or none that compares: ask another.
             Ok(_) | Err(_) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect),
@@ -245,13 +255,13 @@ impl Leader {
         }
     }
 
-    /// One more answer of those that are wanted. Where as many agree that the main store stands before what it was seen at, it went back.
-    fn agreed(&mut self, kind: KindId, version: &ResourceVersion) {
+    /// One more answer of those that are wanted. Where as many agree that the main store stands before what it was known to stand at when
+    /// they were asked for, it went back.
+    fn agreed(&mut self, kind: KindId, version: &ResourceVersion, known: &Known) {
         let entry = self.coverage.kind(kind);
         let is_of_main = entry.is_in_main_store() && entry.rewound.is_none();
-        // A list that never ended may have shown it further than any collection stands.
-        let floor = self.coverage.floor(kind).filter(|floor| is_of_main && version.is_before(floor));
-        let ahead = floor.cloned();
+        // A list that never ended, or a write, may have shown it further than any collection stands.
+        let ahead = known.store.clone().filter(|seen| is_of_main && version.is_before(seen));
         let Some(suspicion) = &mut self.suspect else { return };
         suspicion.behind = if ahead.is_some() && suspicion.of_answers { suspicion.behind + 1 } else { 0 };
         if let Some(seen) = ahead.filter(|_| suspicion.behind >= AGREE_AFTER) {
@@ -387,7 +397,7 @@ impl Leader {
     /// A collection of the new history is known, or cannot be.
     pub(super) fn relisted(&mut self, kind: KindId) {
         if self.rewound.remove(&kind) && self.rewound.is_empty() {
-            self.settling = Some(0);
+            self.settling = Some(Settling::default());
             if self.config.policy.on_store_rewind == OnStoreRewind::Continue {
                 self.timers.set(self.now + SETTLE_EVERY, Timer::Settle);
             }
@@ -401,7 +411,7 @@ impl Leader {
 
     /// Reads one collection after the other, until enough answers in a row have fitted.
     pub(super) fn ask_settle(&mut self) {
-        let Some(fitted) = self.settling else { return };
+        let Some(Settling { fitted, .. }) = self.settling else { return };
         let candidates = self.witnesses();
         let at = usize::try_from(fitted).unwrap_or(0).checked_rem(candidates.len());
         match at.map(|at| candidates[at].clone()) {
@@ -414,23 +424,30 @@ impl Leader {
         &mut self,
         kind: KindId,
         position: &ResourceVersion,
+        known: &Known,
         answer: Result<ProbeAnswer, String>,
     ) {
-        let Some(fitted) = self.settling else { return };
-        let fitted = match answer {
+        let Some(Settling { fitted, behind }) = self.settling else { return };
+        let is_behind = |version: &ResourceVersion| known.store.as_ref().is_some_and(|seen| version.is_before(seen));
+        let (fitted, behind) = match answer {
             Ok(answer) if self.contradicts(kind, position, &answer.resource_version) => {
                 self.rewind(kind, format!("the store stands at {} again", answer.resource_version));
                 if self.settling.is_none() {
                     return;
                 }
                 // The kind has ceased to be served since it was asked: the others tell.
-                0
+                (0, 0)
             }
-            Ok(_) => fitted + 1,
-            Err(_) => 0,
+            // A server lags, or what was seen further on was of the history before.
+            Ok(answer) if is_behind(&answer.resource_version) => (0, behind + 1),
+            Ok(_) => (fitted + 1, 0),
+            Err(_) => (0, behind),
         };
+        if behind >= AGREE_AFTER {
+            return self.rewind(kind, format!("{AGREE_AFTER} lists in a row stand before what was seen since"));
+        }
         if fitted < SETTLED_AFTER {
-            self.settling = Some(fitted);
+            self.settling = Some(Settling { fitted, behind });
             self.timers.set(self.now + SETTLE_EVERY, Timer::Settle);
             return;
         }

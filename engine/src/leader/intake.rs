@@ -129,6 +129,7 @@ impl Leader {
 
     pub(super) fn list_begun(&mut self, kind: KindId) {
         self.counts.remove(&kind);
+        self.graph.lose_sight_of_orphaned(kind);
         if self.coverage.list_begun(self.now, kind) {
             self.tell_collection(kind);
             // What was decided while all was seen, and is not granted yet, waits for the list.

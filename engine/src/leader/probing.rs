@@ -78,9 +78,9 @@ impl Leader {
             return;
         }
         match purpose {
-            Purpose::Suspect(kind, position) => self.suspect_answered(kind, &position, answer),
+            Purpose::Suspect(kind, position) => self.suspect_answered(kind, &position, &known, answer),
             Purpose::Doubt(kind, position) => self.doubt_answered(kind, &position, answer),
-            Purpose::Settle(kind, position) => self.settle_answered(kind, &position, answer),
+            Purpose::Settle(kind, position) => self.settle_answered(kind, &position, &known, answer),
             Purpose::Audit { kind, again } => self.audit_answered(kind, again, answer),
             Purpose::BarrierPosition(kind) => self.position_answered(kind, answer),
             Purpose::BarrierNamespace(kind, namespace) => self.namespace_answered(kind, &namespace, answer),

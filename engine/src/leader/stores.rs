@@ -42,6 +42,14 @@ impl Leader {
         self.compare_in_a_moment();
     }
 
+    /// Takes in a write of this replica. The store itself answers a write, and no server that lags: no list that is asked for from now on
+    /// stands before it.
+    pub(super) fn wrote(&mut self, collection: &GroupResource, version: &ResourceVersion) {
+        if let Some(kind) = self.coverage.find(collection) {
+            self.coverage.wrote(self.now, kind, version);
+        }
+    }
+
     pub(super) fn kept_apart(&self) -> Vec<GroupResource> {
         let of = |kind| self.coverage.kind(kind).served.as_ref().map(|served| served.group_resource.clone());
         self.coverage.unplaced().filter_map(of).collect()
@@ -61,10 +69,10 @@ impl Leader {
             return self.compare_in_a_moment();
         }
         let apart = self.coverage.apart(self.now, APART_AFTER);
-        if !apart.is_empty() {
-            self.coverage.take_apart(&apart);
+        if let Some(apart) = &apart {
+            self.coverage.take_apart(apart);
         }
-        for kind in apart {
+        for kind in apart.into_iter().flatten() {
             // What its lists have proven counts no more, nor what was decided about its objects by lists of others.
             self.void_lists(kind);
             self.mark_dependents_of_kind(kind);

@@ -27,6 +27,7 @@ mod following;
 mod forged;
 mod ghosts;
 mod interleavings;
+mod lagging;
 mod liars;
 mod mirrors;
 mod pacing;

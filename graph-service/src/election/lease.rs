@@ -14,8 +14,8 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-const GROUP: &str = "coordination.k8s.io";
-const RESOURCE: &str = "leases";
+pub(super) const GROUP: &str = "coordination.k8s.io";
+pub(super) const RESOURCE: &str = "leases";
 /// Largest Lease that is read; one of ours has under 1 KiB.
 const ANSWER_MAX: usize = 256 * 1024;
 /// Longest reason that is kept for lines.

@@ -110,6 +110,16 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
     Replica { orders, leadership, release: Shutdown::new(), validity, election }
 }
 
+/// The next order that is not about a write.
+async fn about_terms(orders: &mut mpsc::Receiver<Control>) -> Option<Control> {
+    loop {
+        match orders.recv().await {
+            Some(Control::Input(Input::Wrote { .. })) => {}
+            order => return order,
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_first_leads_and_hands_over_on_release() {
     let store = Arc::new(Mutex::new(Store::default()));
@@ -119,6 +129,9 @@ async fn the_first_leads_and_hands_over_on_release() {
     let (first_leads, now_the_second) = tokio::sync::oneshot::channel();
     let story = async {
         let order = first.orders.recv().await;
+        let Some(Control::Input(Input::Wrote { collection, resource_version })) = order else { panic!("{order:?}") };
+        assert_eq!((&*collection.resource, resource_version.is_ordered()), ("leases", true), "before the term");
+        let order = about_terms(&mut first.orders).await;
         let Some(Control::Input(Input::TermGained(term))) = order else { panic!("{order:?}") };
         assert_eq!((&*term.election, term.number), ("lease-uid", 1));
         first_leads.send(()).unwrap();
@@ -132,7 +145,7 @@ async fn the_first_leads_and_hands_over_on_release() {
         }
         let begun = tokio::time::Instant::now();
         first.release.request();
-        let order = second.orders.recv().await;
+        let order = about_terms(&mut second.orders).await;
         let Some(Control::Input(Input::TermGained(term))) = order else { panic!("{order:?}") };
         assert_eq!(term.number, 2);
         assert!(
@@ -168,7 +181,7 @@ async fn a_lease_that_may_not_be_used_is_a_visible_problem_until_it_may() {
         store.lock().unwrap().forbidden = true;
         let mut orders = Vec::new();
         while orders.len() < 2 {
-            orders.push(one.orders.recv().await);
+            orders.push(about_terms(&mut one.orders).await);
         }
         assert!(matches!(orders[1], Some(Control::Input(Input::TermLost { .. }))), "{orders:?}");
         one.release.request();
@@ -184,12 +197,14 @@ async fn a_driver_that_took_the_term_for_over_is_told_of_it_again_once_the_lease
     let mut only = replica("only", &store);
     let release = only.release.clone();
     let story = async {
-        let Some(Control::Input(Input::TermGained(term))) = only.orders.recv().await else { panic!("no term") };
+        let Some(Control::Input(Input::TermGained(term))) = about_terms(&mut only.orders).await else {
+            panic!("no term")
+        };
         // As if the last renewal were heard of in the moment in which the one before ran out.
         only.validity.set(Some(engine::time::Time::ZERO));
-        let order = tokio::time::timeout(Duration::from_secs(10), only.orders.recv()).await.unwrap();
+        let order = tokio::time::timeout(Duration::from_secs(10), about_terms(&mut only.orders)).await.unwrap();
         assert!(matches!(&order, Some(Control::Input(Input::TermGained(again))) if *again == term), "{order:?}");
-        let nothing = tokio::time::timeout(Duration::from_secs(60), only.orders.recv()).await;
+        let nothing = tokio::time::timeout(Duration::from_secs(60), about_terms(&mut only.orders)).await;
         assert!(nothing.is_err(), "once: {nothing:?}");
         release.request();
         drop(only.orders);

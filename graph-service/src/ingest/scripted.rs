@@ -189,6 +189,7 @@ pub(crate) fn word(input: &Input) -> String {
         | Input::PausesRead { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
+        | Input::Wrote { .. }
         | Input::TermGained(_)
         | Input::OpenAtTermStart(_)
         | Input::TermLost { .. }

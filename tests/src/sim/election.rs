@@ -3,9 +3,11 @@
 use super::world::{Happening, MS, S, World};
 use engine::elector::{CallId, Config, Elector, Input, LeaseRecord, LeaseWrite, Output, PutError};
 use engine::leader;
-use engine::object::{Name, ResourceVersion};
+use engine::object::{GroupResource, Name, ResourceVersion};
 use std::time::Duration;
 
+/// The collection that the Lease counts for, where its writes are in the store with all others.
+const LOCKS: &str = "configmaps";
 const LEASE_DURATION: Duration = Duration::from_secs(18);
 /// A call is given up by its client after this.
 const CALL_LIMIT: u64 = 5 * S;
@@ -148,6 +150,7 @@ impl World {
         self.lease.version += 1;
         if self.options.busy_store {
             self.server.model.advance_revision(1);
+            self.lease.version = self.server.model.revision();
         }
         let record = LeaseRecord {
             uid: Name::from("election"),
@@ -162,9 +165,16 @@ impl World {
     }
 
     pub(super) fn lease_answered(&mut self, at: usize, epoch: u64, answer: Input) {
-        if self.is_epoch(at, epoch) {
-            self.tell_elector(at, answer);
+        if !self.is_epoch(at, epoch) {
+            return;
         }
+        if let Input::Put { answer: Ok(record), .. } = &answer
+            && self.options.busy_store
+        {
+            let collection = GroupResource { group: "".into(), resource: LOCKS.into() };
+            self.tell(at, leader::Input::Wrote { collection, resource_version: record.resource_version.clone() });
+        }
+        self.tell_elector(at, answer);
     }
 
     /// A replica is asked to stop: it hands the Lease over, and is started anew.

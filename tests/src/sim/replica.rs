@@ -536,6 +536,7 @@ fn brief(input: &Input) -> String {
         | Input::PausesRead { .. }
         | Input::Message { .. }
         | Input::StreamClosed { .. }
+        | Input::Wrote { .. }
         | Input::TermGained(_)
         | Input::OpenAtTermStart(_)
         | Input::TermLost { .. }

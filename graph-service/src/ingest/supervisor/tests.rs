@@ -129,7 +129,8 @@ impl Running {
                 Input::Message { .. } | Input::StreamClosed { .. } => None,
                 Input::PausesListed(_) | Input::PausesFollowed { .. } | Input::PausesLost { .. } => None,
                 Input::PauseSeen(_) | Input::PauseGone { .. } | Input::PausesRead { .. } => None,
-                Input::TermGained(_)
+                Input::Wrote { .. }
+                | Input::TermGained(_)
                 | Input::OpenAtTermStart(_)
                 | Input::TermLost { .. }
                 | Input::Withhold { .. }
