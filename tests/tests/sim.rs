@@ -10,9 +10,9 @@ const WORLDS_MIN: u64 = 150;
 /// Worlds in which something happens that is too rare for the first ones: a write that is withheld, a target that another object has
 /// replaced, and a write that crosses a restore.
 const RARE: [u64; 3] = [1820, 3117, 3649];
-/// Worlds that once failed: a list without a position let three owners go behind an APIService, and a restored store was never noticed
-/// that only a list which had failed had shown.
-const FAILED: [u64; 4] = [60_009_858, 60_021_604, 60_057_194, 60_062_756];
+/// Worlds that once failed: a list without a position let three owners go behind an APIService, a restored store was never noticed that
+/// only a list which had failed had shown, and a server that lagged for long made a leader forget an orphaning, or stop for good.
+const FAILED: [u64; 7] = [60_009_858, 60_021_604, 60_057_194, 60_062_756, 2_000_015_376, 2_000_020_365, 2_000_081_907];
 const FAULTS: [&str; 53] = [
     "backup or restore",
     "clean end",
