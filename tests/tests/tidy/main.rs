@@ -139,6 +139,51 @@ fn a_planted_circle_is_found() {
     assert_eq!(with(&[("", "mod a; pub use a::x::X as Y;"), ("c", "use crate::Y;")]), [["a", "b", "c", "a"]]);
 }
 
+/// What stands in ARCHITECTURE.md between these two.
+fn entry_points() -> String {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, rest) = text.split_once("## Entry points").expect("a section");
+    rest.split_once("\n## ").expect("another section after it").0.to_owned()
+}
+
+#[test]
+fn each_entry_point_stands_where_it_says() {
+    let text = entry_points();
+    let numbered = |line: &&str| line.split_once(". `").is_some_and(|(number, _)| number.parse::<u8>().is_ok());
+    let mut seen = 0;
+    for line in text.lines().filter(numbered) {
+        let mut quoted = line.split('`').skip(1).step_by(2);
+        let (file, function) = (quoted.next().unwrap(), quoted.next().unwrap());
+        let source = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let declares = |line: &str| {
+            line.split_once(&format!("fn {function}")).is_some_and(|(_, rest)| rest.starts_with(['(', '<']))
+        };
+        assert!(source.lines().any(declares), "{file} has no function {function}");
+        seen += 1;
+    }
+    assert_eq!(seen, 10, "the steps from a watch event to a report");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut found = Vec::new();
+    files(&root(), &mut found);
+    let mut seen = 0;
+    for path in found.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "md")) {
+        let text = fs::read_to_string(&path).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || link.contains("://") || !(file.ends_with(".md") || file.contains('/')) {
+                continue;
+            }
+            let target = path.parent().expect("a file is in a directory").join(file);
+            assert!(target.exists(), "{}: {link} leads nowhere", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "the walk found {seen} links");
+}
+
 /// Every file that is ours and is text.
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("the tree can be read") {
