@@ -89,7 +89,7 @@ pub(crate) struct Kind {
     pub(crate) was_aggregated: bool,
     /// Of the objects that the list under way shows at an earlier version than is known, the lowest version known: a list that ends
     /// past it should have shown that.
-    pub(crate) outrun: Option<ResourceVersion>,
+    pub(crate) regressed_to: Option<ResourceVersion>,
     /// Its connection broke, and it has not said yet where it stands.
     pub(crate) doubtful: bool,
     /// Objects of the last list that cannot be used, and so are not in the graph.
@@ -203,7 +203,7 @@ impl Kind {
             high: None,
             floor: None,
             was_aggregated: false,
-            outrun: None,
+            regressed_to: None,
             doubtful: false,
             unusable: 0,
             kept_apart: false,
@@ -415,7 +415,7 @@ impl Coverage {
         kind.list = kind.list.wrapping_add(1);
         kind.fresh = 0;
         kind.unusable = 0;
-        kind.outrun = None;
+        kind.regressed_to = None;
         kind.lost = None;
         // A collection that fails stays failed for its readers until a list has worked.
         kind.state != State::Failed && kind.enter(now, State::Listing)
@@ -426,7 +426,7 @@ impl Coverage {
         let kind = self.kind_mut(id);
         let floor = kind.floor.take();
         let back = kind.position.iter().chain(&floor).any(|known| version.is_before(known));
-        let skipped = kind.outrun.take().is_some_and(|known| version.reached(&known));
+        let skipped = kind.regressed_to.take().is_some_and(|known| version.reached(&known));
         let rewind = (back || skipped || kind.leaps(now, &version)) && kind.rewound.is_none();
         if kind.rewound.is_some_and(|list| list != kind.list) {
             kind.rewound = None;

@@ -5,7 +5,7 @@
 //! anything refers to it.
 //!
 //! * `cell`, `texts`, `interner`: how little of it is kept.
-//! * `foresight`: how many facts at once are found sooner.
+//! * `prefetch`: how many facts at once are found sooner.
 //! * `node`: what others see of a node.
 //! * `edges`: references, at both ends; `knowledge`: what an object says of itself; `orphaned`: who orphans.
 //! * `groups`: one object that several groups serve; `knots`: objects that wait for each other.
@@ -14,7 +14,7 @@ use crate::coverage::{Coverage, KindId};
 use crate::evidence::Proof;
 use crate::index::Index;
 use crate::object::{Excess, Facts, Name, Object, ObjectRef, ResourceVersion, Uid};
-use crate::pieces::Pieces;
+use crate::paged_vec::PagedVec;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,7 +27,6 @@ use texts::Texts;
 
 mod cell;
 mod edges;
-mod foresight;
 mod groups;
 mod interner;
 mod invariants;
@@ -35,6 +34,7 @@ mod knots;
 mod knowledge;
 mod node;
 mod orphaned;
+mod prefetch;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -110,8 +110,8 @@ pub(crate) struct Change {
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// Those that are or were in use.
-    cells: Pieces<Cell>,
-    free: Pieces<NodeId>,
+    cells: PagedVec<Cell>,
+    free: PagedVec<NodeId>,
     by_uid: Index,
     by_address: Index,
     texts: Texts,
@@ -128,8 +128,8 @@ pub(crate) struct Graph {
     deletion_times: BTreeMap<NodeId, NonZeroU32>,
     /// What stands for references where there are more than are looked at.
     excesses: BTreeMap<NodeId, Excess>,
-    dependents: Pieces<Dependents>,
-    free_dependents: Pieces<u32>,
+    dependents: PagedVec<Dependents>,
+    free_dependents: PagedVec<u32>,
     told: BTreeMap<NodeId, Told>,
     /// Nodes of each kind that are not observed.
     unobserved: BTreeMap<KindId, BTreeSet<NodeId>>,
@@ -151,8 +151,8 @@ impl Graph {
     /// users from choosing uids and names that are found slowly.
     pub(crate) fn new(holds_invalid: bool, secret: u64) -> Graph {
         Graph {
-            cells: Pieces::new(),
-            free: Pieces::new(),
+            cells: PagedVec::new(),
+            free: PagedVec::new(),
             by_uid: Index::new(SHARDS, secret),
             by_address: Index::new(SHARDS, secret),
             texts: Texts::new(),
@@ -163,8 +163,8 @@ impl Graph {
             versions: BTreeMap::new(),
             deletion_times: BTreeMap::new(),
             excesses: BTreeMap::new(),
-            dependents: Pieces::new(),
-            free_dependents: Pieces::new(),
+            dependents: PagedVec::new(),
+            free_dependents: PagedVec::new(),
             told: BTreeMap::new(),
             unobserved: BTreeMap::new(),
             edges: 0,

@@ -6,12 +6,12 @@ use crate::coverage::{Coverage, KindId};
 use crate::evidence::Inquiry;
 use crate::graph::{Graph, NodeId};
 use crate::jitter::Jitter;
+use crate::late_writes::LateWrites;
 use crate::lease::{Leases, SessionId};
 use crate::lies::Lies;
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::queue::{Queue, Row};
 use crate::recent::Recent;
-use crate::stray::Strays;
 use crate::time::Time;
 use crate::timers::Timers;
 use crate::tombstones::Tombstones;
@@ -117,7 +117,7 @@ enum Timer {
     /// Read again which pauses there are.
     PauseRead,
     /// A write that nobody waits for any more is over.
-    Stray,
+    LateWrites,
     /// What earlier leaders decided is closed.
     Inherited,
 }
@@ -197,7 +197,7 @@ pub struct Leader {
     coverage: Coverage,
     queue: Queue,
     leases: Leases,
-    strays: Strays,
+    late_writes: LateWrites,
     pause_watch: pausing::Watch,
     barrier: Barrier,
     pacing: pacing::Pacing,
@@ -221,7 +221,7 @@ pub struct Leader {
     claims: claims::Claims,
     lies: Lies,
     /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
-    condemned: BTreeMap<Uid, closing::Condemned>,
+    accepted_deletes: BTreeMap<Uid, closing::AcceptedDelete>,
     /// Decisions of earlier leaders that have no end in the log yet, by target.
     inherited: closing::Inheritance,
     /// Owners in deletion, with the barrier round that each waits for; `None`: not asked for yet.
@@ -287,7 +287,7 @@ impl Leader {
             coverage: Coverage::default(),
             queue: Queue::default(),
             leases: Leases::new(seed),
-            strays: Strays::default(),
+            late_writes: LateWrites::default(),
             pause_watch: pausing::Watch::default(),
             barrier: Barrier::default(),
             pacing: pacing::Pacing::default(),
@@ -302,7 +302,7 @@ impl Leader {
             writes: BTreeMap::new(),
             claims: claims::Claims::default(),
             lies: Lies::default(),
-            condemned: BTreeMap::new(),
+            accepted_deletes: BTreeMap::new(),
             inherited: closing::Inheritance::default(),
             deletions: BTreeMap::new(),
             probes: BTreeMap::new(),
@@ -333,7 +333,7 @@ impl Leader {
     }
 
     /// These facts come next. Worth a call where there are many: it makes taking them in faster, and changes nothing.
-    pub fn foresee(&self, inputs: &[Input]) {
+    pub fn prefetch(&self, inputs: &[Input]) {
         let objects = inputs.iter().filter_map(|input| {
             let (Input::Listed { collection, object }
             | Input::Seen { collection, object }
@@ -343,7 +343,7 @@ impl Leader {
             };
             Some((self.coverage.find(collection)?, object))
         });
-        self.graph.foresee(objects);
+        self.graph.prefetch(objects);
     }
 
     /// Takes a fact. Poll afterwards.
@@ -432,7 +432,7 @@ impl Leader {
                 Timer::Recount(kind) => self.audit(kind, true),
                 Timer::PauseEnd(name) => self.pause_end_due(&name),
                 Timer::PauseRead => self.pause_read_due(),
-                Timer::Stray => self.stray_due(),
+                Timer::LateWrites => self.late_writes_due(),
                 Timer::Inherited => self.inherited_due(),
             }
         }

@@ -27,14 +27,14 @@ use crate::work::{
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
+use concurrency_limit::ConcurrencyLimit;
 use core::fmt;
 use core::time::Duration;
 use credentials::Unaccepted;
-use crowding::Crowding;
 use pacing::Share;
 
+mod concurrency_limit;
 mod credentials;
-mod crowding;
 mod leases;
 mod pacing;
 mod stream;
@@ -246,7 +246,7 @@ pub struct Session {
     /// When something last came in, as long as what follows from it is not done.
     unsettled: Option<Time>,
     /// `None`: as many attempts as there may be at most, always.
-    crowding: Option<Crowding>,
+    limit: Option<ConcurrencyLimit>,
 }
 
 #[derive(Debug)]
@@ -337,9 +337,9 @@ impl Session {
     /// A session that asks for its first stream at once. The seed serves jitter.
     pub fn new(config: Config, seed: u64) -> Session {
         Session {
-            crowding: match config.concurrency {
+            limit: match config.concurrency {
                 Concurrency::Fixed(_) => None,
-                Concurrency::Adaptive { .. } => Some(Crowding::new(config.concurrency.most())),
+                Concurrency::Adaptive { .. } => Some(ConcurrencyLimit::new(config.concurrency.most())),
             },
             config,
             jitter: Jitter::new(seed),
@@ -410,7 +410,7 @@ impl Session {
         let drain = self.drain.as_ref().map(|drain| drain.deadline);
         let check = self.unaccepted.as_ref().and_then(|unaccepted| unaccepted.check_at);
         let share = self.share.as_ref().and_then(Share::next_deadline);
-        let growth = self.crowding.as_ref().and_then(Crowding::next_deadline);
+        let growth = self.limit.as_ref().and_then(ConcurrencyLimit::next_deadline);
         [link, drain, self.writes_end, self.flush_at, check, share, growth].into_iter().flatten().min()
     }
 

@@ -140,7 +140,7 @@ fn run(leader: &mut Leader, inputs: impl Iterator<Item = Input>) -> Ran {
         let batch: Vec<Input> = inputs.by_ref().take(BATCH).collect();
         ran.inputs += batch.len();
         let ((), took) = timed(|| {
-            leader.foresee(&batch);
+            leader.prefetch(&batch);
             batch.into_iter().for_each(|input| leader.handle(Time::ZERO, input));
             while leader.poll().is_some() {}
         });

@@ -2,9 +2,9 @@
 
 use crate::clock::Clock;
 use crate::decisions::{Connection, DecisionLog, JetStream, Queue, Writer, hand_over};
-use crate::driver::{Driver, Heartbeat, Queues, Unlogged};
+use crate::driver::{Driver, Heartbeat, PendingDecisions, Queues};
 use crate::election::{Election as Elections, LeaseOptions, Validity, follow_changes};
-use crate::grpc::access::{Access, Gate};
+use crate::grpc::access::{Access, Authenticator};
 use crate::grpc::freshness::Freshness;
 use crate::grpc::{self, SESSION_QUEUE_MAX, Shared};
 use crate::ingest::{self, Ingest};
@@ -129,10 +129,10 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     runtime::process::register(&mut book);
     let health = Health::new(clock, heartbeat.clone(), registry, metrics.clone());
     // Nobody waits for an answer about a caller behind a watch.
-    let gate = Gate::of(&edges.access, another(&edges.cluster)?, &metrics);
+    let authenticator = Authenticator::of(&edges.access, another(&edges.cluster)?, &metrics);
     let mut tasks = Tasks::new();
     let (recorder, traces) = recorder(&config, &metrics, &shutdown, &mut tasks)?;
-    serve_admin(edges.admin, edges.tls, gate.as_ref(), &health, &mut tasks);
+    serve_admin(edges.admin, edges.tls, authenticator.as_ref(), &health, &mut tasks);
     if edges.progress && std::io::stderr().is_terminal() {
         tasks.spawn_until_end("progress", progress::show(health.clone(), shutdown.clone()));
     }
@@ -177,7 +177,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         Leader::new(engine_config(&config, &cluster_uid), seed()?),
         Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
         ask(ingest.clone()),
-        (render, Unlogged::new(log.queue().cloned())),
+        (render, PendingDecisions::new(log.queue().cloned())),
         clock,
         heartbeat,
         validity.clone(),
@@ -219,7 +219,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         cluster_uid,
         replica: config.replica,
         long_reads: grpc::long_reads(),
-        gate,
+        authenticator,
     };
     grpc::start(edges.grpc, Arc::new(shared), press, recorder, (edges.readers, shutdown.clone()), &mut tasks);
     tasks.spawn("stop", stop(shutdown.clone(), control, log.queue().cloned(), released));
@@ -230,7 +230,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
 fn serve_admin(
     listener: Option<TcpListener>,
     tls: Option<Arc<ServerTls>>,
-    gate: Option<&Arc<Gate>>,
+    authenticator: Option<&Arc<Authenticator>>,
     health: &Arc<Health>,
     tasks: &mut Tasks,
 ) {
@@ -241,7 +241,7 @@ fn serve_admin(
     match (listener, tls) {
         (Some(listener), Some(tls)) => {
             let advice = "show a client certificate that an authority in --client-ca has signed";
-            let guard = gate.map_or_else(|| Guard::certificate(advice), Gate::guard);
+            let guard = authenticator.map_or_else(|| Guard::certificate(advice), Authenticator::guard);
             tasks.spawn_until_end("admin", admin::serve_tls(listener, probe, tls, guard));
         }
         (Some(listener), None) => tasks.spawn_until_end("admin", admin::serve(listener, probe)),

@@ -17,11 +17,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
+mod pending_decisions;
 #[cfg(test)]
 mod tests;
-mod unlogged;
 
-pub(crate) use unlogged::Unlogged;
+pub(crate) use pending_decisions::PendingDecisions;
 
 /// Most inputs of each queue in one round. At a few microseconds each this keeps a round far below what a reader notices.
 const ROUND_MAX: usize = 1000;
@@ -108,7 +108,7 @@ pub(crate) struct Driver {
     stop_by: Option<tokio::time::Instant>,
     ask: Box<dyn FnMut(Ask) + Send>,
     render: Render,
-    unlogged: Unlogged,
+    pending: PendingDecisions,
     /// `None` where nobody wants them.
     traces: Option<Traces>,
     clock: Clock,
@@ -121,7 +121,7 @@ impl Driver {
         leader: Leader,
         queues: Queues,
         ask: Box<dyn FnMut(Ask) + Send>,
-        (render, unlogged): (Render, Unlogged),
+        (render, pending): (Render, PendingDecisions),
         clock: Clock,
         heartbeat: Heartbeat,
         validity: Validity,
@@ -136,7 +136,7 @@ impl Driver {
             stop_by: None,
             ask,
             render,
-            unlogged,
+            pending,
             traces: None,
             clock,
             heartbeat,
@@ -171,8 +171,8 @@ impl Driver {
             }
             self.carry_out(outputs);
             self.render.publish();
-            self.unlogged.round_is_noted(self.unfinished);
-            for (stream, message) in self.unlogged.released() {
+            self.pending.round_is_noted(self.unfinished);
+            for (stream, message) in self.pending.released() {
                 self.send(stream, message);
             }
             // Only now: whoever waits may rely on every message to executors, farewells say, being on its way.
@@ -190,7 +190,7 @@ impl Driver {
 
     /// Until there is something to do. The first arm that is ready wins, so the order of the arms is the order of the queues.
     async fn wait(&mut self, round: &mut Round) {
-        if !self.overflowed.is_empty() || self.unfinished || self.unlogged.has_returned() {
+        if !self.overflowed.is_empty() || self.unfinished || self.pending.has_returned() {
             // Others on this thread have their turn.
             return tokio::task::yield_now().await;
         }
@@ -200,7 +200,7 @@ impl Driver {
             Some(control) = self.queues.control.recv() => round.control.push(control),
             Some(session) = self.queues.sessions.recv() => round.sessions.push(session),
             Some(fact) = self.queues.facts.recv() => round.facts.push(fact),
-            () = self.unlogged.changed() => {}
+            () = self.pending.changed() => {}
             () = tokio::time::sleep_until(wake) => {}
         }
     }
@@ -240,10 +240,10 @@ impl Driver {
             apply(&mut leader, Input::StreamClosed { stream });
         }
         // What comes back is not granted anew at once where the log is why it does.
-        if let Some(why) = self.unlogged.news() {
+        if let Some(why) = self.pending.news() {
             apply(&mut leader, Input::Withhold { why });
         }
-        for (stream, message) in self.unlogged.returned() {
+        for (stream, message) in self.pending.returned() {
             apply(&mut leader, Input::Message { stream, message });
         }
         for session in round.sessions.drain(..) {
@@ -259,13 +259,13 @@ impl Driver {
                 SessionInput::Message { .. } => {}
                 SessionInput::Closed { stream } => {
                     if self.streams.remove(&stream).is_some() {
-                        self.unlogged.forget(stream);
+                        self.pending.forget(stream);
                         apply(&mut leader, Input::StreamClosed { stream });
                     }
                 }
             }
         }
-        leader.foresee(&round.facts);
+        leader.prefetch(&round.facts);
         for fact in round.facts.drain(..) {
             if let Some(traces) = &mut self.traces {
                 traces.fact(&fact);
@@ -291,7 +291,7 @@ impl Driver {
                     if let Some(traces) = &self.traces {
                         traces.label(&mut message);
                     }
-                    if let Some(message) = self.unlogged.admit(stream, message) {
+                    if let Some(message) = self.pending.admit(stream, message) {
                         self.send(stream, message);
                     }
                 }
@@ -330,7 +330,7 @@ impl Driver {
     }
 
     fn end(&mut self, stream: StreamId, ending: Option<Ending>) {
-        self.unlogged.forget(stream);
+        self.pending.forget(stream);
         let Some(outbox) = self.streams.remove(&stream) else { return };
         if let Some(ending) = ending {
             // Set by whoever is first: a violation seen by the reader in the same moment is as good a reason.

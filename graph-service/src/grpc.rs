@@ -10,7 +10,7 @@ use crate::pauses::press::Press;
 use crate::readiness::Health;
 use crate::threads::ReaderThreads;
 use access::guard::GuardLayer;
-use access::{Gate, Sight};
+use access::{Authenticator, Visibility};
 use bounds::Bounded;
 use connection::Incoming;
 use deadline::DeadlineLayer;
@@ -113,7 +113,7 @@ pub(crate) struct Shared {
     /// Turns of reads that look at much; see [`long_reads`].
     pub(crate) long_reads: Semaphore,
     /// Whom calls have to pass; nothing where callers are not told apart.
-    pub(crate) gate: Option<Arc<Gate>>,
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
 }
 
 /// Walks, plans, searches and looks through the log at once; more wait for their turn.
@@ -130,11 +130,11 @@ impl Shared {
         self.leadership.borrow().clone()
     }
 
-    /// What the caller of a call may see. A call that did not pass the gate, where there is one, sees nothing.
-    fn sight(&self, extensions: &Extensions) -> Result<Sight, Status> {
-        match (&self.gate, extensions.get::<Sight>()) {
-            (_, Some(sight)) => Ok(sight.clone()),
-            (None, None) => Ok(Sight::default()),
+    /// What the caller of a call may see. A call that did not pass the authenticator, where there is one, sees nothing.
+    fn visibility(&self, extensions: &Extensions) -> Result<Visibility, Status> {
+        match (&self.authenticator, extensions.get::<Visibility>()) {
+            (_, Some(visibility)) => Ok(visibility.clone()),
+            (None, None) => Ok(Visibility::default()),
             (Some(_), None) => Err(status::credentials_missing("")),
         }
     }
@@ -182,12 +182,12 @@ type Outermost = Stack<DeadlineLayer, Stack<Reasons, DoorLayer>>;
 /// What calls pass on their way to the services. Only those that the guard has let through have spans: strangers must not be able to fill
 /// the queue of spans, nor to say what is written into it.
 fn before_services(
-    gate: Option<Arc<Gate>>,
+    authenticator: Option<Arc<Authenticator>>,
     recorder: Option<Recorder>,
 ) -> Stack<spans::Calls, Stack<GuardLayer, Outermost>> {
     let reasons: Reasons = MapResponseLayer::new(reasons::complete);
     let outermost = Stack::new(DeadlineLayer, Stack::new(reasons, DoorLayer));
-    Stack::new(spans::Calls::new(recorder), Stack::new(GuardLayer(gate), outermost))
+    Stack::new(spans::Calls::new(recorder), Stack::new(GuardLayer(authenticator), outermost))
 }
 
 /// Spawns the server and what belongs to it. It ends when `shutdown` was requested and every stream has ended, or soon after.
@@ -213,7 +213,7 @@ pub(crate) fn start(
             tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
             tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
         ])?;
-        let before = before_services(shared.gate.clone(), recorder);
+        let before = before_services(shared.authenticator.clone(), recorder);
         let graph = GraphServiceServer::new(graph::Graph::new(Arc::clone(&shared), followers.clone()));
         let answers = decisions::Decisions::new(Arc::clone(&shared), followers.clone());
         let decisions = decisions::watching::Watching::new(answers);

@@ -1,6 +1,6 @@
 //! Names of objects, each once, in a few large pages: most are two dozen bytes, and a heap allocation of its own would double that.
 
-use crate::pieces::Pieces;
+use crate::paged_vec::PagedVec;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -25,7 +25,7 @@ pub(super) struct Texts {
     /// Grains used of the last page.
     used: usize,
     /// Room that was given back, by its grains.
-    free: [Pieces<u32>; SIZES],
+    free: [PagedVec<u32>; SIZES],
     long: Vec<Box<str>>,
     free_long: Vec<u32>,
 }
@@ -35,7 +35,7 @@ impl Texts {
         Texts {
             pages: Vec::new(),
             used: 0,
-            free: [const { Pieces::new() }; SIZES],
+            free: [const { PagedVec::new() }; SIZES],
             long: Vec::new(),
             free_long: Vec::new(),
         }

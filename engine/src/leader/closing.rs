@@ -46,7 +46,7 @@ impl Left {
 
 /// What a deletion was carried out on and the graph still holds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Condemned {
+pub(super) struct AcceptedDelete {
     decision: u64,
     /// A DELETE of ours was accepted; otherwise it was found to be done.
     ours: bool,
@@ -81,10 +81,10 @@ impl Leader {
     fn condemn(&mut self, uid: &Uid, decision: u64, ours: bool) {
         let Some(id) = self.graph.primary(uid) else { return };
         // An earlier DELETE of ours is what holds it in deletion.
-        let before = self.condemned.get(uid).copied();
+        let before = self.accepted_deletes.get(uid).copied();
         let ours = ours || before.is_some_and(|before| before.ours);
         let told = before.is_some_and(|before| before.told && before.decision == decision);
-        self.condemned.insert(uid.clone(), Condemned { decision, ours, told });
+        self.accepted_deletes.insert(uid.clone(), AcceptedDelete { decision, ours, told });
         self.tell_finalizers(id);
     }
 
@@ -96,12 +96,16 @@ impl Leader {
 
     /// Tells once which finalizers hold what is in deletion after a DELETE of ours.
     pub(super) fn tell_finalizers(&mut self, id: NodeId) {
-        if self.condemned.is_empty() || !self.graph.get(id).is_some_and(|node| node.is_terminating()) {
+        if self.accepted_deletes.is_empty() || !self.graph.get(id).is_some_and(|node| node.is_terminating()) {
             return;
         }
         let node = self.graph.node(id);
         let uid = node.uid();
-        let Some(condemned) = self.condemned.get_mut(&uid).filter(|condemned| condemned.ours && !condemned.told) else {
+        let Some(accepted_deletes) = self
+            .accepted_deletes
+            .get_mut(&uid)
+            .filter(|accepted_deletes| accepted_deletes.ours && !accepted_deletes.told)
+        else {
             return;
         };
         let (Some(facts), Some(resource_version)) = (node.facts(), node.resource_version()) else { return };
@@ -111,8 +115,8 @@ impl Leader {
         if finalizers.is_empty() {
             return;
         }
-        condemned.told = true;
-        let decision = condemned.decision;
+        accepted_deletes.told = true;
+        let decision = accepted_deletes.decision;
         let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
         if self.term.is_some() {
             self.event(Event::AwaitingFinalizers { target, resource_version, finalizers, grounds });
@@ -122,15 +126,15 @@ impl Leader {
     /// An observed object is about to leave the graph; whether it goes by us.
     pub(super) fn leaves(&mut self, id: NodeId, left: Left) -> bool {
         let uid = self.graph.node(id).uid();
-        let condemned = self.condemned.remove(&uid);
+        let accepted_deletes = self.accepted_deletes.remove(&uid);
         let deletion = self.queue.get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         let lease = deletion.and_then(|item| match item.place {
             Place::Leased(lease) => Some(lease),
             Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
         });
-        let by_us = lease.is_some() || condemned.is_some_and(|condemned| condemned.ours);
+        let by_us = lease.is_some() || accepted_deletes.is_some_and(|accepted_deletes| accepted_deletes.ours);
         let Left::Collection { deleted } = left else { return by_us };
-        if let Some(Condemned { decision, .. }) = condemned {
+        if let Some(AcceptedDelete { decision, .. }) = accepted_deletes {
             self.ends_inherited(&uid, decision);
             let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
             self.confirm(target, deleted, grounds);
@@ -179,7 +183,7 @@ impl Leader {
         }
         for logged in logged.into_iter().take(LOGGED_MAX) {
             let uid = logged.target.uid.clone();
-            let is_condemned = self.condemned.get(&uid).is_some_and(|known| known.decision == logged.decision);
+            let is_condemned = self.accepted_deletes.get(&uid).is_some_and(|known| known.decision == logged.decision);
             // What is decided here too ends here.
             if is_condemned || (logged.step == LoggedStep::Waiting && self.is_decided(&logged)) {
                 continue;

@@ -487,7 +487,7 @@ impl Leader {
     fn returns(&mut self, session: SessionId, returns: &[WorkReturn]) {
         for returned in returns {
             self.leases.settle(session, returned.lease);
-            self.strays.ended(session, returned.lease);
+            self.late_writes.ended(session, returned.lease);
             if self.leases.get(returned.lease).is_none_or(|lease| lease.session != session) {
                 continue;
             }
@@ -545,14 +545,14 @@ impl Leader {
         if self.leases.get(id).is_some_and(|lease| lease.started.is_none())
             && let Some(lease) = self.leases.end_overdue(id)
         {
-            self.strays.give_up(id, &lease);
+            self.late_writes.give_up(id, &lease);
             self.requeue(&lease);
         }
     }
 
     pub(super) fn limit_due(&mut self, id: LeaseId) {
         if let Some(lease) = self.leases.end_overdue(id) {
-            self.strays.give_up(id, &lease);
+            self.late_writes.give_up(id, &lease);
             self.requeue(&lease);
         }
     }

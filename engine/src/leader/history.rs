@@ -350,7 +350,7 @@ impl Leader {
         self.restart_barrier();
         self.writes.clear();
         self.forget_claims();
-        self.condemned.clear();
+        self.accepted_deletes.clear();
         self.void_inherited();
         self.gone.clear();
         self.emptied.clear();
@@ -383,7 +383,7 @@ impl Leader {
         self.revoke(&leases, RevokeMode::Stop, "the store's history changed");
         for id in leases {
             if let Some(lease) = self.leases.end(id) {
-                self.strays.give_up(id, &lease);
+                self.late_writes.give_up(id, &lease);
                 self.drop_item(&lease.target, lease.grounds);
             }
         }

@@ -305,8 +305,8 @@ impl Leader {
             if older && entry.rewound.is_none() {
                 if source == Source::List && ahead {
                     let entry = self.coverage.kind_mut(kind);
-                    let lowest = entry.outrun.take().filter(|lowest| lowest.is_before(&version));
-                    entry.outrun = Some(lowest.unwrap_or(version));
+                    let lowest = entry.regressed_to.take().filter(|lowest| lowest.is_before(&version));
+                    entry.regressed_to = Some(lowest.unwrap_or(version));
                 }
                 if source == Source::List && !ahead {
                     let why = format!("a list shows {} at a version before the known one", object.name);

@@ -4,10 +4,10 @@ use super::{Event, Leader, Output, PauseAnswer, PauseList, PauseRead, Timer};
 use crate::coverage::State;
 use crate::hold::meaning::resolved;
 use crate::hold::{Hold, Pause, Scope, Taken};
+use crate::late_writes::Writers;
 use crate::lease::{Lease, Session, SessionId};
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
 use crate::plan::Brake;
-use crate::stray::Writers;
 use crate::time::Time;
 use crate::view::PauseView;
 use crate::work::{BATCH_MAX_ENTRIES, Hello, LeaseId, RevokeMode, ToExecutor};
@@ -166,8 +166,8 @@ impl Leader {
     pub(super) fn begin_pauses(&mut self) {
         self.queue.holds.reset_effective();
         let until = self.now + self.config.session_ttl + self.config.heartbeat_interval + REQUEST_WITHIN;
-        self.strays.begin_term(until);
-        self.timers.set(until, Timer::Stray);
+        self.late_writes.begin_term(until);
+        self.timers.set(until, Timer::LateWrites);
         self.pause_watch.reading = None;
         self.doubt_pauses("they are being asked for");
     }
@@ -408,7 +408,7 @@ impl Leader {
             return;
         }
         let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { return };
-        for batch in self.strays.of_session(session).chunks(BATCH_MAX_ENTRIES) {
+        for batch in self.late_writes.of_session(session).chunks(BATCH_MAX_ENTRIES) {
             let reason = String::from("paused");
             self.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode: RevokeMode::Stop, reason });
         }
@@ -420,7 +420,7 @@ impl Leader {
         let begun = hello.held.iter().filter(|held| held.started && !adopted.contains(&held.lease));
         let begun = begun.map(|held| held.lease).collect();
         if let Some(session) = self.leases.session(id) {
-            self.strays.hello(id, session, &held, begun);
+            self.late_writes.hello(id, session, &held, begun);
         }
     }
 
@@ -433,16 +433,16 @@ impl Leader {
     ) {
         let may_send = session.last_heard + self.config.session_ttl + self.config.heartbeat_interval;
         let until = self.now.max(may_send) + REQUEST_WITHIN;
-        self.strays.session_ended(id, session, leases, until);
-        self.timers.set(until, Timer::Stray);
+        self.late_writes.session_ended(id, session, leases, until);
+        self.timers.set(until, Timer::LateWrites);
     }
 
-    pub(super) fn stray_due(&mut self) {
-        self.strays.tick(self.now);
+    pub(super) fn late_writes_due(&mut self) {
+        self.late_writes.tick(self.now);
     }
 
     fn writers(&self, scope: &Scope) -> Writers {
-        let mut writers = self.strays.writers(scope);
+        let mut writers = self.late_writes.writers(scope);
         let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| scope.covers_place(place));
         writers
             .sessions

@@ -75,7 +75,7 @@ impl Leader {
 
     fn report(&mut self, session: Option<SessionId>, report: WorkReport) -> ReportResult {
         if let Some(session) = session {
-            self.strays.ended(session, report.lease);
+            self.late_writes.ended(session, report.lease);
         }
         // Lease ids and item numbers mean something only under the term that gave them.
         let known = self.term.as_ref() == Some(&report.term);

@@ -1,14 +1,14 @@
 //! Dependents without a verdict. There may be millions while a collection is listed, so they are counted as they come and go.
 
 use crate::graph::NodeId;
-use crate::pieces::Pieces;
+use crate::paged_vec::PagedVec;
 use crate::view::Undecided;
 use alloc::vec::Vec;
 
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     /// By the place of the node: one more than the number of the cause, or 0.
-    by_place: Pieces<u8>,
+    by_place: PagedVec<u8>,
     counts: [usize; Undecided::ALL.len()],
 }
 

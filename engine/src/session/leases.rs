@@ -173,8 +173,8 @@ impl Session {
         }
         loop {
             let slots = self.concurrency().saturating_sub(self.started.len());
-            if let Some(crowding) = self.crowding.as_mut().filter(|_| slots == 0) {
-                crowding.filled(now);
+            if let Some(limit) = self.limit.as_mut().filter(|_| slots == 0) {
+                limit.filled(now);
             }
             let most = slots.min(BATCH_MAX_ENTRIES);
             let mut leases: Vec<WorkLease> = Vec::new();

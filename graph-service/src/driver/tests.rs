@@ -1,4 +1,4 @@
-use super::{Driver, HEARTBEAT, Heartbeat, Queues, Unlogged};
+use super::{Driver, HEARTBEAT, Heartbeat, PendingDecisions, Queues};
 use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Writer};
 use crate::election::Validity;
@@ -43,7 +43,7 @@ impl Harness {
             Leader::new(config, 1),
             Queues { control: control_queue, sessions: session_queue, facts: fact_queue },
             Box::new(|_ask| {}),
-            (render, Unlogged::new(None)),
+            (render, PendingDecisions::new(None)),
             clock,
             heartbeat.clone(),
             validity.clone(),

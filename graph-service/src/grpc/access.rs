@@ -6,14 +6,14 @@
 //!   the connection. A token that is not accepted is not made up for by a certificate.
 //! * *May*: [`rights`] has one row for each RPC: a verb and a virtual resource of the group `ownergraph.dev`, about which the API server is
 //!   asked (SubjectAccessReview). A call without a row is not answered.
-//! * *See*: calls about objects and decisions are judged by namespace. The handler asks its [`Sight`]; what is not seen is not there, for
+//! * *See*: calls about objects and decisions are judged by namespace. The handler asks its [`Visibility`]; what is not seen is not there, for
 //!   filters and counts too, except for the number of what was left out.
 //!
 //! Answers of the API server are kept for ten seconds where they allow and two where they do not. **An API server that does not answer
 //! allows nothing, and its silence is not kept**: the call is `UNAVAILABLE`. A stream is looked at again every five minutes and when its
 //! token or certificate ends; it ends with what a new call would be told, and only where the API server has been silent for a minute.
 //!
-//! Where connections are plaintext there is no [`Gate`], nobody is asked anything, and everybody sees everything. The same holds for pipes
+//! Where connections are plaintext there is no [`Authenticator`], nobody is asked anything, and everybody sees everything. The same holds for pipes
 //! within the process.
 
 use super::status;
@@ -38,13 +38,13 @@ pub(super) mod guard;
 pub(super) mod redact;
 mod refusals;
 mod reviews;
-mod sight;
 #[cfg(test)]
 mod tests;
+mod visibility;
 
 pub(super) use caller::Holder;
 pub(crate) use reviews::ApiServer;
-pub(super) use sight::{Seen, Sight, Whose};
+pub(super) use visibility::{Seen, Visibility, Whose};
 
 /// How long an answer is kept that allows,
 const ALLOWED_FOR: Duration = Duration::from_secs(10);
@@ -70,7 +70,7 @@ pub enum Access {
 }
 
 /// Asks the API server, and remembers for a moment what it said.
-pub(crate) struct Gate {
+pub(crate) struct Authenticator {
     reviews: Box<dyn Reviews>,
     audience: String,
     tokens: Cache<[u8; 32], Token>,
@@ -88,25 +88,27 @@ enum Token {
     Refused(String),
 }
 
-impl std::fmt::Debug for Gate {
+impl std::fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate").field("audience", &self.audience).finish_non_exhaustive()
+        f.debug_struct("Authenticator").field("audience", &self.audience).finish_non_exhaustive()
     }
 }
 
-impl Gate {
+impl Authenticator {
     /// `None` where callers are not told apart.
-    pub(crate) fn of(access: &Access, client: kube::Client, metrics: &Metrics) -> Option<Arc<Gate>> {
+    pub(crate) fn of(access: &Access, client: kube::Client, metrics: &Metrics) -> Option<Arc<Authenticator>> {
         match access {
             Access::Open => None,
-            Access::Reviewed { audience } => {
-                Some(Arc::new(Gate::asking(Box::new(ApiServer::new(client)), audience, metrics.access.clone())))
-            }
+            Access::Reviewed { audience } => Some(Arc::new(Authenticator::asking(
+                Box::new(ApiServer::new(client)),
+                audience,
+                metrics.access.clone(),
+            ))),
         }
     }
 
-    fn asking(reviews: Box<dyn Reviews>, audience: &str, metrics: AccessMetrics) -> Gate {
-        Gate {
+    fn asking(reviews: Box<dyn Reviews>, audience: &str, metrics: AccessMetrics) -> Authenticator {
+        Authenticator {
             reviews,
             audience: audience.to_owned(),
             tokens: Cache::new(KEPT_MAX),

@@ -105,9 +105,9 @@ impl AdminService for Admin {
         request: Request<WatchStatusRequest>,
     ) -> Result<Response<Self::WatchStatusStream>, Status> {
         let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let watch = watch::Watch::of(Arc::clone(&self.state), request.into_inner())?;
-        Ok(Response::new(self.followers.open(connection, &sight, |reader| watch.run(reader))?))
+        Ok(Response::new(self.followers.open(connection, &visibility, |reader| watch.run(reader))?))
     }
 
     async fn list_executors(
@@ -151,7 +151,7 @@ impl AdminService for Admin {
         &self,
         request: Request<PauseCollectionRequest>,
     ) -> Result<Response<PauseCollectionResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let mut order =
             PauseOrder::try_from(request.into_inner()).map_err(|error| status::bad_field(&error.field, &error.why))?;
         let resolved = self.shared.reader.with(|leader| leader.resolve_scope(&order.scope));
@@ -159,7 +159,7 @@ impl AdminService for Admin {
         if order.request_id.is_empty() {
             order.request_id = Uuid::new_v4().to_string();
         }
-        let view = self.press.pause(&order, sight.user()).await.map_err(|failure| status::pause(&failure, ""))?;
+        let view = self.press.pause(&order, visibility.user()).await.map_err(|failure| status::pause(&failure, ""))?;
         let pause = Some(proto::convert::pause(view, self.shared.clock.wire()));
         Ok(Response::new(PauseCollectionResponse { pause, meta: Some(self.shared.meta()) }))
     }

@@ -1,6 +1,6 @@
 //! The log of decisions, for whoever asks and whoever follows. The leader has it, or every replica does.
 
-use super::access::{Sight, redact};
+use super::access::{Visibility, redact};
 use super::connection::Link;
 use super::followers::Followers;
 use super::pages::{self, fitting, page_size};
@@ -71,9 +71,9 @@ impl Decisions {
         gzip: bool,
     ) -> Result<BoxStream<'static, Result<Encoded, Status>>, Status> {
         let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let request = request.into_inner();
-        require_named(&sight, &request.include).await?;
+        require_named(&visibility, &request.include).await?;
         let include = Filter::of("include", &request.include)?;
         let exclude = Filter::of("exclude", &request.exclude)?;
         let batch_max = match usize::try_from(request.max_batch).unwrap_or(usize::MAX) {
@@ -103,7 +103,7 @@ impl Decisions {
         let follow = Follow {
             shared: Arc::clone(&self.shared),
             recent: Arc::clone(&self.recent),
-            sight: sight.clone(),
+            visibility: visibility.clone(),
             include,
             exclude,
             batch_max,
@@ -113,7 +113,7 @@ impl Decisions {
             gzip,
             accept_gaps: request.accept_gaps,
         };
-        self.followers.open(connection, &sight, |reader| follow.run(start, reader))
+        self.followers.open(connection, &visibility, |reader| follow.run(start, reader))
     }
 
     fn extent(&self) -> Result<Extent, Status> {
@@ -184,9 +184,9 @@ impl DecisionService for Decisions {
         &self,
         request: Request<ListDecisionsRequest>,
     ) -> Result<Response<ListDecisionsResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let request = request.into_inner();
-        require_named(&sight, &request.include).await?;
+        require_named(&visibility, &request.include).await?;
         let include = Filter::of("include", &request.include)?;
         let within = Within::of(request.start_time, request.end_time)?;
         let view = view(request.view)?;
@@ -215,7 +215,7 @@ impl DecisionService for Decisions {
                             break;
                         }
                         let known = found.len();
-                        let looked = redact::events(&sight, some).await?.into_iter().map(Looked::of);
+                        let looked = redact::events(&visibility, some).await?.into_iter().map(Looked::of);
                         found.extend(looked.filter(is_wanted).map(Looked::into_event));
                         found[known..].iter_mut().for_each(|event| encode::shown(event, view));
                         bytes += found[known..].iter().map(prost::Message::encoded_len).sum::<usize>();
@@ -244,9 +244,9 @@ impl DecisionService for Decisions {
         &self,
         request: Request<GetDecisionRequest>,
     ) -> Result<Response<GetDecisionResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let GetDecisionRequest { decision_id: wanted, before } = request.into_inner();
-        sight.learn([""; 0]).await?;
+        visibility.learn([""; 0]).await?;
         let mut extent = self.extent_with(before.as_ref()).await?;
         let end = extent.newest + 1;
         let mut before = match before {
@@ -279,8 +279,8 @@ impl DecisionService for Decisions {
             before = from;
             for event in step {
                 let namespace = event.target.as_ref().map(|target| target.namespace.clone());
-                sight.learn(namespace.as_slice()).await?;
-                for event in redact::events(&sight, vec![event]).await? {
+                visibility.learn(namespace.as_slice()).await?;
+                for event in redact::events(&visibility, vec![event]).await? {
                     bytes += event.encoded_len();
                     is_whole = is_whole || found.len() == PHASES_MAX || bytes > pages::BYTES_MAX;
                     if !is_whole {
@@ -296,7 +296,7 @@ impl DecisionService for Decisions {
         let searched_from =
             Some(Position { log_id: extent.log_id, sequence: before }).filter(|_| before > extent.oldest);
         if found.is_empty() && searched_from.is_none() {
-            return Err(sight.hidden(|| status::decision_not_found(&wanted)));
+            return Err(visibility.hidden(|| status::decision_not_found(&wanted)));
         }
         found.reverse();
         Ok(Response::new(GetDecisionResponse { events: found, meta: Some(self.shared.meta()), searched_from }))
@@ -313,7 +313,7 @@ fn step_back(before: u64, extent: &Extent) -> u64 {
 }
 
 /// Each filter has to name the namespaces of its targets, unless the caller may see everything.
-async fn require_named(sight: &Sight, filters: &[DecisionFilter]) -> Result<(), Status> {
+async fn require_named(visibility: &Visibility, filters: &[DecisionFilter]) -> Result<(), Status> {
     const NONE: &[String] = &[];
     let mut named = Vec::new();
     for filter in filters {
@@ -322,7 +322,7 @@ async fn require_named(sight: &Sight, filters: &[DecisionFilter]) -> Result<(), 
             named.push(NONE);
         }
     }
-    sight.require_named(named).await
+    visibility.require_named(named).await
 }
 
 fn bookmark_interval(wanted: Option<prost_types::Duration>) -> Result<Duration, Status> {

@@ -4,7 +4,7 @@
 //! takes nothing for [`UNREAD_FOR`] is sent away: its place is wanted by others. How many places, how much time and how many bytes a caller
 //! may have is in [`share`].
 
-use super::access::Sight;
+use super::access::Visibility;
 use super::connection::Cut;
 use super::status;
 use super::stream::Weighed;
@@ -97,18 +97,18 @@ impl Followers {
     }
 
     /// A stream of what `write` sends, and then of how it ends. `connection` is cut where not even the end is taken: HTTP/2 has no other
-    /// way to get rid of a stream whose peer does not read. `sight` has been asked about what the stream shows.
+    /// way to get rid of a stream whose peer does not read. `visibility` has been asked about what the stream shows.
     pub(super) fn open<T, W>(
         &self,
         connection: Option<Cut>,
-        sight: &Sight,
+        visibility: &Visibility,
         write: impl FnOnce(Reader<T>) -> W,
     ) -> Result<BoxStream<'static, Result<T, Status>>, Status>
     where
         T: Weighed + Send + 'static,
         W: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let place = self.places.take(connection.as_ref(), sight)?;
+        let place = self.places.take(connection.as_ref(), visibility)?;
         let share = place.share();
         let (sender, receiver) = mpsc::channel(1);
         let ending = Arc::new(OnceLock::new());

@@ -2,7 +2,7 @@
 //!
 //! No read holds the graph for long: what looks at many objects does so in steps of [`STEP`] and lets decisions go on in between.
 
-use super::access::{Sight, redact};
+use super::access::{Visibility, redact};
 use super::connection::Link;
 use super::filter::{Filter, Sieve};
 use super::followers::Followers;
@@ -112,13 +112,13 @@ impl Graph {
 
     /// The collections of objects, where they are known or can only be there. Who does not see everything is told of all of them, so
     /// that an object that is not there is as one that may not be seen.
-    fn about(&self, objects: &[ObjectRef], sight: &Sight) -> About {
-        if !sight.sees_everything() {
+    fn about(&self, objects: &[ObjectRef], visibility: &Visibility) -> About {
+        if !visibility.sees_everything() {
             return About::Everything;
         }
         let collection = |object: &ObjectRef, leader: &Leader| {
             let uid = Uid::parse(&object.uid);
-            let node = uid.as_ref().and_then(|uid| best_known(leader.nodes(uid), sight)).map(|node| node.object);
+            let node = uid.as_ref().and_then(|uid| best_known(leader.nodes(uid), visibility)).map(|node| node.object);
             let gone = || uid.as_ref().and_then(|uid| leader.tombstone(uid)).map(|tombstone| tombstone.object.clone());
             let known = node.or_else(gone).map(|object| object.group_resource());
             let named =
@@ -132,23 +132,24 @@ impl Graph {
     }
 
     /// The uid that a reference of a request means.
-    async fn resolve(&self, object: Option<ObjectRef>, sight: &Sight) -> Result<Known, Status> {
-        lookup::resolve(self, object.unwrap_or_default(), sight).await
+    async fn resolve(&self, object: Option<ObjectRef>, visibility: &Visibility) -> Result<Known, Status> {
+        lookup::resolve(self, object.unwrap_or_default(), visibility).await
     }
 
     /// What is known of an object, of that which the caller may see.
-    fn best_known(&self, uid: &Uid, sight: &Sight) -> Option<NodeView> {
-        best_known(self.shared.reader.with(|leader| leader.nodes(uid)), sight)
+    fn best_known(&self, uid: &Uid, visibility: &Visibility) -> Option<NodeView> {
+        best_known(self.shared.reader.with(|leader| leader.nodes(uid)), visibility)
     }
 
     /// Those of a walk that the caller may see, and how many it may not. Before any filter, which could ask about the others.
-    async fn seen(&self, found: Vec<Found>, sight: &Sight) -> Result<(Vec<Found>, u32), Status> {
-        if sight.sees_everything() {
+    async fn seen(&self, found: Vec<Found>, visibility: &Visibility) -> Result<(Vec<Found>, u32), Status> {
+        if visibility.sees_everything() {
             return Ok((found, 0));
         }
-        sight.learn(namespaces(found.iter().map(|found| &found.node))).await?;
+        visibility.learn(namespaces(found.iter().map(|found| &found.node))).await?;
         let all = found.len();
-        let seen: Vec<Found> = found.into_iter().filter(|found| sight.sees(&found.node.object.namespace)).collect();
+        let seen: Vec<Found> =
+            found.into_iter().filter(|found| visibility.sees(&found.node.object.namespace)).collect();
         let hidden = u32::try_from(all - seen.len()).unwrap_or(u32::MAX);
         Ok((seen, hidden))
     }
@@ -162,17 +163,17 @@ fn namespaces<'a>(nodes: impl Iterator<Item = &'a NodeView>) -> BTreeSet<&'a str
 #[tonic::async_trait]
 impl GraphService for Graph {
     async fn get_object(&self, request: Request<GetObjectRequest>) -> Result<Response<GetObjectResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let GetObjectRequest { r#ref, consistency, read_mask } = request.into_inner();
         let mask = Mask::of(read_mask)?;
-        lookup::claim(&sight, r#ref.as_slice()).await?;
-        let meta = self.fresh(consistency, &self.about(r#ref.as_slice(), &sight)).await?;
-        let known = self.resolve(r#ref, &sight).await?;
-        let node = match self.best_known(known.uid(), &sight) {
+        lookup::claim(&visibility, r#ref.as_slice()).await?;
+        let meta = self.fresh(consistency, &self.about(r#ref.as_slice(), &visibility)).await?;
+        let known = self.resolve(r#ref, &visibility).await?;
+        let node = match self.best_known(known.uid(), &visibility) {
             Some(node) => {
                 let texts = match mask.asks_the_api_server() && node.presence == PresenceView::Observed {
                     true => {
-                        sight.require_to_get(&node.object).await?;
+                        visibility.require_to_get(&node.object).await?;
                         self.shared.freshness.texts(node.object.clone()).await?
                     }
                     false => Texts::default(),
@@ -183,7 +184,7 @@ impl GraphService for Graph {
                     ..node.into()
                 }
             }
-            None => gone(known.tombstone().ok_or_else(|| known.not_found(&sight))?),
+            None => gone(known.tombstone().ok_or_else(|| known.not_found(&visibility))?),
         };
         Ok(Response::new(GetObjectResponse { node: Some(mask.apply(node)), meta: Some(meta) }))
     }
@@ -192,7 +193,7 @@ impl GraphService for Graph {
         &self,
         request: Request<BatchGetObjectsRequest>,
     ) -> Result<Response<BatchGetObjectsResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let BatchGetObjectsRequest { refs, consistency } = request.into_inner();
         if refs.is_empty() {
             return Err(status::bad_field("refs", "is empty"));
@@ -205,8 +206,8 @@ impl GraphService for Graph {
             return Err(status::bad_field("refs", &format!("has {bytes} bytes; at most {BATCH_BYTES_MAX}")));
         }
         let uids = refs.iter().map(|object| uid(&object.uid, "refs.uid")).collect::<Result<Vec<Uid>, Status>>()?;
-        lookup::claim(&sight, &refs).await?;
-        let meta = self.fresh(consistency, &self.about(&refs, &sight)).await?;
+        lookup::claim(&visibility, &refs).await?;
+        let meta = self.fresh(consistency, &self.about(&refs, &visibility)).await?;
         let mut answer = BatchGetObjectsResponse { meta: Some(meta), ..Default::default() };
         let mut answered = BTreeSet::new();
         let mut left = pages::BYTES_MAX;
@@ -219,8 +220,8 @@ impl GraphService for Graph {
                 continue;
             }
             let nodes = self.shared.reader.with(|leader| leader.nodes(&uid));
-            sight.learn(namespaces(nodes.iter())).await?;
-            match best_known(nodes, &sight).map(Node::from) {
+            visibility.learn(namespaces(nodes.iter())).await?;
+            match best_known(nodes, &visibility).map(Node::from) {
                 Some(node) if node.encoded_len() + pages::ENTRY_BYTES <= left || answer.nodes.is_empty() => {
                     left = left.saturating_sub(node.encoded_len() + pages::ENTRY_BYTES);
                     answer.nodes.push(node);
@@ -229,8 +230,8 @@ impl GraphService for Graph {
                     left = 0;
                     answer.not_answered.push(object);
                 }
-                None if lookup::is_placed(&object) || sight.sees_everything() => answer.missing.push(object),
-                None => return Err(lookup::not_found(&uid, false, &sight)),
+                None if lookup::is_placed(&object) || visibility.sees_everything() => answer.missing.push(object),
+                None => return Err(lookup::not_found(&uid, false, &visibility)),
             }
         }
         Ok(Response::new(answer))
@@ -240,40 +241,40 @@ impl GraphService for Graph {
         &self,
         request: Request<ListDependentsRequest>,
     ) -> Result<Response<ListDependentsResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let request = request.into_inner();
-        lookup::claim(&sight, request.r#ref.as_slice()).await?;
+        lookup::claim(&visibility, request.r#ref.as_slice()).await?;
         let depth = depth(request.max_depth)?;
         let sieve = Sieve::of(&request.include, &request.exclude)?;
         let question =
             ListDependentsRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &visibility)?;
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
-            let start = self.resolve(request.r#ref.clone(), &sight).await?.present(self, &sight)?;
+            let start = self.resolve(request.r#ref.clone(), &visibility).await?.present(self, &visibility)?;
             let blocking_only = request.blocking_only;
             let options = DependentsOptions { max_depth: depth, blocking_only, max_objects: WALK_MAX };
             let walk = DependentsWalk::new(start, options);
-            Ok(Dependents::new(Arc::clone(&self.shared), sight.clone(), sieve, meta, walk))
+            Ok(Dependents::new(Arc::clone(&self.shared), visibility.clone(), sieve, meta, walk))
         };
         let (page, next_page_token) = self.answers.page(paging, first).await?;
         Ok(Response::new(ListDependentsResponse { next_page_token, ..page }))
     }
 
     async fn list_owners(&self, request: Request<ListOwnersRequest>) -> Result<Response<ListOwnersResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let request = request.into_inner();
-        lookup::claim(&sight, request.r#ref.as_slice()).await?;
+        lookup::claim(&visibility, request.r#ref.as_slice()).await?;
         let depth = depth(request.max_depth)?;
         let sieve = Sieve::of(&request.include, &request.exclude)?;
         let question =
             ListOwnersRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &visibility)?;
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
-            let start = self.resolve(request.r#ref.clone(), &sight).await?.present(self, &sight)?;
+            let start = self.resolve(request.r#ref.clone(), &visibility).await?.present(self, &visibility)?;
             let found = self.owners(start.clone(), depth).await?;
-            let (found, redacted_count) = self.seen(found, &sight).await?;
+            let (found, redacted_count) = self.seen(found, &visibility).await?;
             let seen = found.iter().map(|found| found.node.object.uid.to_string()).chain([start.to_string()]);
             let seen: BTreeSet<String> = seen.collect();
             let all = found.len();
@@ -296,25 +297,25 @@ impl GraphService for Graph {
         request: Request<WatchDependentsRequest>,
     ) -> Result<Response<Self::WatchDependentsStream>, Status> {
         let connection = request.extensions().get::<Link>().map(|link| link.cut.clone());
-        let sight = self.shared.sight(request.extensions())?;
-        let (watch, from) = watch::Watch::of(self, request.into_inner(), sight.clone()).await?;
-        Ok(Response::new(self.followers.open(connection, &sight, |reader| watch.run(from, reader))?))
+        let visibility = self.shared.visibility(request.extensions())?;
+        let (watch, from) = watch::Watch::of(self, request.into_inner(), visibility.clone()).await?;
+        Ok(Response::new(self.followers.open(connection, &visibility, |reader| watch.run(from, reader))?))
     }
 
     async fn explain_object(
         &self,
         request: Request<ExplainObjectRequest>,
     ) -> Result<Response<ExplainObjectResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let ExplainObjectRequest { r#ref, consistency } = request.into_inner();
-        lookup::claim(&sight, r#ref.as_slice()).await?;
+        lookup::claim(&visibility, r#ref.as_slice()).await?;
         let meta = Some(self.fresh(consistency, &About::Everything).await?);
-        let known = self.resolve(r#ref, &sight).await?;
+        let known = self.resolve(r#ref, &visibility).await?;
         let (uid, clock) = (known.uid(), self.shared.clock.wire());
         let departure = known.tombstone().map(|tombstone| convert::departure(tombstone.clone(), clock));
         let mut explained = self.shared.reader.with(|leader| leader.explain(uid));
         self.look_inside(explained.as_mut_slice()).await?;
-        let mut answer = match explained.filter(|of| sight.sees(&of.object.object.namespace)) {
+        let mut answer = match explained.filter(|of| visibility.sees(&of.object.object.namespace)) {
             Some(Explanation { object, verdict, reasons, owners, item }) => ExplainObjectResponse {
                 node: Some(object.into()),
                 verdict: Verdict::from(verdict).into(),
@@ -326,7 +327,7 @@ impl GraphService for Graph {
                 redacted_count: 0,
             },
             None => {
-                let tombstone = known.tombstone().ok_or_else(|| known.not_found(&sight))?;
+                let tombstone = known.tombstone().ok_or_else(|| known.not_found(&visibility))?;
                 ExplainObjectResponse {
                     node: Some(gone(tombstone)),
                     verdict: Verdict::Gone.into(),
@@ -336,7 +337,7 @@ impl GraphService for Graph {
                 }
             }
         };
-        redact::explanation(&sight, &mut answer).await?;
+        redact::explanation(&visibility, &mut answer).await?;
         Ok(Response::new(answer))
     }
 
@@ -344,17 +345,17 @@ impl GraphService for Graph {
         &self,
         request: Request<PreviewDeletionRequest>,
     ) -> Result<Response<PreviewDeletionResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let request = request.into_inner();
         let mut options = plan_options(&request)?;
-        lookup::claim(&sight, &request.targets).await?;
+        lookup::claim(&visibility, &request.targets).await?;
         let question =
             PreviewDeletionRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &visibility)?;
         let (is_first, clock) = (paging.is_first(), self.shared.clock.wire());
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
-            let unseen = self.take_unseen(&request.targets, &mut options, &sight).await?;
+            let unseen = self.take_unseen(&request.targets, &mut options, &visibility).await?;
             let _turn = self.shared.long_read().await?;
             let mut planning = Planning::new(options);
             while !self.shared.reader.with(|leader| planning.step(leader, STEP)) {
@@ -367,7 +368,7 @@ impl GraphService for Graph {
                 (plan, shown)
             })
             .await?;
-            let redacted_count = redact::plan(&sight, &mut entries, &mut totals).await?;
+            let redacted_count = redact::plan(&visibility, &mut entries, &mut totals).await?;
             if plan.cut {
                 return Err(status::traversal_limit(WALK_MAX));
             }
@@ -393,13 +394,13 @@ impl GraphService for Graph {
         &self,
         request: Request<FindStuckObjectsRequest>,
     ) -> Result<Response<FindStuckObjectsResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
-        self.stuck(request.into_inner(), sight).await.map(Response::new)
+        let visibility = self.shared.visibility(request.extensions())?;
+        self.stuck(request.into_inner(), visibility).await.map(Response::new)
     }
 
     async fn find_cycles(&self, request: Request<FindCyclesRequest>) -> Result<Response<FindCyclesResponse>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
-        self.cycles(request.into_inner(), sight).await.map(Response::new)
+        let visibility = self.shared.visibility(request.extensions())?;
+        self.cycles(request.into_inner(), visibility).await.map(Response::new)
     }
 
     type ExportGraphStream = BoxStream<'static, Result<ExportGraphResponse, Status>>;
@@ -408,12 +409,12 @@ impl GraphService for Graph {
         &self,
         request: Request<ExportGraphRequest>,
     ) -> Result<Response<Self::ExportGraphStream>, Status> {
-        let sight = self.shared.sight(request.extensions())?;
+        let visibility = self.shared.visibility(request.extensions())?;
         let ExportGraphRequest { include, consistency } = request.into_inner();
-        sight.require_named(named(&include)).await?;
+        visibility.require_named(named(&include)).await?;
         let include = Filter::of("include", &include)?;
         let meta = self.fresh(consistency, &About::Everything).await?;
-        Ok(Response::new(export::stream(Arc::clone(&self.shared), include, sight, meta)))
+        Ok(Response::new(export::stream(Arc::clone(&self.shared), include, visibility, meta)))
     }
 
     async fn wait_for_freshness(
@@ -459,8 +460,8 @@ fn named(filters: &[ObjectFilter]) -> impl Iterator<Item = &[String]> {
 
 /// Where references contradict each other about a uid, the object that was observed counts before those only claimed, of that which the
 /// caller may see.
-fn best_known(nodes: Vec<NodeView>, sight: &Sight) -> Option<NodeView> {
-    let seen = nodes.into_iter().filter(|node| sight.sees(&node.object.namespace));
+fn best_known(nodes: Vec<NodeView>, visibility: &Visibility) -> Option<NodeView> {
+    let seen = nodes.into_iter().filter(|node| visibility.sees(&node.object.namespace));
     seen.min_by_key(|node| match node.presence {
         PresenceView::Observed => 0,
         PresenceView::Virtual => 1,

@@ -9,7 +9,7 @@
 //! A token is a format byte, the number and which page it asks for, in hex. Where callers are told apart it is good only for the caller that
 //! got it, and only for the same question.
 
-use super::access::{Sight, Whose};
+use super::access::{Visibility, Whose};
 use super::status;
 use prost::Message;
 use std::any::Any;
@@ -56,21 +56,26 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub(super) fn of(asked: &impl Message, sight: &Sight) -> Question {
-        Question { digest: digest(&asked.encode_to_vec()), whose: sight.whose() }
+    pub(super) fn of(asked: &impl Message, visibility: &Visibility) -> Question {
+        Question { digest: digest(&asked.encode_to_vec()), whose: visibility.whose() }
     }
 }
 
 impl Paging {
     /// `question` is the request without its page.
-    pub(super) fn of(question: &impl Message, size: i32, token: &str, sight: &Sight) -> Result<Paging, Status> {
+    pub(super) fn of(
+        question: &impl Message,
+        size: i32,
+        token: &str,
+        visibility: &Visibility,
+    ) -> Result<Paging, Status> {
         let size = page_size(size)?;
         let token = if token.is_empty() {
             None
         } else {
             Some(parse(token).ok_or_else(|| status::token_malformed("page_token"))?)
         };
-        Ok(Paging { question: Question::of(question, sight), size, token })
+        Ok(Paging { question: Question::of(question, visibility), size, token })
     }
 
     pub(super) fn is_first(&self) -> bool {

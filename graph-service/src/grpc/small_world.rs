@@ -1,6 +1,6 @@
 //! What the tests of the services stand on: a leader that was told of a few Secrets.
 
-use super::access::Gate;
+use super::access::Authenticator;
 use super::freshness::Freshness;
 use super::{Shared, long_reads};
 use crate::clock::Clock;
@@ -88,12 +88,12 @@ pub(super) fn shared(leader: Leader, decisions: DecisionLog, leadership: watch::
     gated(leader, decisions, leadership, None)
 }
 
-/// The same behind a gate.
+/// The same behind an authenticator.
 pub(super) fn gated(
     leader: Leader,
     decisions: DecisionLog,
     leadership: watch::Receiver<Leadership>,
-    gate: Option<Arc<Gate>>,
+    authenticator: Option<Arc<Authenticator>>,
 ) -> Arc<Shared> {
     let clock = Clock::start();
     let mut registry = Registry::default();
@@ -121,7 +121,7 @@ pub(super) fn gated(
         cluster_uid: "cluster".to_owned(),
         replica: "replica-a".to_owned(),
         long_reads: long_reads(),
-        gate,
+        authenticator,
     })
 }
 

@@ -299,7 +299,7 @@ impl StreamReader {
     }
 }
 
-/// Where a call comes from: from this process, from a caller that the gate let in, or from any other.
+/// Where a call comes from: from this process, from a caller that the authenticator let in, or from any other.
 fn origin(extensions: &Extensions) -> Origin {
     if extensions.get::<Link>().is_some_and(|link| link.within) {
         return Origin::Process;

@@ -7,7 +7,7 @@ use crate::containers::Container;
 use crate::coverage::Coverage;
 use crate::graph::NodeId;
 use crate::object::Uid;
-use crate::pieces::Pieces;
+use crate::paged_vec::PagedVec;
 use crate::plan::{Brake, Copied, Copy, PlanOptions, plan};
 use crate::view::Plan;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -26,7 +26,7 @@ pub struct Planning {
     /// Owners, to be copied alone.
     beside: BTreeSet<Uid>,
     /// In pieces, because a large list that grows is moved as a whole while the graph is held.
-    nodes: Pieces<Copied>,
+    nodes: PagedVec<Copied>,
     /// Namespaces and definitions among the objects, whose contents are to be found.
     places: BTreeSet<Container>,
     /// Those that are looked for now, and how far the look over all nodes has come.
@@ -43,7 +43,7 @@ impl Planning {
             open,
             seen: BTreeSet::new(),
             beside: BTreeSet::new(),
-            nodes: Pieces::new(),
+            nodes: PagedVec::new(),
             places: BTreeSet::new(),
             sweep: None,
             cut: false,

@@ -3,7 +3,7 @@
 use super::Leader;
 use crate::graph::{NodeId, Reference};
 use crate::object::Uid;
-use crate::pieces::Pieces;
+use crate::paged_vec::PagedVec;
 use crate::view::{EdgeView, LISTED_MAX, NodeView};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -35,8 +35,8 @@ pub struct OwnersWalk {
     open: VecDeque<(Uid, u32)>,
     seen: BTreeMap<Uid, u32>,
     /// In pieces, because a large one that grows is moved as a whole while the graph is held.
-    found: Pieces<(NodeView, u32)>,
-    edges: Pieces<EdgeView>,
+    found: PagedVec<(NodeView, u32)>,
+    edges: PagedVec<EdgeView>,
     cut: bool,
 }
 
@@ -54,8 +54,8 @@ impl OwnersWalk {
             max_objects,
             open: VecDeque::from([(start, 0)]),
             seen: BTreeMap::new(),
-            found: Pieces::new(),
-            edges: Pieces::new(),
+            found: PagedVec::new(),
+            edges: PagedVec::new(),
             cut: false,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::caller::Credentials;
 use super::reviews::Asked;
-use super::{Gate, status};
+use super::{Authenticator, status};
 use futures::FutureExt as _;
 use runtime::admin::{Guard, Refusal, Visitor};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tonic::{Code, Status};
 /// How visits are called in the log.
 const VISIT: &str = "admin";
 
-impl Gate {
+impl Authenticator {
     /// Lets in whoever has the right to get the path that is asked for.
-    pub(crate) fn guard(self: &Arc<Gate>) -> Guard {
-        let gate = Arc::clone(self);
+    pub(crate) fn guard(self: &Arc<Authenticator>) -> Guard {
+        let authenticator = Arc::clone(self);
         Guard::through(move |visitor| {
-            let gate = Arc::clone(&gate);
-            async move { gate.visit(visitor).await.map_err(|status| refusal(&status)) }.boxed()
+            let authenticator = Arc::clone(&authenticator);
+            async move { authenticator.visit(visitor).await.map_err(|status| refusal(&status)) }.boxed()
         })
     }
 

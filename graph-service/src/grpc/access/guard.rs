@@ -2,7 +2,7 @@
 
 use super::caller::{Credentials, Identity};
 use super::reviews::Asked;
-use super::{Gate, Holder, Sight};
+use super::{Authenticator, Holder, Visibility};
 use crate::grpc::connection::Link;
 use crate::grpc::rights::{self, Needs, Right, Row};
 use crate::grpc::status;
@@ -32,13 +32,13 @@ pub(super) const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// Puts [`Guarded`] before the services.
 #[derive(Clone, Debug)]
-pub(in crate::grpc) struct GuardLayer(pub(in crate::grpc) Option<Arc<Gate>>);
+pub(in crate::grpc) struct GuardLayer(pub(in crate::grpc) Option<Arc<Authenticator>>);
 
 impl<S> Layer<S> for GuardLayer {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, gate: self.0.clone() }
+        Guarded { inner, authenticator: self.0.clone() }
     }
 }
 
@@ -46,7 +46,7 @@ impl<S> Layer<S> for GuardLayer {
 #[derive(Clone, Debug)]
 pub(in crate::grpc) struct Guarded<S> {
     inner: S,
-    gate: Option<Arc<Gate>>,
+    authenticator: Option<Arc<Authenticator>>,
 }
 
 impl<S> Service<Request<Body>> for Guarded<S>
@@ -63,7 +63,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let Some(gate) = self.gate.clone() else { return Box::pin(self.inner.call(request)) };
+        let Some(authenticator) = self.authenticator.clone() else { return Box::pin(self.inner.call(request)) };
         let other = self.inner.clone();
         // The one that is ready.
         let mut inner = std::mem::replace(&mut self.inner, other);
@@ -72,21 +72,21 @@ where
                 return Ok(status::method_unknown().into_http());
             };
             if is_within_the_process(&request) {
-                request.extensions_mut().insert(Sight::default());
+                request.extensions_mut().insert(Visibility::default());
                 return inner.call(request).await;
             }
             let right = match row.needs {
                 Needs::Nothing => return inner.call(request).await,
                 Needs::Everywhere(right) | Needs::ByNamespace(right) => right,
             };
-            let visit = Visit { gate, row, right };
+            let visit = Visit { authenticator, row, right };
             let (request, admitted) = match visit.admit(request).await {
                 Ok(admitted) => admitted,
                 Err(status) => return Ok(status.into_http()),
             };
             let response = inner.call(request).await?;
             if let Some(status) = response.extensions().get::<Status>() {
-                visit.gate.refusals.note(row.rpc, &admitted.identity.caller.user, status);
+                visit.authenticator.refusals.note(row.rpc, &admitted.identity.caller.user, status);
             }
             Ok(response.map(|inner| Body::new(Watched::new(inner, visit, admitted))))
         })
@@ -101,7 +101,7 @@ fn is_within_the_process(request: &Request<Body>) -> bool {
 
 /// One call.
 struct Visit {
-    gate: Arc<Gate>,
+    authenticator: Arc<Authenticator>,
     row: &'static Row,
     right: Right,
 }
@@ -110,20 +110,20 @@ struct Visit {
 struct Admitted {
     credentials: Credentials,
     identity: Identity,
-    sight: Sight,
+    visibility: Visibility,
 }
 
 impl Visit {
     async fn admit(&self, mut request: Request<Body>) -> Result<(Request<Body>, Admitted), Status> {
         let credentials = Credentials::of(request.headers(), request.extensions());
-        let identity = self.gate.identify(&credentials).await.inspect_err(|status| self.note("", status))?;
+        let identity = self.authenticator.identify(&credentials).await.inspect_err(|status| self.note("", status))?;
         let user = &identity.caller.user;
         self.check(&identity).await.inspect_err(|status| self.note(user, status))?;
-        let sight = Sight::of(Arc::clone(&self.gate), Arc::clone(&identity.caller), self.right);
-        request.extensions_mut().insert(sight.clone());
+        let visibility = Visibility::of(Arc::clone(&self.authenticator), Arc::clone(&identity.caller), self.right);
+        request.extensions_mut().insert(visibility.clone());
         request.extensions_mut().insert::<Holder>(identity.holder.clone());
         request.extensions_mut().insert(Origin::Caller(Name::from(user.as_str())));
-        Ok((request, Admitted { credentials, identity, sight }))
+        Ok((request, Admitted { credentials, identity, visibility }))
     }
 
     async fn check(&self, identity: &Identity) -> Result<(), Status> {
@@ -132,14 +132,14 @@ impl Visit {
             Needs::ByNamespace(_) | Needs::Nothing => return Ok(()),
         };
         let asked = Asked::Resource { verb, resource, namespace: String::new() };
-        if self.gate.may(&identity.caller, asked).await? {
+        if self.authenticator.may(&identity.caller, asked).await? {
             return Ok(());
         }
         Err(status::access_denied(&identity.caller.user, self.right, ""))
     }
 
     fn note(&self, user: &str, status: &Status) {
-        self.gate.refusals.note(self.row.rpc, user, status);
+        self.authenticator.refusals.note(self.row.rpc, user, status);
     }
 
     /// Until the call has to end, and how.
@@ -150,14 +150,14 @@ impl Visit {
     }
 
     async fn look_again(self, admitted: Admitted, mut next: Instant) -> Status {
-        let Admitted { credentials, mut identity, sight } = admitted;
+        let Admitted { credentials, mut identity, visibility } = admitted;
         let mut silent_since = None;
         loop {
             sleep_until(next).await;
             let again = async {
-                let identity = self.gate.identify(&credentials).await?;
+                let identity = self.authenticator.identify(&credentials).await?;
                 self.check(&identity).await?;
-                sight.ask_again().await?;
+                visibility.ask_again().await?;
                 Ok(identity)
             };
             match again.await {
@@ -190,15 +190,16 @@ struct Watched {
     inner: Body,
     over: Option<BoxFuture<'static, Status>>,
     /// For the count of what the handler itself refuses at the end of a stream.
-    gate: Arc<Gate>,
+    authenticator: Arc<Authenticator>,
     rpc: &'static str,
     user: String,
 }
 
 impl Watched {
     fn new(inner: Body, visit: Visit, admitted: Admitted) -> Watched {
-        let (gate, rpc, user) = (Arc::clone(&visit.gate), visit.row.rpc, admitted.identity.caller.user.clone());
-        Watched { inner, over: Some(visit.over(admitted)), gate, rpc, user }
+        let (authenticator, rpc, user) =
+            (Arc::clone(&visit.authenticator), visit.row.rpc, admitted.identity.caller.user.clone());
+        Watched { inner, over: Some(visit.over(admitted)), authenticator, rpc, user }
     }
 }
 
@@ -221,7 +222,7 @@ impl http_body::Body for Watched {
         match &frame {
             Some(Ok(frame)) => {
                 if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
-                    self.gate.refusals.note(self.rpc, &self.user, &status);
+                    self.authenticator.refusals.note(self.rpc, &self.user, &status);
                 }
             }
             Some(Err(_)) | None => self.over = None,

@@ -3,7 +3,7 @@
 //! What an object's own metadata says belongs to the object: its references stay as they were written, and what each is worth, because the
 //! object's own fate tells that too. What is known of a hidden owner beyond that goes.
 
-use super::Sight;
+use super::Visibility;
 use proto::decision::v1beta1::DecisionEvent;
 use proto::graph::v1beta1::find_cycles_response::Cycle;
 use proto::graph::v1beta1::find_stuck_objects_response::Stuck;
@@ -14,36 +14,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 
 /// Whether an object of an answer may be shown.
-fn shows(sight: &Sight, object: Option<&ObjectRef>) -> bool {
-    object.is_none_or(|object| sight.sees(&object.namespace))
+fn shows(visibility: &Visibility, object: Option<&ObjectRef>) -> bool {
+    object.is_none_or(|object| visibility.sees(&object.namespace))
 }
 
 /// Whether a node of an answer may be shown.
-fn shows_node(sight: &Sight, node: Option<&Node>) -> bool {
-    shows(sight, node.and_then(|node| node.r#ref.as_ref()))
+fn shows_node(visibility: &Visibility, node: Option<&Node>) -> bool {
+    shows(visibility, node.and_then(|node| node.r#ref.as_ref()))
 }
 
 /// References of objects that are shown, to owners that may not be.
-pub(in crate::grpc) fn edges(sight: &Sight, edges: &mut [Edge]) {
+pub(in crate::grpc) fn edges(visibility: &Visibility, edges: &mut [Edge]) {
     for edge in edges {
-        if !shows(sight, edge.owner.as_ref()) {
+        if !shows(visibility, edge.owner.as_ref()) {
             edge.evidence = None;
         }
     }
 }
 
 /// Objects that are only named. How many were taken out.
-fn named(sight: &Sight, objects: &mut Vec<ObjectRef>) -> u32 {
+fn named(visibility: &Visibility, objects: &mut Vec<ObjectRef>) -> u32 {
     let all = objects.len();
-    objects.retain(|object| shows(sight, Some(object)));
+    objects.retain(|object| shows(visibility, Some(object)));
     u32::try_from(all - objects.len()).unwrap_or(u32::MAX)
 }
 
 /// Reasons of a verdict on an object that is shown. How many objects were taken out.
-fn reasons(sight: &Sight, reasons: &mut [Reason]) -> u32 {
+fn reasons(visibility: &Visibility, reasons: &mut [Reason]) -> u32 {
     let mut all = 0;
     for reason in reasons {
-        let hidden = named(sight, &mut reason.related);
+        let hidden = named(visibility, &mut reason.related);
         if hidden > 0 {
             // It may speak of what was taken out.
             reason.detail.clear();
@@ -55,13 +55,16 @@ fn reasons(sight: &Sight, reasons: &mut [Reason]) -> u32 {
 
 /// Of decisions, those on objects that may be shown, of the namespaces that were asked about. Before any filter, which could ask about the
 /// rest.
-pub(in crate::grpc) async fn events(sight: &Sight, events: Vec<DecisionEvent>) -> Result<Vec<DecisionEvent>, Status> {
-    if sight.sees_everything() {
+pub(in crate::grpc) async fn events(
+    visibility: &Visibility,
+    events: Vec<DecisionEvent>,
+) -> Result<Vec<DecisionEvent>, Status> {
+    if visibility.sees_everything() {
         return Ok(events);
     }
     let mut shown = Vec::new();
     for found in events {
-        match event(sight, &found).await? {
+        match event(visibility, &found).await? {
             Shown::Whole => shown.push(found),
             Shown::Part(part) => shown.push(*part),
             Shown::Nothing => {}
@@ -81,52 +84,55 @@ pub(in crate::grpc) enum Shown<T> {
 }
 
 /// The same for one decision.
-pub(in crate::grpc) async fn event(sight: &Sight, event: &DecisionEvent) -> Result<Shown<DecisionEvent>, Status> {
-    if sight.sees_everything() {
+pub(in crate::grpc) async fn event(
+    visibility: &Visibility,
+    event: &DecisionEvent,
+) -> Result<Shown<DecisionEvent>, Status> {
+    if visibility.sees_everything() {
         return Ok(Shown::Whole);
     }
-    if event.target.is_none() || !shows(sight, event.target.as_ref()) {
+    if event.target.is_none() || !shows(visibility, event.target.as_ref()) {
         return Ok(Shown::Nothing);
     }
     let chain = event.cause_chain.iter().chain(&event.root);
-    sight.learn(namespaces(&event.reasons).chain(chain.clone().map(|object| &object.namespace))).await?;
+    visibility.learn(namespaces(&event.reasons).chain(chain.clone().map(|object| &object.namespace))).await?;
     let owners = event.owners.iter().filter_map(|edge| edge.owner.as_ref());
     let related = event.reasons.iter().flat_map(|reason| &reason.related);
-    if chain.chain(owners).chain(related).all(|object| shows(sight, Some(object))) {
+    if chain.chain(owners).chain(related).all(|object| shows(visibility, Some(object))) {
         return Ok(Shown::Whole);
     }
     let mut part = Box::new(event.clone());
-    redact_event(sight, &mut part);
+    redact_event(visibility, &mut part);
     Ok(Shown::Part(part))
 }
 
-fn redact_event(sight: &Sight, event: &mut DecisionEvent) {
-    let mut hidden = reasons(sight, &mut event.reasons) + named(sight, &mut event.cause_chain);
+fn redact_event(visibility: &Visibility, event: &mut DecisionEvent) {
+    let mut hidden = reasons(visibility, &mut event.reasons) + named(visibility, &mut event.cause_chain);
     // It is the last of the chain, unless that was too long.
-    if !shows(sight, event.root.as_ref()) {
+    if !shows(visibility, event.root.as_ref()) {
         event.root = None;
         event.root_resource_version.clear();
         event.root_deletion_time = None;
         hidden = hidden.max(1);
     }
-    edges(sight, &mut event.owners);
+    edges(visibility, &mut event.owners);
     event.redacted_count = hidden;
 }
 
 /// A cycle with a member that is shown.
-pub(in crate::grpc) async fn cycle(sight: &Sight, cycle: &mut Cycle) -> Result<(), Status> {
-    if sight.sees_everything() {
+pub(in crate::grpc) async fn cycle(visibility: &Visibility, cycle: &mut Cycle) -> Result<(), Status> {
+    if visibility.sees_everything() {
         return Ok(());
     }
     let place = |member: &Node| member.r#ref.as_ref().map(|object| object.namespace.clone());
-    sight.learn(cycle.members.iter().filter_map(place)).await?;
+    visibility.learn(cycle.members.iter().filter_map(place)).await?;
     let all = cycle.members.len();
-    cycle.members.retain(|member| shows_node(sight, Some(member)));
+    cycle.members.retain(|member| shows_node(visibility, Some(member)));
     cycle.redacted_count = u32::try_from(all - cycle.members.len()).unwrap_or(u32::MAX);
     let uid = |member: &Node| member.r#ref.as_ref().map(|object| object.uid.clone());
     let shown: BTreeSet<String> = cycle.members.iter().filter_map(uid).collect();
     cycle.edges.retain(|edge| shown.contains(&edge.dependent_uid));
-    edges(sight, &mut cycle.edges);
+    edges(visibility, &mut cycle.edges);
     if !shown.contains(&cycle.unblock_candidate_uid) {
         cycle.unblock_candidate_uid.clear();
     }
@@ -134,46 +140,51 @@ pub(in crate::grpc) async fn cycle(sight: &Sight, cycle: &mut Cycle) -> Result<(
 }
 
 /// An object that does not move, and is shown.
-pub(in crate::grpc) async fn stuck(sight: &Sight, stuck: &mut Stuck) -> Result<(), Status> {
-    if sight.sees_everything() {
+pub(in crate::grpc) async fn stuck(visibility: &Visibility, stuck: &mut Stuck) -> Result<(), Status> {
+    if visibility.sees_everything() {
         return Ok(());
     }
-    sight.learn(namespaces(&stuck.reasons).chain(stuck.root_blockers.iter().map(|object| &object.namespace))).await?;
-    stuck.redacted_count = reasons(sight, &mut stuck.reasons) + named(sight, &mut stuck.root_blockers);
+    visibility
+        .learn(namespaces(&stuck.reasons).chain(stuck.root_blockers.iter().map(|object| &object.namespace)))
+        .await?;
+    stuck.redacted_count = reasons(visibility, &mut stuck.reasons) + named(visibility, &mut stuck.root_blockers);
     Ok(())
 }
 
 /// The explanation of an object that is shown.
-pub(in crate::grpc) async fn explanation(sight: &Sight, answer: &mut ExplainObjectResponse) -> Result<(), Status> {
-    if sight.sees_everything() {
+pub(in crate::grpc) async fn explanation(
+    visibility: &Visibility,
+    answer: &mut ExplainObjectResponse,
+) -> Result<(), Status> {
+    if visibility.sees_everything() {
         return Ok(());
     }
     let causes = answer.departure.iter().flat_map(|departure| namespaces(&departure.reasons));
-    sight.learn(namespaces(&answer.reasons).chain(causes)).await?;
-    edges(sight, &mut answer.owners);
-    answer.redacted_count = reasons(sight, &mut answer.reasons);
+    visibility.learn(namespaces(&answer.reasons).chain(causes)).await?;
+    edges(visibility, &mut answer.owners);
+    answer.redacted_count = reasons(visibility, &mut answer.reasons);
     if let Some(departure) = &mut answer.departure {
-        answer.redacted_count += reasons(sight, &mut departure.reasons);
+        answer.redacted_count += reasons(visibility, &mut departure.reasons);
     }
     Ok(())
 }
 
 /// The plan of a deletion. How many objects were taken out; what is left is counted anew.
 pub(in crate::grpc) async fn plan(
-    sight: &Sight,
+    visibility: &Visibility,
     entries: &mut Vec<Entry>,
     totals: &mut Vec<Total>,
 ) -> Result<u32, Status> {
-    if sight.sees_everything() {
+    if visibility.sees_everything() {
         return Ok(0);
     }
     let places = entries.iter().filter_map(|entry| entry.r#ref.as_ref()).map(|object| &object.namespace);
-    sight.learn(places.collect::<BTreeSet<&String>>()).await?;
+    visibility.learn(places.collect::<BTreeSet<&String>>()).await?;
     let all = entries.len();
-    entries.retain(|entry| shows(sight, entry.r#ref.as_ref()));
+    entries.retain(|entry| shows(visibility, entry.r#ref.as_ref()));
     let mut counts: BTreeMap<(&str, &str, i32), u64> = BTreeMap::new();
     for entry in entries.iter_mut() {
-        reasons(sight, &mut entry.reasons);
+        reasons(visibility, &mut entry.reasons);
     }
     for entry in entries.iter() {
         let (group, kind) =

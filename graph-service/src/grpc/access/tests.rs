@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-mod gate;
+mod authenticator;
 mod places;
-mod sights;
 mod spans;
 mod streams;
+mod visibility;
 mod walk;
 
 /// An API server that takes a token for its user's name, and has a table of rights.
@@ -63,8 +63,8 @@ impl Oracle {
         self.0.asked.load(Ordering::Relaxed)
     }
 
-    fn gate(&self) -> Arc<Gate> {
-        Arc::new(Gate::asking(Box::new(self.clone()), "ownergraph", AccessMetrics::default()))
+    fn authenticator(&self) -> Arc<Authenticator> {
+        Arc::new(Authenticator::asking(Box::new(self.clone()), "ownergraph", AccessMetrics::default()))
     }
 
     fn answer<T: Send + 'static>(&self, answer: T) -> BoxFuture<'static, Result<T, Unanswered>> {

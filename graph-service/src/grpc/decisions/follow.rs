@@ -7,7 +7,7 @@ use super::encode::{BATCH, most, parts};
 use super::filter::Filter;
 use super::looked::{Looked, Recent};
 use crate::decisions::{Extent, Logged, Missing, Tail};
-use crate::grpc::access::Sight;
+use crate::grpc::access::Visibility;
 use crate::grpc::access::redact::{self, Shown};
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
 use crate::grpc::stream::Encoded;
@@ -102,7 +102,7 @@ fn replaced(extent: &Extent) -> Gap {
 pub(super) struct Follow {
     pub(super) shared: Arc<Shared>,
     pub(super) recent: Arc<Recent>,
-    pub(super) sight: Sight,
+    pub(super) visibility: Visibility,
     pub(super) include: Option<Filter>,
     pub(super) exclude: Option<Filter>,
     pub(super) batch_max: usize,
@@ -225,7 +225,7 @@ impl Follow {
     async fn batch(&self, log_id: &str, events: &[Logged]) -> Result<Bytes, Stop> {
         let wants_all = self.include.is_none() && self.exclude.is_none();
         let as_kept = self.encoding != EventEncoding::Cloudevents && self.view != EventView::Basic;
-        if wants_all && as_kept && self.sight.sees_everything() {
+        if wants_all && as_kept && self.visibility.sees_everything() {
             return Ok(self.recent.batch(log_id, events));
         }
         self.admitted(&self.recent.look(log_id, events)).await
@@ -241,7 +241,7 @@ impl Follow {
                 since = Instant::now();
             }
             let part;
-            let looked = match redact::event(&self.sight, whole.event()).await.map_err(Stop::Failed)? {
+            let looked = match redact::event(&self.visibility, whole.event()).await.map_err(Stop::Failed)? {
                 Shown::Whole => &**whole,
                 Shown::Part(event) => {
                     part = Looked::of(*event);

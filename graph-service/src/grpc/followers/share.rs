@@ -5,7 +5,7 @@
 //! order in which they were sent: what is sent costs the processor on its way through HTTP/2, beside the threads that the streams are
 //! written on.
 
-use crate::grpc::access::{Sight, Whose};
+use crate::grpc::access::{Visibility, Whose};
 use crate::grpc::connection::Cut;
 use crate::grpc::status;
 use std::collections::BTreeMap;
@@ -72,17 +72,17 @@ pub(super) struct Place {
 
 impl Places {
     /// A place for a stream, or which limit is reached.
-    pub(super) fn take(&self, connection: Option<&Cut>, sight: &Sight) -> Result<Place, Status> {
-        let caller = match (sight.whose(), connection) {
+    pub(super) fn take(&self, connection: Option<&Cut>, visibility: &Visibility) -> Result<Place, Status> {
+        let caller = match (visibility.whose(), connection) {
             (Some(whose), _) => Caller::User(whose),
             (None, Some(connection)) => Caller::Connection(connection.id()),
             (None, None) => Caller::Process,
         };
-        let is_limited = !sight.sees_everything();
+        let is_limited = !visibility.sees_everything();
         let mut taken = self.taken();
         taken.forget();
         let held = taken.callers.get(&caller).map_or(0, |held| held.streams);
-        let user = || sight.whose().map(|whose| whose.user().to_owned()).unwrap_or_default();
+        let user = || visibility.whose().map(|whose| whose.user().to_owned()).unwrap_or_default();
         if held >= STREAMS_PER_CALLER_MAX {
             return Err(status::streams_exceeded("streams of one caller", STREAMS_PER_CALLER_MAX, &user()));
         }

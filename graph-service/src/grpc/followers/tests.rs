@@ -24,7 +24,8 @@ async fn whoever_uses_up_its_time_or_its_bytes_waits_and_nobody_else() {
 #[tokio::test(start_paused = true)]
 async fn all_readers_together_leave_the_collector_its_processors() {
     let places = Places::default();
-    let taken: Vec<Place> = (0..20).map(|_| places.take(Some(&Cut::default()), &Sight::default()).unwrap()).collect();
+    let taken: Vec<Place> =
+        (0..20).map(|_| places.take(Some(&Cut::default()), &Visibility::default()).unwrap()).collect();
     let shares: Vec<Share> = taken.iter().map(Place::share).collect();
     let began = Instant::now();
     let mut bytes = 0.0;
@@ -35,7 +36,7 @@ async fn all_readers_together_leave_the_collector_its_processors() {
             bytes += 1024.0 * 1024.0;
         }
     }
-    let quiet = places.take(Some(&Cut::default()), &Sight::default()).unwrap();
+    let quiet = places.take(Some(&Cut::default()), &Visibility::default()).unwrap();
     assert_eq!(delay(&quiet.share()).await, Duration::ZERO, "no reader waits for what others were sent");
     let expected = share::all_bytes_per_second();
     let rate = bytes / began.elapsed().as_secs_f64();

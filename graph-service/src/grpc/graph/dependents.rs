@@ -1,7 +1,7 @@
 //! What depends on an object, page by page: the walk goes on where the page before ended, so a page costs what is on it.
 
 use super::{SIFT_STEP, SIFT_WITHIN, STEP, WALK_MAX, namespaces};
-use crate::grpc::access::{Sight, redact};
+use crate::grpc::access::{Visibility, redact};
 use crate::grpc::filter::Sieve;
 use crate::grpc::pages::{self, Source};
 use crate::grpc::{Shared, status};
@@ -19,7 +19,7 @@ use tonic::Status;
 #[derive(Debug)]
 pub(super) struct Dependents {
     shared: Arc<Shared>,
-    sight: Sight,
+    visibility: Visibility,
     sieve: Sieve,
     meta: ResponseMeta,
     walk: DependentsWalk,
@@ -34,14 +34,14 @@ pub(super) struct Dependents {
 impl Dependents {
     pub(super) fn new(
         shared: Arc<Shared>,
-        sight: Sight,
+        visibility: Visibility,
         sieve: Sieve,
         meta: ResponseMeta,
         walk: DependentsWalk,
     ) -> Dependents {
         Dependents {
             shared,
-            sight,
+            visibility,
             sieve,
             meta,
             walk,
@@ -56,11 +56,11 @@ impl Dependents {
     /// Moves what the caller may see and the filters admit to `admitted`. Before any filter, which could ask about the others, goes what the
     /// caller may see.
     async fn sift(&mut self) -> Result<(), Status> {
-        self.sight.learn(namespaces(self.found.iter().map(|found| &found.node))).await?;
+        self.visibility.learn(namespaces(self.found.iter().map(|found| &found.node))).await?;
         let mut looked_at = 0;
         while let Some(found) = self.found.pop_front() {
             looked_at += 1;
-            if !self.sight.sees(&found.node.object.namespace) {
+            if !self.visibility.sees(&found.node.object.namespace) {
                 self.redacted = self.redacted.saturating_add(1);
             } else if self.sieve.admits(&found.node) {
                 self.admitted.push_back(found);
@@ -114,7 +114,7 @@ impl Source for Dependents {
             && let Some(found) = self.admitted.front()
         {
             let mut dependent = Dependent::from(found.clone());
-            redact::edges(&self.sight, &mut dependent.edges);
+            redact::edges(&self.visibility, &mut dependent.edges);
             let bytes = dependent.encoded_len() + pages::ENTRY_BYTES;
             if bytes > left && !answer.dependents.is_empty() {
                 break;

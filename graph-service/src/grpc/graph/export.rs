@@ -1,6 +1,6 @@
 //! The whole graph as a stream: a chunk is made when the one before has been taken.
 
-use super::{Filter, STEP, Shared, Sight};
+use super::{Filter, STEP, Shared, Visibility};
 use crate::grpc::access::redact;
 use crate::grpc::pages::{BYTES_MAX, ENTRY_BYTES};
 use engine::leader::Scan;
@@ -24,7 +24,7 @@ enum Stage {
 struct Export {
     shared: Arc<Shared>,
     include: Option<Filter>,
-    sight: Sight,
+    visibility: Visibility,
     stage: Stage,
     /// Looked at, and not sent yet.
     waiting: VecDeque<(Option<Node>, VecDeque<Edge>)>,
@@ -35,11 +35,11 @@ struct Export {
 pub(super) fn stream(
     shared: Arc<Shared>,
     include: Option<Filter>,
-    sight: Sight,
+    visibility: Visibility,
     meta: ResponseMeta,
 ) -> BoxStream<'static, Result<ExportGraphResponse, Status>> {
     let stage = Stage::Header(meta);
-    let export = Export { shared, include, sight, stage, waiting: VecDeque::new(), sent: Footer::default() };
+    let export = Export { shared, include, visibility, stage, waiting: VecDeque::new(), sent: Footer::default() };
     let part = |part: Part| Ok(ExportGraphResponse { part: Some(part) });
     stream::unfold(export, async |mut export: Export| export.next().await.map(|part| (part, export))).map(part).boxed()
 }
@@ -52,7 +52,7 @@ impl Export {
                     let meta = Some(std::mem::take(meta));
                     self.stage = Stage::Chunks(Scan::default());
                     let status = self.shared.reader.with(engine::leader::Leader::status);
-                    let (node_estimate, edge_estimate) = match self.sight.sees_everything() {
+                    let (node_estimate, edge_estimate) = match self.visibility.sees_everything() {
                         true => (status.nodes as u64, status.edges as u64),
                         false => (0, 0),
                     };
@@ -62,13 +62,13 @@ impl Export {
                 Stage::Chunks(scan) => match self.shared.reader.with(|leader| scan.export(leader, STEP)) {
                     Some(found) => {
                         let admitted = |node: &NodeView| {
-                            self.sight.sees(&node.object.namespace)
+                            self.visibility.sees(&node.object.namespace)
                                 && self.include.as_ref().is_none_or(|filter| filter.admits(node))
                         };
                         let admitted = found.into_iter().filter(|(node, _)| admitted(node));
                         let whole = |(node, edges): (NodeView, Vec<EdgeView>)| {
                             let mut edges: Vec<Edge> = edges.into_iter().map(Edge::from).collect();
-                            redact::edges(&self.sight, &mut edges);
+                            redact::edges(&self.visibility, &mut edges);
                             (Some(Node::from(node)), VecDeque::from(edges))
                         };
                         self.waiting.extend(admitted.map(whole));

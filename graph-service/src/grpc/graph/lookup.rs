@@ -1,6 +1,6 @@
 //! Which object a request means.
 
-use super::{Graph, Sight, status};
+use super::{Graph, Visibility, status};
 use engine::leader::{Leader, Tombstone};
 use engine::object::{GroupResource, Name, Uid};
 use engine::view::PresenceView;
@@ -27,19 +27,19 @@ impl Known {
     }
 
     /// The uid, if the graph holds anything of it that the caller may see.
-    pub(super) fn present(self, graph: &Graph, sight: &Sight) -> Result<Uid, Status> {
-        if graph.best_known(&self.uid, sight).is_some() { Ok(self.uid) } else { Err(self.not_found(sight)) }
+    pub(super) fn present(self, graph: &Graph, visibility: &Visibility) -> Result<Uid, Status> {
+        if graph.best_known(&self.uid, visibility).is_some() { Ok(self.uid) } else { Err(self.not_found(visibility)) }
     }
 
-    pub(super) fn not_found(&self, sight: &Sight) -> Status {
-        not_found(&self.uid, self.is_placed, sight)
+    pub(super) fn not_found(&self, visibility: &Visibility) -> Status {
+        not_found(&self.uid, self.is_placed, visibility)
     }
 }
 
 /// Who says where an object is has the right to know that it is not there.
-pub(super) fn not_found(uid: &Uid, is_placed: bool, sight: &Sight) -> Status {
+pub(super) fn not_found(uid: &Uid, is_placed: bool, visibility: &Visibility) -> Status {
     let unknown = || status::object_not_found(&uid.to_string());
-    if is_placed { unknown() } else { sight.hidden(unknown) }
+    if is_placed { unknown() } else { visibility.hidden(unknown) }
 }
 
 /// Whether a reference of a request says where its object is.
@@ -48,10 +48,10 @@ pub(super) fn is_placed(object: &ObjectRef) -> bool {
 }
 
 /// To be asked before anything is looked up: an error where the caller may not see what is where a request says.
-pub(super) async fn claim(sight: &Sight, objects: &[ObjectRef]) -> Result<(), Status> {
-    sight.learn([""; 0]).await?;
+pub(super) async fn claim(visibility: &Visibility, objects: &[ObjectRef]) -> Result<(), Status> {
+    visibility.learn([""; 0]).await?;
     for object in objects.iter().filter(|object| is_placed(object)) {
-        sight.require(&object.namespace).await?;
+        visibility.require(&object.namespace).await?;
     }
     Ok(())
 }
@@ -60,7 +60,7 @@ pub(super) async fn claim(sight: &Sight, objects: &[ObjectRef]) -> Result<(), St
 const CLAIMS_MAX: usize = 1000;
 
 /// By uid or by address. An error where the parts of a reference contradict each other, or the object.
-pub(super) async fn resolve(graph: &Graph, object: ObjectRef, sight: &Sight) -> Result<Known, Status> {
+pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visibility) -> Result<Known, Status> {
     let by_address = !object.name.is_empty();
     let is_placed = is_placed(&object);
     let collection = GroupResource { group: object.group.as_str().into(), resource: object.resource.as_str().into() };
@@ -77,9 +77,9 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, sight: &Sight) -> 
         let (mut tombstone, mut nodes) =
             graph.shared.reader.with(|leader| (leader.tombstone(&uid).cloned(), leader.nodes(&uid)));
         let at = nodes.iter().map(|node| &node.object).chain(tombstone.as_ref().map(|gone| &gone.object));
-        sight.learn(at.map(|object| &object.namespace)).await?;
-        nodes.retain(|node| sight.sees(&node.object.namespace));
-        tombstone = tombstone.filter(|gone| sight.sees(&gone.object.namespace));
+        visibility.learn(at.map(|object| &object.namespace)).await?;
+        nodes.retain(|node| visibility.sees(&node.object.namespace));
+        tombstone = tombstone.filter(|gone| visibility.sees(&gone.object.namespace));
         let known = nodes.iter().map(|node| &node.object).chain(tombstone.as_ref().map(|gone| &gone.object));
         if known.clone().next().is_some() && !known.clone().any(|at| fits(at, &object)) {
             return Err(status::uid_mismatch(&format!("uid {uid} is of another object"), &uid.to_string()));

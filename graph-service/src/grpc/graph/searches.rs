@@ -1,7 +1,7 @@
 //! Searches of the whole graph: what does not move, and what owns itself.
 
 use super::{Graph, STEP, apart, named};
-use crate::grpc::access::{Sight, redact};
+use crate::grpc::access::{Visibility, redact};
 use crate::grpc::filter::Filter;
 use crate::grpc::freshness::About;
 use crate::grpc::pages::{Listed, Paging};
@@ -57,9 +57,9 @@ impl Graph {
     pub(super) async fn stuck(
         &self,
         request: FindStuckObjectsRequest,
-        sight: Sight,
+        visibility: Visibility,
     ) -> Result<FindStuckObjectsResponse, Status> {
-        sight.require_named(named(&request.include)).await?;
+        visibility.require_named(named(&request.include)).await?;
         let include = Filter::of("include", &request.include)?;
         let min_age = match request.min_age {
             None => STUCK_AGE,
@@ -67,7 +67,7 @@ impl Graph {
         };
         let question =
             FindStuckObjectsRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &visibility)?;
         let codes: Vec<reason::Code> = request.codes().collect();
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
@@ -80,7 +80,7 @@ impl Graph {
                 codes.is_empty() || codes.iter().any(|&code| has(code))
             };
             let admits = |explanation: &Explanation| {
-                sight.sees(&explanation.object.object.namespace)
+                visibility.sees(&explanation.object.object.namespace)
                     && coded(explanation)
                     && include.as_ref().is_none_or(|filter| filter.admits(&explanation.object))
             };
@@ -93,7 +93,7 @@ impl Graph {
             let mut objects: Vec<Stuck> = admitted.into_iter().map(stuck).filter(old).collect();
             objects.sort_by_key(|stuck| (stuck.since.is_none(), moment(stuck)));
             for stuck in &mut objects {
-                redact::stuck(&sight, stuck).await?;
+                redact::stuck(&visibility, stuck).await?;
             }
             let rest = FindStuckObjectsResponse { meta: Some(meta), ..Default::default() };
             apart(move || Listed::new(objects, rest)).await
@@ -119,12 +119,16 @@ impl Graph {
         }
     }
 
-    pub(super) async fn cycles(&self, request: FindCyclesRequest, sight: Sight) -> Result<FindCyclesResponse, Status> {
-        sight.require_named(named(&request.include)).await?;
+    pub(super) async fn cycles(
+        &self,
+        request: FindCyclesRequest,
+        visibility: Visibility,
+    ) -> Result<FindCyclesResponse, Status> {
+        visibility.require_named(named(&request.include)).await?;
         let include = Filter::of("include", &request.include)?;
         let question =
             FindCyclesRequest { page_size: 0, page_token: String::new(), consistency: None, ..request.clone() };
-        let paging = Paging::of(&question, request.page_size, &request.page_token, &sight)?;
+        let paging = Paging::of(&question, request.page_size, &request.page_token, &visibility)?;
         let first = async || {
             let meta = self.fresh(request.consistency.clone(), &About::Everything).await?;
             let mut search = CycleSearch::new(request.blocking_only);
@@ -135,13 +139,13 @@ impl Graph {
                 tokio::task::yield_now().await;
             }
             let admits = |cycle: &CycleView| {
-                let mut seen = cycle.members.iter().filter(|member| sight.sees(&member.object.namespace));
+                let mut seen = cycle.members.iter().filter(|member| visibility.sees(&member.object.namespace));
                 seen.any(|member| include.as_ref().is_none_or(|filter| filter.admits(member)))
             };
             let cycles = self.sift(cycles, admits).await?;
             let mut cycles: Vec<Cycle> = cycles.into_iter().map(Into::into).collect();
             for cycle in &mut cycles {
-                redact::cycle(&sight, cycle).await?;
+                redact::cycle(&visibility, cycle).await?;
             }
             cycles.sort_by_key(|cycle| !cycle.deadlocked);
             let rest = FindCyclesResponse { meta: Some(meta), ..Default::default() };

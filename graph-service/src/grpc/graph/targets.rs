@@ -1,6 +1,6 @@
 //! What a preview is about.
 
-use super::{Graph, Sight, TARGETS_MAX, WALK_MAX, best_known, lookup, namespaces, status, uid};
+use super::{Graph, TARGETS_MAX, Visibility, WALK_MAX, best_known, lookup, namespaces, status, uid};
 use engine::object::Uid;
 use engine::plan::PlanOptions;
 use engine::view::NodeView;
@@ -14,22 +14,22 @@ impl Graph {
         &self,
         targets: &[ObjectRef],
         options: &mut PlanOptions,
-        sight: &Sight,
+        visibility: &Visibility,
     ) -> Result<Vec<Uid>, Status> {
-        if sight.sees_everything() {
+        if visibility.sees_everything() {
             return Ok(Vec::new());
         }
         let known: Vec<Vec<NodeView>> =
             self.shared.reader.with(|leader| options.targets.iter().map(|uid| leader.nodes(uid)).collect());
-        sight.learn(namespaces(known.iter().flatten())).await?;
+        visibility.learn(namespaces(known.iter().flatten())).await?;
         let (mut seen, mut unseen) = (Vec::new(), Vec::new());
         for ((object, uid), nodes) in targets.iter().zip(std::mem::take(&mut options.targets)).zip(known) {
-            if best_known(nodes, sight).is_some() {
+            if best_known(nodes, visibility).is_some() {
                 seen.push(uid);
             } else if lookup::is_placed(object) {
                 unseen.push(uid);
             } else {
-                return Err(lookup::not_found(&uid, false, sight));
+                return Err(lookup::not_found(&uid, false, visibility));
             }
         }
         options.targets = seen;

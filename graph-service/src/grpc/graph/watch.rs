@@ -6,7 +6,7 @@
 //! meanwhile, the reader is told to begin anew, on the same stream.
 
 use super::{Graph, WALK_MAX, gone, lookup, named};
-use crate::grpc::access::{Sight, redact};
+use crate::grpc::access::{Visibility, redact};
 use crate::grpc::filter::Sieve;
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
 use crate::grpc::freshness::About;
@@ -60,7 +60,7 @@ pub(super) struct Watch {
     root: Root,
     members_max: usize,
     sieve: Sieve,
-    sight: Sight,
+    visibility: Visibility,
     bookmark_interval: Duration,
     /// The request, less what may differ between one stream and the next.
     question: Question,
@@ -97,11 +97,11 @@ impl Watch {
     pub(super) async fn of(
         graph: &Graph,
         request: WatchDependentsRequest,
-        sight: Sight,
+        visibility: Visibility,
     ) -> Result<(Watch, Option<Token>), Status> {
         match &request.r#ref {
-            Some(object) => lookup::claim(&sight, std::slice::from_ref(object)).await?,
-            None => sight.require_named(named(&request.include)).await?,
+            Some(object) => lookup::claim(&visibility, std::slice::from_ref(object)).await?,
+            None => visibility.require_named(named(&request.include)).await?,
         }
         let question = WatchDependentsRequest {
             resume_token: Vec::new(),
@@ -124,16 +124,16 @@ impl Watch {
             None => (Root::Everything, OBJECTS_MAX),
             Some(object) => {
                 let is_placed = lookup::is_placed(&object);
-                let known = graph.resolve(Some(object), &sight).await?;
+                let known = graph.resolve(Some(object), &visibility).await?;
                 // What is followed already may have lost its owner meanwhile.
-                let may_be_gone = from.is_some() && (is_placed || sight.sees_everything());
-                let uid = if may_be_gone { known.uid().clone() } else { known.present(graph, &sight)? };
+                let may_be_gone = from.is_some() && (is_placed || visibility.sees_everything());
+                let uid = if may_be_gone { known.uid().clone() } else { known.present(graph, &visibility)? };
                 (Root::Below { uid, max_depth }, WALK_MAX)
             }
         };
-        let question = Question::of(&question, &sight);
+        let question = Question::of(&question, &visibility);
         let (shared, kept) = (Arc::clone(&graph.shared), Arc::clone(&graph.watched));
-        Ok((Watch { shared, kept, root, members_max, sieve, sight, bookmark_interval, question }, from))
+        Ok((Watch { shared, kept, root, members_max, sieve, visibility, bookmark_interval, question }, from))
     }
 
     /// `from` is the last message of another stream that was taken.
@@ -143,7 +143,7 @@ impl Watch {
         let ended = self.follow(from, &mut state, &mut sent).await;
         self.kept.closed(&state);
         if state.is_whole {
-            state.seen = self.sight.seen();
+            state.seen = self.visibility.seen();
             self.kept.keep(state, self.question.clone());
         }
         match ended {
@@ -162,11 +162,11 @@ impl Watch {
             None => None,
             Some(token) => match self.kept.take(&token, &self.question).await {
                 Some(before) => {
-                    self.sight.learn(before.seen.namespaces()).await.map_err(Stop::Failed)?;
-                    if before.seen == self.sight.seen() {
+                    self.visibility.learn(before.seen.namespaces()).await.map_err(Stop::Failed)?;
+                    if before.seen == self.visibility.seen() {
                         *state = before;
                         self.kept.opened(state, &self.question, sent.reader.dismissal());
-                        state.sight_changes = self.sight.changes();
+                        state.sight_changes = self.visibility.changes();
                         self.send_again(token.sequence, state, sent).await?;
                         None
                     } else {
@@ -198,7 +198,7 @@ impl Watch {
     /// Everything there is, and the word that it was all.
     async fn snapshot(&self, state: &mut State, sent: &mut Sent) -> Result<bool, Anew> {
         let _turn = self.shared.long_read().await.map_err(Stop::Failed)?;
-        state.sight_changes = self.sight.changes();
+        state.sight_changes = self.visibility.changes();
         (state.next_change, state.histories) =
             self.shared.reader.with(|leader| (leader.next_change(), leader.histories()));
         let mut next = (self.root == Root::Everything).then_some(0);
@@ -228,7 +228,7 @@ impl Watch {
         let mut rounds = self.shared.reader.rounds();
         loop {
             rounds.mark_unchanged();
-            if self.sight.changes() != state.sight_changes {
+            if self.visibility.changes() != state.sight_changes {
                 return Err(Anew::Because(OTHER_SIGHT));
             }
             let more = self.take_in(state).await?;
@@ -317,18 +317,18 @@ impl Watch {
 
     /// Asks about what is found on the way. Of everything, only what the filters name is shown.
     async fn learn(&self, seen: &[Seen]) -> Result<(), Stop> {
-        if self.root == Root::Everything || self.sight.sees_everything() {
+        if self.root == Root::Everything || self.visibility.sees_everything() {
             return Ok(());
         }
         let nodes = seen.iter().filter_map(|seen| seen.linked.as_ref()).map(|linked| &linked.node);
-        self.sight.learn(super::namespaces(nodes)).await.map_err(Stop::Failed)
+        self.visibility.learn(super::namespaces(nodes)).await.map_err(Stop::Failed)
     }
 
     fn change(&self, state: &mut State, uid: &Uid, seen: Seen, kind: ChangeType) -> Option<Change> {
         let depth = state.members.depth(uid);
         let (sequence, members) = (state.sequence + 1, &mut state.members);
         let placed = depth.zip(seen.linked.as_ref());
-        let hidden = |(_, linked): &(u32, &Linked)| !self.sight.sees(&linked.node.object.namespace);
+        let hidden = |(_, linked): &(u32, &Linked)| !self.visibility.sees(&linked.node.object.namespace);
         let is_hidden = placed.as_ref().is_some_and(hidden);
         members.hide(uid, is_hidden && self.root != Root::Everything);
         let admitted = placed.filter(|(_, linked)| !is_hidden && self.sieve.admits(&linked.node));
@@ -344,7 +344,7 @@ impl Watch {
         };
         let inside = linked.edges.iter().filter(|edge| members.leads_inside(&edge.owner.uid)).cloned();
         let mut edges: Vec<Edge> = inside.take(LISTED_MAX).map(Edge::from).collect();
-        redact::edges(&self.sight, &mut edges);
+        redact::edges(&self.visibility, &mut edges);
         let mut change = Change { r#type: kind.into(), node: Some(linked.node.clone().into()), edges, depth };
         let digest = pages::digest(&Change { r#type: 0, ..change.clone() }.encode_to_vec());
         let member = members.get_mut(uid)?;

@@ -12,12 +12,12 @@ const STATUS: &str = "/ownergraph.admin.v1beta1.AdminService/GetStatus";
 const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// The names of the spans that a call leaves behind, where its caller records and where everything is recorded.
-async fn spans(gate: &Arc<Gate>, path: &str, token: Option<&str>) -> Vec<String> {
+async fn spans(authenticator: &Arc<Authenticator>, path: &str, token: Option<&str>) -> Vec<String> {
     let mut names = Vec::new();
     for (ratio, traceparent) in [("0", Some(SAMPLED)), ("1", None)] {
         let (recorder, open, mut spans) = Recorder::to_memory(ratio.parse::<Ratio>().unwrap());
         let answer = |_request: Request<Body>| std::future::ready(Ok::<_, Infallible>(Response::new(Body::empty())));
-        let service = before_services(Some(Arc::clone(gate)), Some(recorder)).layer(tower::service_fn(answer));
+        let service = before_services(Some(Arc::clone(authenticator)), Some(recorder)).layer(tower::service_fn(answer));
         let mut request = Request::post(path).body(Body::empty()).unwrap();
         let token = token.map(|token| format!("Bearer {token}"));
         let call = [("content-type", Some("application/grpc")), ("te", Some("trailers"))];
@@ -36,12 +36,13 @@ async fn spans(gate: &Arc<Gate>, path: &str, token: Option<&str>) -> Vec<String>
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_are_refused_leave_no_spans_whatever_they_bring() {
-    let gate = Oracle::default().knows("eve").knows("admin").allows("admin", "get", "status", "").gate();
-    assert_eq!(spans(&gate, STATUS, Some("admin")).await, [&STATUS[1..]; 2]);
+    let authenticator =
+        Oracle::default().knows("eve").knows("admin").allows("admin", "get", "status", "").authenticator();
+    assert_eq!(spans(&authenticator, STATUS, Some("admin")).await, [&STATUS[1..]; 2]);
     for token in [None, Some("stranger"), Some("eve")] {
-        assert!(spans(&gate, STATUS, token).await.is_empty(), "{token:?}");
+        assert!(spans(&authenticator, STATUS, token).await.is_empty(), "{token:?}");
     }
     for token in [None, Some("admin")] {
-        assert!(spans(&gate, "/whatever/somebody-wants-to-be-read", token).await.is_empty(), "{token:?}");
+        assert!(spans(&authenticator, "/whatever/somebody-wants-to-be-read", token).await.is_empty(), "{token:?}");
     }
 }

@@ -37,12 +37,12 @@ impl Opened {
 }
 
 /// Calls a service whose handler requires `namespace`, where that is given.
-async fn open(gate: &Arc<Gate>, path: &str, token: &str, namespace: Option<&'static str>) -> Opened {
-    open_by(gate, path, Some(token), Peer::Tls(None), namespace).await
+async fn open(authenticator: &Arc<Authenticator>, path: &str, token: &str, namespace: Option<&'static str>) -> Opened {
+    open_by(authenticator, path, Some(token), Peer::Tls(None), namespace).await
 }
 
 async fn open_by(
-    gate: &Arc<Gate>,
+    authenticator: &Arc<Authenticator>,
     path: &str,
     token: Option<&str>,
     peer: Peer,
@@ -53,9 +53,9 @@ async fn open_by(
     let service = tower::service_fn(move |request: Request<Body>| {
         let receiver = receiver.lock().unwrap().take().unwrap();
         async move {
-            let sight = request.extensions().get::<Sight>().unwrap().clone();
+            let visibility = request.extensions().get::<Visibility>().unwrap().clone();
             if let Some(namespace) = namespace {
-                sight.require(namespace).await.unwrap();
+                visibility.require(namespace).await.unwrap();
             }
             let frames = futures::stream::unfold(receiver, async |mut receiver: mpsc::Receiver<Bytes>| {
                 receiver.recv().await.map(|bytes| (Ok::<_, Status>(Frame::data(bytes)), receiver))
@@ -69,7 +69,7 @@ async fn open_by(
     }
     let mut request = request.body(Body::empty()).unwrap();
     request.extensions_mut().insert(Link { cut: Default::default(), peer, within: false });
-    let answer = GuardLayer(Some(Arc::clone(gate))).layer(service).oneshot(request).await.unwrap();
+    let answer = GuardLayer(Some(Arc::clone(authenticator))).layer(service).oneshot(request).await.unwrap();
     assert!(answer.headers().get("grpc-status").is_none(), "{answer:?}");
     Opened { body: answer.into_body(), messages, at: Instant::now() }
 }
@@ -82,11 +82,11 @@ async fn a_stream_ends_when_its_caller_loses_the_right_or_the_token() {
         "workitems",
         "",
     );
-    let gate = oracle.gate();
-    let mut watch = open(&gate, WATCH, "eve", Some("shop")).await;
+    let authenticator = oracle.authenticator();
+    let mut watch = open(&authenticator, WATCH, "eve", Some("shop")).await;
     watch.messages.send(Bytes::from_static(b"message")).await.unwrap();
     assert_eq!(watch.body.frame().await.unwrap().unwrap().into_data().unwrap(), "message");
-    let work = open(&gate, WORK, "executor", None).await;
+    let work = open(&authenticator, WORK, "executor", None).await;
     oracle.forget_rights("eve");
     oracle.forget_user("executor");
     let (denied, after) = watch.ended().await;
@@ -108,8 +108,8 @@ async fn a_stream_ends_when_its_caller_loses_the_right_or_the_token() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_outlives_a_short_silence_of_the_api_server_and_not_a_long_one() {
     let oracle = Oracle::default().knows("eve").shows("eve", "shop");
-    let gate = oracle.gate();
-    let mut watch = open(&gate, WATCH, "eve", Some("shop")).await;
+    let authenticator = oracle.authenticator();
+    let mut watch = open(&authenticator, WATCH, "eve", Some("shop")).await;
     oracle.silence(true);
     let silent = tokio::time::timeout(AGAIN_EVERY + SILENT_FOR / 2, watch.body.frame()).await;
     assert!(silent.is_err(), "{silent:?}");
@@ -125,10 +125,10 @@ async fn a_stream_outlives_a_short_silence_of_the_api_server_and_not_a_long_one(
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_with_the_certificate_it_came_by() {
-    let gate = Oracle::default().allows("executor", "lease", "workitems", "").gate();
+    let authenticator = Oracle::default().allows("executor", "lease", "workitems", "").authenticator();
     let not_after = Instant::now() + Duration::from_secs(90);
     let certificate = PeerCertificate { user: "executor".to_owned(), groups: Vec::new(), not_after };
-    let work = open_by(&gate, WORK, None, Peer::Tls(Some(Arc::new(certificate))), None).await;
+    let work = open_by(&authenticator, WORK, None, Peer::Tls(Some(Arc::new(certificate))), None).await;
     let (ended, after) = work.ended().await;
     assert_eq!((ended.code(), reason(&ended).as_str()), (Code::Unauthenticated, "CREDENTIALS_INVALID"));
     assert!(after >= Duration::from_secs(90) && after < Duration::from_secs(90) + AGAIN_SOON, "{after:?}");
@@ -136,7 +136,7 @@ async fn a_stream_ends_with_the_certificate_it_came_by() {
 
 #[tokio::test(start_paused = true)]
 async fn pipes_of_this_process_need_nothing() {
-    let gate = Oracle::default().gate();
-    let mut work = open_by(&gate, WORK, None, Peer::Plaintext, Some("anywhere")).await;
+    let authenticator = Oracle::default().authenticator();
+    let mut work = open_by(&authenticator, WORK, None, Peer::Plaintext, Some("anywhere")).await;
     assert!(tokio::time::timeout(2 * AGAIN_EVERY, work.body.frame()).await.is_err());
 }

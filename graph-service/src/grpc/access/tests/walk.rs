@@ -320,7 +320,7 @@ fn the_page_about_access_has_the_table() {
     for row in TABLE {
         let rpc = row.rpc.rsplit('.').next().unwrap();
         let (verb, resource, place) = match row.needs {
-            Needs::Nothing => ("-", "-", "anybody"),
+            Needs::Nothing => ("-", "-", "every client"),
             Needs::Everywhere(right) => (right.verb, right.resource, "all namespaces"),
             Needs::ByNamespace(right) => (right.verb, right.resource, "each namespace"),
         };

@@ -30,7 +30,7 @@ const FASTEST_COUNTS: Duration = Duration::from_mins(1);
 const COLLECTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
-pub(super) struct Crowding {
+pub(super) struct ConcurrencyLimit {
     limit: usize,
     max: usize,
     /// No round was slow yet.
@@ -58,9 +58,9 @@ struct Fastest {
     before: Duration,
 }
 
-impl Crowding {
-    pub(super) fn new(max: usize) -> Crowding {
-        Crowding {
+impl ConcurrencyLimit {
+    pub(super) fn new(max: usize) -> ConcurrencyLimit {
+        ConcurrencyLimit {
             limit: FIRST.min(max),
             max,
             doubles: true,
@@ -137,12 +137,12 @@ impl Crowding {
 impl Session {
     /// Attempts that may be under way at once.
     pub(super) fn concurrency(&self) -> usize {
-        self.crowding.as_ref().map_or_else(|| self.config.concurrency.most(), Crowding::limit)
+        self.limit.as_ref().map_or_else(|| self.config.concurrency.most(), ConcurrencyLimit::limit)
     }
 
     /// Has more attempts under way where no answer comes.
     pub(super) fn grow(&mut self, now: Time) {
-        if self.crowding.as_mut().is_some_and(|crowding| crowding.grow(now)) {
+        if self.limit.as_mut().is_some_and(|limit| limit.grow(now)) {
             self.window_moved = true;
             self.send_window();
         }
@@ -150,8 +150,8 @@ impl Session {
 
     /// An attempt that began at `since` has ended, after so many requests.
     pub(super) fn learn(&mut self, now: Time, since: Time, collection: GroupResource, outcome: Outcome, calls: u32) {
-        let Some(crowding) = self.crowding.as_mut().filter(|_| calls > 0) else { return };
-        if crowding.answered(now, collection, now.since(since) / calls, outcome) {
+        let Some(limit) = self.limit.as_mut().filter(|_| calls > 0) else { return };
+        if limit.answered(now, collection, now.since(since) / calls, outcome) {
             self.window_moved = true;
             self.send_window();
         }
@@ -168,36 +168,36 @@ mod tests {
     }
 
     /// Rounds of answers that take `took` of how many are under way. Gives the limit after each.
-    fn rounds(crowding: &mut Crowding, count: usize, took: impl Fn(usize) -> Duration) -> alloc::vec::Vec<usize> {
+    fn rounds(limit: &mut ConcurrencyLimit, count: usize, took: impl Fn(usize) -> Duration) -> alloc::vec::Vec<usize> {
         let mut now = Time::ZERO;
         let mut round = || {
-            let under_way = crowding.limit();
-            crowding.filled(now);
+            let under_way = limit.limit();
+            limit.filled(now);
             for _ in 0..under_way {
                 now = now + took(under_way) / u32::try_from(under_way).unwrap();
-                crowding.answered(now, pods(), took(under_way), Outcome::Done);
+                limit.answered(now, pods(), took(under_way), Outcome::Done);
             }
-            crowding.limit()
+            limit.limit()
         };
         (0..count).map(|_| round()).collect()
     }
 
     #[test]
     fn grows_to_its_bound_while_answers_take_no_longer() {
-        let mut crowding = Crowding::new(50);
-        assert_eq!(rounds(&mut crowding, 7, |_| Duration::from_millis(50)), [4, 8, 16, 32, 50, 50, 50]);
+        let mut limit = ConcurrencyLimit::new(50);
+        assert_eq!(rounds(&mut limit, 7, |_| Duration::from_millis(50)), [4, 8, 16, 32, 50, 50, 50]);
     }
 
     #[test]
     fn grows_to_a_share_while_nothing_is_answered() {
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
-        let mut crowding = Crowding::new(64);
-        for (millis, limit) in [(0, 2), (20, 4), (40, 8), (60, 16)] {
-            assert_eq!((crowding.grow(at(millis)), crowding.limit()), (millis > 0, limit));
-            crowding.filled(at(millis));
+        let mut limit = ConcurrencyLimit::new(64);
+        for (millis, wanted) in [(0, 2), (20, 4), (40, 8), (60, 16)] {
+            assert_eq!((limit.grow(at(millis)), limit.limit()), (millis > 0, wanted));
+            limit.filled(at(millis));
         }
-        assert_eq!((crowding.next_deadline(), crowding.grow(at(10_000))), (None, false));
-        let mut refused = Crowding::new(64);
+        assert_eq!((limit.next_deadline(), limit.grow(at(10_000))), (None, false));
+        let mut refused = ConcurrencyLimit::new(64);
         refused.filled(at(0));
         refused.answered(at(10), pods(), Duration::from_millis(10), Outcome::Throttled);
         refused.filled(at(10));
@@ -209,10 +209,10 @@ mod tests {
 
     #[test]
     fn stays_where_a_server_is_busy_and_nobody_waits_long() {
-        let mut crowding = Crowding::new(64);
+        let mut limit = ConcurrencyLimit::new(64);
         // Ten cores, two milliseconds of work each: what is beyond ten waits.
         let took = |under_way: usize| Duration::from_micros(200) * u32::try_from(under_way.max(10)).unwrap();
-        let limits = rounds(&mut crowding, 400, took);
+        let limits = rounds(&mut limit, 400, took);
         let settled = &limits[100..];
         assert!(settled.iter().all(|limit| (30..=41).contains(limit)), "{settled:?}");
     }
@@ -221,51 +221,51 @@ mod tests {
     fn others_who_make_the_server_slow_leave_a_share() {
         let slow = |_: usize| Duration::from_millis(40);
         let fast = |_: usize| Duration::from_millis(4);
-        let mut crowding = Crowding::new(64);
-        rounds(&mut crowding, 6, fast);
-        assert_eq!(rounds(&mut crowding, 20, slow)[10..], [16; 10]);
-        let mut begun = Crowding::new(64);
+        let mut limit = ConcurrencyLimit::new(64);
+        rounds(&mut limit, 6, fast);
+        assert_eq!(rounds(&mut limit, 20, slow)[10..], [16; 10]);
+        let mut begun = ConcurrencyLimit::new(64);
         rounds(&mut begun, 1, fast);
         assert_eq!(rounds(&mut begun, 20, slow)[15..], [16; 5]);
-        let mut small = Crowding::new(3);
+        let mut small = ConcurrencyLimit::new(3);
         rounds(&mut small, 3, fast);
         assert_eq!(rounds(&mut small, 20, slow)[10..], [3; 10]);
     }
 
     #[test]
     fn a_refusal_halves_it_and_idleness_leaves_it() {
-        let mut crowding = Crowding::new(64);
-        rounds(&mut crowding, 5, |_| Duration::from_millis(10));
-        crowding.answered(Time::ZERO, pods(), Duration::from_millis(10), Outcome::Throttled);
+        let mut limit = ConcurrencyLimit::new(64);
+        rounds(&mut limit, 5, |_| Duration::from_millis(10));
+        limit.answered(Time::ZERO, pods(), Duration::from_millis(10), Outcome::Throttled);
         for _ in 0..63 {
-            crowding.answered(Time::ZERO, pods(), Duration::from_millis(10), Outcome::Done);
+            limit.answered(Time::ZERO, pods(), Duration::from_millis(10), Outcome::Done);
         }
-        assert_eq!(crowding.limit(), 32);
+        assert_eq!(limit.limit(), 32);
         for _ in 0..1000 {
-            crowding.answered(Time::ZERO, pods(), Duration::from_millis(10), Outcome::Done);
+            limit.answered(Time::ZERO, pods(), Duration::from_millis(10), Outcome::Done);
         }
-        assert_eq!(crowding.limit(), 32, "it was never used up");
+        assert_eq!(limit.limit(), 32, "it was never used up");
     }
 
     #[test]
     fn a_slow_collection_is_compared_with_itself() {
-        let mut crowding = Crowding::new(64);
+        let mut limit = ConcurrencyLimit::new(64);
         let hooked = GroupResource { group: Name::from("example.com"), resource: Name::from("hooked") };
         for _ in 0..200 {
-            crowding.filled(Time::ZERO);
-            crowding.answered(Time::ZERO, pods(), Duration::from_millis(1), Outcome::Done);
-            crowding.answered(Time::ZERO, hooked.clone(), Duration::from_millis(900), Outcome::Done);
+            limit.filled(Time::ZERO);
+            limit.answered(Time::ZERO, pods(), Duration::from_millis(1), Outcome::Done);
+            limit.answered(Time::ZERO, hooked.clone(), Duration::from_millis(900), Outcome::Done);
         }
-        assert_eq!(crowding.limit(), 64);
+        assert_eq!(limit.limit(), 64);
     }
 
     #[test]
     fn what_was_fast_long_ago_is_forgotten() {
-        let mut crowding = Crowding::new(64);
+        let mut limit = ConcurrencyLimit::new(64);
         let at = |seconds: u64| Time::ZERO + Duration::from_secs(seconds);
-        assert!(!crowding.is_slow(at(0), pods(), Duration::from_millis(1)));
-        assert!(crowding.is_slow(at(59), pods(), Duration::from_millis(20)));
-        assert!(crowding.is_slow(at(61), pods(), Duration::from_millis(20)), "of the minute before");
-        assert!(!crowding.is_slow(at(122), pods(), Duration::from_millis(20)));
+        assert!(!limit.is_slow(at(0), pods(), Duration::from_millis(1)));
+        assert!(limit.is_slow(at(59), pods(), Duration::from_millis(20)));
+        assert!(limit.is_slow(at(61), pods(), Duration::from_millis(20)), "of the minute before");
+        assert!(!limit.is_slow(at(122), pods(), Duration::from_millis(20)));
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 
 /// What waits for the log.
 #[derive(Debug)]
-pub(crate) struct Unlogged {
+pub(crate) struct PendingDecisions {
     log: Option<Log>,
     /// In the order in which they were granted.
     held: VecDeque<Held>,
@@ -63,11 +63,11 @@ struct Held {
     after: Option<u64>,
 }
 
-impl Unlogged {
+impl PendingDecisions {
     /// Without a shared log nothing waits.
-    pub(crate) fn new(queue: Option<Arc<Queue>>) -> Unlogged {
+    pub(crate) fn new(queue: Option<Arc<Queue>>) -> PendingDecisions {
         let log = queue.map(|queue| Log { progress: queue.progress(), queue });
-        Unlogged { log, held: VecDeque::new(), returned: Vec::new(), withheld: None, noted: 0 }
+        PendingDecisions { log, held: VecDeque::new(), returned: Vec::new(), withheld: None, noted: 0 }
     }
 
     /// Takes a message to an executor, and gives what may leave now.

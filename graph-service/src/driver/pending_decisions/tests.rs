@@ -61,7 +61,7 @@ fn revoke(ids: &[u64]) -> ToExecutor {
 struct World {
     queue: Arc<Queue>,
     writer: Writer,
-    unlogged: Unlogged,
+    pending: PendingDecisions,
 }
 
 impl World {
@@ -75,8 +75,8 @@ impl World {
         let clock = Clock { now: engine::time::Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
         writer.note(&Event::TermGained(term()), clock);
         writer.publish();
-        let unlogged = Unlogged::new(Some(Arc::clone(&queue)));
-        World { queue, writer, unlogged }
+        let pending = PendingDecisions::new(Some(Arc::clone(&queue)));
+        World { queue, writer, pending }
     }
 
     /// One round that decides something and sends this.
@@ -90,14 +90,14 @@ impl World {
             grounds: Grounds::unknown(7),
         };
         self.writer.note(&event, clock);
-        let leaves = self.unlogged.admit(STREAM, message);
+        let leaves = self.pending.admit(STREAM, message);
         self.writer.publish();
-        self.unlogged.round_is_noted(false);
+        self.pending.round_is_noted(false);
         leaves
     }
 
     fn released(&mut self) -> Vec<ToExecutor> {
-        self.unlogged.released().into_iter().map(|(_, message)| message).collect()
+        self.pending.released().into_iter().map(|(_, message)| message).collect()
     }
 }
 
@@ -126,8 +126,8 @@ async fn what_is_recalled_before_it_left_comes_back_as_not_begun_and_the_executo
         let returns = vec![WorkReturn { lease: lease_id(id), cause: ReturnCause::NotStarted }];
         (STREAM, ToLeader::Reports { reports: Vec::new(), returns })
     };
-    assert!(world.unlogged.has_returned());
-    assert_eq!(world.unlogged.returned(), [back(2), back(1)]);
+    assert!(world.pending.has_returned());
+    assert_eq!(world.pending.returned(), [back(2), back(1)]);
     for _ in 0..3 {
         world.queue.written();
     }
@@ -146,7 +146,7 @@ async fn whoever_is_sent_away_or_gone_is_given_nothing_any_more() {
     };
     assert_eq!(world.round(away.clone()), Some(away));
     world.round(grant(&[2]));
-    world.unlogged.forget(STREAM);
+    world.pending.forget(STREAM);
     for _ in 0..3 {
         world.queue.written();
     }
@@ -157,18 +157,18 @@ async fn whoever_is_sent_away_or_gone_is_given_nothing_any_more() {
 async fn a_log_that_is_away_is_not_waited_for_unless_it_is_required() {
     for is_required in [false, true] {
         let mut world = World::new(is_required);
-        let connecting = world.unlogged.news();
+        let connecting = world.pending.news();
         world.round(grant(&[1]));
         tokio::time::sleep(Duration::from_secs(3)).await;
         world.queue.away("refused");
         if is_required {
             assert!(matches!(connecting, Some(Some(why)) if why.contains("not reached")));
-            assert_eq!(world.unlogged.news(), Some(Some("the log of decisions is away".to_owned())));
-            assert_eq!((world.unlogged.news(), world.released()), (None, vec![]));
+            assert_eq!(world.pending.news(), Some(Some("the log of decisions is away".to_owned())));
+            assert_eq!((world.pending.news(), world.released()), (None, vec![]));
             world.queue.written();
-            assert_eq!(world.unlogged.news(), Some(None));
+            assert_eq!(world.pending.news(), Some(None));
         } else {
-            assert_eq!((connecting, world.unlogged.news()), (None, None));
+            assert_eq!((connecting, world.pending.news()), (None, None));
         }
         assert_eq!(world.released(), [grant(&[1])]);
     }
@@ -184,7 +184,7 @@ async fn a_grant_of_which_a_log_that_is_required_has_no_room_to_tell_comes_back(
         world.round(grant(&[3]));
         let returns = vec![WorkReturn { lease: lease_id(3), cause: ReturnCause::NotStarted }];
         let back = (STREAM, ToLeader::Reports { reports: Vec::new(), returns });
-        assert_eq!(world.unlogged.returned(), if is_required { vec![back] } else { vec![] });
+        assert_eq!(world.pending.returned(), if is_required { vec![back] } else { vec![] });
         for _ in 0..3 {
             world.queue.written();
         }
@@ -211,16 +211,16 @@ async fn an_event_and_its_grant_may_be_in_two_rounds() {
         world.writer.note(&event, clock);
     }
     world.writer.publish();
-    world.unlogged.round_is_noted(true);
-    world.unlogged.admit(STREAM, grant(&[1]));
-    world.unlogged.round_is_noted(false);
-    assert_eq!(world.unlogged.returned().len(), 1);
+    world.pending.round_is_noted(true);
+    world.pending.admit(STREAM, grant(&[1]));
+    world.pending.round_is_noted(false);
+    assert_eq!(world.pending.returned().len(), 1);
 }
 
 #[tokio::test]
 async fn without_a_shared_log_nothing_waits() {
-    let mut unlogged = Unlogged::new(None);
-    assert_eq!(unlogged.admit(STREAM, grant(&[1])), Some(grant(&[1])));
-    assert_eq!(unlogged.admit(STREAM, revoke(&[1])), Some(revoke(&[1])));
-    assert_eq!(unlogged.news(), None);
+    let mut pending = PendingDecisions::new(None);
+    assert_eq!(pending.admit(STREAM, grant(&[1])), Some(grant(&[1])));
+    assert_eq!(pending.admit(STREAM, revoke(&[1])), Some(revoke(&[1])));
+    assert_eq!(pending.news(), None);
 }

@@ -19,7 +19,7 @@ const GIVEN_UP_MAX: usize = 65_536;
 const DEPARTED_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
-pub(crate) struct Strays {
+pub(crate) struct LateWrites {
     /// Leases given up without a word of their executor, which may begin them yet.
     given_up: BTreeMap<LeaseId, (SessionId, Place)>,
     /// Sessions of which more was given up than is remembered.
@@ -57,7 +57,7 @@ impl Writers {
     }
 }
 
-impl Strays {
+impl LateWrites {
     /// A new term began: sessions of earlier ones, whoever has them, may write until `until`.
     pub(crate) fn begin_term(&mut self, until: Time) {
         self.earlier_terms = Some(until);

@@ -63,51 +63,51 @@ fn with_session<T>(then: impl FnOnce(&Session) -> T) -> T {
 
 #[test]
 fn a_lease_that_was_given_up_counts_in_its_scope_until_its_executor_speaks() {
-    let mut strays = Strays::default();
-    strays.give_up(id(1), &lease("a"));
-    strays.give_up(id(2), &Lease { destroys: None, ..lease("a") });
-    assert_eq!((strays.writers(&scope("a")).count(), strays.writers(&scope("b")).count()), (1, 0));
-    strays.ended(SessionId(2), id(1));
-    assert_eq!(strays.writers(&scope("a")).count(), 1, "another executor's word is not its own");
-    strays.ended(ONE, id(1));
-    assert_eq!(strays.writers(&scope("a")).count(), 0);
+    let mut late_writes = LateWrites::default();
+    late_writes.give_up(id(1), &lease("a"));
+    late_writes.give_up(id(2), &Lease { destroys: None, ..lease("a") });
+    assert_eq!((late_writes.writers(&scope("a")).count(), late_writes.writers(&scope("b")).count()), (1, 0));
+    late_writes.ended(SessionId(2), id(1));
+    assert_eq!(late_writes.writers(&scope("a")).count(), 1, "another executor's word is not its own");
+    late_writes.ended(ONE, id(1));
+    assert_eq!(late_writes.writers(&scope("a")).count(), 0);
 }
 
 #[test]
 fn what_an_executor_names_beside_its_leases_counts_everywhere() {
-    let mut strays = Strays::default();
-    strays.give_up(id(1), &lease("a"));
-    with_session(|session| strays.hello(ONE, session, &BTreeSet::from([id(7)]), BTreeSet::from([id(7)])));
-    assert_eq!((strays.writers(&scope("b")).count(), strays.of_session(ONE)), (1, alloc::vec![id(7)]));
-    with_session(|session| strays.session_ended(ONE, session, core::iter::empty(), at(50)));
-    assert_eq!(strays.writers(&scope("b")), Writers { departed: 1, ..Writers::default() });
-    strays.tick(at(49));
-    assert_eq!(strays.writers(&scope("b")).count(), 1);
-    strays.tick(at(50));
-    assert_eq!(strays.writers(&scope("b")).count(), 0);
+    let mut late_writes = LateWrites::default();
+    late_writes.give_up(id(1), &lease("a"));
+    with_session(|session| late_writes.hello(ONE, session, &BTreeSet::from([id(7)]), BTreeSet::from([id(7)])));
+    assert_eq!((late_writes.writers(&scope("b")).count(), late_writes.of_session(ONE)), (1, alloc::vec![id(7)]));
+    with_session(|session| late_writes.session_ended(ONE, session, core::iter::empty(), at(50)));
+    assert_eq!(late_writes.writers(&scope("b")), Writers { departed: 1, ..Writers::default() });
+    late_writes.tick(at(49));
+    assert_eq!(late_writes.writers(&scope("b")).count(), 1);
+    late_writes.tick(at(50));
+    assert_eq!(late_writes.writers(&scope("b")).count(), 0);
 }
 
 #[test]
 fn a_departed_executor_that_is_back_speaks_for_itself() {
-    let mut strays = Strays::default();
-    with_session(|session| strays.session_ended(ONE, session, [lease("a")].iter(), at(50)));
-    assert_eq!(strays.writers(&scope("a")).count(), 1);
-    with_session(|session| strays.hello(SessionId(2), session, &BTreeSet::new(), BTreeSet::new()));
-    assert_eq!(strays.writers(&scope("a")).count(), 0);
+    let mut late_writes = LateWrites::default();
+    with_session(|session| late_writes.session_ended(ONE, session, [lease("a")].iter(), at(50)));
+    assert_eq!(late_writes.writers(&scope("a")).count(), 1);
+    with_session(|session| late_writes.hello(SessionId(2), session, &BTreeSet::new(), BTreeSet::new()));
+    assert_eq!(late_writes.writers(&scope("a")).count(), 0);
 }
 
 #[test]
 fn beyond_the_bounds_everything_counts() {
-    let mut strays = Strays::default();
+    let mut late_writes = LateWrites::default();
     for number in 0..=GIVEN_UP_MAX as u64 {
-        strays.give_up(id(number), &lease("a"));
+        late_writes.give_up(id(number), &lease("a"));
     }
-    assert_eq!(strays.writers(&scope("b")).count(), 1, "one of them is not remembered by its place");
-    let mut strays = Strays::default();
+    assert_eq!(late_writes.writers(&scope("b")).count(), 1, "one of them is not remembered by its place");
+    let mut late_writes = LateWrites::default();
     with_session(|session| {
         for number in 0..=DEPARTED_MAX as u64 {
-            strays.session_ended(SessionId(number + 10), session, [lease("a")].iter(), at(number));
+            late_writes.session_ended(SessionId(number + 10), session, [lease("a")].iter(), at(number));
         }
     });
-    assert_eq!(strays.writers(&scope("b")).departed, 1, "the last stands for those beyond");
+    assert_eq!(late_writes.writers(&scope("b")).departed, 1, "the last stands for those beyond");
 }

@@ -7,14 +7,14 @@ use core::ops::{Index, IndexMut};
 const PIECE: usize = 4096;
 
 #[derive(Debug)]
-pub(crate) struct Pieces<T> {
+pub(crate) struct PagedVec<T> {
     /// All but the last are full, and only the last may be empty.
     pieces: Vec<Vec<T>>,
 }
 
-impl<T> Pieces<T> {
-    pub(crate) const fn new() -> Pieces<T> {
-        Pieces { pieces: Vec::new() }
+impl<T> PagedVec<T> {
+    pub(crate) const fn new() -> PagedVec<T> {
+        PagedVec { pieces: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -66,13 +66,13 @@ impl<T> Pieces<T> {
     }
 }
 
-impl<T> Default for Pieces<T> {
+impl<T> Default for PagedVec<T> {
     fn default() -> Self {
-        Pieces::new()
+        PagedVec::new()
     }
 }
 
-impl<T> Index<usize> for Pieces<T> {
+impl<T> Index<usize> for PagedVec<T> {
     type Output = T;
 
     fn index(&self, at: usize) -> &T {
@@ -80,7 +80,7 @@ impl<T> Index<usize> for Pieces<T> {
     }
 }
 
-impl<T> IndexMut<usize> for Pieces<T> {
+impl<T> IndexMut<usize> for PagedVec<T> {
     fn index_mut(&mut self, at: usize) -> &mut T {
         &mut self.pieces[at / PIECE][at % PIECE]
     }
@@ -93,7 +93,7 @@ mod tests {
     /// Over the borders of pieces, back and forth.
     #[test]
     fn it_is_a_vector() {
-        let (mut pieces, mut vector) = (Pieces::new(), Vec::new());
+        let (mut pieces, mut vector) = (PagedVec::new(), Vec::new());
         for (pushes, pops) in
             [(PIECE, 1), (2, 1), (1, 0), (3 * PIECE, 2 * PIECE + 1), (5, PIECE), (0, 2 * PIECE), (3, 4)]
         {

@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::reviews::Asked;
-use super::{Gate, status};
+use super::{Authenticator, status};
 use crate::grpc::rights::Right;
 use engine::object::ObjectRef;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +14,11 @@ const NAMESPACES_MAX: usize = 1000;
 
 /// What the caller of a call may see. Everything, where callers are not told apart.
 #[derive(Clone, Debug, Default)]
-pub(in crate::grpc) struct Sight(Option<Arc<Limited>>);
+pub(in crate::grpc) struct Visibility(Option<Arc<Limited>>);
 
 #[derive(Debug)]
 struct Limited {
-    gate: Arc<Gate>,
+    authenticator: Arc<Authenticator>,
     caller: Arc<Caller>,
     right: Right,
     known: Mutex<Known>,
@@ -42,14 +42,14 @@ impl Known {
     }
 }
 
-impl Sight {
+impl Visibility {
     /// Who calls, where callers are told apart.
     pub(in crate::grpc) fn user(&self) -> Option<&str> {
         self.0.as_ref().map(|limited| limited.caller.user.as_str())
     }
 
-    pub(super) fn of(gate: Arc<Gate>, caller: Arc<Caller>, right: Right) -> Sight {
-        Sight(Some(Arc::new(Limited { gate, caller, right, known: Mutex::default() })))
+    pub(super) fn of(authenticator: Arc<Authenticator>, caller: Arc<Caller>, right: Right) -> Visibility {
+        Visibility(Some(Arc::new(Limited { authenticator, caller, right, known: Mutex::default() })))
     }
 
     /// Who it is, for what is kept for one caller and of no use to others. `None` where callers are not told apart.
@@ -68,7 +68,7 @@ impl Sight {
         self.0.as_ref().is_none_or(|limited| limited.known().everywhere == Some(true))
     }
 
-    /// Asks about these namespaces, so that [`Sight::sees`] knows.
+    /// Asks about these namespaces, so that [`Visibility::sees`] knows.
     pub(in crate::grpc) async fn learn(
         &self,
         namespaces: impl IntoIterator<Item = impl AsRef<str>>,
@@ -134,7 +134,7 @@ impl Sight {
             [&object.group, &object.resource, &object.namespace, &object.name].map(ToString::to_string);
         let denied = status::object_denied(&limited.caller.user, &group, &resource, &namespace);
         let asked = Asked::Object { group, resource, namespace, name };
-        if limited.gate.may(&limited.caller, asked).await? { Ok(()) } else { Err(denied) }
+        if limited.authenticator.may(&limited.caller, asked).await? { Ok(()) } else { Err(denied) }
     }
 
     /// The error for what is not there, or not to be seen: nobody is told which of the two.
@@ -219,7 +219,7 @@ impl Limited {
     async fn may(&self, namespace: &str) -> Result<bool, Status> {
         let Right { verb, resource } = self.right;
         let asked = Asked::Resource { verb, resource, namespace: namespace.to_owned() };
-        self.gate.may(&self.caller, asked).await
+        self.authenticator.may(&self.caller, asked).await
     }
 
     async fn everywhere(&self) -> Result<bool, Status> {

@@ -15,7 +15,7 @@ const WORTH_IT_FROM: usize = 1 << 18;
 
 impl Graph {
     /// These objects and their owners are wanted next. Changes nothing.
-    pub(crate) fn foresee<'a>(&self, objects: impl Iterator<Item = (KindId, &'a Object)>) {
+    pub(crate) fn prefetch<'a>(&self, objects: impl Iterator<Item = (KindId, &'a Object)>) {
         if self.len() >= WORTH_IT_FROM {
             self.fetch(objects);
         }

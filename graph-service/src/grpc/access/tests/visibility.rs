@@ -101,7 +101,7 @@ fn inputs() -> Vec<Input> {
 
 struct World {
     graph: Graph,
-    gate: Arc<Gate>,
+    authenticator: Arc<Authenticator>,
     oracle: Oracle,
     reader: crate::driver::Reader,
     _tasks: Tasks,
@@ -110,30 +110,30 @@ struct World {
 /// A tenant of `a`, and an administrator.
 fn world() -> World {
     let oracle = Oracle::default().shows("tenant", "a").shows("admin", "");
-    let gate = oracle.gate();
+    let authenticator = oracle.authenticator();
     let mut leader = Leader::new(config(Mode::Observe), 7);
     for input in inputs() {
         leader.handle(Time::ZERO, input);
     }
     while leader.poll().is_some() {}
     let (_leadership, known) = tokio::sync::watch::channel(Leadership::default());
-    let shared = gated(leader, DecisionLog::in_memory(), known, Some(Arc::clone(&gate)));
+    let shared = gated(leader, DecisionLog::in_memory(), known, Some(Arc::clone(&authenticator)));
     let mut tasks = Tasks::new();
     let (writers, followers) = Followers::new();
     tasks.spawn_until_end("stream writers", writers.run());
-    World { reader: shared.reader.clone(), graph: Graph::new(shared, followers), gate, oracle, _tasks: tasks }
+    World { reader: shared.reader.clone(), graph: Graph::new(shared, followers), authenticator, oracle, _tasks: tasks }
 }
 
 impl World {
-    fn sight(&self, user: &str, verb: &'static str) -> Sight {
+    fn visibility(&self, user: &str, verb: &'static str) -> Visibility {
         let right = Right { verb, resource: "graphobjects" };
-        Sight::of(Arc::clone(&self.gate), Arc::new(caller(user)), right)
+        Visibility::of(Arc::clone(&self.authenticator), Arc::new(caller(user)), right)
     }
 
     /// A call as the guard hands it on.
     fn by<M>(&self, user: &str, verb: &'static str, message: M) -> Request<M> {
         let mut request = Request::new(message);
-        request.extensions_mut().insert(self.sight(user, verb));
+        request.extensions_mut().insert(self.visibility(user, verb));
         request
     }
 
@@ -382,13 +382,13 @@ async fn a_watch_shows_what_may_be_seen_and_begins_anew_when_that_changes() {
         assert_eq!(matches!(first, Event::Reset(_)), !is_known, "{user}: {first:?}");
     }
     let request = world.by("tenant", "watch", below(Vec::new()));
-    let sight = request.extensions().get::<Sight>().unwrap().clone();
+    let visibility = request.extensions().get::<Visibility>().unwrap().clone();
     let mut watch = world.graph.watch_dependents(request).await.unwrap().into_inner();
     while !matches!(watch.next().await.unwrap().unwrap().event.unwrap(), Event::Bookmark(_)) {}
     // Now everything may be seen.
     let _more = world.oracle.clone().shows("tenant", "");
     tokio::time::sleep(Duration::from_secs(11)).await;
-    sight.ask_again().await.unwrap();
+    visibility.ask_again().await.unwrap();
     let mut events = Vec::new();
     while !matches!(events.last(), Some(Event::Bookmark(bookmark)) if bookmark.snapshot_complete) {
         events.push(watch.next().await.unwrap().unwrap().event.unwrap());
@@ -400,8 +400,11 @@ async fn a_watch_shows_what_may_be_seen_and_begins_anew_when_that_changes() {
 #[tokio::test(start_paused = true)]
 async fn decisions_name_what_may_be_seen() {
     let world = world();
-    let sight =
-        Sight::of(Arc::clone(&world.gate), Arc::new(caller("tenant")), Right { verb: "watch", resource: "decisions" });
+    let visibility = Visibility::of(
+        Arc::clone(&world.authenticator),
+        Arc::new(caller("tenant")),
+        Right { verb: "watch", resource: "decisions" },
+    );
     let named = |namespace: &str, name: &str| ObjectRef { namespace: namespace.into(), ..uid(name) };
     let event = |namespace: &str, name: &str| DecisionEvent {
         target: Some(named(namespace, name)),
@@ -412,16 +415,19 @@ async fn decisions_name_what_may_be_seen() {
         ..Default::default()
     };
     let events = vec![event("a", "a2"), event("b", "b2"), event("", "x"), DecisionEvent::default()];
-    sight.require("a").await.unwrap();
-    let [seen] = redact::events(&sight, events.clone()).await.unwrap().try_into().unwrap();
+    visibility.require("a").await.unwrap();
+    let [seen] = redact::events(&visibility, events.clone()).await.unwrap().try_into().unwrap();
     assert_eq!((seen.cause_chain.len(), seen.root.clone(), seen.redacted_count), (1, None, 3));
     assert_eq!((seen.reasons[0].detail.as_str(), seen.owners[0].evidence.clone()), ("", None));
     assert!(!format!("{seen:?}").contains("b1"));
-    let admin =
-        Sight::of(Arc::clone(&world.gate), Arc::new(caller("admin")), Right { verb: "watch", resource: "decisions" });
+    let admin = Visibility::of(
+        Arc::clone(&world.authenticator),
+        Arc::new(caller("admin")),
+        Right { verb: "watch", resource: "decisions" },
+    );
     admin.learn(["a"]).await.unwrap();
     assert_eq!(redact::events(&admin, events.clone()).await.unwrap(), events);
-    assert_eq!(redact::events(&Sight::default(), events.clone()).await.unwrap(), events);
+    assert_eq!(redact::events(&Visibility::default(), events.clone()).await.unwrap(), events);
 }
 
 #[tokio::test(start_paused = true)]
