@@ -141,7 +141,7 @@ fn a_planted_circle_is_found() {
 
 /// What stands in ARCHITECTURE.md between these two.
 fn entry_points() -> String {
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is in the tree");
     let (_, rest) = text.split_once("## Entry points").expect("a section");
     rest.split_once("\n## ").expect("another section after it").0.to_owned()
 }
