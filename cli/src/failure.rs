@@ -48,7 +48,7 @@ pub(crate) fn exit_code(ended: Result<(), Failure>) -> ExitCode {
         Err(Failure::Other(error)) if is_broken_pipe(&error) => return ExitCode::from(FAILED),
         Err(Failure::Other(error)) => (FAILED, format!("{error:#}")),
     };
-    // Where not even stderr can be written there is nobody to tell.
+    // A stderr that cannot be written leaves no way to report that.
     let _closed = writeln!(io::stderr(), "ownergraph: {}", line(&sentence));
     ExitCode::from(code)
 }

@@ -56,7 +56,7 @@ pub(crate) struct PauseFlags {
     #[arg(long = "for", env = "OWNERGRAPH_FOR", value_name = "DURATION", value_parser = duration)]
     pub(crate) lifetime: Duration,
 
-    /// Why, for whoever finds it.
+    /// Reason that `status`, `why` and the Pause resource show.
     #[arg(long, env = "OWNERGRAPH_REASON", value_name = "TEXT")]
     pub(crate) reason: String,
 

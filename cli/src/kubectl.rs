@@ -139,7 +139,7 @@ pub(crate) fn questions() -> clap::Command {
 
 /// Help and version go to stdout; what cannot be parsed is said on stderr.
 pub(crate) fn misused(error: &clap::Error, question: bool) -> ExitCode {
-    // Where neither stream can be written there is nobody to tell.
+    // Two streams that cannot be written leave no way to report that.
     let _closed = error.print();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         ExitCode::SUCCESS

@@ -60,7 +60,7 @@ fn run(options: Options) -> anyhow::Result<Exit> {
 }
 
 fn fail(code: u8, sentence: &str) -> ExitCode {
-    // Where stderr is closed there is nobody to tell.
+    // A closed stderr leaves no way to report that.
     let _unread = writeln!(std::io::stderr(), "executor-service: {}", visible::line(sentence));
     ExitCode::from(code)
 }

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Err(Failure::Bad(error)) => (BAD_START, error),
         Err(Failure::Other(error)) => (FAILED, error),
     };
-    // Where not even stderr can be written there is nobody to tell.
+    // A stderr that cannot be written leaves no way to report that.
     let _closed = writeln!(std::io::stderr(), "graph-service: {}", visible::line(&format!("{error:#}")));
     ExitCode::from(code)
 }

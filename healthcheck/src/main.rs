@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         .context("cannot start the thread")
         .and_then(|thread| thread.block_on(ask(&options)));
     let Err(error) = asked else { return ExitCode::SUCCESS };
-    // Where not even stderr can be written there is nobody to tell.
+    // A stderr that cannot be written leaves no way to report that.
     let _closed = writeln!(std::io::stderr(), "healthcheck: {error:#}");
     ExitCode::FAILURE
 }

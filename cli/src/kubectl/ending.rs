@@ -72,7 +72,7 @@ pub(super) fn exit_code(answered: Answered) -> ExitCode {
         Err(Problem::Other(error)) if error.chain().any(is_broken_pipe) => return ExitCode::from(FAILED),
         Err(Problem::Other(error)) => (FAILED, format!("{error:#}")),
     };
-    // Where not even stderr can be written there is nobody to tell.
+    // A stderr that cannot be written leaves no way to report that.
     let _closed = writeln!(io::stderr(), "error: {}", line(&sentence));
     ExitCode::from(code)
 }
@@ -83,6 +83,6 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// Says something that is no part of an answer.
 pub(super) fn note(text: &str) {
-    // Where stderr cannot be written there is nobody to tell.
+    // A stderr that cannot be written leaves no way to report that.
     let _closed = writeln!(io::stderr(), "note: {}", line(text));
 }

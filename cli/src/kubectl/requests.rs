@@ -43,7 +43,7 @@ fn said(cluster: Cluster) -> Cluster {
             let began = Instant::now();
             let answer = client.send(request).await;
             let end = answer.as_ref().map_or_else(|error| error.to_string(), |answer| answer.status().to_string());
-            // Where stderr cannot be written there is nobody to tell.
+            // A stderr that cannot be written leaves no way to report that.
             let _closed = writeln!(
                 io::stderr(),
                 "{} in {} milliseconds",

@@ -16,8 +16,8 @@ pub(super) struct Orphaned {
     lost: Option<Lost>,
 }
 
-/// The orphaning was seen in a history that the store may have lost. In the present one the owner may be back, and orphan nobody: the memory
-/// counts once the owner is proven absent, and ends when a watch shows that it went without orphaning.
+/// The graph saw the orphaning in a history that the store may have lost. In the present history the owner may exist without a deletion mark. So
+/// the memory counts once the owner is proven absent, and ends when a watch shows that the owner went without orphaning.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
     /// Since then, its collection has shown the owner before its deletion. One that is in deletion at first sight may have orphaned before.

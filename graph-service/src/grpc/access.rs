@@ -4,7 +4,7 @@
 //!
 //! * *Who*: a bearer token, which the API server is asked about (TokenReview, for our own audience), or else the certificate that came with
 //!   the connection. A token that is not accepted is not made up for by a certificate.
-//! * *May*: [`rights`] has one row for each RPC: a verb and a virtual resource of the group `ownergraph.dev`, about which the API server is
+//! * *May*: [`super::rights`] has one row for each RPC: a verb and a virtual resource of the group `ownergraph.dev`, about which the API server is
 //!   asked (SubjectAccessReview). A call without a row is not answered.
 //! * *See*: calls about objects and decisions are judged by namespace. The handler asks its [`Visibility`]; what is not seen is not there, for
 //!   filters and counts too, except for the number of what was left out.
@@ -13,8 +13,8 @@
 //! allows nothing, and its silence is not kept**: the call is `UNAVAILABLE`. A stream is looked at again every five minutes and when its
 //! token or certificate ends; it ends with what a new call would be told, and only where the API server has been silent for a minute.
 //!
-//! Where connections are plaintext there is no [`Authenticator`], nobody is asked anything, and everybody sees everything. The same holds for pipes
-//! within the process.
+//! Plaintext connections and pipes within the process have no [`Authenticator`]: the service asks the API server nothing, and every caller sees
+//! everything.
 
 use super::status;
 use crate::metrics::Metrics;

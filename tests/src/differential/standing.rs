@@ -10,7 +10,7 @@ pub(super) enum Standing {
     Waiting,
     Orphaning,
     Dangling,
-    /// Of a kind that nobody knows.
+    /// The reference names a kind that the test does not have.
     Unverified,
     /// A namespaced owner of a cluster-scoped object.
     InvalidScope,

@@ -152,8 +152,9 @@ fn each_entry_point_stands_where_it_says() {
     let numbered = |line: &&str| line.split_once(". `").is_some_and(|(number, _)| number.parse::<u8>().is_ok());
     let mut seen = 0;
     for line in text.lines().filter(numbered) {
-        let mut quoted = line.split('`').skip(1).step_by(2);
-        let (file, function) = (quoted.next().unwrap(), quoted.next().unwrap());
+        let [_, file, _, function, ..] = line.split('`').collect::<Vec<_>>()[..] else {
+            panic!("a file and a function: {line}")
+        };
         let source = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         let declares = |line: &str| {
             line.split_once(&format!("fn {function}")).is_some_and(|(_, rest)| rest.starts_with(['(', '<']))
@@ -171,7 +172,8 @@ fn links_between_documents_lead_somewhere() {
     let mut seen = 0;
     for path in found.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "md")) {
         let text = fs::read_to_string(&path).unwrap();
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+        let links = text.match_indices("](").filter_map(|(at, begin)| text[at + begin.len()..].split(')').next());
+        for link in links {
             let file = link.split('#').next().unwrap_or_default();
             if file.is_empty() || link.contains("://") || !(file.ends_with(".md") || file.contains('/')) {
                 continue;
