@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use anyhow::{Context as _, bail, ensure};
 use http::{Method, Request, header};
 use kube::Client;
-use runtime::kubernetes::{call, connect, parse_status};
+use runtime::kubernetes::{call, connect, media, parse_status};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -177,9 +177,8 @@ impl Trial {
     }
 
     async fn send<T: for<'de> Deserialize<'de>>(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<T> {
-        const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let accept = if method == Method::GET { METADATA } else { "application/json" };
+        let accept = if method == Method::GET { media::METADATA_LIST } else { media::JSON };
         let request = Request::builder()
             .method(&method)
             .uri(path)

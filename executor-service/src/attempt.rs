@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-mod address;
+mod path;
 pub(crate) mod request;
 #[cfg(test)]
 mod tests;

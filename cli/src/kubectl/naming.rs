@@ -7,14 +7,13 @@ use http::{Request, StatusCode, header::ACCEPT};
 use kube::api::ListParams;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
 use proto::r#type::v1beta1::ObjectRef;
-use runtime::kubernetes::{Answer, call, parse_status};
+use runtime::kubernetes::{Answer, call, media, parse_status, path};
 use runtime::visible::line;
 use serde::Deserialize;
 
 #[cfg(test)]
 mod tests;
 
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const ANSWER_MAX_BYTES: usize = 4 << 20;
 /// From here on two names are taken for one with a slip of the finger.
 const ALIKE: f64 = 0.8;
@@ -55,9 +54,7 @@ impl Served {
 
 /// The path of a collection.
 pub(super) fn collection(group: &str, version: &str, resource: &str, namespace: &str) -> String {
-    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-    let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
-    format!("{root}{place}/{resource}")
+    path::collection_path(group, version, resource, Some(namespace).filter(|namespace| !namespace.is_empty()))
 }
 
 /// Everything the API server serves, the core group first, versions by preference.
@@ -310,8 +307,10 @@ fn refusal(answer: &Answer) -> String {
 
 /// What is there under a name now.
 pub(super) async fn read(session: &Session, named: &Named) -> Result<Found, Problem> {
-    let request =
-        Request::get(named.path()).header(ACCEPT, METADATA).body(Vec::new()).context("the name makes no path")?;
+    let request = Request::get(named.path())
+        .header(ACCEPT, media::METADATA)
+        .body(Vec::new())
+        .context("the name makes no path")?;
     let within = session.connection.request_timeout;
     let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
     let answer = answer.with_context(|| format!("{} cannot be asked", session.cluster.url))?;

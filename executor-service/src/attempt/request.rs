@@ -1,6 +1,6 @@
 //! Typed requests of the engine as HTTP.
 
-use super::address;
+use super::path;
 use crate::metrics::Verb;
 use engine::attempt::{Failure, FailureKind, Patch, Request};
 use engine::object::{ObjectRef, ResourceVersion, clip};
@@ -30,7 +30,7 @@ impl PatchForm {
 
 /// The request as it goes to the API server; an error where its object has no path there.
 pub(super) fn http(request: &Request<Value>) -> Result<(Verb, http::Request<Vec<u8>>), Failure> {
-    let path = address::object_path(request.object()).ok_or_else(|| unaddressable(request.object()))?;
+    let path = path::object_path(request.object()).ok_or_else(|| unaddressable(request.object()))?;
     Ok(match request {
         Request::Get(_) => (Verb::Get, build(http::Method::GET, path, None, Vec::new())),
         Request::Delete { target, version, policy } => {

@@ -6,7 +6,7 @@ use crate::metadata::{self, Decoder, Encoding, Item};
 use engine::leader::{CheckBy, Named, Probe, ProbeAnswer};
 use engine::object::{Object, ResourceVersion};
 use runtime::kubernetes::media;
-use runtime::kubernetes::path::{collection_path, name_selector, query_value};
+use runtime::kubernetes::path::{collection_path, is_encodable_segment, name_selector, query_value};
 use runtime::kubernetes::{NotFound, classify_not_found};
 use serde_json::value::RawValue;
 
@@ -85,7 +85,7 @@ fn found(resource_version: ResourceVersion, object: Option<Object>) -> ProbeAnsw
 /// the API server splits the path after it has decoded it. None either where it is too long for a URI.
 fn uri(probe: &Probe, named: &Named) -> Option<String> {
     let namespace = probe.namespace.as_deref();
-    if named.name.is_empty() || namespace.is_some_and(|namespace| !is_segment(namespace)) {
+    if named.name.is_empty() || namespace.is_some_and(|namespace| !is_encodable_segment(namespace)) {
         return None;
     }
     let collection = collection_path(
@@ -95,7 +95,7 @@ fn uri(probe: &Probe, named: &Named) -> Option<String> {
         namespace.map(query_value).as_deref(),
     );
     let uri = match named.by {
-        CheckBy::Read if !is_segment(&named.name) => return None,
+        CheckBy::Read if !is_encodable_segment(&named.name) => return None,
         CheckBy::Read => format!("{collection}/{}", query_value(&named.name)),
         CheckBy::List => {
             // No resourceVersion: the server answers from the present.
@@ -103,9 +103,4 @@ fn uri(probe: &Probe, named: &Named) -> Option<String> {
         }
     };
     (uri.len() <= URI_MAX_BYTES).then_some(uri)
-}
-
-/// What the API server itself demands of a name in a path.
-fn is_segment(text: &str) -> bool {
-    !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
 }

@@ -18,6 +18,7 @@ use tower::{BoxError, ServiceBuilder};
 use super::access::{self, Access, AccessError, DEFAULT_USER_AGENT, Places};
 use super::call::{CallError, call, lacks_credentials};
 use super::gate::{Gated, gated};
+use super::media;
 use super::status::parse_status;
 
 /// Name resolution, TCP and TLS together.
@@ -138,7 +139,7 @@ fn advice(status: StatusCode) -> &'static str {
 /// The identity of the cluster: the uid of its namespace kube-system, which lives as long as its storage does.
 pub async fn cluster_uid(client: &Client) -> Result<String, ClusterUidError> {
     let request = Request::get("/api/v1/namespaces/kube-system")
-        .header(ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+        .header(ACCEPT, media::METADATA)
         .body(Vec::new())
         .expect("the path and the header are constants");
     let answer = call(client, request, UID_ANSWER_MAX, UID_WITHIN).await?;

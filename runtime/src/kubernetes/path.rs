@@ -8,6 +8,11 @@ pub fn is_path_segment(text: &str) -> bool {
         && text != ".."
 }
 
+/// Whether the API server takes `text`, encoded, for one segment of a path. It splits the path after it has decoded it.
+pub fn is_encodable_segment(text: &str) -> bool {
+    !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
+}
+
 /// The path of a collection, in one namespace or in all.
 pub fn collection_path(group: &str, version: &str, resource: &str, namespace: Option<&str>) -> String {
     let base = match group {
