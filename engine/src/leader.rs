@@ -116,7 +116,7 @@ enum Timer {
     PauseEnd(Name),
     /// Read again which pauses there are.
     PauseRead,
-    /// A write that nobody waits for any more is over.
+    /// Writes of ended leases and sessions can be on their way no more.
     LateWrites,
     /// What earlier leaders decided is closed.
     Inherited,

@@ -75,10 +75,10 @@ impl Leader {
         if let Some(version) = &lease.gone {
             return self.confirm(target.clone(), version.clone(), lease.grounds.clone());
         }
-        self.condemn(&target.uid, lease.grounds.decision, outcome == Outcome::Done);
+        self.delete_accepted(&target.uid, lease.grounds.decision, outcome == Outcome::Done);
     }
 
-    fn condemn(&mut self, uid: &Uid, decision: u64, ours: bool) {
+    fn delete_accepted(&mut self, uid: &Uid, decision: u64, ours: bool) {
         let Some(id) = self.graph.primary(uid) else { return };
         // An earlier DELETE of ours is what holds it in deletion.
         let before = self.accepted_deletes.get(uid).copied();
@@ -101,10 +101,7 @@ impl Leader {
         }
         let node = self.graph.node(id);
         let uid = node.uid();
-        let Some(accepted_deletes) = self
-            .accepted_deletes
-            .get_mut(&uid)
-            .filter(|accepted_deletes| accepted_deletes.ours && !accepted_deletes.told)
+        let Some(accepted) = self.accepted_deletes.get_mut(&uid).filter(|accepted| accepted.ours && !accepted.told)
         else {
             return;
         };
@@ -115,8 +112,8 @@ impl Leader {
         if finalizers.is_empty() {
             return;
         }
-        accepted_deletes.told = true;
-        let decision = accepted_deletes.decision;
+        accepted.told = true;
+        let decision = accepted.decision;
         let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
         if self.term.is_some() {
             self.event(Event::AwaitingFinalizers { target, resource_version, finalizers, grounds });
@@ -126,15 +123,15 @@ impl Leader {
     /// An observed object is about to leave the graph; whether it goes by us.
     pub(super) fn leaves(&mut self, id: NodeId, left: Left) -> bool {
         let uid = self.graph.node(id).uid();
-        let accepted_deletes = self.accepted_deletes.remove(&uid);
+        let accepted = self.accepted_deletes.remove(&uid);
         let deletion = self.queue.get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         let lease = deletion.and_then(|item| match item.place {
             Place::Leased(lease) => Some(lease),
             Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
         });
-        let by_us = lease.is_some() || accepted_deletes.is_some_and(|accepted_deletes| accepted_deletes.ours);
+        let by_us = lease.is_some() || accepted.is_some_and(|accepted| accepted.ours);
         let Left::Collection { deleted } = left else { return by_us };
-        if let Some(AcceptedDelete { decision, .. }) = accepted_deletes {
+        if let Some(AcceptedDelete { decision, .. }) = accepted {
             self.ends_inherited(&uid, decision);
             let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
             self.confirm(target, deleted, grounds);
@@ -183,9 +180,9 @@ impl Leader {
         }
         for logged in logged.into_iter().take(LOGGED_MAX) {
             let uid = logged.target.uid.clone();
-            let is_condemned = self.accepted_deletes.get(&uid).is_some_and(|known| known.decision == logged.decision);
+            let is_accepted = self.accepted_deletes.get(&uid).is_some_and(|known| known.decision == logged.decision);
             // What is decided here too ends here.
-            if is_condemned || (logged.step == LoggedStep::Waiting && self.is_decided(&logged)) {
+            if is_accepted || (logged.step == LoggedStep::Waiting && self.is_decided(&logged)) {
                 continue;
             }
             let decision = logged.decision;
@@ -200,7 +197,7 @@ impl Leader {
             }
             if step == LoggedStep::Accepted && self.graph.primary(&uid).is_some() {
                 self.inherited.open.remove(&uid);
-                self.condemn(&uid, decision, true);
+                self.delete_accepted(&uid, decision, true);
             }
         }
         if !self.inherited.open.is_empty() {
@@ -330,7 +327,7 @@ impl Leader {
             return;
         }
         if self.graph.primary(uid).is_some() {
-            return self.condemn(uid, decision, ours);
+            return self.delete_accepted(uid, decision, ours);
         }
         if ours {
             self.tombstones.credit(uid);

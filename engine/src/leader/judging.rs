@@ -363,7 +363,6 @@ impl Leader {
     }
 
     fn put(&mut self, draft: Draft, causes: Vec<Cause>) {
-        let action = draft.action.kind();
         let target = draft.target.clone();
         let known = self.carried_out.get(&target.uid).is_some();
         let repeated = known.then(|| (target.clone(), draft.action.clone()));
@@ -386,23 +385,7 @@ impl Leader {
                     let (target, action) = (before.target, before.action.kind());
                     self.event(Event::Withdrawn { item, target, action, replaced: true, grounds });
                 }
-                let leads = self.term.is_some();
-                if let Some(item) = self.queue.get_mut(&target.uid) {
-                    item.told = leads;
-                }
-                if let Some(item) = self.queue.get(&target.uid) {
-                    let (id, generation) = (item.id, item.generation);
-                    let grounds = leads.then(|| self.grounds(&item.draft, causes.clone(), chain));
-                    self.event(Event::Decided {
-                        item: id,
-                        generation,
-                        target,
-                        action,
-                        causes,
-                        grounds,
-                        repeated: false,
-                    });
-                }
+                self.decided(&target.uid, causes, chain, false);
             }
             Put::Same => {}
             Put::Moved => self.backoff(&target.uid, MOVED, Delay::Moved),
@@ -415,13 +398,23 @@ impl Leader {
 
     /// Tells of a decision that this replica made before its term began, so that no step of a decision is in the log without it.
     pub(super) fn tell_decided(&mut self, uid: &Uid) {
-        let Some(item) = self.queue.get_mut(uid).filter(|item| !item.told) else { return };
-        item.told = true;
-        let (id, generation, draft) = (item.id, item.generation, item.draft.clone());
-        let causes = self.graph.primary(uid).map_or_else(Vec::new, |id| self.causes(id));
-        let grounds = Some(self.grounds(&draft, causes.clone(), self.chain(uid, &causes)));
-        let (target, action) = (draft.target, draft.action.kind());
-        self.event(Event::Decided { item: id, generation, target, action, causes, grounds, repeated: true });
+        if self.queue.get(uid).is_some_and(|item| !item.told) {
+            let causes = self.graph.primary(uid).map_or_else(Vec::new, |id| self.causes(id));
+            let chain = self.chain(uid, &causes);
+            self.decided(uid, causes, chain, true);
+        }
+    }
+
+    fn decided(&mut self, uid: &Uid, causes: Vec<Cause>, chain: Vec<ObjectRef>, repeated: bool) {
+        let leads = self.term.is_some();
+        if let Some(item) = self.queue.get_mut(uid) {
+            item.told = leads;
+        }
+        let Some(item) = self.queue.get(uid) else { return };
+        let (id, generation, target, action) =
+            (item.id, item.generation, item.draft.target.clone(), item.draft.action.kind());
+        let grounds = leads.then(|| self.grounds(&item.draft, causes.clone(), chain));
+        self.event(Event::Decided { item: id, generation, target, action, causes, grounds, repeated });
     }
 
     /// Takes back whatever was decided about this node.

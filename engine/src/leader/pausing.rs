@@ -388,7 +388,7 @@ impl Leader {
         let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
         self.revoke(&leases, RevokeMode::Stop, "paused");
         for session in self.leases.sessions().map(|(id, _)| id).collect::<Vec<_>>() {
-            self.stop_strays_of(session);
+            self.stop_late_writes_of(session);
         }
     }
 
@@ -399,11 +399,11 @@ impl Leader {
         };
         let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
         self.revoke(&leases, RevokeMode::Stop, "paused");
-        self.stop_strays_of(session);
+        self.stop_late_writes_of(session);
     }
 
     /// What was begun under another term, or given up here, is not told apart by scope: stopping it costs one more attempt.
-    fn stop_strays_of(&mut self, session: SessionId) {
+    fn stop_late_writes_of(&mut self, session: SessionId) {
         if !self.queue.holds.are_pressed() {
             return;
         }
