@@ -45,6 +45,25 @@ fn an_owner_that_had_orphaned_before_the_store_seemed_to_go_back_still_has() {
 }
 
 #[test]
+fn an_orphaning_that_began_and_ended_while_the_watch_was_lost_counts() {
+    let child = || object("configmaps", "a", 115).owned_by("things", "o");
+    let mut bench = Bench::synced();
+    bench.seen("things", object("things", "o", 101));
+    bench.seen("things", object("things", "o", 110).terminating("orphan"));
+    bench.bookmark("nodes", 90);
+    // A lagging server shows the owner from before its deletion.
+    for (resource, objects) in
+        [("nodes", vec![]), ("things", vec![object("things", "o", 101)]), ("configmaps", vec![child()])]
+    {
+        bench.list(resource, 125, objects);
+    }
+    bench.list("things", 126, vec![ending("o", 112)]);
+    answered(&mut bench, 12, 126);
+    bench.input(Input::Deleted { collection: collection("things"), object: ending("o", 130) });
+    assert_eq!(bench.grants(), ["remove o from a"]);
+}
+
+#[test]
 fn a_list_from_before_a_write_of_our_own_proves_nothing() {
     let mut bench = Bench::synced();
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
@@ -90,7 +109,7 @@ fn a_store_that_is_written_to_further_on_has_not_settled_where_it_seems_to_have_
 fn a_write_that_was_answered_after_the_store_went_back_stops_nothing_for_good() {
     let mut bench = Bench::synced();
     bench.bookmark("nodes", 90);
-    for resource in ["nodes", "things", "configmaps"] {
+    for resource in ["things", "configmaps", "nodes"] {
         bench.list(resource, 95, vec![]);
     }
     // Sent to the store as it was.
