@@ -1,24 +1,14 @@
 //! The leader: facts from discovery, watches and executors in; probes, messages and events out.
 
-use crate::barrier::Barrier;
-use crate::changes::Changes;
-use crate::coverage::{Coverage, KindId};
-use crate::evidence::Inquiry;
-use crate::graph::{Graph, NodeId};
+use crate::coverage::KindId;
+use crate::graph::NodeId;
 use crate::jitter::Jitter;
-use crate::late_writes::LateWrites;
-use crate::lease::{Leases, SessionId};
-use crate::lies::Lies;
+use crate::lease::SessionId;
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
-use crate::queue::{Queue, Row};
-use crate::recent::Recent;
+use crate::queue::Row;
 use crate::time::Time;
-use crate::timers::Timers;
-use crate::tombstones::Tombstones;
-use crate::work::{LeaseId, Term};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::work::LeaseId;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 mod asking;
@@ -27,7 +17,9 @@ mod balancing;
 mod blocking;
 mod claims;
 mod closing;
+mod context;
 mod contract;
+mod dispatcher;
 mod emptied;
 mod granting;
 mod grounds;
@@ -47,6 +39,7 @@ mod stores;
 mod tests;
 mod undecided;
 mod undiscovered;
+mod world;
 
 pub use crate::coverage::{ALL_RESOURCES, Undiscovered};
 pub use crate::decision::{Cause, GROUNDS_KEPT_MAX, Grounds, LOGGED_MAX, Logged, LoggedStep, OpenDecision, RootMarks};
@@ -61,6 +54,14 @@ pub use reading::{
     ContentsLook, CycleSearch, DependentsOptions, DependentsWalk, Found, Frame, Linked, OwnersWalk, Planning, Scan,
     Walked,
 };
+
+use closing::Ledger;
+use context::Context;
+use dispatcher::Dispatcher;
+use history::History;
+use pausing::Pauses;
+use probing::Prober;
+use world::World;
 
 /// Most nodes judged between two outputs, so that a large change does not hold up everything else.
 const JUDGE_BATCH: usize = 1000;
@@ -173,7 +174,7 @@ struct Known {
     main: Option<ResourceVersion>,
 }
 
-/// The graph service's machine.
+/// The graph service's machine: it routes each fact to the components that own the state, and what follows from one component to the next.
 ///
 /// * `intake` takes what discovery and watches say, `emptied` what definitions do, `undiscovered` what discovery cannot.
 /// * `judging` turns verdicts into items of the queue.
@@ -187,148 +188,30 @@ struct Known {
 /// * `reading` serves readers.
 #[derive(Debug)]
 pub struct Leader {
-    config: Config,
-    jitter: Jitter,
-    now: Time,
-    outputs: VecDeque<Output>,
-    timers: Timers<Timer>,
-
-    graph: Graph,
-    coverage: Coverage,
-    queue: Queue,
-    leases: Leases,
-    late_writes: LateWrites,
-    pause_watch: pausing::Watch,
-    barrier: Barrier,
-    pacing: pacing::Pacing,
-    /// [`Timer::Balance`] is set.
-    balancing: bool,
-
-    /// Nodes to be judged, in the order in which they were marked.
-    dirty: VecDeque<NodeId>,
-    undecided: undecided::Nodes,
-    /// Since when owners are known to be absent, for measuring. Entries go with their nodes.
-    absent_since: BTreeMap<NodeId, Time>,
-    inquiries: BTreeMap<NodeId, Inquiry>,
-    /// What discovery does not show, and since when.
-    undiscovered: BTreeMap<(Name, Option<Name>), (Undiscovered, Time)>,
-    /// By kind, the definition that said that its instances are gone.
-    emptied: BTreeMap<KindId, emptied::Emptied>,
-    /// Of objects with many references: an owner that is being asked for.
-    awaited: BTreeMap<NodeId, NodeId>,
-    /// Deletes that were accepted and whose DELETED has not come, with when they were.
-    writes: BTreeMap<Uid, reporting::AwaitedRemoval>,
+    cx: Context,
+    world: World,
+    history: History,
+    dispatcher: Dispatcher,
+    pauses: Pauses,
+    prober: Prober,
     claims: claims::Claims,
-    lies: Lies,
-    /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
-    accepted_deletes: BTreeMap<Uid, closing::AcceptedDelete>,
-    /// Decisions of earlier leaders that have no end in the log yet, by target.
-    inherited: closing::Inheritance,
-    /// Owners in deletion, with the barrier round that each waits for; `None`: not asked for yet.
-    deletions: BTreeMap<NodeId, Option<u64>>,
-
-    probes: BTreeMap<ProbeId, Asked>,
-    last_probe: u64,
-    questions: asking::Questions,
-    /// [`Timer::Stores`] is set.
-    comparing: bool,
-    /// Nothing is granted until the store is known to stand where it did.
-    suspect: Option<history::Suspicion>,
-    /// So often a store went back.
-    histories: u64,
-    /// What audits have counted, by collection, until the watches have come that far.
-    counts: BTreeMap<KindId, audit::Count>,
-    /// When each collection is counted next.
-    audits: BTreeMap<KindId, Time>,
-    /// What was carried out last, by target.
-    carried_out: Recent<repeating::CarriedOut>,
-    /// A collection has been in doubt since all owners in deletion were judged last.
-    blind: bool,
-    /// The first round of the barrier that began after a connection broke last.
-    barrier_from: u64,
-    /// The store went back: nothing is granted until these are listed again,
-    rewound: BTreeSet<KindId>,
-    /// and so many reads in a row have fitted together.
-    settling: Option<history::Settling>,
-    /// Why whoever runs the leader wants nothing granted.
-    withheld: Option<String>,
-    /// uids whose DELETED was seen last, by collection: one that is seen again there is of another history.
-    gone: Recent<KindId>,
-    /// Owners that orphaned their dependents, once the graph has forgotten them.
-    former: readopting::Former,
-    /// References to owners in other namespaces that were told of, as dependent and owner; and objects with too many references, twice.
-    told: BTreeSet<(Uid, Uid)>,
-    tombstones: Tombstones,
-    /// For readers that follow objects.
-    changes: Changes,
-
-    /// Refusals that were told of in this term, by executor and reason.
-    refused: BTreeSet<(Name, &'static str)>,
-    term: Option<Term>,
-    leader_endpoint: String,
-    stopping: bool,
-    /// The session that was granted something last.
-    turn: SessionId,
+    ledger: Ledger,
 }
 
 impl Leader {
     /// A leader without a term, with an empty graph. The seed, another one in every process, serves jitter, and tells the leases of one
     /// process from those of another.
     pub fn new(config: Config, seed: u64) -> Leader {
-        let holds_invalid = config.policy.invalid_references == InvalidReferences::Hold;
         let mut secrets = Jitter::new(!seed);
         Leader {
-            config,
-            jitter: Jitter::new(seed),
-            now: Time::ZERO,
-            outputs: VecDeque::new(),
-            timers: Timers::default(),
-            graph: Graph::new(holds_invalid, secrets.next()),
-            coverage: Coverage::default(),
-            queue: Queue::default(),
-            leases: Leases::new(seed),
-            late_writes: LateWrites::default(),
-            pause_watch: pausing::Watch::default(),
-            barrier: Barrier::default(),
-            pacing: pacing::Pacing::default(),
-            balancing: false,
-            dirty: VecDeque::new(),
-            undecided: undecided::Nodes::default(),
-            absent_since: BTreeMap::new(),
-            inquiries: BTreeMap::new(),
-            undiscovered: BTreeMap::new(),
-            emptied: BTreeMap::new(),
-            awaited: BTreeMap::new(),
-            writes: BTreeMap::new(),
+            world: World::new(&config.policy, &mut secrets),
+            dispatcher: Dispatcher::new(seed, &mut secrets),
+            history: History::new(&mut secrets),
+            pauses: Pauses::default(),
+            prober: Prober::default(),
             claims: claims::Claims::default(),
-            lies: Lies::default(),
-            accepted_deletes: BTreeMap::new(),
-            inherited: closing::Inheritance::default(),
-            deletions: BTreeMap::new(),
-            probes: BTreeMap::new(),
-            last_probe: 0,
-            questions: asking::Questions::default(),
-            comparing: false,
-            suspect: None,
-            histories: 0,
-            counts: BTreeMap::new(),
-            audits: BTreeMap::new(),
-            carried_out: Recent::new(repeating::CARRIED_OUT_MAX, secrets.next()),
-            blind: false,
-            barrier_from: 0,
-            rewound: BTreeSet::new(),
-            settling: None,
-            withheld: None,
-            gone: Recent::new(history::GONE_MAX, secrets.next()),
-            told: BTreeSet::new(),
-            tombstones: Tombstones::new(secrets.next()),
-            former: readopting::Former::new(secrets.next()),
-            changes: Changes::default(),
-            refused: BTreeSet::new(),
-            term: None,
-            leader_endpoint: String::new(),
-            stopping: false,
-            turn: SessionId(0),
+            ledger: Ledger::default(),
+            cx: Context::new(config, seed),
         }
     }
 
@@ -341,14 +224,14 @@ impl Leader {
             else {
                 return None;
             };
-            Some((self.coverage.find(collection)?, object))
+            Some((self.world.coverage.find(collection)?, object))
         });
-        self.graph.prefetch(objects);
+        self.world.graph.prefetch(objects);
     }
 
     /// Takes a fact. Poll afterwards.
     pub fn handle(&mut self, now: Time, input: Input) {
-        self.now = self.now.max(now);
+        self.cx.now = self.cx.now.max(now);
         match input {
             Input::KindServed(kind) => self.kind_served(kind),
             Input::KindUnserved(collection) => self.kind_unserved(&collection),
@@ -387,7 +270,7 @@ impl Leader {
             Input::PausesRead { read, answer } => self.pauses_read(read, answer),
             Input::Message { stream, message } => self.message(stream, message),
             Input::StreamClosed { stream } => {
-                if self.leases.detach(stream).is_some() {
+                if self.dispatcher.leases.detach(stream).is_some() {
                     self.divide_soon();
                 }
             }
@@ -404,8 +287,8 @@ impl Leader {
 
     /// Does what is due. Poll afterwards.
     pub fn tick(&mut self, now: Time) {
-        self.now = self.now.max(now);
-        while let Some(timer) = self.timers.due(self.now) {
+        self.cx.now = self.cx.now.max(now);
+        while let Some(timer) = self.cx.timers.due(self.cx.now) {
             match timer {
                 Timer::Item(uid) => self.item_due(&uid),
                 Timer::Row(row) => self.row_due(row),
@@ -436,7 +319,7 @@ impl Leader {
                 Timer::Inherited => self.inherited_due(),
             }
         }
-        let wanted = self.barrier.tick(self.now);
+        let wanted = self.prober.barrier.tick(self.cx.now);
         self.ask(wanted);
         self.refuse_untrusted();
         self.forget_dropped();
@@ -444,15 +327,15 @@ impl Leader {
 
     /// When [`Leader::tick`] is wanted next.
     pub fn next_deadline(&self) -> Option<Time> {
-        let barrier = if self.may_turn_barrier() { self.barrier.deadline() } else { None };
-        self.timers.next().into_iter().chain(barrier).min()
+        let barrier = if self.may_turn_barrier() { self.prober.barrier.deadline() } else { None };
+        self.cx.timers.next().into_iter().chain(barrier).min()
     }
 
     /// The next effect; to be drained to `None` after `handle` and `tick`. Several facts may be handled before: what a later one undoes
     /// is then never decided.
     pub fn poll(&mut self) -> Option<Output> {
         loop {
-            if let Some(output) = self.outputs.pop_front() {
+            if let Some(output) = self.cx.outputs.pop_front() {
                 return Some(output);
             }
             self.judge_some();
@@ -461,7 +344,7 @@ impl Leader {
             self.grant();
             self.tell_held();
             self.settle_pauses();
-            if self.outputs.is_empty() && self.dirty.is_empty() {
+            if self.cx.outputs.is_empty() && self.world.dirty.is_empty() {
                 return None;
             }
         }
@@ -469,11 +352,11 @@ impl Leader {
 
     fn judge_some(&mut self) {
         // One that is in a cycle of foreground deletions now, or no longer, is judged anew.
-        for id in self.graph.find_knots() {
+        for id in self.world.graph.find_knots() {
             self.mark(id);
         }
         for _ in 0..JUDGE_BATCH {
-            let Some(id) = self.dirty.pop_front() else { break };
+            let Some(id) = self.world.dirty.pop_front() else { break };
             self.judge(id);
         }
         self.forget_dropped();
@@ -481,56 +364,52 @@ impl Leader {
 
     /// Runs `then` for the kind of a collection, if discovery has shown it.
     fn with_kind(&mut self, collection: &GroupResource, then: impl FnOnce(&mut Leader, KindId)) {
-        match self.coverage.find(collection) {
+        match self.world.coverage.find(collection) {
             Some(kind) => then(self, kind),
             // The collection's task may have had something on its way when the kind went.
-            None => self.event(Event::Rejected { why: format!("a fact about {collection}, which is not served") }),
+            None => self.cx.event(Event::Rejected { why: format!("a fact about {collection}, which is not served") }),
         }
-    }
-
-    fn event(&mut self, event: Event) {
-        self.outputs.push_back(Output::Event(event));
     }
 
     /// Has a node judged before the next effect, because something about it or about its owners is not as it was.
     fn mark(&mut self, id: NodeId) {
-        if let Some(node) = self.graph.get(id) {
-            self.changes.note(&node.uid());
+        if let Some(node) = self.world.graph.get(id) {
+            self.world.changes.note(&node.uid());
         }
-        if self.graph.get(id).is_some_and(|node| !node.is_dirty()) {
-            self.graph.set_dirty(id, true);
-            self.dirty.push_back(id);
+        if self.world.graph.get(id).is_some_and(|node| !node.is_dirty()) {
+            self.world.graph.set_dirty(id, true);
+            self.world.dirty.push_back(id);
         }
     }
 
     fn mark_dependents(&mut self, id: NodeId) {
-        let dependents: Vec<NodeId> = self.graph.node(id).dependents().collect();
+        let dependents: Vec<NodeId> = self.world.graph.node(id).dependents().collect();
         for dependent in dependents {
             self.mark(dependent);
         }
     }
 
     fn mark_uid(&mut self, uid: &Uid) {
-        for id in self.graph.by_uid(uid).collect::<Vec<_>>() {
+        for id in self.world.graph.by_uid(uid).collect::<Vec<_>>() {
             self.mark(id);
         }
     }
 
     /// Notes about nodes that went go with them.
     fn forget_dropped(&mut self) {
-        for id in self.graph.take_dropped() {
-            self.undecided.remove(id);
-            self.absent_since.remove(&id);
-            self.inquiries.remove(&id);
-            self.questions.forget(id);
-            self.awaited.remove(&id);
-            self.deletions.remove(&id);
+        for id in self.world.graph.take_dropped() {
+            self.world.undecided.remove(id);
+            self.world.absent_since.remove(&id);
+            self.world.inquiries.remove(&id);
+            self.prober.questions.forget(id);
+            self.world.awaited.remove(&id);
+            self.world.deletions.remove(&id);
         }
         self.remember_former();
-        if self.coverage.wants_sweep() {
-            let mut used = self.graph.kinds();
-            used.extend(self.emptied.keys());
-            self.coverage.sweep(self.now, &used);
+        if self.world.coverage.wants_sweep() {
+            let mut used = self.world.graph.kinds();
+            used.extend(self.world.emptied.keys());
+            self.world.coverage.sweep(self.cx.now, &used);
         }
     }
 }

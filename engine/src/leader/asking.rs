@@ -249,35 +249,35 @@ impl Questions {
 impl Leader {
     /// Has the graph service look whether this node's object is there, as soon as there is room.
     pub(super) fn ask_about(&mut self, id: NodeId) {
-        self.questions.wait(self.graph.node(id).kind(), id);
+        self.prober.questions.wait(self.world.graph.node(id).kind(), id);
     }
 
     /// Asks what there is room for.
     pub(super) fn ask_questions(&mut self) {
-        if self.term.is_none() || self.stopping || self.is_stopped_by_doubt() {
+        if self.cx.term.is_none() || self.cx.stopping || self.is_stopped_by_doubt() {
             return;
         }
-        while let Some((kind, id)) = self.questions.next(self.now, ProbeId(self.last_probe + 1)) {
-            self.last_probe += 1;
-            let probe = ProbeId(self.last_probe);
+        while let Some((kind, id)) = self.prober.questions.next(self.cx.now, ProbeId(self.prober.last + 1)) {
+            self.prober.last += 1;
+            let probe = ProbeId(self.prober.last);
             if !self.ask_now(kind, id, probe) {
-                self.questions.end(kind, id, probe);
+                self.prober.questions.end(kind, id, probe);
             }
         }
     }
 
     /// False where there is nothing to ask any more.
     fn ask_now(&mut self, kind: KindId, id: NodeId, probe: ProbeId) -> bool {
-        let Some((served, node)) = self.coverage.kind(kind).served.clone().zip(self.graph.get(id)) else {
+        let Some((served, node)) = self.world.coverage.kind(kind).served.clone().zip(self.world.graph.get(id)) else {
             return false;
         };
         let (uid, namespace, name) = (node.uid(), node.namespace().clone(), node.name().into());
-        let inquiry = self.inquiries.get(&id).filter(|_| !node.is_observed());
-        let step = inquiry.zip(ground(&self.coverage, kind)).map(|(inquiry, ground)| inquiry.next(ground));
+        let inquiry = self.world.inquiries.get(&id).filter(|_| !node.is_observed());
+        let step = inquiry.zip(ground(&self.world.coverage, kind)).map(|(inquiry, ground)| inquiry.next(ground));
         let (by, fresh) = step.map_or((CheckBy::List, false), |step| (step.by, step.fresh));
         let known = self.known(kind);
-        self.probes.insert(probe, Asked { purpose: Purpose::Existence { kind, node: id, uid, by }, known });
-        self.outputs.push_back(Output::Probe(Probe {
+        self.prober.under_way.insert(probe, Asked { purpose: Purpose::Existence { kind, node: id, uid, by }, known });
+        self.cx.outputs.push_back(Output::Probe(Probe {
             id: probe,
             collection: served.group_resource,
             kind: served.kind,
@@ -298,14 +298,14 @@ impl Leader {
         known: &super::Known,
         answer: Result<ProbeAnswer, Failure>,
     ) {
-        let awaited = self.questions.end(kind, id, probe);
-        let is_there = self.graph.get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
-        let Some(times) = awaited.filter(|_| is_there && self.coverage.kind(kind).served.is_some()) else {
+        let awaited = self.prober.questions.end(kind, id, probe);
+        let is_there = self.world.graph.get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
+        let Some(times) = awaited.filter(|_| is_there && self.world.coverage.kind(kind).served.is_some()) else {
             // A node that is asked about again waits anew.
             return self.mark_uid(&uid);
         };
         let answer = answer.and_then(|answer| self.believable(kind, &uid, by, known, answer));
-        self.event(Event::Asked {
+        self.cx.event(Event::Asked {
             owner: self.object_ref(id),
             by,
             answer: match &answer {
@@ -316,7 +316,7 @@ impl Leader {
         });
         match answer {
             Ok(answer) => {
-                self.questions.answered(kind, times);
+                self.prober.questions.answered(kind, times);
                 self.set_unreadable(id, false);
                 let mut objects = answer.objects.into_iter();
                 match objects.find(|object| object.uid == uid) {
@@ -333,15 +333,15 @@ impl Leader {
                 self.ask_again(kind, id, times, &failure);
             }
         }
-        if self.graph.get(id).is_some() {
+        if self.world.graph.get(id).is_some() {
             self.mark(id);
         }
     }
 
     /// The same question once more, later.
     fn ask_again(&mut self, kind: KindId, id: NodeId, times: u32, failure: &Failure) {
-        let at = self.questions.failed(self.now, kind, id, times, failure);
-        self.timers.set(at, Timer::Questions);
+        let at = self.prober.questions.failed(self.cx.now, kind, id, times, failure);
+        self.cx.timers.set(at, Timer::Questions);
     }
 
     /// Whether an answer can be one of the store as it is: not from before what was known when it was asked for, not from another history,
@@ -359,7 +359,7 @@ impl Leader {
         }
         let version = answer.resource_version.clone();
         let shows = answer.objects.iter().any(|object| object.uid == *uid);
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         if entry.is_aggregated() && known.own.as_ref().is_some_and(|known| version.is_before(known)) {
             return Err(Failure::senseless(format!("a list of its name stands at {version}, before what was seen")));
         }
@@ -370,9 +370,9 @@ impl Leader {
                  --separate-stores has to name it"
             )));
         }
-        let leaps = entry.leaps(self.now, &version) && entry.rewound.is_none();
+        let leaps = entry.leaps(self.cx.now, &version) && entry.rewound.is_none();
         let answer = self.of_the_present(kind, known, answer).map_err(Failure::senseless)?;
-        if leaps || self.coverage.is_far_ahead(self.now, kind, &version) {
+        if leaps || self.world.coverage.is_far_ahead(self.cx.now, kind, &version) {
             let why = format!("a list stands at {version}, far past all that was seen");
             if leaps {
                 // Where the store stands, other answers have to say.
@@ -380,26 +380,26 @@ impl Leader {
             }
             return Err(Failure::senseless(why));
         }
-        self.coverage.raise(self.now, kind, &version);
+        self.world.coverage.raise(self.cx.now, kind, &version);
         Ok(answer)
     }
 
     fn set_unreadable(&mut self, id: NodeId, unreadable: bool) {
-        if matches!(self.graph.node(id).known(), Known::Virtual { unreadable: known } if known != unreadable) {
-            self.graph.set_unobserved(id, Presence::Virtual { unreadable });
+        if matches!(self.world.graph.node(id).known(), Known::Virtual { unreadable: known } if known != unreadable) {
+            self.world.graph.set_unobserved(id, Presence::Virtual { unreadable });
             self.mark_dependents(id);
         }
     }
 
     /// An answer at `at` showed the object of a node.
     fn exists(&mut self, id: NodeId, object: Object, at: ResourceVersion) {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let (kind, is_observed) = (node.kind(), node.is_observed());
         let sighting = Sighting { uid: object.uid, resource_version: object.resource_version, facts: object.facts };
         if !is_observed {
-            let entry = self.coverage.kind(kind);
+            let entry = self.world.coverage.kind(kind);
             let position = entry.position.clone().filter(|_| entry.state == State::Synced);
-            let for_long = self.now.since(entry.since) >= LIST_AGAIN;
+            let for_long = self.cx.now.since(entry.since) >= LIST_AGAIN;
             if let Some(position) = position.filter(|position| position.reached(&sighting.resource_version)) {
                 if for_long {
                     self.relist(kind, "a question has shown an object that its watch has not");
@@ -422,27 +422,27 @@ impl Leader {
         if sighting.uid != object.uid {
             return;
         }
-        if self.graph.node(id).is_observed() {
-            self.writes.remove(&object.uid);
+        if self.world.graph.node(id).is_observed() {
+            self.ledger.writes.remove(&object.uid);
             return self.sighted(object, sighting);
         }
-        if let Known::Absent(proof) = self.graph.node(id).known()
+        if let Known::Absent(proof) = self.world.graph.node(id).known()
             && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
         {
             // A read that was answered before the owner went.
             return;
         }
-        let changed = self.graph.node(id).facts().as_ref() != Some(&sighting.facts);
+        let changed = self.world.graph.node(id).facts().as_ref() != Some(&sighting.facts);
         let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
-        self.is_not_empty(self.graph.node(id).kind());
-        self.graph.set_unobserved(id, Presence::Read { facts, position });
-        let lacked = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).found(self.now, at);
+        self.is_not_empty(self.world.graph.node(id).kind());
+        self.world.graph.set_unobserved(id, Presence::Read { facts, position });
+        let lacked = self.world.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.cx.now)).found(self.cx.now, at);
         self.mark(id);
         if changed {
             self.mark_dependents(id);
         }
         if let Some(lacked) = lacked {
-            let kind = self.graph.node(id).kind();
+            let kind = self.world.graph.node(id).kind();
             let name = &object.name;
             self.contradicted(kind, format!("a list at {lacked} does not show {name}, and an answer at {at} does"));
         }
@@ -450,19 +450,19 @@ impl Leader {
 
     /// An object was not where it was looked for.
     fn not_there(&mut self, id: NodeId, by: CheckBy, version: Option<&ResourceVersion>) {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let kind = node.kind();
         if node.is_observed() {
             return self.disagreement(id, version);
         }
         let name = String::from(node.name());
-        let Some(ground) = ground(&self.coverage, kind) else { return };
-        let inquiry = self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now));
+        let Some(ground) = ground(&self.world.coverage, kind) else { return };
+        let inquiry = self.world.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.cx.now));
         if inquiry.next(ground).by != by {
             // The inquiry was begun anew while this was under way: it is no answer to what is asked now.
             return;
         }
-        match inquiry.absent(self.now, ground, version) {
+        match inquiry.absent(self.cx.now, ground, version) {
             Absence::Open => {}
             Absence::Proven(proof) => self.prove(id, proof),
             Absence::Contradicts(shown) => {
@@ -478,7 +478,7 @@ impl Leader {
     pub(super) fn questions(&self) -> View {
         let unanswered = |(&kind, row): (&KindId, &Row)| {
             let failing = row.failing.as_ref()?;
-            let served = self.coverage.kind(kind).served.as_ref()?;
+            let served = self.world.coverage.kind(kind).served.as_ref()?;
             Some(Unanswered {
                 collection: served.group_resource.clone(),
                 owners: if failing.is_down() { row.len() + row.under_way } else { row.failed.len() },
@@ -489,9 +489,9 @@ impl Leader {
             })
         };
         View {
-            waiting: self.questions.rows.values().map(Row::len).sum(),
-            under_way: self.questions.under_way,
-            unanswered: self.questions.rows.iter().filter_map(unanswered).collect(),
+            waiting: self.prober.questions.rows.values().map(Row::len).sum(),
+            under_way: self.prober.questions.under_way,
+            unanswered: self.prober.questions.rows.iter().filter_map(unanswered).collect(),
         }
     }
 }

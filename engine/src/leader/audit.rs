@@ -26,32 +26,32 @@ pub(super) struct Count {
 impl Leader {
     /// The collection is listed: its next audit is an hour away, spread over some minutes.
     pub(super) fn audit_later(&mut self, kind: KindId) {
-        let wait = self.jitter.between(AUDIT_EVERY, AUDIT_EVERY + AUDIT_EVERY / 10);
+        let wait = self.cx.jitter.between(AUDIT_EVERY, AUDIT_EVERY + AUDIT_EVERY / 10);
         self.audit_in(kind, wait);
     }
 
     /// Sets the time of a collection's next audit, whatever was set before.
     fn audit_in(&mut self, kind: KindId, wait: Duration) {
-        let at = self.now + wait;
-        self.audits.insert(kind, at);
-        self.timers.set(at, Timer::Audit(kind));
+        let at = self.cx.now + wait;
+        self.prober.audits.insert(kind, at);
+        self.cx.timers.set(at, Timer::Audit(kind));
     }
 
     /// The time of an audit has come, if none was set for later.
     pub(super) fn audit_due(&mut self, kind: KindId) {
-        if self.audits.get(&kind).is_some_and(|&at| at <= self.now) {
-            self.audits.remove(&kind);
+        if self.prober.audits.get(&kind).is_some_and(|&at| at <= self.cx.now) {
+            self.prober.audits.remove(&kind);
             self.audit(kind, false);
         }
     }
 
     /// Has the server count a collection.
     pub(super) fn audit(&mut self, kind: KindId, again: bool) {
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         if !entry.is_watched() {
             return;
         }
-        if entry.state == State::Synced && self.term.is_some() {
+        if entry.state == State::Synced && self.cx.term.is_some() {
             return self.probe(kind, None, Some(1), Purpose::Audit { kind, again });
         }
         self.audit_in(kind, AUDIT_EVERY);
@@ -62,7 +62,7 @@ impl Leader {
             Ok(answer) => answer,
             Err(why) => return self.audit_failed(kind, &why),
         };
-        if self.coverage.note(kind, String::new()) {
+        if self.world.coverage.note(kind, String::new()) {
             self.tell_collection(kind);
         }
         let rest = if answer.complete { Some(0) } else { answer.remaining };
@@ -70,14 +70,14 @@ impl Leader {
             return self.audit_in(kind, AUDIT_EVERY);
         };
         let version = answer.resource_version;
-        let position = self.coverage.kind(kind).position.clone();
+        let position = self.world.coverage.kind(kind).position.clone();
         if position.as_ref().is_some_and(|position| position.is_before(&version)) {
             // What the watch has yet to show may be what makes the difference.
-            self.counts.insert(kind, Count { version, counted, again });
+            self.prober.counts.insert(kind, Count { version, counted, again });
             self.audit_in(kind, AUDIT_EVERY);
         } else if position.is_some_and(|position| version.is_before(&position)) {
             match again {
-                true => self.timers.set(self.now + AUDIT_AGAIN, Timer::Recount(kind)),
+                true => self.cx.timers.set(self.cx.now + AUDIT_AGAIN, Timer::Recount(kind)),
                 false => self.audit_in(kind, AUDIT_AGAIN),
             }
         } else {
@@ -87,8 +87,8 @@ impl Leader {
 
     /// The watch goes on at this version. If it has shown all up to that of a count by now, the two are compared.
     pub(super) fn compare_count(&mut self, kind: KindId, version: &ResourceVersion) {
-        if self.counts.get(&kind).is_some_and(|count| count.version.is_before(version))
-            && let Some(count) = self.counts.remove(&kind)
+        if self.prober.counts.get(&kind).is_some_and(|count| count.version.is_before(version))
+            && let Some(count) = self.prober.counts.remove(&kind)
         {
             self.counted(kind, count.counted, count.again);
         }
@@ -96,7 +96,7 @@ impl Leader {
 
     /// The server counts so many objects where the watch stands now.
     fn counted(&mut self, kind: KindId, counted: u64, again: bool) {
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         let known = (entry.observed + entry.unusable) as u64;
         if counted == known || entry.state != State::Synced {
             self.audit_in(kind, AUDIT_EVERY);
@@ -104,13 +104,13 @@ impl Leader {
             self.relist(kind, "the server counts another number of objects than its watch has shown");
             self.audit_in(kind, AUDIT_EVERY);
         } else {
-            self.timers.set(self.now + AUDIT_AGAIN, Timer::Recount(kind));
+            self.cx.timers.set(self.cx.now + AUDIT_AGAIN, Timer::Recount(kind));
         }
     }
 
     /// The watch may go on for days where a list is forbidden by now, and a restart would find that out. So it is said before.
     fn audit_failed(&mut self, kind: KindId, why: &str) {
-        if self.coverage.note(kind, format!("it is still watched, but could not be listed anew: {why}")) {
+        if self.world.coverage.note(kind, format!("it is still watched, but could not be listed anew: {why}")) {
             self.tell_collection(kind);
         }
         self.audit_in(kind, AUDIT_FAILED_AGAIN);

@@ -13,26 +13,27 @@ const WAITS_AFTER: Duration = Duration::from_millis(250);
 impl Leader {
     /// Something was granted, and may have to wait.
     pub(super) fn balance_later(&mut self) {
-        if !self.balancing {
-            self.balancing = true;
-            self.timers.set(self.now + WAITS_AFTER, Timer::Balance);
+        if !self.dispatcher.balancing {
+            self.dispatcher.balancing = true;
+            self.cx.timers.set(self.cx.now + WAITS_AFTER, Timer::Balance);
         }
     }
 
     pub(super) fn balance_due(&mut self) {
-        self.balancing = false;
+        self.dispatcher.balancing = false;
         self.balance();
-        if self.leases.has_unstarted() {
+        if self.dispatcher.leases.has_unstarted() {
             self.balance_later();
         }
     }
 
     /// Asks for as many grants back as others could begin at once.
     pub(super) fn balance(&mut self) {
-        if self.queue.has_ready() || !self.may_grant() || !self.leases.has_unstarted() {
+        if self.dispatcher.queue.has_ready() || !self.may_grant() || !self.dispatcher.leases.has_unstarted() {
             return;
         }
         let mut idle: Vec<(SessionId, usize)> = self
+            .dispatcher
             .leases
             .sessions()
             .filter(|(_, session)| session.is_in_time())
@@ -60,7 +61,7 @@ impl Leader {
             });
         }
         for &lease in &recalled {
-            if let Some(lease) = self.leases.get_mut(lease) {
+            if let Some(lease) = self.dispatcher.leases.get_mut(lease) {
                 lease.recalled = true;
             }
         }
@@ -70,9 +71,9 @@ impl Leader {
     /// Grants that wait for a slot and were not asked for back, by holder; the last to be begun is the last.
     fn waiting(&self) -> BTreeMap<SessionId, Vec<LeaseId>> {
         let mut waiting: BTreeMap<SessionId, Vec<LeaseId>> = BTreeMap::new();
-        for id in self.leases.unstarted() {
-            let Some(lease) = self.leases.get(id) else { continue };
-            if !lease.recalled && self.now.since(lease.granted) >= WAITS_AFTER {
+        for id in self.dispatcher.leases.unstarted() {
+            let Some(lease) = self.dispatcher.leases.get(id) else { continue };
+            if !lease.recalled && self.cx.now.since(lease.granted) >= WAITS_AFTER {
                 waiting.entry(lease.session).or_default().push(id);
             }
         }
@@ -80,8 +81,8 @@ impl Leader {
     }
 
     fn can_do(&self, session: SessionId, lease: LeaseId) -> bool {
-        let kind = || Some(self.queue.get(&self.leases.get(lease)?.target)?.draft.action.kind());
-        let Some(session) = self.leases.session(session) else { return false };
+        let kind = || Some(self.dispatcher.queue.get(&self.dispatcher.leases.get(lease)?.target)?.draft.action.kind());
+        let Some(session) = self.dispatcher.leases.session(session) else { return false };
         kind().is_some_and(|kind| session.kinds.contains(&kind))
     }
 }

@@ -23,21 +23,21 @@ const RULES_GROUP: &str = "rbac.authorization.k8s.io";
 impl Leader {
     /// An attempt met this blocker. `looks`: what refused it has looked at the object.
     pub(super) fn block(&mut self, uid: &Uid, blocker: Blocker, wait: Duration, looks: bool) {
-        if self.queue.is_refused_alone(uid, &blocker, looks) {
+        if self.dispatcher.queue.is_refused_alone(uid, &blocker, looks) {
             let wait = self.longer(uid, ALONE_MIN, ALONE_MAX);
             return self.backoff(uid, wait, Delay::Refused(blocker));
         }
-        if let Some(row) = self.queue.block(self.now, uid, blocker, wait) {
-            self.timers.set(self.now + wait, Timer::Row(row));
+        if let Some(row) = self.dispatcher.queue.block(self.cx.now, uid, blocker, wait) {
+            self.cx.timers.set(self.cx.now + wait, Timer::Row(row));
         }
     }
 
     pub(super) fn row_due(&mut self, row: Row) {
-        if !self.queue.is_due(&row, self.now) {
+        if !self.dispatcher.queue.is_due(&row, self.cx.now) {
             return;
         }
-        if let Some(next) = self.queue.probe(&row, self.now) {
-            self.timers.set(next, Timer::Row(row));
+        if let Some(next) = self.dispatcher.queue.probe(&row, self.cx.now) {
+            self.cx.timers.set(next, Timer::Row(row));
         }
     }
 
@@ -47,18 +47,20 @@ impl Leader {
             return;
         }
         let carried_out = matches!(report.outcome, Outcome::Done | Outcome::Unchanged);
-        if let Some(row) = self.queue.passed(self.now, uid, met, carried_out) {
+        if let Some(row) = self.dispatcher.queue.passed(self.cx.now, uid, met, carried_out) {
             self.row_due(row);
         }
     }
 
     /// An object of this kind has changed: it may be a rule that was missing.
     pub(super) fn note_rule(&mut self, kind: KindId, namespace: &Name) {
-        if !self.queue.is_anything_forbidden() || &*self.coverage.kind(kind).group != RULES_GROUP {
+        if !self.dispatcher.queue.is_anything_forbidden() || &*self.world.coverage.kind(kind).group != RULES_GROUP {
             return;
         }
-        for (row, due) in self.queue.rules_changed(self.now, Some(namespace).filter(|name| !name.is_empty())) {
-            self.timers.set(due, Timer::Row(row));
+        for (row, due) in
+            self.dispatcher.queue.rules_changed(self.cx.now, Some(namespace).filter(|name| !name.is_empty()))
+        {
+            self.cx.timers.set(due, Timer::Row(row));
         }
     }
 
@@ -70,7 +72,7 @@ impl Leader {
     /// How many items are blocked, by what blocks them.
     pub(super) fn blocked(&self) -> Vec<(&'static str, usize)> {
         let mut blocked: BTreeMap<&'static str, usize> = BTreeMap::new();
-        for obstacle in self.queue.obstacles() {
+        for obstacle in self.dispatcher.queue.obstacles() {
             *blocked.entry(obstacle.blocker.word()).or_default() += obstacle.items;
         }
         for unanswered in self.questions().unanswered {
@@ -82,7 +84,7 @@ impl Leader {
     /// What stands in the way, those with the most items first, at most `max`; and how many more there are.
     pub fn blockers(&self, max: usize) -> (Vec<BlockerView>, usize) {
         let mut obstacles: Vec<_> =
-            self.queue.obstacles().filter(|obstacle| obstacle.items > 0 || obstacle.probing).collect();
+            self.dispatcher.queue.obstacles().filter(|obstacle| obstacle.items > 0 || obstacle.probing).collect();
         obstacles.sort_by(|a, b| b.items.cmp(&a.items).then_with(|| a.blocker.cmp(b.blocker)));
         let view = |obstacle: crate::queue::Obstacle<'_>| BlockerView {
             what: self.in_words(obstacle.blocker),
@@ -102,7 +104,7 @@ impl Leader {
         };
         let mut views: Vec<BlockerView> = obstacles.into_iter().map(view).collect();
         views.extend(self.questions().unanswered.into_iter().map(unanswered));
-        let held = self.undecided.count(Undecided::DependentsUnseen);
+        let held = self.world.undecided.count(Undecided::DependentsUnseen);
         let undiscovered = |hidden: Unseen| BlockerView {
             what: format!("undiscovered: {}", hidden.what),
             items: held,
@@ -137,8 +139,8 @@ impl Leader {
             since: item.decided,
             why: self.waits(item).into_iter().next().map(|reason| reason.detail).unwrap_or_default(),
         };
-        let more = self.queue.troubled_count().saturating_sub(max);
-        (self.queue.troubled().take(max).map(view).collect(), more)
+        let more = self.dispatcher.queue.troubled_count().saturating_sub(max);
+        (self.dispatcher.queue.troubled().take(max).map(view).collect(), more)
     }
 }
 

@@ -99,8 +99,8 @@ impl Leader {
             return;
         }
         let Some(id) = self.node_of(target) else { return };
-        let node = self.graph.node(id);
-        let kind = self.coverage.kind(node.kind());
+        let node = self.world.graph.node(id);
+        let kind = self.world.coverage.kind(node.kind());
         let Some(known) = node.resource_version().filter(|_| node.is_observed()) else { return };
         let version = &sighting.resource_version;
         if known == *version {
@@ -116,7 +116,8 @@ impl Leader {
             return;
         }
         let passed = kind.state == State::Synced && kind.position.as_ref().is_some_and(|at| at.reached(version));
-        let leaps = kind.leaps(self.now, version) || self.coverage.is_far_ahead(self.now, node.kind(), version);
+        let leaps =
+            kind.leaps(self.cx.now, version) || self.world.coverage.is_far_ahead(self.cx.now, node.kind(), version);
         let at_once = !aggregated && (is_back || passed || leaps || !version.is_ordered());
         let holds = matches!(outcome, Outcome::Done | Outcome::Unchanged);
         let claim = Claim::of(target, Says::Shown(sighting.clone()), "observed", self.process_of(session));
@@ -138,7 +139,7 @@ impl Leader {
         prevents: Option<&ObjectRef>,
     ) {
         let Some(id) = self.node_of(owner) else { return };
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         if let (Says::Shown(sighting), Known::Absent(proof)) = (&says, node.known())
             && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
         {
@@ -150,10 +151,10 @@ impl Leader {
         {
             let (facts, same) = (node.facts(), known == sighting.resource_version);
             let is_alive = facts.as_ref().is_some_and(|facts| !facts.terminating);
-            if same && differs(facts, &sighting.facts) && !self.coverage.kind(node.kind()).is_aggregated() {
+            if same && differs(facts, &sighting.facts) && !self.world.coverage.kind(node.kind()).is_aggregated() {
                 self.untrue(session, "findings", format!("{owner} was not so at {known}"));
             } else if let Some(target) = prevents.filter(|_| same || is_alive) {
-                self.event(Event::Prevented { target: target.clone(), owner: owner.clone() });
+                self.cx.event(Event::Prevented { target: target.clone(), owner: owner.clone() });
             }
             return;
         }
@@ -175,30 +176,30 @@ impl Leader {
         if ask_in.is_zero() {
             return self.ask_claim(&uid);
         }
-        self.timers.set_after(self.now, ask_in, Timer::Claim(uid));
+        self.cx.timers.set_after(self.cx.now, ask_in, Timer::Claim(uid));
     }
 
     /// A claim that is not settled is asked about.
     pub(super) fn ask_claim(&mut self, uid: &Uid) {
         let Some(claim) = self.claims.open.get(uid).filter(|claim| claim.asked.is_none()) else { return };
-        if self.claims.under_way >= UNDER_WAY_MAX || self.suspect.is_some() {
-            return self.timers.set_after(self.now, ASK_AGAIN, Timer::Claim(uid.clone()));
+        if self.claims.under_way >= UNDER_WAY_MAX || self.history.suspicion.is_some() {
+            return self.cx.timers.set_after(self.cx.now, ASK_AGAIN, Timer::Claim(uid.clone()));
         }
         let object = claim.object.clone();
         let fresh = claim.contradicted > 0;
-        let kind = self.coverage.kind_of(&object);
-        let Some(served) = self.coverage.kind(kind).served.clone().filter(|_| self.term.is_some()) else {
+        let kind = self.world.coverage.kind_of(&object);
+        let Some(served) = self.world.coverage.kind(kind).served.clone().filter(|_| self.cx.term.is_some()) else {
             return self.settle_claim(uid);
         };
-        self.last_probe += 1;
-        let id = ProbeId(self.last_probe);
+        self.prober.last += 1;
+        let id = ProbeId(self.prober.last);
         let known = self.known(kind);
-        self.probes.insert(id, Asked { purpose: Purpose::Claim { kind, uid: uid.clone() }, known });
+        self.prober.under_way.insert(id, Asked { purpose: Purpose::Claim { kind, uid: uid.clone() }, known });
         self.claims.under_way += 1;
         if let Some(claim) = self.claims.open.get_mut(uid) {
             claim.asked = Some(id);
         }
-        self.outputs.push_back(Output::Probe(Probe {
+        self.cx.outputs.push_back(Output::Probe(Probe {
             id,
             collection: served.group_resource,
             kind: served.kind,
@@ -225,7 +226,7 @@ impl Leader {
             Err(_) if claim.failed < FAILED_MAX => {
                 claim.failed += 1;
                 let wait = ASK_AGAIN.saturating_mul(1 << claim.failed);
-                return self.timers.set_after(self.now, wait, Timer::Claim(uid));
+                return self.cx.timers.set_after(self.cx.now, wait, Timer::Claim(uid));
             }
             Err(_) => return self.settle_claim(&uid),
         };
@@ -234,19 +235,19 @@ impl Leader {
         let at = answer.resource_version;
         let shown = answer.objects.into_iter().find(|object| object.uid == uid);
         let Some(claim) = self.claims.open.get_mut(&uid) else { return };
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         let judged = !entry.is_aggregated() && !entry.unplaced && entry.contradiction.is_none();
         let why = claim.contradiction(&at, shown.as_ref()).filter(|_| judged);
         if why.is_some() && claim.contradicted + 1 < CONTRADICTED_BY {
             claim.contradicted += 1;
-            return self.timers.set_after(self.now, ASK_AGAIN, Timer::Claim(uid));
+            return self.cx.timers.set_after(self.cx.now, ASK_AGAIN, Timer::Claim(uid));
         }
         if let Some(why) = why {
             let (who, field) = (claim.who.clone(), claim.field);
             self.accuse(who, field, why);
         } else if let Some(target) = claim.prevents.clone().filter(|_| shown.is_some()) {
             let owner = claim.object.clone();
-            self.event(Event::Prevented { target, owner });
+            self.cx.event(Event::Prevented { target, owner });
         }
         if let Some(object) = shown {
             self.claim_shown(kind, object, &at);
@@ -257,29 +258,29 @@ impl Leader {
     /// Nothing of an answer that cannot be one of the store as it is.
     fn claim_believed(&mut self, kind: KindId, known: &super::Known, answer: ProbeAnswer) -> Option<ProbeAnswer> {
         let version = answer.resource_version.clone();
-        let entry = self.coverage.kind(kind);
-        if entry.rewound.is_some() || self.suspect.is_some() {
+        let entry = self.world.coverage.kind(kind);
+        if entry.rewound.is_some() || self.history.suspicion.is_some() {
             return None;
         }
-        let leaps = entry.leaps(self.now, &version);
+        let leaps = entry.leaps(self.cx.now, &version);
         let answer = self.of_the_present(kind, known, answer).ok()?;
         if leaps {
             self.contradicted(kind, format!("a list stands at {version}, far past all that was seen"));
         }
-        if leaps || self.coverage.is_far_ahead(self.now, kind, &version) {
+        if leaps || self.world.coverage.is_far_ahead(self.cx.now, kind, &version) {
             return None;
         }
-        self.coverage.raise(self.now, kind, &version);
+        self.world.coverage.raise(self.cx.now, kind, &version);
         Some(answer)
     }
 
     /// The leader's own answer counts, as any other does.
     fn claim_shown(&mut self, kind: KindId, object: Object, at: &ResourceVersion) {
         let coordinates = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
-        let Some(id) = self.graph.find(&object.uid, &coordinates) else { return };
+        let Some(id) = self.world.graph.find(&object.uid, &coordinates) else { return };
         let target = self.object_ref(id);
         let sighting = Sighting { uid: object.uid, resource_version: object.resource_version, facts: object.facts };
-        if self.graph.node(id).is_observed() {
+        if self.world.graph.node(id).is_observed() {
             self.sighted(&target, &sighting);
         } else {
             self.found(id, &target, &sighting, at);
@@ -291,7 +292,7 @@ impl Leader {
         if self.claims.open.is_empty() {
             return;
         }
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let (uid, version) = (node.uid(), node.resource_version());
         let Some(claim) = self.claims.open.get(&uid) else { return };
         let Says::Shown(sighting) = &claim.says else { return };
@@ -301,12 +302,12 @@ impl Leader {
         if !there {
             return;
         }
-        if same && differs(node.facts(), &sighting.facts) && !self.coverage.kind(node.kind()).is_aggregated() {
+        if same && differs(node.facts(), &sighting.facts) && !self.world.coverage.kind(node.kind()).is_aggregated() {
             let (who, field, why) = (claim.who.clone(), claim.field, format!("{} was not so at {at}", claim.object));
             self.accuse(who, field, why);
         } else if let Some(target) = claim.prevents.clone() {
             let owner = claim.object.clone();
-            self.event(Event::Prevented { target, owner });
+            self.cx.event(Event::Prevented { target, owner });
         }
         self.settle_claim(&uid);
     }
@@ -337,7 +338,7 @@ impl Leader {
     }
 
     pub(super) fn process_of(&self, session: Option<SessionId>) -> Option<Process> {
-        self.leases.session(session?).map(Session::process)
+        self.dispatcher.leases.session(session?).map(Session::process)
     }
 
     /// A report of this session cannot be true.
@@ -348,12 +349,13 @@ impl Leader {
 
     fn accuse(&mut self, who: Option<Process>, field: &'static str, why: String) {
         let Some(process) = who else { return };
-        let (count, first) = self.lies.note(self.now, &process, field);
-        let is_its = |id: &SessionId| self.leases.session(*id).is_some_and(|session| session.process() == process);
-        let session = self.leases.of_executor(&process.executor).filter(is_its);
+        let (count, first) = self.dispatcher.lies.note(self.cx.now, &process, field);
+        let is_its =
+            |id: &SessionId| self.dispatcher.leases.session(*id).is_some_and(|session| session.process() == process);
+        let session = self.dispatcher.leases.of_executor(&process.executor).filter(is_its);
         let Process { executor, incarnation, origin: _ } = process;
         let refused = count >= LIES_MAX;
-        self.event(Event::Untrue { executor, incarnation, field, why, count, first, refused });
+        self.cx.event(Event::Untrue { executor, incarnation, field, why, count, first, refused });
         if let Some(session) = session.filter(|_| refused) {
             self.claims.untrusted.push(session);
         }
@@ -362,14 +364,14 @@ impl Leader {
     /// Sends away executors that are believed nothing any more.
     pub(super) fn refuse_untrusted(&mut self) {
         for id in core::mem::take(&mut self.claims.untrusted) {
-            let Some(session) = self.leases.session(id) else { continue };
+            let Some(session) = self.dispatcher.leases.session(id) else { continue };
             let (stream, leases) = (session.stream, session.leases.iter().copied().collect::<Vec<_>>());
             let process = self.process_of(Some(id));
-            let left = process.and_then(|process| self.lies.refused_for(self.now, &process));
+            let left = process.and_then(|process| self.dispatcher.lies.refused_for(self.cx.now, &process));
             self.revoke(&leases, RevokeMode::Stop, "its reports are not true");
             if let Some(stream) = stream {
                 let retry_in = left.unwrap_or_default();
-                self.outputs.push_back(Output::Refuse { stream, refusal: Refusal::Untrusted { retry_in } });
+                self.cx.outputs.push_back(Output::Refuse { stream, refusal: Refusal::Untrusted { retry_in } });
             }
             self.end_session(id, "untrue reports", None::<(GoAwayCause, Duration)>);
         }

@@ -2,7 +2,7 @@
 //!
 //! A report of an earlier term proves nothing of the cluster: it ends its decision in the log, and its target is judged again.
 
-use super::{Event, FINALIZERS_TOLD_MAX, Grounds, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
+use super::{Event, FINALIZERS_TOLD_MAX, Grounds, LOGGED_MAX, Leader, Logged, LoggedStep, Timer, reporting};
 use crate::coverage::State;
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
@@ -69,6 +69,17 @@ struct Inherited {
     gone: Option<Option<ResourceVersion>>,
 }
 
+/// Decisions that were carried out, or inherited, and whose end is not in the log yet.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// Deletes that were accepted and whose DELETED has not come, with when they were.
+    pub(super) writes: BTreeMap<Uid, reporting::AwaitedRemoval>,
+    /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
+    pub(super) accepted_deletes: BTreeMap<Uid, AcceptedDelete>,
+    /// Decisions of earlier leaders that have no end in the log yet, by target.
+    pub(super) inherited: Inheritance,
+}
+
 impl Leader {
     /// A deletion was carried out.
     pub(super) fn deletion_done(&mut self, target: &ObjectRef, outcome: Outcome, lease: &Lease) {
@@ -79,29 +90,32 @@ impl Leader {
     }
 
     fn delete_accepted(&mut self, uid: &Uid, decision: u64, ours: bool) {
-        let Some(id) = self.graph.primary(uid) else { return };
+        let Some(id) = self.world.graph.primary(uid) else { return };
         // An earlier DELETE of ours is what holds it in deletion.
-        let before = self.accepted_deletes.get(uid).copied();
+        let before = self.ledger.accepted_deletes.get(uid).copied();
         let ours = ours || before.is_some_and(|before| before.ours);
         let told = before.is_some_and(|before| before.told && before.decision == decision);
-        self.accepted_deletes.insert(uid.clone(), AcceptedDelete { decision, ours, told });
+        self.ledger.accepted_deletes.insert(uid.clone(), AcceptedDelete { decision, ours, told });
         self.tell_finalizers(id);
     }
 
     fn confirm(&mut self, target: ObjectRef, resource_version: Option<ResourceVersion>, grounds: Box<Grounds>) {
-        if self.term.is_some() {
-            self.event(Event::Confirmed { target, resource_version, grounds });
+        if self.cx.term.is_some() {
+            self.cx.event(Event::Confirmed { target, resource_version, grounds });
         }
     }
 
     /// Tells once which finalizers hold what is in deletion after a DELETE of ours.
     pub(super) fn tell_finalizers(&mut self, id: NodeId) {
-        if self.accepted_deletes.is_empty() || !self.graph.get(id).is_some_and(|node| node.is_terminating()) {
+        if self.ledger.accepted_deletes.is_empty()
+            || !self.world.graph.get(id).is_some_and(|node| node.is_terminating())
+        {
             return;
         }
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let uid = node.uid();
-        let Some(accepted) = self.accepted_deletes.get_mut(&uid).filter(|accepted| accepted.ours && !accepted.told)
+        let Some(accepted) =
+            self.ledger.accepted_deletes.get_mut(&uid).filter(|accepted| accepted.ours && !accepted.told)
         else {
             return;
         };
@@ -115,16 +129,16 @@ impl Leader {
         accepted.told = true;
         let decision = accepted.decision;
         let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
-        if self.term.is_some() {
-            self.event(Event::AwaitingFinalizers { target, resource_version, finalizers, grounds });
+        if self.cx.term.is_some() {
+            self.cx.event(Event::AwaitingFinalizers { target, resource_version, finalizers, grounds });
         }
     }
 
     /// An observed object is about to leave the graph; whether it goes by us.
     pub(super) fn leaves(&mut self, id: NodeId, left: Left) -> bool {
-        let uid = self.graph.node(id).uid();
-        let accepted = self.accepted_deletes.remove(&uid);
-        let deletion = self.queue.get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
+        let uid = self.world.graph.node(id).uid();
+        let accepted = self.ledger.accepted_deletes.remove(&uid);
+        let deletion = self.dispatcher.queue.get(&uid).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         let lease = deletion.and_then(|item| match item.place {
             Place::Leased(lease) => Some(lease),
             Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
@@ -137,35 +151,40 @@ impl Leader {
             self.confirm(target, deleted, grounds);
             return by_us;
         }
-        if let Some(lease) = lease.and_then(|lease| self.leases.get_mut(lease)) {
+        if let Some(lease) = lease.and_then(|lease| self.dispatcher.leases.get_mut(lease)) {
             lease.gone = Some(deleted);
             return by_us;
         }
         let decided = deletion.map(|item| (super::grounds::decision(&item.draft), item.ambiguous));
         if let Some((decision, true)) = decided {
             // An attempt without an answer has landed.
-            self.queue.remove(&uid);
+            self.dispatcher.queue.remove(&uid);
             self.ends_inherited(&uid, decision);
             let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
             self.confirm(target, deleted, grounds);
             return true;
         }
-        let inherited = self.inherited.open.get_mut(&uid).filter(|inherited| inherited.is_by_executor());
+        let inherited = self.ledger.inherited.open.get_mut(&uid).filter(|inherited| inherited.is_by_executor());
         let Some(inherited) = inherited else { return by_us };
         // Its executor may still report.
         inherited.gone = Some(deleted);
         if decided.is_some_and(|(decision, _)| decision == inherited.logged.decision) {
-            self.queue.remove(&uid);
+            self.dispatcher.queue.remove(&uid);
         }
         true
     }
 
     /// Drops what was decided otherwise, or whose target went, while an executor had it.
     pub(super) fn drop_overtaken(&mut self, lease: &Lease) {
-        let landed = self.queue.get(&lease.target).filter(|item| item.ambiguous).map(|item| item.draft.target.clone());
+        let landed = self
+            .dispatcher
+            .queue
+            .get(&lease.target)
+            .filter(|item| item.ambiguous)
+            .map(|item| item.draft.target.clone());
         match (landed, &lease.gone) {
             (Some(target), Some(version)) => {
-                self.queue.remove(&lease.target);
+                self.dispatcher.queue.remove(&lease.target);
                 self.ends_inherited(&lease.target, lease.grounds.decision);
                 self.confirm(target, version.clone(), lease.grounds.clone());
             }
@@ -175,12 +194,13 @@ impl Leader {
 
     /// Takes over what earlier leaders left without an end.
     pub(super) fn inherit(&mut self, logged: Vec<Logged>) {
-        if self.term.is_none() {
+        if self.cx.term.is_none() {
             return;
         }
         for logged in logged.into_iter().take(LOGGED_MAX) {
             let uid = logged.target.uid.clone();
-            let is_accepted = self.accepted_deletes.get(&uid).is_some_and(|known| known.decision == logged.decision);
+            let is_accepted =
+                self.ledger.accepted_deletes.get(&uid).is_some_and(|known| known.decision == logged.decision);
             // What is decided here too ends here.
             if is_accepted || (logged.step == LoggedStep::Waiting && self.is_decided(&logged)) {
                 continue;
@@ -189,78 +209,78 @@ impl Leader {
             let step = logged.step;
             let inherited = Inherited { logged, gone: None };
             if inherited.is_by_executor() {
-                self.tombstones.credit(&uid);
+                self.world.tombstones.credit(&uid);
             }
-            let before = self.inherited.open.insert(uid.clone(), inherited);
+            let before = self.ledger.inherited.open.insert(uid.clone(), inherited);
             if let Some(before) = before.filter(|before| before.logged.decision != decision) {
                 self.supersede_logged(before.logged);
             }
-            if step == LoggedStep::Accepted && self.graph.primary(&uid).is_some() {
-                self.inherited.open.remove(&uid);
+            if step == LoggedStep::Accepted && self.world.graph.primary(&uid).is_some() {
+                self.ledger.inherited.open.remove(&uid);
                 self.delete_accepted(&uid, decision, true);
             }
         }
-        if !self.inherited.open.is_empty() {
-            self.timers.set_after(self.now, REPORTED_WITHIN, Timer::Inherited);
+        if !self.ledger.inherited.open.is_empty() {
+            self.cx.timers.set_after(self.cx.now, REPORTED_WITHIN, Timer::Inherited);
         }
     }
 
     fn is_decided(&self, logged: &Logged) -> bool {
-        let item = self.queue.get(&logged.target.uid);
+        let item = self.dispatcher.queue.get(&logged.target.uid);
         item.is_some_and(|item| super::grounds::decision(&item.draft) == logged.decision)
     }
 
     /// A decision that an earlier leader may have left open has an end.
     pub(super) fn ends_inherited(&mut self, uid: &Uid, decision: u64) {
-        if self.inherited.open.get(uid).is_some_and(|inherited| inherited.logged.decision == decision) {
-            self.inherited.open.remove(uid);
+        if self.ledger.inherited.open.get(uid).is_some_and(|inherited| inherited.logged.decision == decision) {
+            self.ledger.inherited.open.remove(uid);
         }
     }
 
     /// The store went back: nothing that was decided before holds.
     pub(super) fn void_inherited(&mut self) {
-        for (_, inherited) in core::mem::take(&mut self.inherited).open {
+        for (_, inherited) in core::mem::take(&mut self.ledger.inherited).open {
             self.supersede_logged(inherited.logged);
         }
     }
 
     fn supersede_logged(&mut self, Logged { target, action, decision, .. }: Logged) {
         let grounds = self.grounds_of(&target.uid, decision);
-        self.event(Event::Withdrawn { item: 0, target, action, replaced: false, grounds });
+        self.cx.event(Event::Withdrawn { item: 0, target, action, replaced: false, grounds });
     }
 
     /// Nobody has reported what became of these.
     pub(super) fn inherited_due(&mut self) {
-        let from = self.inherited.after.take().map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.inherited.open.range((from, Bound::Unbounded)).map(|(uid, _)| uid.clone());
+        let from = self.ledger.inherited.after.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.ledger.inherited.open.range((from, Bound::Unbounded)).map(|(uid, _)| uid.clone());
         let uids: Vec<Uid> = next.take(CLOSED_AT_ONCE).collect();
         for uid in &uids {
             self.close_inherited(uid);
         }
         if uids.len() == CLOSED_AT_ONCE {
-            self.inherited.after = uids.last().cloned();
-            self.timers.set_after(self.now, CLOSED_EVERY, Timer::Inherited);
-        } else if !self.inherited.open.is_empty() {
-            self.timers.set_after(self.now, REPORTED_WITHIN, Timer::Inherited);
+            self.ledger.inherited.after = uids.last().cloned();
+            self.cx.timers.set_after(self.cx.now, CLOSED_EVERY, Timer::Inherited);
+        } else if !self.ledger.inherited.open.is_empty() {
+            self.cx.timers.set_after(self.cx.now, REPORTED_WITHIN, Timer::Inherited);
         }
     }
 
     fn close_inherited(&mut self, uid: &Uid) {
-        let Some(inherited) = self.inherited.open.get(uid) else { return };
+        let Some(inherited) = self.ledger.inherited.open.get(uid) else { return };
         let target = inherited.logged.target.clone();
-        let kind = self.coverage.kind_of(&target);
-        let entry = self.coverage.kind(kind);
+        let kind = self.world.coverage.kind_of(&target);
+        let entry = self.world.coverage.kind(kind);
         // What is not seen may be there; what is not served any more is not seen again.
-        let unseen = self.graph.primary(uid).is_none() && inherited.gone.is_none();
+        let unseen = self.world.graph.primary(uid).is_none() && inherited.gone.is_none();
         if unseen && entry.served.is_some() && entry.is_watched() && entry.state != State::Synced {
             return;
         }
         let is_lost = unseen && entry.state != State::Synced;
-        let Some(Inherited { logged, gone }) = self.inherited.open.remove(uid) else { return };
+        let Some(Inherited { logged, gone }) = self.ledger.inherited.open.remove(uid) else { return };
         if self.is_decided(&logged) {
             return;
         }
-        if self.graph.primary(uid).is_some() || is_lost || logged.action != ActionKind::Delete {
+        if self.world.graph.primary(uid).is_some() || is_lost || logged.action != ActionKind::Delete {
             return self.supersede_logged(logged);
         }
         match logged.step {
@@ -274,13 +294,15 @@ impl Leader {
 
     /// A report of a lease that an earlier leader gave out.
     pub(super) fn report_late(&mut self, session: Option<SessionId>, report: &WorkReport) -> ReportResult {
-        let is_earlier = self.term.as_ref().is_some_and(|term| {
+        let is_earlier = self.cx.term.as_ref().is_some_and(|term| {
             term.election == report.term.election
                 && report.term.number < term.number
                 && report.lease.term == report.term.number
         });
         let about = report.about.as_deref().filter(|_| is_earlier);
-        let (Some(about), Some(session)) = (about, session.and_then(|session| self.leases.session_mut(session))) else {
+        let (Some(about), Some(session)) =
+            (about, session.and_then(|session| self.dispatcher.leases.session_mut(session)))
+        else {
             return ReportResult::Unknown;
         };
         if session.late.contains(&report.lease) {
@@ -294,11 +316,11 @@ impl Leader {
         let About { target, action, decision } = about.clone();
         let uid = target.uid.clone();
         let mut grounds = self.grounds_of(&uid, decision);
-        if let Some(id) = self.graph.primary(&uid) {
+        if let Some(id) = self.world.graph.primary(&uid) {
             grounds.owners = self.edges(id);
             grounds.owner_count = grounds.owners.len();
         }
-        self.event(Event::ReportedLate {
+        self.cx.event(Event::ReportedLate {
             target: target.clone(),
             action,
             outcome: report.outcome,
@@ -320,20 +342,20 @@ impl Leader {
 
     fn settled_late(&mut self, target: &ObjectRef, action: ActionKind, decision: u64, ours: bool) {
         let uid = &target.uid;
-        let open = self.inherited.open.get(uid).filter(|inherited| inherited.logged.decision == decision);
+        let open = self.ledger.inherited.open.get(uid).filter(|inherited| inherited.logged.decision == decision);
         let shown = open.and_then(|inherited| inherited.gone.clone());
         self.ends_inherited(uid, decision);
         if action != ActionKind::Delete {
             return;
         }
-        if self.graph.primary(uid).is_some() {
+        if self.world.graph.primary(uid).is_some() {
             return self.delete_accepted(uid, decision, ours);
         }
         if ours {
-            self.tombstones.credit(uid);
+            self.world.tombstones.credit(uid);
         }
-        let kind = self.coverage.kind_of(target);
-        if shown.is_some() || self.coverage.kind(kind).state == State::Synced {
+        let kind = self.world.coverage.kind_of(target);
+        if shown.is_some() || self.world.coverage.kind(kind).state == State::Synced {
             let grounds = self.grounds_of(uid, decision);
             self.confirm(target.clone(), shown.flatten(), grounds);
         }

@@ -33,31 +33,31 @@ const NO_TAKER: Duration = Duration::from_secs(5);
 
 impl Leader {
     pub(super) fn term_gained(&mut self, term: Term) {
-        self.term = Some(term.clone());
-        self.refused.clear();
-        self.queue.forget_told();
+        self.cx.term = Some(term.clone());
+        self.dispatcher.refused.clear();
+        self.dispatcher.queue.forget_told();
         self.begin_pauses();
         self.restart_barrier();
         self.mark_deletions();
-        self.event(Event::TermGained(term));
+        self.cx.event(Event::TermGained(term));
     }
 
     pub(super) fn term_lost(&mut self, leader_endpoint: String) {
-        self.leader_endpoint = leader_endpoint;
-        self.inherited = super::closing::Inheritance::default();
-        if self.term.take().is_some() {
+        self.cx.leader_endpoint = leader_endpoint;
+        self.ledger.inherited = super::closing::Inheritance::default();
+        if self.cx.term.take().is_some() {
             self.send_all_away(GoAwayCause::LeaderChanged);
-            self.event(Event::TermLost);
+            self.cx.event(Event::TermLost);
         }
     }
 
     pub(super) fn stop(&mut self) {
-        self.stopping = true;
+        self.cx.stopping = true;
         self.send_all_away(GoAwayCause::ShuttingDown);
     }
 
     fn send_all_away(&mut self, cause: GoAwayCause) {
-        let sessions: Vec<SessionId> = self.leases.sessions().map(|(id, _)| id).collect();
+        let sessions: Vec<SessionId> = self.dispatcher.leases.sessions().map(|(id, _)| id).collect();
         let each = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
         let spread = RECONNECT_SPREAD_EACH.saturating_mul(each).min(RECONNECT_SPREAD_MAX);
         for id in sessions {
@@ -67,17 +67,17 @@ impl Leader {
 
     /// Whether anything may be granted.
     pub(super) fn may_grant(&self) -> bool {
-        self.term.is_some() && !self.stopping && !self.is_stopped_by_doubt() && self.withheld.is_none()
+        self.cx.term.is_some() && !self.cx.stopping && !self.is_stopped_by_doubt() && self.history.withheld.is_none()
     }
 
     /// Gives ready items to executors with room, one each in turn.
     pub(super) fn grant(&mut self) {
-        let Some(term) = self.term.clone().filter(|_| self.may_grant()) else { return };
+        let Some(term) = self.cx.term.clone().filter(|_| self.may_grant()) else { return };
         self.end_doubts();
         let mut grants: BTreeMap<SessionId, Vec<WorkLease>> = BTreeMap::new();
-        while self.queue.has_ready() {
+        while self.dispatcher.queue.has_ready() {
             let Some(session) = self.next_session() else { break };
-            let Some(uid) = self.queue.pop() else { break };
+            let Some(uid) = self.dispatcher.queue.pop() else { break };
             if let Some(lease) = self.lease(&term, session, &uid) {
                 grants.entry(session).or_default().push(lease);
             }
@@ -85,11 +85,13 @@ impl Leader {
         // Shares first: what is granted may then start at once.
         self.shares_for(grants.keys());
         for (session, leases) in grants {
-            let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { continue };
+            let Some(stream) = self.dispatcher.leases.session(session).and_then(|session| session.stream) else {
+                continue;
+            };
             let mut leases = leases.into_iter().peekable();
             while leases.peek().is_some() {
                 let leases = leases.by_ref().take(BATCH_MAX_ENTRIES).collect();
-                self.send(stream, ToExecutor::Grant { leases });
+                self.cx.send(stream, ToExecutor::Grant { leases });
             }
         }
     }
@@ -97,41 +99,42 @@ impl Leader {
     /// The next session after the last one served that would begin at once what it is given, or else has room. One that sits on what it
     /// was given gets more only where there is no other: it would keep the same items from being done once again.
     fn next_session(&mut self) -> Option<SessionId> {
-        let choosy = self.leases.sessions().any(|(_, session)| session.is_in_time());
+        let choosy = self.dispatcher.leases.sessions().any(|(_, session)| session.is_in_time());
         let roomy =
             |&(_, session): &(SessionId, &Session)| session.room() > 0 && (!choosy || session.overdue.is_empty());
-        let turn = self.turn;
-        let part = |after: bool| self.leases.sessions().filter(roomy).filter(move |&(id, _)| (id > turn) == after);
+        let turn = self.dispatcher.turn;
+        let part =
+            |after: bool| self.dispatcher.leases.sessions().filter(roomy).filter(move |&(id, _)| (id > turn) == after);
         let in_turn = || part(true).chain(part(false));
         let (id, _) = in_turn().find(|(_, session)| session.free_slots() > 0).or_else(|| in_turn().next())?;
-        self.turn = id;
+        self.dispatcher.turn = id;
         Some(id)
     }
 
     fn lease(&mut self, term: &Term, session: SessionId, uid: &Uid) -> Option<WorkLease> {
         // Facts that came since the decision count.
         let removes_finalizer = |item: &Item| item.draft.action.kind() == ActionKind::RemoveFinalizer;
-        let anew = self.blind && self.queue.get(uid).is_some_and(removes_finalizer);
-        for id in self.graph.by_uid(uid).collect::<Vec<_>>() {
+        let anew = self.history.blind && self.dispatcher.queue.get(uid).is_some_and(removes_finalizer);
+        for id in self.world.graph.by_uid(uid).collect::<Vec<_>>() {
             if anew {
                 self.mark(id);
             }
             self.judge(id);
         }
         // The last word before a grant: whatever made the item ready, what is held is not granted.
-        if self.queue.is_held(uid) {
-            self.queue.make_ready(uid);
+        if self.dispatcher.queue.is_held(uid) {
+            self.dispatcher.queue.make_ready(uid);
             return None;
         }
-        let item = self.queue.get(uid).filter(|item| item.place == Place::Ready)?;
+        let item = self.dispatcher.queue.get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
-        let id = self.graph.primary(uid);
+        let id = self.world.graph.primary(uid);
         if let Some(doubtful) = id.and_then(|id| self.rests_on_doubt(id)) {
             self.await_certainty(uid, doubtful);
             return None;
         }
-        assert!(self.config.mode == Mode::Enforce, "in observe nothing becomes ready");
-        if !self.leases.session(session).is_some_and(|session| session.kinds.contains(&kind)) {
+        assert!(self.cx.config.mode == Mode::Enforce, "in observe nothing becomes ready");
+        if !self.dispatcher.leases.session(session).is_some_and(|session| session.kinds.contains(&kind)) {
             self.backoff(uid, NO_TAKER, Delay::NoTaker);
             return None;
         }
@@ -147,44 +150,40 @@ impl Leader {
         };
         let ambiguous = item.ambiguous;
         self.tell_decided(uid);
-        let item = self.queue.get(uid)?;
+        let item = self.dispatcher.queue.get(uid)?;
         let grounds = self.grounds_now(&item.draft);
-        let executor = self.leases.session(session)?.executor.clone();
+        let executor = self.dispatcher.leases.session(session)?.executor.clone();
         let (of, target) = (work.id, work.target.clone());
         let kept = super::grounds::kept(&grounds);
-        self.event(Event::Granted { item: of, target, action: kind, executor, attempt, grounds });
+        self.cx.event(Event::Granted { item: of, target, action: kind, executor, attempt, grounds });
         let lease = Lease {
             session,
             target: uid.clone(),
             destroys,
             item: work.id,
             attempt,
-            granted: self.now,
+            granted: self.cx.now,
             started: None,
             recalled: false,
             gone: None,
             grounds: kept,
         };
-        let id = self.leases.grant(term.number, lease);
-        self.queue.place(uid, Place::Leased(id));
-        if let Some(item) = self.queue.get_mut(uid) {
+        let id = self.dispatcher.leases.grant(term.number, lease);
+        self.dispatcher.queue.place(uid, Place::Leased(id));
+        if let Some(item) = self.dispatcher.queue.get_mut(uid) {
             item.overtaken = false;
         }
-        self.timers.set_after(self.now, RECALL_AFTER, Timer::Recall(id));
+        self.cx.timers.set_after(self.cx.now, RECALL_AFTER, Timer::Recall(id));
         self.balance_later();
         Some(WorkLease {
             id,
             term: term.clone(),
             item: work,
             attempt,
-            execution_limit: self.config.execution_limit,
+            execution_limit: self.cx.config.execution_limit,
             previous_attempt_ambiguous: ambiguous,
             traceparent: None,
         })
-    }
-
-    pub(super) fn send(&mut self, stream: StreamId, message: ToExecutor) {
-        self.outputs.push_back(Output::Send { stream, message });
     }
 
     /// Takes leases back from whoever holds them.
@@ -192,14 +191,16 @@ impl Leader {
         let mut by_session: BTreeMap<SessionId, Vec<LeaseId>> = BTreeMap::new();
         for &id in leases {
             let recallable = |lease: &&Lease| mode == RevokeMode::Stop || lease.started.is_none();
-            if let Some(lease) = self.leases.get(id).filter(recallable) {
+            if let Some(lease) = self.dispatcher.leases.get(id).filter(recallable) {
                 by_session.entry(lease.session).or_default().push(id);
             }
         }
         for (session, leases) in by_session {
-            let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { continue };
+            let Some(stream) = self.dispatcher.leases.session(session).and_then(|session| session.stream) else {
+                continue;
+            };
             for batch in leases.chunks(BATCH_MAX_ENTRIES) {
-                self.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode, reason: String::from(reason) });
+                self.cx.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode, reason: String::from(reason) });
             }
         }
     }
@@ -207,7 +208,8 @@ impl Leader {
     /// Stops every attempt that destroys something, and takes back what is not started: a write that waits for its connection may reach
     /// another server than the one whose watch it was decided by.
     pub(super) fn stop_destroying(&mut self, reason: &str) {
-        let (destroying, other): (Vec<_>, Vec<_>) = self.leases.iter().partition(|(_, lease)| lease.destroys.is_some());
+        let (destroying, other): (Vec<_>, Vec<_>) =
+            self.dispatcher.leases.iter().partition(|(_, lease)| lease.destroys.is_some());
         let ids = |leases: Vec<(LeaseId, &Lease)>| leases.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
         let (destroying, other) = (ids(destroying), ids(other));
         self.revoke(&destroying, RevokeMode::Stop, reason);
@@ -215,16 +217,16 @@ impl Leader {
     }
 
     pub(super) fn recall_unstarted(&mut self, reason: &str) {
-        let unstarted = self.leases.unstarted();
+        let unstarted = self.dispatcher.leases.unstarted();
         self.revoke(&unstarted, RevokeMode::IfNotStarted, reason);
     }
 
     pub(super) fn message(&mut self, stream: StreamId, message: ToLeader) {
-        match (message, self.leases.of_stream(stream)) {
+        match (message, self.dispatcher.leases.of_stream(stream)) {
             (ToLeader::Hello(hello), None) => self.hello(stream, &hello),
             (ToLeader::Hello(_), Some(_)) => {
-                self.leases.detach(stream);
-                self.outputs.push_back(Output::Refuse { stream, refusal: Refusal::OutOfTurn });
+                self.dispatcher.leases.detach(stream);
+                self.cx.outputs.push_back(Output::Refuse { stream, refusal: Refusal::OutOfTurn });
             }
             // The session has ended; what was seen at the API server is still of use, and the executor may forget it.
             (ToLeader::Reports { reports, .. }, None) => self.reports(stream, None, reports),
@@ -232,7 +234,7 @@ impl Leader {
             (_, None) => {}
             (ToLeader::Heartbeat { sequence, .. }, Some(session)) => self.heartbeat(stream, session, sequence),
             (ToLeader::Window { max_outstanding }, Some(session)) => {
-                if let Some(session) = self.leases.session_mut(session) {
+                if let Some(session) = self.dispatcher.leases.session_mut(session) {
                     session.window = max_outstanding.min(WINDOW_MAX);
                 }
             }
@@ -253,29 +255,29 @@ impl Leader {
             Ok(protocol) => protocol,
             Err(refusal) => {
                 self.tell_refusal(&hello.executor, &refusal);
-                return self.outputs.push_back(Output::Refuse { stream, refusal });
+                return self.cx.outputs.push_back(Output::Refuse { stream, refusal });
             }
         };
-        let Some(term) = self.term.clone() else { return };
-        let known = self.leases.of_executor(&hello.executor);
+        let Some(term) = self.cx.term.clone() else { return };
+        let known = self.dispatcher.leases.of_executor(&hello.executor);
         let is_same = |session: &Session| session.incarnation == hello.incarnation && session.origin == hello.origin;
-        let same = known.filter(|&id| self.leases.session(id).is_some_and(is_same));
+        let same = known.filter(|&id| self.dispatcher.leases.session(id).is_some_and(is_same));
         if let Some(old) = known.filter(|_| same.is_none()) {
             self.supersede(old);
         }
         let session = match same {
             Some(id) => {
-                if let Some(old) = self.leases.attach(self.now, id, stream) {
-                    self.outputs.push_back(Output::Close { stream: old });
+                if let Some(old) = self.dispatcher.leases.attach(self.cx.now, id, stream) {
+                    self.cx.outputs.push_back(Output::Close { stream: old });
                 }
-                if let Some(session) = self.leases.session_mut(id) {
+                if let Some(session) = self.dispatcher.leases.session_mut(id) {
                     session.window = hello.window.min(WINDOW_MAX);
                     session.kinds = hello.kinds.clone();
                 }
                 id
             }
             None => {
-                let id = self.leases.open(self.now, stream, &term, hello);
+                let id = self.dispatcher.leases.open(self.cx.now, stream, &term, hello);
                 self.arm_session(id);
                 id
             }
@@ -285,15 +287,19 @@ impl Leader {
             session: session.0,
             term,
             protocol,
-            session_ttl: self.config.session_ttl,
-            heartbeat_interval: self.config.heartbeat_interval,
+            session_ttl: self.cx.config.session_ttl,
+            heartbeat_interval: self.cx.config.heartbeat_interval,
             adopted,
             dropped,
             max_window: WINDOW_MAX,
         };
-        self.send(stream, ToExecutor::Welcome(welcome));
+        self.cx.send(stream, ToExecutor::Welcome(welcome));
         self.stop_held_of(session);
-        self.event(Event::SessionOpened { executor: hello.executor.clone(), version: hello.version.clone(), protocol });
+        self.cx.event(Event::SessionOpened {
+            executor: hello.executor.clone(),
+            version: hello.version.clone(),
+            protocol,
+        });
         self.welcome_share(session, stream);
         self.balance();
     }
@@ -310,20 +316,20 @@ impl Leader {
             Refusal::Untrusted { .. } => "its reports were not true",
             Refusal::TooManySessions { .. } => "too many sessions",
         };
-        if self.refused.len() < REFUSED_TOLD_MAX && self.refused.insert((executor.clone(), why)) {
-            self.event(Event::ExecutorRefused { executor: executor.clone(), why });
+        if self.dispatcher.refused.len() < REFUSED_TOLD_MAX && self.dispatcher.refused.insert((executor.clone(), why)) {
+            self.cx.event(Event::ExecutorRefused { executor: executor.clone(), why });
         }
     }
 
     /// Whether this executor is let in, and what its stream speaks then.
     fn admit(&mut self, hello: &Hello) -> Result<u32, Refusal> {
-        let Some(term) = self.term.clone().filter(|_| !self.stopping) else { return Err(Refusal::NotLeader) };
-        if hello.cluster_uid != self.config.cluster_uid {
-            let (ours, theirs) = (self.config.cluster_uid.clone(), hello.cluster_uid.clone());
+        let Some(term) = self.cx.term.clone().filter(|_| !self.cx.stopping) else { return Err(Refusal::NotLeader) };
+        if hello.cluster_uid != self.cx.config.cluster_uid {
+            let (ours, theirs) = (self.cx.config.cluster_uid.clone(), hello.cluster_uid.clone());
             return Err(Refusal::OtherCluster { ours, theirs });
         }
         let (ours, theirs) =
-            (self.config.protocols, Protocols { oldest: hello.min_protocol, newest: hello.max_protocol });
+            (self.cx.config.protocols, Protocols { oldest: hello.min_protocol, newest: hello.max_protocol });
         let Some(protocol) = ours.common(theirs) else {
             return Err(Refusal::ProtocolUnsupported { min: ours.oldest, max: ours.newest });
         };
@@ -334,7 +340,8 @@ impl Leader {
             return Err(Refusal::TermStale { known: known.clone() });
         }
         // A name is its caller's as long as there is a session. The executors of this process come before all others.
-        let holder = self.leases.of_executor(&hello.executor).and_then(|id| self.leases.session(id));
+        let holder =
+            self.dispatcher.leases.of_executor(&hello.executor).and_then(|id| self.dispatcher.leases.session(id));
         if hello.origin != Origin::Process && holder.is_some_and(|holder| holder.origin != hello.origin) {
             return Err(Refusal::NameTaken);
         }
@@ -343,10 +350,10 @@ impl Leader {
             incarnation: hello.incarnation.clone(),
             origin: hello.origin.clone(),
         };
-        if let Some(retry_in) = self.lies.refused_for(self.now, &process) {
+        if let Some(retry_in) = self.dispatcher.lies.refused_for(self.cx.now, &process) {
             return Err(Refusal::Untrusted { retry_in });
         }
-        match self.leases.retired(&process) {
+        match self.dispatcher.leases.retired(&process) {
             Some(Retired::Superseded) => return Err(Refusal::Superseded),
             Some(Retired::Drained) => return Err(Refusal::Drained),
             None => {}
@@ -354,7 +361,9 @@ impl Leader {
         if self.is_superseded(&term, hello) {
             return Err(Refusal::Superseded);
         }
-        if self.leases.session_count() >= SESSIONS_MAX && self.leases.of_executor(&hello.executor).is_none() {
+        if self.dispatcher.leases.session_count() >= SESSIONS_MAX
+            && self.dispatcher.leases.of_executor(&hello.executor).is_none()
+        {
             return Err(Refusal::TooManySessions { max: SESSIONS_MAX });
         }
         Ok(protocol)
@@ -362,7 +371,8 @@ impl Leader {
 
     /// Whether an earlier leader let the present holder of this name in after the one who says hello.
     fn is_superseded(&self, term: &Term, hello: &Hello) -> bool {
-        let holder = self.leases.of_executor(&hello.executor).and_then(|id| self.leases.session(id));
+        let holder =
+            self.dispatcher.leases.of_executor(&hello.executor).and_then(|id| self.dispatcher.leases.session(id));
         // Of two callers the one is no later process of the other.
         let is_other = |holder: &&Session| holder.incarnation != hello.incarnation && holder.origin == hello.origin;
         let other = holder.filter(is_other);
@@ -374,16 +384,16 @@ impl Leader {
     }
 
     fn supersede(&mut self, old: SessionId) {
-        if let Some(session) = self.leases.session(old) {
+        if let Some(session) = self.dispatcher.leases.session(old) {
             let process = session.process();
-            self.leases.retire(process, Retired::Superseded);
+            self.dispatcher.leases.retire(process, Retired::Superseded);
         }
         self.end_session(old, "superseded", Some((GoAwayCause::Superseded, Duration::ZERO)));
     }
 
     /// Sorts what an executor still holds into what stays valid and what does not. Leases it does not know of never arrived.
     fn adopt(&mut self, session: SessionId, term: &Term, hello: &Hello) -> (Vec<LeaseId>, Vec<LeaseId>) {
-        let ours = |id: LeaseId| self.leases.get(id).is_some_and(|lease| lease.session == session);
+        let ours = |id: LeaseId| self.dispatcher.leases.get(id).is_some_and(|lease| lease.session == session);
         let (adopted, dropped): (Vec<_>, Vec<_>) =
             hello.held.iter().partition(|held| held.term == *term && ours(held.lease));
         let adopted: Vec<LeaseId> = adopted.into_iter().map(|held| held.lease).collect();
@@ -398,11 +408,12 @@ impl Leader {
         let known: BTreeSet<LeaseId> = adopted.iter().copied().collect();
         self.note_held(session, hello, &known);
         let lost: Vec<LeaseId> = self
+            .dispatcher
             .leases
             .session(session)
             .map_or_else(Vec::new, |session| session.leases.difference(&known).copied().collect());
         for id in lost {
-            if let Some(lease) = self.leases.end(id) {
+            if let Some(lease) = self.dispatcher.leases.end(id) {
                 self.requeue(&lease);
             }
         }
@@ -410,15 +421,15 @@ impl Leader {
     }
 
     fn arm_session(&mut self, id: SessionId) {
-        let Some(session) = self.leases.session(id) else { return };
-        let end = session.last_heard + self.config.session_ttl + self.config.heartbeat_interval;
-        self.timers.set(end, Timer::Session(id));
+        let Some(session) = self.dispatcher.leases.session(id) else { return };
+        let end = session.last_heard + self.cx.config.session_ttl + self.cx.config.heartbeat_interval;
+        self.cx.timers.set(end, Timer::Session(id));
     }
 
     pub(super) fn session_due(&mut self, id: SessionId) {
-        let Some(session) = self.leases.session(id) else { return };
-        let silent = self.now.since(session.last_heard);
-        if silent < self.config.session_ttl + self.config.heartbeat_interval {
+        let Some(session) = self.dispatcher.leases.session(id) else { return };
+        let silent = self.cx.now.since(session.last_heard);
+        if silent < self.cx.config.session_ttl + self.cx.config.heartbeat_interval {
             return self.arm_session(id);
         }
         self.end_session(id, "no heartbeat", None);
@@ -426,7 +437,7 @@ impl Leader {
 
     /// `send_away`: why, and over which span of time those who share that fate come back.
     pub(super) fn end_session(&mut self, id: SessionId, why: &'static str, send_away: Option<(GoAwayCause, Duration)>) {
-        let Some((session, leases)) = self.leases.close(id) else { return };
+        let Some((session, leases)) = self.dispatcher.leases.close(id) else { return };
         self.note_departure(id, &session, leases.iter().map(|(_, lease)| lease));
         for (_, lease) in &leases {
             self.requeue(lease);
@@ -435,74 +446,77 @@ impl Leader {
             if let Some((cause, spread)) = send_away {
                 let message = ToExecutor::GoAway {
                     cause,
-                    leader_endpoint: self.leader_endpoint.clone(),
-                    reconnect_after: self.jitter.between(Duration::ZERO, spread),
+                    leader_endpoint: self.cx.leader_endpoint.clone(),
+                    reconnect_after: self.cx.jitter.between(Duration::ZERO, spread),
                     close_after: CLOSE_AFTER,
                 };
-                self.send(stream, message);
+                self.cx.send(stream, message);
             } else {
-                self.outputs.push_back(Output::Close { stream });
+                self.cx.outputs.push_back(Output::Close { stream });
             }
         }
-        self.event(Event::SessionEnded { executor: session.executor, why, leases: leases.len() });
+        self.cx.event(Event::SessionEnded { executor: session.executor, why, leases: leases.len() });
         self.divide_soon();
     }
 
     /// A lease ended without a report: its item is judged and granted again; if it was started, the write may have landed.
     pub(super) fn requeue(&mut self, lease: &Lease) {
-        let Some(item) = self.queue.get_mut(&lease.target).filter(|item| item.id == lease.item) else { return };
+        let Some(item) = self.dispatcher.queue.get_mut(&lease.target).filter(|item| item.id == lease.item) else {
+            return;
+        };
         item.ambiguous |= lease.started.is_some();
         let dropped = item.overtaken;
         if dropped {
             self.drop_overtaken(lease);
         } else {
-            self.queue.make_ready(&lease.target);
+            self.dispatcher.queue.make_ready(&lease.target);
         }
         self.mark_uid(&lease.target);
         self.mark_deleting_owners(&lease.target);
     }
 
     fn heartbeat(&mut self, stream: StreamId, id: SessionId, sequence: u64) {
-        let Some(session) = self.leases.session_mut(id) else { return };
-        session.last_heard = self.now;
-        let Some(term) = self.term.clone() else { return };
-        self.send(stream, ToExecutor::HeartbeatAck { sequence, session_ttl: self.config.session_ttl, term });
+        let Some(session) = self.dispatcher.leases.session_mut(id) else { return };
+        session.last_heard = self.cx.now;
+        let Some(term) = self.cx.term.clone() else { return };
+        self.cx.send(stream, ToExecutor::HeartbeatAck { sequence, session_ttl: self.cx.config.session_ttl, term });
         self.renew_share(id);
     }
 
     fn started(&mut self, session: SessionId, leases: &[LeaseId]) {
         for &id in leases {
-            let now = self.now;
-            if !self.leases.start(now, session, id) {
+            let now = self.cx.now;
+            if !self.dispatcher.leases.start(now, session, id) {
                 continue;
             }
-            let Some(target) = self.leases.get(id).map(|lease| lease.target.clone()) else { continue };
-            if let Some(item) = self.queue.get_mut(&target) {
+            let Some(target) = self.dispatcher.leases.get(id).map(|lease| lease.target.clone()) else { continue };
+            if let Some(item) = self.dispatcher.queue.get_mut(&target) {
                 item.attempts += 1;
             }
-            self.timers.set_after(now, self.config.execution_limit + LIMIT_GRACE, Timer::Limit(id));
+            self.cx.timers.set_after(now, self.cx.config.execution_limit + LIMIT_GRACE, Timer::Limit(id));
         }
     }
 
     fn returns(&mut self, session: SessionId, returns: &[WorkReturn]) {
         for returned in returns {
-            self.leases.settle(session, returned.lease);
-            self.late_writes.ended(session, returned.lease);
-            if self.leases.get(returned.lease).is_none_or(|lease| lease.session != session) {
+            self.dispatcher.leases.settle(session, returned.lease);
+            self.dispatcher.late_writes.ended(session, returned.lease);
+            if self.dispatcher.leases.get(returned.lease).is_none_or(|lease| lease.session != session) {
                 continue;
             }
-            let Some(lease) = self.leases.end(returned.lease) else { continue };
+            let Some(lease) = self.dispatcher.leases.end(returned.lease) else { continue };
             match returned.cause {
                 ReturnCause::NotStarted | ReturnCause::SessionLapsed => self.requeue(&lease),
                 ReturnCause::KindUnsupported => {
-                    let kind = self.queue.get(&lease.target).map(|item| item.draft.action.kind());
-                    if let Some(session) = self.leases.session_mut(session) {
+                    let kind = self.dispatcher.queue.get(&lease.target).map(|item| item.draft.action.kind());
+                    if let Some(session) = self.dispatcher.leases.session_mut(session) {
                         session.kinds.retain(|&supported| Some(supported) != kind);
                     }
                     self.requeue(&lease);
                 }
                 ReturnCause::TermStale => {
-                    self.event(Event::Rejected { why: String::from("an executor knows a newer leader than this one") });
+                    self.cx
+                        .event(Event::Rejected { why: String::from("an executor knows a newer leader than this one") });
                     self.requeue(&lease);
                 }
             }
@@ -510,49 +524,50 @@ impl Leader {
     }
 
     fn drain(&mut self, stream: StreamId, id: SessionId) {
-        let Some(session) = self.leases.session_mut(id) else { return };
+        let Some(session) = self.dispatcher.leases.session_mut(id) else { return };
         session.draining = true;
         let outstanding = u32::try_from(session.leases.len()).unwrap_or(u32::MAX);
         if outstanding > 0 {
-            self.send(stream, ToExecutor::DrainAck { outstanding });
+            self.cx.send(stream, ToExecutor::DrainAck { outstanding });
         }
         self.drained(stream, id);
     }
 
     /// Lets a draining executor go once nothing is outstanding.
     fn drained(&mut self, stream: StreamId, id: SessionId) {
-        let Some(session) = self.leases.session(id).filter(|session| session.draining && session.leases.is_empty())
+        let Some(session) =
+            self.dispatcher.leases.session(id).filter(|session| session.draining && session.leases.is_empty())
         else {
             return;
         };
         let (executor, process) = (session.executor.clone(), session.process());
-        self.send(stream, ToExecutor::DrainAck { outstanding: 0 });
-        self.leases.retire(process, Retired::Drained);
-        if let Some((session, _)) = self.leases.close(id) {
+        self.cx.send(stream, ToExecutor::DrainAck { outstanding: 0 });
+        self.dispatcher.leases.retire(process, Retired::Drained);
+        if let Some((session, _)) = self.dispatcher.leases.close(id) {
             self.note_departure(id, &session, core::iter::empty());
         }
-        self.event(Event::SessionEnded { executor, why: "drained", leases: 0 });
+        self.cx.event(Event::SessionEnded { executor, why: "drained", leases: 0 });
     }
 
     pub(super) fn recall_due(&mut self, id: LeaseId) {
-        if self.leases.get(id).is_some_and(|lease| lease.started.is_none()) {
+        if self.dispatcher.leases.get(id).is_some_and(|lease| lease.started.is_none()) {
             self.revoke(&[id], RevokeMode::IfNotStarted, "not started in time");
-            self.timers.set_after(self.now, REGRANT_AFTER, Timer::Regrant(id));
+            self.cx.timers.set_after(self.cx.now, REGRANT_AFTER, Timer::Regrant(id));
         }
     }
 
     pub(super) fn regrant_due(&mut self, id: LeaseId) {
-        if self.leases.get(id).is_some_and(|lease| lease.started.is_none())
-            && let Some(lease) = self.leases.end_overdue(id)
+        if self.dispatcher.leases.get(id).is_some_and(|lease| lease.started.is_none())
+            && let Some(lease) = self.dispatcher.leases.end_overdue(id)
         {
-            self.late_writes.give_up(id, &lease);
+            self.dispatcher.late_writes.give_up(id, &lease);
             self.requeue(&lease);
         }
     }
 
     pub(super) fn limit_due(&mut self, id: LeaseId) {
-        if let Some(lease) = self.leases.end_overdue(id) {
-            self.late_writes.give_up(id, &lease);
+        if let Some(lease) = self.dispatcher.leases.end_overdue(id) {
+            self.dispatcher.late_writes.give_up(id, &lease);
             self.requeue(&lease);
         }
     }

@@ -15,7 +15,7 @@ impl Leader {
     /// What a decision rests on.
     pub(super) fn grounds(&self, draft: &Draft, causes: Vec<Cause>, chain: Vec<ObjectRef>) -> Box<Grounds> {
         let uid = &draft.target.uid;
-        let node = self.graph.primary(uid);
+        let node = self.world.graph.primary(uid);
         let cause_count = causes.len();
         Box::new(Grounds {
             decision: decision(draft),
@@ -31,14 +31,14 @@ impl Leader {
             causes: told(causes),
             cause_count,
             owners: node.map_or_else(Vec::new, |id| self.first_edges(id, GROUNDS_KEPT_MAX)),
-            owner_count: node.map_or(0, |id| self.graph.node(id).references().count()),
+            owner_count: node.map_or(0, |id| self.world.graph.node(id).references().count()),
         })
     }
 
     /// The same, with the causes as they are now.
     pub(super) fn grounds_now(&self, draft: &Draft) -> Box<Grounds> {
         let uid = &draft.target.uid;
-        let causes = match self.graph.primary(uid) {
+        let causes = match self.world.graph.primary(uid) {
             Some(id) => self.causes_now(id),
             // It went before its attempt was reported.
             None => self.tombstone(uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
@@ -49,7 +49,7 @@ impl Leader {
 
     /// What is known now of what a decision rests on that was carried out, or that an earlier leader took; without owners.
     pub(super) fn grounds_of(&self, uid: &Uid, decision: u64) -> Box<Grounds> {
-        let causes = match self.graph.primary(uid) {
+        let causes = match self.world.graph.primary(uid) {
             Some(id) => self.causes_now(id),
             None => self.tombstone(uid).map_or_else(Vec::new, |gone| gone.causes.clone()),
         };
@@ -61,9 +61,11 @@ impl Leader {
     /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
     pub fn open_decisions(&self, after: Option<&Uid>, max: usize) -> Vec<OpenDecision> {
         let open = |uid: &Uid| {
-            let item = self.queue.get(uid)?;
+            let item = self.dispatcher.queue.get(uid)?;
             let executor = match item.place {
-                Place::Leased(lease) => self.leases.get(lease).and_then(|lease| self.leases.session(lease.session)),
+                Place::Leased(lease) => {
+                    self.dispatcher.leases.get(lease).and_then(|lease| self.dispatcher.leases.session(lease.session))
+                }
                 Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
             };
             Some(OpenDecision {
@@ -76,7 +78,7 @@ impl Leader {
                 grounds: *self.grounds_now(&item.draft),
             })
         };
-        self.queue.uids_after(after).take(max).filter_map(open).collect()
+        self.dispatcher.queue.uids_after(after).take(max).filter_map(open).collect()
     }
 
     fn causes_now(&self, id: NodeId) -> Vec<Cause> {
@@ -85,7 +87,7 @@ impl Leader {
 
     fn root_marks(&self, chain: &[ObjectRef]) -> RootMarks {
         let Some(root) = chain.last() else { return RootMarks::default() };
-        let observed = self.best_known(&root.uid).map(|id| self.graph.node(id)).filter(|node| node.is_observed());
+        let observed = self.best_known(&root.uid).map(|id| self.world.graph.node(id)).filter(|node| node.is_observed());
         if let Some(node) = observed {
             let deletion_time =
                 if node.is_terminating() { node.facts().and_then(|facts| facts.deletion_time) } else { None };

@@ -5,9 +5,12 @@ use super::{Event, Known, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
 use crate::coverage::{Contradiction, KindId, State};
 use crate::evidence::{Inquiry, Proof};
 use crate::graph::{self, NodeId, Presence};
+use crate::jitter::Jitter;
 use crate::object::{GroupResource, ResourceVersion, Uid};
 use crate::queue::{Blocker, Place};
+use crate::recent::Recent;
 use crate::work::RevokeMode;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -53,6 +56,42 @@ pub(super) struct Settling {
     behind: u32,
 }
 
+/// Whether the graph is of the history that the store has.
+#[derive(Debug)]
+pub(super) struct History {
+    /// Nothing is granted until the store is known to stand where it did.
+    pub(super) suspicion: Option<Suspicion>,
+    /// So often a store went back.
+    pub(super) histories: u64,
+    /// The store went back: nothing is granted until these are listed again,
+    pub(super) rewound: BTreeSet<KindId>,
+    /// and so many reads in a row have fitted together.
+    pub(super) settling: Option<Settling>,
+    /// Why the process that runs the leader wants nothing granted.
+    pub(super) withheld: Option<String>,
+    /// uids whose DELETED was seen last, by collection: one that is seen again there is of another history.
+    pub(super) gone: Recent<KindId>,
+    /// A collection has been in doubt since all owners in deletion were judged last.
+    pub(super) blind: bool,
+    /// The first round of the barrier that began after a connection broke last.
+    pub(super) barrier_from: u64,
+}
+
+impl History {
+    pub(super) fn new(secrets: &mut Jitter) -> History {
+        History {
+            suspicion: None,
+            histories: 0,
+            rewound: BTreeSet::new(),
+            settling: None,
+            withheld: None,
+            gone: Recent::new(GONE_MAX, secrets.next()),
+            blind: false,
+            barrier_from: 0,
+        }
+    }
+}
+
 impl Suspicion {
     /// Whether another connection may show more.
     pub(super) fn is_of_answers(&self) -> bool {
@@ -84,14 +123,14 @@ impl Leader {
     }
 
     fn suspect_for(&mut self, new: Suspicion) {
-        if let Some(suspicion) = &mut self.suspect {
+        if let Some(suspicion) = &mut self.history.suspicion {
             suspicion.wanted = suspicion.wanted.max(new.wanted);
             suspicion.of_answers |= new.of_answers;
             return;
         }
         let why = new.why;
-        self.suspect = Some(new);
-        self.event(Event::GrantsStopped { why: format!("{why}; asking where the store stands") });
+        self.history.suspicion = Some(new);
+        self.cx.event(Event::GrantsStopped { why: format!("{why}; asking where the store stands") });
         self.stop_destroying(why);
         self.ask_suspect();
     }
@@ -99,19 +138,19 @@ impl Leader {
     /// Answers about a collection cannot all be true: nothing that rests on its store is granted until more of them agree, and what its
     /// lists of single names have proven counts no more.
     pub(super) fn contradicted(&mut self, kind: KindId, why: String) {
-        let now = self.now;
-        let entry = self.coverage.kind_mut(kind);
+        let now = self.cx.now;
+        let entry = self.world.coverage.kind_mut(kind);
         let before = entry.contradiction.take().filter(|before| now.since(before.last) < CONTRADICTION_COUNTS);
         let is_fresh = before.as_ref().is_none_or(|before| now.since(before.last) >= SUSPECT_AGAIN);
         let count = before.map_or(1, |before| before.count.saturating_add(1));
         entry.contradiction = Some(Contradiction { why: why.clone(), count, last: now });
         if count == 1 {
-            self.timers.set(now + CONTRADICTION_COUNTS, Timer::Contradiction(kind));
+            self.cx.timers.set(now + CONTRADICTION_COUNTS, Timer::Contradiction(kind));
         }
         let (aggregated, collection) =
             (entry.is_aggregated(), entry.served.as_ref().map(|served| &served.group_resource));
         if let Some(collection) = collection.cloned() {
-            self.event(Event::Inconsistent { collection, why });
+            self.cx.event(Event::Inconsistent { collection, why });
         }
         if is_fresh {
             self.void_lists(kind);
@@ -125,14 +164,14 @@ impl Leader {
 
     /// What lists of single names have shown of a collection is asked anew.
     pub(super) fn void_lists(&mut self, kind: KindId) {
-        for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
-            if let Some(inquiry) = self.inquiries.get_mut(&id) {
+        for id in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
+            if let Some(inquiry) = self.world.inquiries.get_mut(&id) {
                 inquiry.begin_anew();
             }
-            if matches!(self.graph.node(id).known(), graph::Known::Absent(Proof::Listed { .. })) {
-                self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
-                self.absent_since.remove(&id);
-                self.inquiries.insert(id, Inquiry::new(self.now).at_once(self.now));
+            if matches!(self.world.graph.node(id).known(), graph::Known::Absent(Proof::Listed { .. })) {
+                self.world.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
+                self.world.absent_since.remove(&id);
+                self.world.inquiries.insert(id, Inquiry::new(self.cx.now).at_once(self.cx.now));
                 self.mark_dependents(id);
                 self.mark(id);
             }
@@ -141,24 +180,24 @@ impl Leader {
 
     /// Whether answers about a collection have agreed for long enough to be believed as any other.
     pub(super) fn contradiction_due(&mut self, kind: KindId) {
-        let entry = self.coverage.kind_mut(kind);
+        let entry = self.world.coverage.kind_mut(kind);
         let Some(until) = entry.contradiction.as_ref().map(|last| last.last + CONTRADICTION_COUNTS) else { return };
-        if until <= self.now {
+        if until <= self.cx.now {
             entry.contradiction = None;
         } else {
-            self.timers.set(until, Timer::Contradiction(kind));
+            self.cx.timers.set(until, Timer::Contradiction(kind));
         }
     }
 
     /// Asks where the store stands: the collection that was seen furthest, since all that a store has lost lies behind what it has
     /// kept; in turn another one, so that one broken collection does not hold up everything.
     pub(super) fn ask_suspect(&mut self) {
-        let Some(asked) = self.suspect.as_ref().map(|suspicion| suspicion.asked) else { return };
+        let Some(asked) = self.history.suspicion.as_ref().map(|suspicion| suspicion.asked) else { return };
         let candidates = self.witnesses();
         let next = (asked / ASK_EACH) as usize;
         match next.checked_rem(candidates.len()).map(|at| candidates[at].clone()) {
             Some((kind, high)) => {
-                if let Some(suspicion) = &mut self.suspect {
+                if let Some(suspicion) = &mut self.history.suspicion {
                     suspicion.asked = asked.saturating_add(1);
                 }
                 self.probe(kind, None, Some(1), Purpose::Suspect(kind, high));
@@ -177,7 +216,7 @@ impl Leader {
             let (high, _) = kind.high.as_ref().filter(|_| usable(kind))?;
             Some((id, high.clone()))
         };
-        let mut witnesses: Vec<(KindId, ResourceVersion)> = self.coverage.served().filter_map(known).collect();
+        let mut witnesses: Vec<(KindId, ResourceVersion)> = self.world.coverage.served().filter_map(known).collect();
         witnesses.sort_by(|(one, high), (other, lower)| high.furthest_first(lower).then(one.cmp(other)));
         witnesses
     }
@@ -197,8 +236,8 @@ impl Leader {
                     format!("the store stands at {}, after {position} was seen", answer.resource_version),
                 );
                 // The kind may have ceased to be served since it was asked.
-                if self.suspect.is_some() {
-                    self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect);
+                if self.history.suspicion.is_some() {
+                    self.cx.timers.set(self.cx.now + SUSPECT_AGAIN, Timer::Suspect);
                 }
             }
             Ok(answer) if answer.resource_version.reached(position) => {
@@ -215,25 +254,25 @@ impl Leader {
                 self.agreed(kind, &answer.resource_version, known);
             }
             // No answer, or none that compares: ask another.
-            Ok(_) | Err(_) => self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect),
+            Ok(_) | Err(_) => self.cx.timers.set(self.cx.now + SUSPECT_AGAIN, Timer::Suspect),
         }
     }
 
     /// Whether a store that has been at `seen` cannot stand at `version` now.
     pub(super) fn contradicts(&self, kind: KindId, seen: &ResourceVersion, version: &ResourceVersion) -> bool {
-        version.is_before(seen) || self.coverage.kind(kind).leaps(self.now, version)
+        version.is_before(seen) || self.world.coverage.kind(kind).leaps(self.cx.now, version)
     }
 
     /// Takes in that an answer shows a store at this version. True if it lies so far ahead that the store was restored, and told to go
     /// on behind all that it had ever been at.
     pub(super) fn leapt(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
-        let now = self.now;
-        let entry = self.coverage.kind_mut(kind);
+        let now = self.cx.now;
+        let entry = self.world.coverage.kind_mut(kind);
         let leapt = entry.leaps(now, version) && entry.rewound.is_none();
         if leapt {
             self.rewind(kind, format!("the store stands at {version}, far past all that was seen"));
         } else {
-            self.coverage.raise(now, kind, version);
+            self.world.coverage.raise(now, kind, version);
         }
         leapt
     }
@@ -242,15 +281,17 @@ impl Leader {
     pub(super) fn withhold(&mut self, why: Option<String>) {
         match why {
             Some(why) => {
-                let known = self.withheld.replace(why.clone());
+                let known = self.history.withheld.replace(why.clone());
                 if known.is_none() {
                     self.recall_unstarted(&why);
                 }
                 if known.as_ref() != Some(&why) {
-                    self.event(Event::GrantsStopped { why });
+                    self.cx.event(Event::GrantsStopped { why });
                 }
             }
-            None if self.withheld.take().is_some() && !self.is_stopped_by_doubt() => self.event(Event::GrantsResumed),
+            None if self.history.withheld.take().is_some() && !self.is_stopped_by_doubt() => {
+                self.cx.event(Event::GrantsResumed)
+            }
             None => {}
         }
     }
@@ -258,11 +299,11 @@ impl Leader {
     /// One more answer of those that are wanted. Where as many agree that the main store stands before what it was known to stand at when
     /// they were asked for, it went back.
     fn agreed(&mut self, kind: KindId, version: &ResourceVersion, known: &Known) {
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         let is_of_main = entry.is_in_main_store() && entry.rewound.is_none();
         // A list that never ended, or a write, may have shown it further than any collection stands.
         let ahead = known.store.clone().filter(|seen| is_of_main && version.is_before(seen));
-        let Some(suspicion) = &mut self.suspect else { return };
+        let Some(suspicion) = &mut self.history.suspicion else { return };
         suspicion.behind = if ahead.is_some() && suspicion.of_answers { suspicion.behind + 1 } else { 0 };
         if let Some(seen) = ahead.filter(|_| suspicion.behind >= AGREE_AFTER) {
             self.rewind(
@@ -271,37 +312,38 @@ impl Leader {
             );
         } else if suspicion.wanted > 1 {
             suspicion.wanted -= 1;
-            self.timers.set(self.now + SUSPECT_AGAIN, Timer::Suspect);
+            self.cx.timers.set(self.cx.now + SUSPECT_AGAIN, Timer::Suspect);
         } else {
             self.clear_suspect();
         }
     }
 
     fn clear_suspect(&mut self) {
-        if self.suspect.take().is_some() {
+        if self.history.suspicion.take().is_some() {
             self.doubt_ended();
         }
     }
 
     /// Whether it is in doubt that the graph is of the history which the store has.
     pub(super) fn is_stopped_by_doubt(&self) -> bool {
-        self.suspect.is_some() || self.is_rewound()
+        self.history.suspicion.is_some() || self.is_rewound()
     }
 
     fn doubt_ended(&mut self) {
-        if !self.is_stopped_by_doubt() && self.withheld.is_none() {
-            self.event(Event::GrantsResumed);
+        if !self.is_stopped_by_doubt() && self.history.withheld.is_none() {
+            self.cx.event(Event::GrantsResumed);
         }
     }
 
     /// The store's history is another one than the graph was built from: everything that rests on the old one is void.
     pub(super) fn rewind(&mut self, kind: KindId, why: String) {
-        let Some(served) = &self.coverage.kind(kind).served else { return };
+        let Some(served) = &self.world.coverage.kind(kind).served else { return };
         let collection = served.group_resource.clone();
-        let everything = !self.coverage.kind(kind).is_aggregated();
-        self.event(Event::Rewound { collection, why });
-        self.histories += 1;
+        let everything = !self.world.coverage.kind(kind).is_aggregated();
+        self.cx.event(Event::Rewound { collection, why });
+        self.history.histories += 1;
         let touched: Vec<KindId> = self
+            .world
             .coverage
             .served()
             // Behind an APIService there may be the same store: what is kept elsewhere is only listed once more.
@@ -312,8 +354,8 @@ impl Leader {
             self.relist(id, "the store's history changed");
         }
         // What is not served now may be again: it is of the other history too.
-        for id in self.coverage.ids() {
-            let entry = self.coverage.kind_mut(id);
+        for id in self.world.coverage.ids() {
+            let entry = self.world.coverage.kind_mut(id);
             if id == kind || everything {
                 // A collection that is only asked has no list that a new one replaces.
                 entry.rewound = (entry.served.is_none() || entry.is_watched()).then_some(entry.list);
@@ -322,7 +364,7 @@ impl Leader {
                 entry.doubtful = false;
             }
         }
-        for asked in self.probes.values_mut() {
+        for asked in self.prober.under_way.values_mut() {
             let concerned = match &asked.purpose {
                 Purpose::Suspect(of, _)
                 | Purpose::Doubt(of, _)
@@ -337,32 +379,32 @@ impl Leader {
                 asked.purpose = Purpose::Void;
             }
         }
-        self.questions.void();
+        self.prober.questions.void();
         if everything {
-            self.coverage.forget_main_store();
-            self.suspect = None;
+            self.world.coverage.forget_main_store();
+            self.history.suspicion = None;
             self.forget_pause_versions();
-            self.rewound.extend(touched.iter().copied());
-            self.settling = None;
-            self.event(Event::GrantsStopped { why: String::from("the store's history changed") });
+            self.history.rewound.extend(touched.iter().copied());
+            self.history.settling = None;
+            self.cx.event(Event::GrantsStopped { why: String::from("the store's history changed") });
         }
-        self.blind = true;
+        self.history.blind = true;
         self.restart_barrier();
-        self.writes.clear();
+        self.ledger.writes.clear();
         self.forget_claims();
-        self.accepted_deletes.clear();
+        self.ledger.accepted_deletes.clear();
         self.void_inherited();
-        self.gone.clear();
-        self.emptied.clear();
+        self.history.gone.clear();
+        self.world.emptied.clear();
         self.remember_former();
-        self.former.lose(self.now);
-        self.graph.lose_orphaned();
-        for (id, told) in self.graph.iter().map(|(id, node)| (id, node.is_told())).collect::<Vec<_>>() {
-            let of = self.graph.node(id).kind();
+        self.world.former.lose(self.cx.now);
+        self.world.graph.lose_orphaned();
+        for (id, told) in self.world.graph.iter().map(|(id, node)| (id, node.is_told())).collect::<Vec<_>>() {
+            let of = self.world.graph.node(id).kind();
             let void = everything || touched.contains(&of);
             if void && told {
-                self.inquiries.remove(&id);
-                self.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
+                self.world.inquiries.remove(&id);
+                self.world.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
                 self.mark_dependents(id);
             }
             self.mark(id);
@@ -373,22 +415,23 @@ impl Leader {
     /// Nothing decided so far is carried out.
     fn void_items(&mut self) {
         let leases: Vec<_> = self
+            .dispatcher
             .queue
             .uids()
-            .filter_map(|uid| match self.queue.get(uid)?.place {
+            .filter_map(|uid| match self.dispatcher.queue.get(uid)?.place {
                 Place::Leased(lease) => Some(lease),
                 Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
             })
             .collect();
         self.revoke(&leases, RevokeMode::Stop, "the store's history changed");
         for id in leases {
-            if let Some(lease) = self.leases.end(id) {
-                self.late_writes.give_up(id, &lease);
+            if let Some(lease) = self.dispatcher.leases.end(id) {
+                self.dispatcher.late_writes.give_up(id, &lease);
                 self.drop_item(&lease.target, lease.grounds);
             }
         }
-        for uid in self.queue.uids().cloned().collect::<Vec<Uid>>() {
-            let Some(item) = self.queue.get(&uid) else { continue };
+        for uid in self.dispatcher.queue.uids().cloned().collect::<Vec<Uid>>() {
+            let Some(item) = self.dispatcher.queue.get(&uid) else { continue };
             let grounds = self.grounds_now(&item.draft);
             self.drop_item(&uid, grounds);
         }
@@ -396,27 +439,27 @@ impl Leader {
 
     /// A collection of the new history is known, or cannot be.
     pub(super) fn relisted(&mut self, kind: KindId) {
-        if self.rewound.remove(&kind) && self.rewound.is_empty() {
-            self.settling = Some(Settling::default());
-            if self.config.policy.on_store_rewind == OnStoreRewind::Continue {
-                self.timers.set(self.now + SETTLE_EVERY, Timer::Settle);
+        if self.history.rewound.remove(&kind) && self.history.rewound.is_empty() {
+            self.history.settling = Some(Settling::default());
+            if self.cx.config.policy.on_store_rewind == OnStoreRewind::Continue {
+                self.cx.timers.set(self.cx.now + SETTLE_EVERY, Timer::Settle);
             }
         }
     }
 
     /// The store went back, and it is not yet clear that what is known now fits together.
     pub(super) fn is_rewound(&self) -> bool {
-        !self.rewound.is_empty() || self.settling.is_some()
+        !self.history.rewound.is_empty() || self.history.settling.is_some()
     }
 
     /// Reads one collection after the other, until enough answers in a row have fitted.
     pub(super) fn ask_settle(&mut self) {
-        let Some(Settling { fitted, .. }) = self.settling else { return };
+        let Some(Settling { fitted, .. }) = self.history.settling else { return };
         let candidates = self.witnesses();
         let at = usize::try_from(fitted).unwrap_or(0).checked_rem(candidates.len());
         match at.map(|at| candidates[at].clone()) {
             Some((kind, high)) => self.probe(kind, None, Some(1), Purpose::Settle(kind, high)),
-            None => self.timers.set(self.now + SETTLE_EVERY, Timer::Settle),
+            None => self.cx.timers.set(self.cx.now + SETTLE_EVERY, Timer::Settle),
         }
     }
 
@@ -427,12 +470,12 @@ impl Leader {
         known: &Known,
         answer: Result<ProbeAnswer, String>,
     ) {
-        let Some(Settling { fitted, behind }) = self.settling else { return };
+        let Some(Settling { fitted, behind }) = self.history.settling else { return };
         let is_behind = |version: &ResourceVersion| known.store.as_ref().is_some_and(|seen| version.is_before(seen));
         let (fitted, behind) = match answer {
             Ok(answer) if self.contradicts(kind, position, &answer.resource_version) => {
                 self.rewind(kind, format!("the store stands at {} again", answer.resource_version));
-                if self.settling.is_none() {
+                if self.history.settling.is_none() {
                     return;
                 }
                 // The kind has ceased to be served since it was asked: the others tell.
@@ -447,11 +490,11 @@ impl Leader {
             return self.rewind(kind, format!("{AGREE_AFTER} lists in a row stand before what was seen since"));
         }
         if fitted < SETTLED_AFTER {
-            self.settling = Some(Settling { fitted, behind });
-            self.timers.set(self.now + SETTLE_EVERY, Timer::Settle);
+            self.history.settling = Some(Settling { fitted, behind });
+            self.cx.timers.set(self.cx.now + SETTLE_EVERY, Timer::Settle);
             return;
         }
-        self.settling = None;
+        self.history.settling = None;
         self.forget_unserved();
         self.doubt_ended();
     }
@@ -460,13 +503,16 @@ impl Leader {
     /// deletion for ever. From here on they count as little as they do after a restart.
     fn forget_unserved(&mut self) {
         let lost: Vec<KindId> = self
+            .world
             .coverage
             .ids()
-            .filter(|&id| self.coverage.kind(id).served.is_none() && self.coverage.kind(id).rewound.is_some())
+            .filter(|&id| {
+                self.world.coverage.kind(id).served.is_none() && self.world.coverage.kind(id).rewound.is_some()
+            })
             .collect();
         for id in lost.into_iter().flat_map(|kind| self.nodes_of(kind)).collect::<Vec<_>>() {
             // One that only another of this kind referred to goes with that one.
-            if self.graph.get(id).is_some_and(|node| node.is_observed()) {
+            if self.world.graph.get(id).is_some_and(|node| node.is_observed()) {
                 self.take_out(id, None, Left::Sight);
             }
         }
@@ -476,21 +522,21 @@ impl Leader {
     pub(super) fn remember_gone(&mut self, uid: Uid, kind: KindId) {
         // One that is told twice takes no second place.
         if !self.has_gone(&uid, kind) {
-            self.gone.put(uid, kind);
+            self.history.gone.put(uid, kind);
         }
     }
 
     /// Whether this uid was deleted in this collection before.
     pub(super) fn has_gone(&self, uid: &Uid, kind: KindId) -> bool {
-        self.gone.get(uid) == Some(&kind)
+        self.history.gone.get(uid) == Some(&kind)
     }
 
     /// The connection to a collection broke: what rests on it waits.
     pub(super) fn doubt(&mut self, kind: KindId) {
-        if !self.coverage.kind(kind).doubtful {
-            self.coverage.kind_mut(kind).doubtful = true;
-            self.blind = true;
-            self.barrier_from = self.barrier.next_round();
+        if !self.world.coverage.kind(kind).doubtful {
+            self.world.coverage.kind_mut(kind).doubtful = true;
+            self.history.blind = true;
+            self.history.barrier_from = self.prober.barrier.next_round();
             self.ask_doubt(kind);
         }
     }
@@ -499,8 +545,8 @@ impl Leader {
     /// until it is served, and its list tells. True if one waits.
     fn doubt_unserved(&mut self, version: &ResourceVersion) -> bool {
         let mut waits = false;
-        for id in self.coverage.ids() {
-            let entry = self.coverage.kind_mut(id);
+        for id in self.world.coverage.ids() {
+            let entry = self.world.coverage.kind_mut(id);
             if let (None, Some(floor), false) = (&entry.served, &entry.floor, entry.was_aggregated) {
                 entry.doubtful = !version.reached(floor);
                 waits |= entry.doubtful;
@@ -511,8 +557,8 @@ impl Leader {
 
     /// Ends the doubt in kinds that are not served, where the store has come as far by now as they were seen.
     fn trust_unserved(&mut self, version: &ResourceVersion) {
-        for id in self.coverage.ids() {
-            let entry = self.coverage.kind_mut(id);
+        for id in self.world.coverage.ids() {
+            let entry = self.world.coverage.kind_mut(id);
             if let (None, Some(floor)) = (&entry.served, &entry.floor) {
                 entry.doubtful &= !version.reached(floor);
             }
@@ -520,13 +566,13 @@ impl Leader {
     }
 
     pub(super) fn ask_doubt(&mut self, kind: KindId) {
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         if entry.served.is_none() {
             return;
         }
         match entry.high.clone().filter(|_| entry.doubtful && entry.is_watched()) {
             Some((high, _)) => self.probe(kind, None, Some(1), Purpose::Doubt(kind, high)),
-            None => self.coverage.kind_mut(kind).doubtful = false,
+            None => self.world.coverage.kind_mut(kind).doubtful = false,
         }
     }
 
@@ -542,15 +588,15 @@ impl Leader {
             }
             // Where versions do not compare, an answer is all there is to be had.
             Ok(answer) => {
-                self.coverage.kind_mut(kind).doubtful = false;
-                if self.suspect.is_none() && !self.coverage.kind(kind).is_aggregated() {
+                self.world.coverage.kind_mut(kind).doubtful = false;
+                if self.history.suspicion.is_none() && !self.world.coverage.kind(kind).is_aggregated() {
                     self.trust_unserved(&answer.resource_version);
                 }
             }
             Err(_) => {
-                let failed = self.coverage.kind(kind).state == State::Failed;
+                let failed = self.world.coverage.kind(kind).state == State::Failed;
                 let wait = if failed { DOUBT_AGAIN } else { SUSPECT_AGAIN };
-                self.timers.set(self.now + wait, Timer::Doubt(kind));
+                self.cx.timers.set(self.cx.now + wait, Timer::Doubt(kind));
             }
         }
     }
@@ -558,30 +604,31 @@ impl Leader {
     /// A collection on which a decision about this node rests, and that has to say first where it stands. Which collections have shown all
     /// dependents of an owner is asked when the owner is judged.
     pub(super) fn rests_on_doubt(&self, id: NodeId) -> Option<KindId> {
-        let node = self.graph.node(id);
-        let kinds = core::iter::once(node.kind()).chain(node.owners().map(|owner| self.graph.node(owner).kind()));
-        kinds.into_iter().find(|&kind| self.coverage.kind(kind).is_in_doubt())
+        let node = self.world.graph.node(id);
+        let kinds = core::iter::once(node.kind()).chain(node.owners().map(|owner| self.world.graph.node(owner).kind()));
+        kinds.into_iter().find(|&kind| self.world.coverage.kind(kind).is_in_doubt())
     }
 
     /// Puts an item behind a collection that has to say where it stands.
     pub(super) fn await_certainty(&mut self, uid: &Uid, kind: KindId) {
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         let unserved = || GroupResource { group: entry.group.clone(), resource: entry.kind.clone() };
         let collection = entry.served.as_ref().map_or_else(unserved, |served| served.group_resource.clone());
         let blocker = Blocker::InDoubt { kind, collection };
-        self.queue.raise(self.now, blocker.clone());
-        self.queue.place(uid, Place::Behind(blocker));
+        self.dispatcher.queue.raise(self.cx.now, blocker.clone());
+        self.dispatcher.queue.place(uid, Place::Behind(blocker));
     }
 
     /// Lets go what stood behind a collection that is in doubt no more.
     pub(super) fn end_doubts(&mut self) {
-        for (kind, blocker) in self.queue.doubts() {
-            if !self.coverage.kind(kind).is_in_doubt() {
-                self.queue.lift(&blocker);
+        for (kind, blocker) in self.dispatcher.queue.doubts() {
+            if !self.world.coverage.kind(kind).is_in_doubt() {
+                self.dispatcher.queue.lift(&blocker);
             }
         }
-        if self.blind && !self.coverage.served().any(|(_, kind)| kind.is_watched() && kind.is_in_doubt()) {
-            self.blind = false;
+        if self.history.blind && !self.world.coverage.served().any(|(_, kind)| kind.is_watched() && kind.is_in_doubt())
+        {
+            self.history.blind = false;
             self.mark_deletions();
         }
     }

@@ -26,27 +26,27 @@ pub(super) enum Source {
 
 impl Leader {
     pub(super) fn kind_served(&mut self, served: ServedKind) {
-        let renamed = |id: &KindId| self.coverage.kind(*id).kind != served.kind;
-        if self.coverage.find(&served.group_resource).filter(renamed).is_some() {
+        let renamed = |id: &KindId| self.world.coverage.kind(*id).kind != served.kind;
+        if self.world.coverage.find(&served.group_resource).filter(renamed).is_some() {
             self.kind_unserved(&served.group_resource);
         }
-        let known = self.coverage.place_of(&served.group_resource, &served.kind);
-        let before = self.coverage.kind(known).namespaced();
-        let state = self.coverage.kind(known).state;
+        let known = self.world.coverage.place_of(&served.group_resource, &served.kind);
+        let before = self.world.coverage.kind(known).namespaced();
+        let state = self.world.coverage.kind(known).state;
         let namespaced = served.namespaced;
-        let was_watched = self.coverage.kind(known).is_watched();
-        if self.coverage.kind(known).served.is_none() {
-            self.emptied.remove(&known);
+        let was_watched = self.world.coverage.kind(known).is_watched();
+        if self.world.coverage.kind(known).served.is_none() {
+            self.world.emptied.remove(&known);
         }
-        let kept_apart = self.config.policy.separate_stores.contains(&served.group_resource);
-        let kind = self.coverage.serve(self.now, served);
-        self.coverage.kind_mut(kind).kept_apart = kept_apart;
-        if !was_watched && self.coverage.kind(kind).is_watched() {
+        let kept_apart = self.cx.config.policy.separate_stores.contains(&served.group_resource);
+        let kind = self.world.coverage.serve(self.cx.now, served);
+        self.world.coverage.kind_mut(kind).kept_apart = kept_apart;
+        if !was_watched && self.world.coverage.kind(kind).is_watched() {
             // A round that is under way does not ask this collection, and may pass before it is seen.
             self.restart_barrier();
             self.mark_deletions();
         }
-        if was_watched && !self.coverage.kind(kind).is_watched() {
+        if was_watched && !self.world.coverage.kind(kind).is_watched() {
             // Nobody tells any more what becomes of them.
             for id in self.observed_of(kind) {
                 self.forget_shown(id);
@@ -60,22 +60,22 @@ impl Leader {
         self.compare_resources(kind);
         self.mark_unobserved(kind);
         self.mark_dependents_of_kind(kind);
-        if self.coverage.kind(kind).state != state {
+        if self.world.coverage.kind(kind).state != state {
             self.tell_collection(kind);
         }
     }
 
     pub(super) fn kind_unserved(&mut self, collection: &GroupResource) {
-        let Some(kind) = self.coverage.unserve(self.now, collection) else { return };
-        self.barrier.unserved(kind);
+        let Some(kind) = self.world.coverage.unserve(self.cx.now, collection) else { return };
+        self.prober.barrier.unserved(kind);
         self.relisted(kind);
-        if self.coverage.kind(kind).doubtful {
+        if self.world.coverage.kind(kind).doubtful {
             // It can be asked no more: another one has to say where the store stands.
             self.suspect();
         }
         // What another group still shows is that group's to act for.
         for id in self.observed_of(kind) {
-            if self.graph.get(id).is_some_and(|node| self.is_shown_elsewhere(id, &node.uid())) {
+            if self.world.graph.get(id).is_some_and(|node| self.is_shown_elsewhere(id, &node.uid())) {
                 self.forget_shown(id);
             }
         }
@@ -88,9 +88,9 @@ impl Leader {
 
     /// Leads references to what is not observed of this kind to where they lead now.
     fn lead_anew(&mut self, kind: KindId) {
-        for owner in self.graph.unobserved(kind).collect::<Vec<_>>() {
-            if self.graph.get(owner).is_some() {
-                for dependent in self.graph.relink_dependents(&mut self.coverage, owner) {
+        for owner in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
+            if self.world.graph.get(owner).is_some() {
+                for dependent in self.world.graph.relink_dependents(&mut self.world.coverage, owner) {
                     self.mark(dependent);
                 }
             }
@@ -99,38 +99,43 @@ impl Leader {
 
     /// A resource of this kind has come or gone: references may lead to another, or not say any more which one they mean.
     fn compare_resources(&mut self, kind: KindId) {
-        let Some(before) = self.coverage.compare_resources(kind) else { return };
+        let Some(before) = self.world.coverage.compare_resources(kind) else { return };
         self.lead_anew(before);
-        for kind in self.coverage.namesakes(kind).collect::<Vec<_>>() {
+        for kind in self.world.coverage.namesakes(kind).collect::<Vec<_>>() {
             self.mark_unobserved(kind);
             self.mark_dependents_of_kind(kind);
         }
     }
 
     fn observed_of(&self, kind: KindId) -> Vec<NodeId> {
-        self.graph.iter().filter(|(_, node)| node.kind() == kind && node.is_observed()).map(|(id, _)| id).collect()
+        self.world
+            .graph
+            .iter()
+            .filter(|(_, node)| node.kind() == kind && node.is_observed())
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// Whether another node of this uid is observed, of a kind that is watched.
     fn is_shown_elsewhere(&self, id: NodeId, uid: &Uid) -> bool {
-        self.graph.by_uid(uid).any(|other| {
-            let node = self.graph.node(other);
-            other != id && node.is_observed() && self.coverage.kind(node.kind()).is_watched()
+        self.world.graph.by_uid(uid).any(|other| {
+            let node = self.world.graph.node(other);
+            other != id && node.is_observed() && self.world.coverage.kind(node.kind()).is_watched()
         })
     }
 
     /// What its collection has shown of a node does not count any more. That proves nothing: the next to ask for it is its name.
     fn forget_shown(&mut self, id: NodeId) {
         // One that only another of this kind referred to goes with that one.
-        if self.graph.get(id).is_some_and(|node| node.is_observed()) {
+        if self.world.graph.get(id).is_some_and(|node| node.is_observed()) {
             self.take_out(id, None, Left::Sight);
         }
     }
 
     pub(super) fn list_begun(&mut self, kind: KindId) {
-        self.counts.remove(&kind);
-        self.graph.lose_sight_of_orphaned(kind);
-        if self.coverage.list_begun(self.now, kind) {
+        self.prober.counts.remove(&kind);
+        self.world.graph.lose_sight_of_orphaned(kind);
+        if self.world.coverage.list_begun(self.cx.now, kind) {
             self.tell_collection(kind);
             // What was decided while all was seen, and is not granted yet, waits for the list.
             self.mark_deletions();
@@ -138,16 +143,16 @@ impl Leader {
     }
 
     pub(super) fn listed(&mut self, kind: KindId, object: Object) {
-        self.coverage.show(kind, &object.resource_version);
+        self.world.coverage.show(kind, &object.resource_version);
         self.take_in(kind, object, Source::List);
     }
 
     pub(super) fn list_ended(&mut self, kind: KindId, version: ResourceVersion) {
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         let (list, all_fresh, was_lost) = (entry.list, entry.fresh == entry.observed, entry.rewound.is_some());
         if !all_fresh {
             for id in self.nodes_of(kind) {
-                let Some(node) = self.graph.get(id) else { continue };
+                let Some(node) = self.world.graph.get(id) else { continue };
                 let seen = node.resource_version().filter(|_| !was_lost);
                 if node.list() == Some(list) {
                     continue;
@@ -158,14 +163,14 @@ impl Leader {
                 } else if node.is_observed() {
                     // Not being in a list of everything is no proof; its own name is asked for.
                     self.take_out(id, None, Left::Collection { deleted: None });
-                    if self.graph.get(id).is_some() {
-                        self.inquiries.insert(id, Inquiry::new(self.now).at_once(self.now));
+                    if self.world.graph.get(id).is_some() {
+                        self.world.inquiries.insert(id, Inquiry::new(self.cx.now).at_once(self.cx.now));
                     }
                 }
             }
         }
-        let advance = self.coverage.list_ended(self.now, kind, version.clone());
-        self.barrier.advanced(kind, &version);
+        let advance = self.world.coverage.list_ended(self.cx.now, kind, version.clone());
+        self.prober.barrier.advanced(kind, &version);
         self.audit_later(kind);
         self.compare_stores_later();
         self.tell_collection(kind);
@@ -173,7 +178,7 @@ impl Leader {
             self.rewind(kind, format!("a new list ends at {version}, which does not follow on what was seen before"));
         }
         // Of the list that shows another history, part may have been taken for the known one: only the next counts.
-        if self.coverage.kind(kind).rewound.is_none() {
+        if self.world.coverage.kind(kind).rewound.is_none() {
             self.relisted(kind);
             if was_lost {
                 self.mark_dependents_of_kind(kind);
@@ -185,14 +190,14 @@ impl Leader {
     }
 
     pub(super) fn list_failed(&mut self, kind: KindId, error: String, broke: bool) {
-        if self.coverage.list_failed(self.now, kind, error) {
+        if self.world.coverage.list_failed(self.cx.now, kind, error) {
             self.tell_collection(kind);
             self.mark_unobserved(kind);
             self.mark_dependents_of_unobserved(kind);
             self.mark_deletions();
         }
         self.relisted(kind);
-        if broke && !self.coverage.kind(kind).is_aggregated() {
+        if broke && !self.world.coverage.kind(kind).is_aggregated() {
             self.list_broke();
         }
     }
@@ -210,37 +215,37 @@ impl Leader {
         }
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         self.remember_gone(object.uid.clone(), kind);
-        let Some(id) = self.graph.find(&object.uid, &at) else { return };
-        let entry = self.coverage.kind(kind);
+        let Some(id) = self.world.graph.find(&object.uid, &at) else { return };
+        let entry = self.world.coverage.kind(kind);
         let proof = Proof::WatchDeleted { resource_version: object.resource_version.clone() };
         // Some servers send DELETED for what only left the caller's view; a list under way says nothing yet.
         let proven = entry.state == State::Synced && !entry.is_aggregated();
         // Of an object that the watch has never shown, only a server that is known to stand where the others do can say that it went.
-        let proven = proven && (entry.is_placed() || self.graph.node(id).is_observed());
+        let proven = proven && (entry.is_placed() || self.world.graph.node(id).is_observed());
         if proven && !object.facts.orphans_dependents() {
-            self.graph.end_orphaned(&object.uid);
+            self.world.graph.end_orphaned(&object.uid);
         }
-        if self.graph.node(id).is_observed() {
+        if self.world.graph.node(id).is_observed() {
             let deleted = Some(object.resource_version.clone());
             self.take_out(id, proven.then_some(proof), Left::Collection { deleted });
-        } else if proven && !self.graph.node(id).is_absent() {
+        } else if proven && !self.world.graph.node(id).is_absent() {
             self.prove(id, proof);
         }
-        if !proven && self.graph.get(id).is_some_and(|node| !node.is_absent()) {
-            self.inquiries.insert(id, Inquiry::after_deleted(self.now, object.resource_version.clone()));
+        if !proven && self.world.graph.get(id).is_some_and(|node| !node.is_absent()) {
+            self.world.inquiries.insert(id, Inquiry::after_deleted(self.cx.now, object.resource_version.clone()));
             self.mark(id);
         }
     }
 
     /// Moves a collection's position. False if that showed another history.
     pub(super) fn advance(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
-        if self.coverage.kind(kind).lost.is_some() {
+        if self.world.coverage.kind(kind).lost.is_some() {
             self.watch_resumed(kind);
         }
         self.compare_count(kind, version);
-        match self.coverage.advance(self.now, kind, version) {
+        match self.world.coverage.advance(self.cx.now, kind, version) {
             Advance::Moved => {
-                self.barrier.advanced(kind, version);
+                self.prober.barrier.advanced(kind, version);
                 true
             }
             Advance::Rewind => {
@@ -254,25 +259,25 @@ impl Leader {
     }
 
     pub(super) fn watch_lost(&mut self, kind: KindId, end: WatchEnd, error: String) {
-        self.coverage.watch_lost(self.now, kind, error);
-        self.timers.set(self.now + self.config.stale_after, Timer::Stale(kind));
+        self.world.coverage.watch_lost(self.cx.now, kind, error);
+        self.cx.timers.set(self.cx.now + self.cx.config.stale_after, Timer::Stale(kind));
         if end.is_doubt() {
             self.doubt(kind);
-            if !self.coverage.kind(kind).is_aggregated() {
+            if !self.world.coverage.kind(kind).is_aggregated() {
                 self.suspect();
             }
         }
     }
 
     pub(super) fn watch_resumed(&mut self, kind: KindId) {
-        if self.coverage.watch_resumed(self.now, kind) {
+        if self.world.coverage.watch_resumed(self.cx.now, kind) {
             self.tell_collection(kind);
             self.mark_deletions();
         }
     }
 
     pub(super) fn stale_due(&mut self, kind: KindId) {
-        if self.coverage.stale(self.now, kind, self.config.stale_after) {
+        if self.world.coverage.stale(self.cx.now, kind, self.cx.config.stale_after) {
             self.tell_collection(kind);
             self.mark_deletions();
         }
@@ -286,14 +291,14 @@ impl Leader {
         if source == Source::Ahead && self.leapt(kind, &object.resource_version) {
             return;
         }
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         // Whether a list under way shows it, only that list and its watch can say. A collection that fails may be listed again meanwhile.
         let shown = source != Source::Ahead || !matches!(entry.state, State::Listing | State::Failed);
         let current = entry.list;
-        let known = self.graph.find(&object.uid, &at).filter(|&id| self.graph.node(id).is_observed());
+        let known = self.world.graph.find(&object.uid, &at).filter(|&id| self.world.graph.node(id).is_observed());
         let mut list = if shown { current } else { current.wrapping_sub(1) };
         if let Some(id) = known {
-            let node = self.graph.node(id);
+            let node = self.world.graph.node(id);
             let version = node.resource_version().expect("filtered by being observed");
             let older = object.resource_version.is_before(&version);
             let was_fresh = node.list() == Some(current);
@@ -304,7 +309,7 @@ impl Leader {
             let ahead = entry.position.as_ref().is_none_or(|position| position.is_before(&version));
             if older && entry.rewound.is_none() {
                 if source == Source::List && ahead {
-                    let entry = self.coverage.kind_mut(kind);
+                    let entry = self.world.coverage.kind_mut(kind);
                     let lowest = entry.regressed_to.take().filter(|lowest| lowest.is_before(&version));
                     entry.regressed_to = Some(lowest.unwrap_or(version));
                 }
@@ -321,33 +326,33 @@ impl Leader {
             }
             // Between the two it may have been in another kind of deletion, whose dependents came after all that has been shown.
             if source != Source::Watch && moved {
-                self.deletions.remove(&id);
+                self.world.deletions.remove(&id);
             }
             if source == Source::Watch && was_fresh && self.moves_alone(id, &object) {
                 return self.settle_shown(id);
             }
-            self.coverage.kind_mut(kind).fresh += usize::from(shown && !was_fresh);
+            self.world.coverage.kind_mut(kind).fresh += usize::from(shown && !was_fresh);
         }
-        if known.is_none() && self.has_gone(&object.uid, kind) && self.coverage.kind(kind).rewound.is_none() {
+        if known.is_none() && self.has_gone(&object.uid, kind) && self.world.coverage.kind(kind).rewound.is_none() {
             self.rewind(kind, format!("{} is there again after its DELETED", object.name));
         }
         let orphaning = known.map(|id| self.orphaning_owners(id));
-        let (id, change) = self.graph.upsert(&mut self.coverage, kind, list, object);
+        let (id, change) = self.world.graph.upsert(&mut self.world.coverage, kind, list, object);
         if let Some(before) = orphaning.filter(|_| !change.owners.is_empty()) {
             self.note_readoption(id, &before);
         }
         if change.appeared {
-            let entry = self.coverage.kind_mut(kind);
+            let entry = self.world.coverage.kind_mut(kind);
             entry.observed += 1;
             entry.fresh += usize::from(shown);
-            self.inquiries.remove(&id);
+            self.world.inquiries.remove(&id);
             self.mark_other_claims(id);
             let ghost = |other: &NodeId| {
-                let node = self.graph.node(*other);
-                *other != id && node.is_observed() && self.coverage.kind(node.kind()).served.is_none()
+                let node = self.world.graph.node(*other);
+                *other != id && node.is_observed() && self.world.coverage.kind(node.kind()).served.is_none()
             };
-            let uid = self.graph.node(id).uid();
-            for other in self.graph.by_uid(&uid).filter(ghost).collect::<Vec<_>>() {
+            let uid = self.world.graph.node(id).uid();
+            for other in self.world.graph.by_uid(&uid).filter(ghost).collect::<Vec<_>>() {
                 self.forget_shown(other);
             }
         }
@@ -358,13 +363,13 @@ impl Leader {
         }
         if change.standing {
             // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
-            self.deletions.remove(&id);
+            self.world.deletions.remove(&id);
             self.mark_dependents(id);
         }
         if change.remembered {
             // What orphans does so under whatever group it is referred to.
-            let uid = self.graph.node(id).uid();
-            for claim in self.graph.few_by_uid(&uid).collect::<Vec<_>>() {
+            let uid = self.world.graph.node(id).uid();
+            for claim in self.world.graph.few_by_uid(&uid).collect::<Vec<_>>() {
                 self.mark_dependents(claim);
             }
         }
@@ -376,28 +381,28 @@ impl Leader {
     /// Takes in an object of which nothing but the version is new, if nothing rests on that; nearly every event is of a status, or of a lease
     /// that was renewed. What was decided about an object names its version, and one in deletion may have to be remembered anew.
     fn moves_alone(&mut self, id: NodeId, object: &Object) -> bool {
-        let decided = self.queue.get(&object.uid).is_some();
-        if object.facts.terminating || decided || !self.graph.node(id).has_said(&object.facts) {
+        let decided = self.dispatcher.queue.get(&object.uid).is_some();
+        if object.facts.terminating || decided || !self.world.graph.node(id).has_said(&object.facts) {
             return false;
         }
-        self.graph.move_to(id, object.resource_version.clone());
-        self.changes.note(&object.uid);
+        self.world.graph.move_to(id, object.resource_version.clone());
+        self.world.changes.note(&object.uid);
         true
     }
 
     fn freshen(&mut self, kind: KindId, id: NodeId, was_fresh: bool) {
-        let entry = self.coverage.kind_mut(kind);
+        let entry = self.world.coverage.kind_mut(kind);
         entry.fresh += usize::from(!was_fresh);
         let list = entry.list;
-        self.graph.set_list(id, list);
+        self.world.graph.set_list(id, list);
     }
 
     /// Takes an observed object out of the graph.
     pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>, left: Left) {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let (uid, kind, namespace) = (node.uid(), node.kind(), node.namespace().clone());
-        let proof = proof.filter(|_| !self.coverage.kind(kind).ambiguous);
-        let fresh = node.list() == Some(self.coverage.kind(kind).list);
+        let proof = proof.filter(|_| !self.world.coverage.kind(kind).ambiguous);
+        let fresh = node.list() == Some(self.world.coverage.kind(kind).list);
         let object = self.object_ref(id);
         let resource_version = node.resource_version();
         let deletion_time =
@@ -406,110 +411,110 @@ impl Leader {
         let caused_by_us = self.leaves(id, left);
         let owner_gone = if caused_by_us { self.since_owners_went(id) } else { None };
         let causes = if caused_by_us { self.causes(id) } else { Vec::new() };
-        let entry = self.coverage.kind_mut(kind);
+        let entry = self.world.coverage.kind_mut(kind);
         entry.observed -= 1;
         entry.fresh -= usize::from(fresh);
-        self.deletions.remove(&id);
-        self.undecided.remove(id);
+        self.world.deletions.remove(&id);
+        self.world.undecided.remove(id);
         self.withdraw(id);
-        if self.graph.has_orphaned(&uid) {
-            let round = self.barrier.request(&namespace);
-            self.graph.remember_orphaned(id, round);
+        if self.world.graph.has_orphaned(&uid) {
+            let round = self.prober.barrier.request(&namespace);
+            self.world.graph.remember_orphaned(id, round);
             self.bound_orphaned();
         }
         self.mark_other_claims(id);
-        let (owners, stays) = self.graph.remove(id, proof.clone());
+        let (owners, stays) = self.world.graph.remove(id, proof.clone());
         for owner in owners {
             self.mark(owner);
         }
-        if stays && self.coverage.kind(kind).namespaced().is_some_and(|wants| wants == namespace.is_empty()) {
+        if stays && self.world.coverage.kind(kind).namespaced().is_some_and(|wants| wants == namespace.is_empty()) {
             // The kind has changed its scope since this object was shown: the owner is somewhere else now, if anywhere.
-            for dependent in self.graph.relink_dependents(&mut self.coverage, id) {
+            for dependent in self.world.graph.relink_dependents(&mut self.world.coverage, id) {
                 self.mark(dependent);
-                for owner in self.graph.node(dependent).owners().collect::<Vec<_>>() {
+                for owner in self.world.graph.node(dependent).owners().collect::<Vec<_>>() {
                     self.mark(owner);
                 }
             }
         }
-        let stays = stays && self.graph.get(id).is_some();
+        let stays = stays && self.world.graph.get(id).is_some();
         if stays {
-            self.absent_since.insert(id, self.now);
+            self.world.absent_since.insert(id, self.cx.now);
             self.mark(id);
             self.mark_dependents(id);
         }
         self.mark_uid(&uid);
-        self.changes.note(&uid);
-        self.writes.remove(&uid);
+        self.world.changes.note(&uid);
+        self.ledger.writes.remove(&uid);
         self.settle_claim(&uid);
-        self.tombstones.put(Tombstone {
+        self.world.tombstones.put(Tombstone {
             object: object.clone(),
-            at: self.now,
+            at: self.cx.now,
             caused_by_us,
             causes,
             resource_version,
             deleted,
             deletion_time,
         });
-        self.event(Event::Removed { object: object.clone(), caused_by_us, owner_gone });
+        self.cx.event(Event::Removed { object: object.clone(), caused_by_us, owner_gone });
         if let Some(proof) = proof.filter(|_| stays) {
-            self.event(Event::Proven { owner: object, proof });
+            self.cx.event(Event::Proven { owner: object, proof });
         }
     }
 
     /// How long the last of its owners has been absent.
     fn since_owners_went(&self, id: NodeId) -> Option<Duration> {
-        let is_absent = |owner: &NodeId| matches!(self.graph.node(*owner).known(), Known::Absent(_));
-        let absent = self.graph.node(id).owners().filter(is_absent);
-        absent.filter_map(|owner| self.absent_since.get(&owner)).max().map(|&at| self.now.since(at))
+        let is_absent = |owner: &NodeId| matches!(self.world.graph.node(*owner).known(), Known::Absent(_));
+        let absent = self.world.graph.node(id).owners().filter(is_absent);
+        absent.filter_map(|owner| self.world.absent_since.get(&owner)).max().map(|&at| self.cx.now.since(at))
     }
 
     /// Takes an owner that is not observed as absent.
     pub(super) fn prove(&mut self, id: NodeId, proof: Proof) {
-        if self.coverage.kind(self.graph.node(id).kind()).ambiguous {
+        if self.world.coverage.kind(self.world.graph.node(id).kind()).ambiguous {
             return;
         }
-        self.inquiries.remove(&id);
+        self.world.inquiries.remove(&id);
         self.withdraw(id);
-        self.graph.set_unobserved(id, Presence::Absent(proof.clone()));
-        self.absent_since.insert(id, self.now);
+        self.world.graph.set_unobserved(id, Presence::Absent(proof.clone()));
+        self.world.absent_since.insert(id, self.cx.now);
         self.mark_dependents_of_absent(id);
         let owner = self.object_ref(id);
-        self.event(Event::Proven { owner, proof });
+        self.cx.event(Event::Proven { owner, proof });
     }
 
     /// An absent owner decides nothing for an object that waits for another owner's answer.
     fn mark_dependents_of_absent(&mut self, id: NodeId) {
-        let decides = self.graph.is_orphaned(self.graph.node(id));
-        for dependent in self.graph.node(id).dependents().collect::<Vec<_>>() {
+        let decides = self.world.graph.is_orphaned(self.world.graph.node(id));
+        for dependent in self.world.graph.node(id).dependents().collect::<Vec<_>>() {
             if decides || !self.awaits_another(dependent, id) {
                 self.mark(dependent);
             } else {
-                self.changes.note(&self.graph.node(dependent).uid());
+                self.world.changes.note(&self.world.graph.node(dependent).uid());
             }
         }
     }
 
     pub(super) fn nodes_of(&self, kind: KindId) -> Vec<NodeId> {
-        let unobserved = self.graph.unobserved(kind);
-        let observed = self.coverage.kind(kind).observed;
+        let unobserved = self.world.graph.unobserved(kind);
+        let observed = self.world.coverage.kind(kind).observed;
         // Most kinds that come or go have no objects, and a large graph is not looked through for them.
         if observed == 0 {
             return unobserved.collect();
         }
         let all = observed + unobserved.count();
-        self.graph.iter().filter(|(_, node)| node.kind() == kind).map(|(id, _)| id).take(all).collect()
+        self.world.graph.iter().filter(|(_, node)| node.kind() == kind).map(|(id, _)| id).take(all).collect()
     }
 
     pub(super) fn mark_unobserved(&mut self, kind: KindId) {
-        for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
+        for id in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
             self.mark(id);
         }
     }
 
     /// Objects that claim this uid for something elsewhere are judged by whether it is here.
     fn mark_other_claims(&mut self, id: NodeId) {
-        let uid = self.graph.node(id).uid();
-        for other in self.graph.by_uid(&uid).collect::<Vec<_>>() {
+        let uid = self.world.graph.node(id).uid();
+        for other in self.world.graph.by_uid(&uid).collect::<Vec<_>>() {
             if other != id {
                 self.mark_dependents(other);
             }
@@ -517,15 +522,15 @@ impl Leader {
     }
 
     pub(super) fn unusable(&mut self, collection: GroupResource, why: String) {
-        if let Some(kind) = self.coverage.find(&collection) {
-            self.coverage.kind_mut(kind).unusable += 1;
+        if let Some(kind) = self.world.coverage.find(&collection) {
+            self.world.coverage.kind_mut(kind).unusable += 1;
             self.is_not_empty(kind);
         }
-        self.event(Event::Unusable { collection, why });
+        self.cx.event(Event::Unusable { collection, why });
     }
 
     fn mark_dependents_of_unobserved(&mut self, kind: KindId) {
-        for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
+        for id in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
             self.mark_dependents(id);
         }
     }
@@ -538,26 +543,26 @@ impl Leader {
     }
 
     pub(super) fn mark_deletions(&mut self) {
-        for id in self.deletions.keys().copied().collect::<Vec<_>>() {
+        for id in self.world.deletions.keys().copied().collect::<Vec<_>>() {
             self.mark(id);
         }
     }
 
     pub(super) fn tell_collection(&mut self, kind: KindId) {
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         let Some(served) = &entry.served else { return };
         let event = Event::Collection {
             collection: served.group_resource.clone(),
             state: entry.state,
             error: entry.error.clone(),
         };
-        self.event(event);
+        self.cx.event(event);
     }
 
     pub(super) fn relist(&mut self, kind: KindId, why: &str) {
-        if let Some(served) = &self.coverage.kind(kind).served {
+        if let Some(served) = &self.world.coverage.kind(kind).served {
             let collection = served.group_resource.clone();
-            self.outputs.push_back(Output::Relist { collection, why: String::from(why) });
+            self.cx.outputs.push_back(Output::Relist { collection, why: String::from(why) });
         }
     }
 }

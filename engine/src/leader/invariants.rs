@@ -10,7 +10,7 @@ use alloc::string::String;
 impl Leader {
     /// The first thing that does not fit together in this machine. Looks at everything it holds, so that no service can afford it.
     pub fn inconsistency(&self) -> Option<String> {
-        let graph = self.graph.inconsistency().or_else(|| self.queue.inconsistency());
+        let graph = self.world.graph.inconsistency().or_else(|| self.dispatcher.queue.inconsistency());
         graph
             .or_else(|| self.inconsistent_counts())
             .or_else(|| self.inconsistent_leases())
@@ -18,9 +18,9 @@ impl Leader {
     }
 
     fn inconsistent_counts(&self) -> Option<String> {
-        let counts = self.graph.observed_by_kind(|kind| self.coverage.kind(kind).list);
-        self.coverage.ids().find_map(|id| {
-            let kind = self.coverage.kind(id);
+        let counts = self.world.graph.observed_by_kind(|kind| self.world.coverage.kind(kind).list);
+        self.world.coverage.ids().find_map(|id| {
+            let kind = self.world.coverage.kind(id);
             let (all, fresh) = counts.get(&id).copied().unwrap_or_default();
             ((kind.observed, kind.fresh) != (all, fresh)).then(|| {
                 format!("{all} {} in the graph, {fresh} fresh; counted {} and {}", kind.kind, kind.observed, kind.fresh)
@@ -30,28 +30,29 @@ impl Leader {
 
     fn inconsistent_leases(&self) -> Option<String> {
         let mut by_target: BTreeMap<_, LeaseId> = BTreeMap::new();
-        for (id, lease) in self.leases.iter() {
+        for (id, lease) in self.dispatcher.leases.iter() {
             if let Some(other) = by_target.insert(&lease.target, id) {
                 return Some(format!("leases {other} and {id} for {}", lease.target));
             }
-            if !self.leases.session(lease.session).is_some_and(|session| session.leases.contains(&id)) {
+            if !self.dispatcher.leases.session(lease.session).is_some_and(|session| session.leases.contains(&id)) {
                 return Some(format!("lease {id} is not among its session's"));
             }
         }
-        for uid in self.queue.uids() {
-            let Some(Place::Leased(id)) = self.queue.get(uid).map(|item| &item.place) else { continue };
+        for uid in self.dispatcher.queue.uids() {
+            let Some(Place::Leased(id)) = self.dispatcher.queue.get(uid).map(|item| &item.place) else { continue };
             if by_target.get(uid) != Some(id) {
                 return Some(format!("the item of {uid} is under lease {id}, which there is not"));
             }
         }
-        let held: usize = self.leases.sessions().map(|(_, session)| session.leases.len()).sum();
+        let held: usize = self.dispatcher.leases.sessions().map(|(_, session)| session.leases.len()).sum();
         (held != by_target.len()).then(|| format!("{held} leases in sessions, {} in all", by_target.len()))
     }
 
     fn stray_notes(&self) -> Option<String> {
-        let mut notes = self.inquiries.keys().chain(self.deletions.keys()).chain(self.absent_since.keys());
-        let stray = notes.any(|&id| self.graph.get(id).is_none())
-            || self.undecided.places().any(|place| self.graph.at_place(place).is_none());
+        let mut notes =
+            self.world.inquiries.keys().chain(self.world.deletions.keys()).chain(self.world.absent_since.keys());
+        let stray = notes.any(|&id| self.world.graph.get(id).is_none())
+            || self.world.undecided.places().any(|place| self.world.graph.at_place(place).is_none());
         stray.then(|| String::from("a note about a node that is gone"))
     }
 }

@@ -26,36 +26,38 @@ const MOVED: Duration = Duration::from_secs(1);
 impl Leader {
     /// Judges a node that was marked.
     pub(super) fn judge(&mut self, id: NodeId) {
-        if !self.graph.get(id).is_some_and(|node| node.is_dirty()) {
+        if !self.world.graph.get(id).is_some_and(|node| node.is_dirty()) {
             return;
         }
-        self.graph.set_dirty(id, false);
+        self.world.graph.set_dirty(id, false);
         self.mark_acting(id);
-        if self.graph.node(id).is_observed() { self.judge_object(id) } else { self.judge_owner(id) }
+        if self.world.graph.node(id).is_observed() { self.judge_object(id) } else { self.judge_owner(id) }
     }
 
     /// An object in deletion may have waited for what changed at another node of its uid.
     fn mark_acting(&mut self, id: NodeId) {
-        let Some(acting) = self.graph.primary(&self.graph.node(id).uid()).filter(|&acting| acting != id) else {
+        let Some(acting) = self.world.graph.primary(&self.world.graph.node(id).uid()).filter(|&acting| acting != id)
+        else {
             return;
         };
-        let node = self.graph.node(acting);
+        let node = self.world.graph.node(acting);
         if node.deletes_dependents() || node.orphans_dependents() {
             self.mark(acting);
         }
     }
 
     fn judge_object(&mut self, id: NodeId) {
-        let uid = self.graph.node(id).uid();
+        let uid = self.world.graph.node(id).uid();
         // An object served by two groups is two nodes, of which one acts. A write of ours that has not come back yet is awaited.
-        if self.graph.primary(&uid) != Some(id) || self.writes.contains_key(&uid) || self.is_claimed(&uid) {
+        if self.world.graph.primary(&uid) != Some(id) || self.ledger.writes.contains_key(&uid) || self.is_claimed(&uid)
+        {
             return;
         }
         self.tell_misplaced(id);
         self.tell_excess(id);
-        let verdict = verdict(&self.graph, &self.coverage, id);
+        let verdict = verdict(&self.world.graph, &self.world.coverage, id);
         if !matches!(verdict, Verdict::Foreground { .. } | Verdict::Orphaning { .. }) {
-            self.deletions.remove(&id);
+            self.world.deletions.remove(&id);
         }
         let mut undecided = None;
         let awaits = self.await_one_owner(id);
@@ -73,7 +75,7 @@ impl Leader {
                 beyond => self.removal(id, &beyond),
             },
             Verdict::Foreground { drop, unblock, .. } if drop.is_empty() && !unblock.is_empty() => {
-                self.deletions.entry(id).or_insert(None);
+                self.world.deletions.entry(id).or_insert(None);
                 self.unblocking(id, &unblock)
             }
             Verdict::Foreground { blocking, drop, .. } => self.removal(id, &drop).or_else(|| {
@@ -91,8 +93,8 @@ impl Leader {
             }
         };
         match undecided {
-            Some(why) => self.undecided.insert(id, why),
-            None => self.undecided.remove(id),
+            Some(why) => self.world.undecided.insert(id, why),
+            None => self.world.undecided.remove(id),
         }
         match decision {
             Some((action, causes)) => self.decide(id, action, causes),
@@ -103,39 +105,40 @@ impl Leader {
     /// Of an object with many references, picks an owner that is being asked for, if there is one: until it is known, nothing follows from
     /// the absence of others. It is a random one, so that an object is judged some ten times while thousands of owners are asked for.
     fn await_one_owner(&mut self, id: NodeId) -> bool {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         if node.references().len() <= JUDGED_EACH_TIME {
-            if !self.awaited.is_empty() {
-                self.awaited.remove(&id);
+            if !self.world.awaited.is_empty() {
+                self.world.awaited.remove(&id);
             }
             return false;
         }
         let is_asked = |owner: &NodeId| self.is_being_asked(*owner);
         let asked: Vec<NodeId> = node.owners().filter(is_asked).collect();
-        let picked = usize::try_from(self.jitter.next()).unwrap_or(0).checked_rem(asked.len()).map(|at| asked[at]);
+        let picked = usize::try_from(self.cx.jitter.next()).unwrap_or(0).checked_rem(asked.len()).map(|at| asked[at]);
         match picked {
-            Some(owner) => self.awaited.insert(id, owner),
-            None => self.awaited.remove(&id),
+            Some(owner) => self.world.awaited.insert(id, owner),
+            None => self.world.awaited.remove(&id),
         };
         picked.is_some()
     }
 
     /// Whether this object waits for an answer about another owner than this one.
     pub(super) fn awaits_another(&self, dependent: NodeId, owner: NodeId) -> bool {
-        self.awaited.get(&dependent).is_some_and(|&awaited| awaited != owner && self.is_being_asked(awaited))
+        self.world.awaited.get(&dependent).is_some_and(|&awaited| awaited != owner && self.is_being_asked(awaited))
     }
 
     fn is_being_asked(&self, owner: NodeId) -> bool {
-        let Some(node) = self.graph.get(owner) else { return false };
-        let is_open = matches!(node.known(), Known::Virtual { unreadable: false }) && !self.graph.is_orphaned(node);
-        is_open && self.inquiries.contains_key(&owner)
+        let Some(node) = self.world.graph.get(owner) else { return false };
+        let is_open =
+            matches!(node.known(), Known::Virtual { unreadable: false }) && !self.world.graph.is_orphaned(node);
+        is_open && self.world.inquiries.contains_key(&owner)
     }
 
     /// Places of references to waiting owners beyond those that one deletion can rest on. Each of these owners wants the object gone, so a
     /// deletion would be right; less is done instead, and the rest of the owners is checked. Owners that it does not block are left first.
     fn beyond_checks(&self, id: NodeId, collection: &Collection) -> Vec<usize> {
         let mut kept: BTreeSet<NodeId> = BTreeSet::new();
-        let references: Vec<Reference<'_>> = self.graph.node(id).references().collect();
+        let references: Vec<Reference<'_>> = self.world.graph.node(id).references().collect();
         let waiting = || collection.waiting.iter().filter_map(|&at| Some((at, *references.get(at)?)));
         let (blocked, others): (Vec<_>, Vec<_>) = waiting().partition(|(_, reference)| reference.blocks());
         for (_, reference) in blocked.into_iter().chain(others) {
@@ -148,42 +151,43 @@ impl Leader {
 
     /// Tells of references to namespaced owners that are in another namespace, once each.
     fn tell_misplaced(&mut self, id: NodeId) {
-        let node = self.graph.node(id);
-        if self.term.is_none() {
+        let node = self.world.graph.node(id);
+        if self.cx.term.is_none() {
             return;
         }
         let mut asked = BTreeSet::new();
         let elsewhere = |reference: &Reference<'_>| {
-            let owner = self.graph.node(reference.owner());
+            let owner = self.world.graph.node(reference.owner());
             let mut observed = || {
                 let uid = owner.uid();
                 let is_news = asked.insert(uid.clone());
-                self.graph.primary(&uid).filter(|_| is_news).map(|id| self.graph.node(id).namespace())
+                self.world.graph.primary(&uid).filter(|_| is_news).map(|id| self.world.graph.node(id).namespace())
             };
             !owner.is_observed() && observed().is_some_and(|at| !at.is_empty() && at != node.namespace())
         };
         let misplaced: Vec<OwnerReference> = node.references().filter(elsewhere).map(Reference::to_owned).collect();
         let uid = node.uid();
         for reference in misplaced {
-            if self.told.len() < TOLD_MAX && self.told.insert((uid.clone(), reference.uid.clone())) {
+            if self.world.reported.len() < TOLD_MAX && self.world.reported.insert((uid.clone(), reference.uid.clone()))
+            {
                 let dependent = self.object_ref(id);
-                self.event(Event::OwnerInOtherNamespace { dependent, reference });
+                self.cx.event(Event::OwnerInOtherNamespace { dependent, reference });
             }
         }
     }
 
     /// Tells of an object with more references than are looked at, once.
     fn tell_excess(&mut self, id: NodeId) {
-        let Some(excess) = self.graph.node(id).excess().filter(|_| self.term.is_some()) else { return };
-        let uid = self.graph.node(id).uid();
-        if self.told.len() < TOLD_MAX && self.told.insert((uid.clone(), uid)) {
-            self.event(Event::TooManyReferences { object: self.object_ref(id), count: excess.count });
+        let Some(excess) = self.world.graph.node(id).excess().filter(|_| self.cx.term.is_some()) else { return };
+        let uid = self.world.graph.node(id).uid();
+        if self.world.reported.len() < TOLD_MAX && self.world.reported.insert((uid.clone(), uid)) {
+            self.cx.event(Event::TooManyReferences { object: self.object_ref(id), count: excess.count });
         }
     }
 
     /// References to drop, by uid where that says enough.
     fn removal(&self, id: NodeId, drop: &[usize]) -> Option<(Action, Vec<Cause>)> {
-        let facts = self.graph.node(id).facts().filter(|_| !drop.is_empty())?;
+        let facts = self.world.graph.node(id).facts().filter(|_| !drop.is_empty())?;
         let (entries, alone) = sharing_uid(&facts.owners, drop);
         let action = Action::RemoveOwnerReferences {
             owner_uids: alone.iter().map(|&at| facts.owners[at].uid.clone()).collect(),
@@ -193,7 +197,7 @@ impl Leader {
     }
 
     fn deletion(&self, id: NodeId, collection: &Collection) -> (Action, Vec<Cause>) {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let facts = node.facts().expect("a verdict to delete is on an observed object");
         let mut causes = self.causes(id);
         if !collection.unblock.is_empty() {
@@ -212,19 +216,19 @@ impl Leader {
 
     /// References of a cycle to be made non-blocking.
     fn unblocking(&self, id: NodeId, unblock: &[usize]) -> Option<(Action, Vec<Cause>)> {
-        let facts = self.graph.node(id).facts()?;
+        let facts = self.world.graph.node(id).facts()?;
         Some((Action::UnblockOwnerReferences { entries: pick(&facts.owners, unblock) }, alloc::vec![Cause::Cycle]))
     }
 
     fn end_foreground(&mut self, id: NodeId, blocking: usize) -> (Option<(Action, Vec<Cause>)>, Option<Undecided>) {
         if blocking > 0 {
-            self.deletions.entry(id).or_insert(None);
+            self.world.deletions.entry(id).or_insert(None);
             return (None, self.unreachable_dependents(id, blocking));
         }
         if self.is_any_dependent_hidden(id) && !self.has_passed_barrier(id) {
             return (None, Some(Undecided::DependentsUnseen));
         }
-        self.deletions.entry(id).or_insert(None);
+        self.world.deletions.entry(id).or_insert(None);
         if self.is_being_left(id) {
             return (None, None);
         }
@@ -234,18 +238,18 @@ impl Leader {
     /// Whether a dependent's deletion that rests on this owner's waiting is on its way. Nobody waits for it to be gone, but once the
     /// finalizer is, an owner that something else still holds would keep it. One that is refused or fails is not waited for.
     fn is_being_left(&mut self, id: NodeId) -> bool {
-        let owner = self.graph.node(id);
+        let owner = self.world.graph.node(id);
         let owner_uid = owner.uid();
         // It is judged first. One in deletion has nothing to wait for, and two such owners would wait for each other's turn.
         let is_to_be_judged = |dependent: NodeId| {
-            let node = self.graph.node(dependent);
+            let node = self.world.graph.node(dependent);
             node.is_dirty() && node.is_observed() && !node.is_terminating()
         };
         let is_under_way = |dependent: NodeId| {
-            let uid = self.graph.node(dependent).uid();
+            let uid = self.world.graph.node(dependent).uid();
             // What was written to it has not been shown yet, and may have left less for it to wait for.
             self.is_claimed(&uid)
-                || self.queue.get(&uid).is_some_and(|item| {
+                || self.dispatcher.queue.get(&uid).is_some_and(|item| {
                     let rests = |checks: &[ObjectRef]| checks.iter().any(|check| check.uid == owner_uid);
                     matches!(&item.draft.action, Action::Delete { owner_checks, .. } if rests(owner_checks))
                         && matches!(item.place, Place::Ready | Place::Held(_) | Place::Leased(_))
@@ -253,8 +257,9 @@ impl Leader {
         };
         // The first is enough: all of very many dependents are looked at only when there is none.
         let first = self
+            .world
             .graph
-            .dependents(&self.coverage, id)
+            .dependents(&self.world.coverage, id)
             .find(|&dependent| is_to_be_judged(dependent) || is_under_way(dependent));
         if first.is_some_and(is_to_be_judged) {
             self.mark(id);
@@ -264,10 +269,10 @@ impl Leader {
 
     /// Has the owners of this uid's object judged that are in deletion: they may have waited for what was decided about it.
     pub(super) fn mark_deleting_owners(&mut self, uid: &Uid) {
-        let Some(id) = self.graph.primary(uid) else { return };
-        let acting = |owner| self.graph.primary(&self.graph.node(owner).uid());
-        for owner in self.graph.node(id).owners().filter_map(acting).collect::<Vec<_>>() {
-            if self.deletions.contains_key(&owner) {
+        let Some(id) = self.world.graph.primary(uid) else { return };
+        let acting = |owner| self.world.graph.primary(&self.world.graph.node(owner).uid());
+        for owner in self.world.graph.node(id).owners().filter_map(acting).collect::<Vec<_>>() {
+            if self.world.deletions.contains_key(&owner) {
                 self.mark(owner);
             }
         }
@@ -276,8 +281,8 @@ impl Leader {
     /// What is left of `count` dependents to wait for is of a kind that nobody serves: nothing can be done for them, and nothing known
     /// about them, until it is served again. The first tells: those that can be reached go one by one.
     fn unreachable_dependents(&self, id: NodeId, count: usize) -> Option<Undecided> {
-        let first = self.graph.dependents(&self.coverage, id).next().filter(|_| count > 0)?;
-        let unserved = self.coverage.kind(self.graph.node(first).kind()).served.is_none();
+        let first = self.world.graph.dependents(&self.world.coverage, id).next().filter(|_| count > 0)?;
+        let unserved = self.world.coverage.kind(self.world.graph.node(first).kind()).served.is_none();
         unserved.then_some(Undecided::DependentsUnseen)
     }
 
@@ -285,16 +290,17 @@ impl Leader {
     pub(super) fn may_hide_dependents(&self, kind: &crate::coverage::Kind) -> bool {
         let assumed = |served: &crate::object::ServedKind| {
             let GroupResource { group, resource } = &served.group_resource;
-            self.config.policy.assumes_no_dependents(group, Some(resource))
+            self.cx.config.policy.assumes_no_dependents(group, Some(resource))
         };
         kind.is_uncertain() && !kind.served.as_ref().is_some_and(assumed)
     }
 
     /// Whether a collection that cannot be seen, or not be believed, could hold dependents of this owner.
     fn is_any_dependent_hidden(&self, id: NodeId) -> bool {
-        let everywhere = self.graph.node(id).namespace().is_empty();
+        let everywhere = self.world.graph.node(id).namespace().is_empty();
         self.is_any_kind_hidden()
             || self
+                .world
                 .coverage
                 .served()
                 .any(|(_, kind)| self.may_hide_dependents(kind) && (everywhere || kind.namespaced() == Some(true)))
@@ -302,18 +308,18 @@ impl Leader {
 
     /// Whether everything that existed when this owner's deletion was first seen has been shown. Asks for it where nobody has.
     fn has_passed_barrier(&mut self, id: NodeId) -> bool {
-        let namespace = self.graph.node(id).namespace().clone();
+        let namespace = self.world.graph.node(id).namespace().clone();
         // What a round has asked before a connection broke does not replace what may be of another history now.
-        let from = if self.blind && self.is_any_dependent_hidden(id) { self.barrier_from } else { 0 };
-        let round = self.deletions.entry(id).or_insert(None);
-        if self.term.is_none() {
+        let from = if self.history.blind && self.is_any_dependent_hidden(id) { self.history.barrier_from } else { 0 };
+        let round = self.world.deletions.entry(id).or_insert(None);
+        if self.cx.term.is_none() {
             return false;
         }
         match *round {
             // No round can ask for a kind whose resource is unknown.
-            Some(number) => self.barrier.has_passed(&namespace, number.max(from)) && !self.is_any_kind_hidden(),
+            Some(number) => self.prober.barrier.has_passed(&namespace, number.max(from)) && !self.is_any_kind_hidden(),
             None => {
-                *round = Some(self.barrier.request(&namespace));
+                *round = Some(self.prober.barrier.request(&namespace));
                 false
             }
         }
@@ -321,13 +327,13 @@ impl Leader {
 
     /// Why the references of an object lead to what was decided.
     pub(super) fn causes(&self, id: NodeId) -> Vec<Cause> {
-        let node = self.graph.node(id);
-        let standings = standings(&self.graph, &self.coverage, node);
+        let node = self.world.graph.node(id);
+        let standings = standings(&self.world.graph, &self.world.coverage, node);
         node.references().zip(standings).filter_map(|(reference, standing)| self.cause(reference, standing)).collect()
     }
 
     fn cause(&self, reference: Reference<'_>, standing: Standing) -> Option<Cause> {
-        let owner = self.graph.node(reference.owner());
+        let owner = self.world.graph.node(reference.owner());
         let OwnerReference { kind, name, uid, .. } = reference.to_owned();
         let namespace = owner.namespace().clone();
         match (standing, owner.known()) {
@@ -343,8 +349,8 @@ impl Leader {
 
     /// Puts a decision about an observed object into the queue.
     fn decide(&mut self, id: NodeId, action: Action, causes: Vec<Cause>) {
-        let node = self.graph.node(id);
-        let kind = self.coverage.kind(node.kind());
+        let node = self.world.graph.node(id);
+        let kind = self.world.coverage.kind(node.kind());
         let (Presence::Observed(observed), true) = (node.presence(), kind.served.is_some()) else {
             return self.withdraw(id);
         };
@@ -364,18 +370,19 @@ impl Leader {
 
     fn put(&mut self, draft: Draft, causes: Vec<Cause>) {
         let target = draft.target.clone();
-        let known = self.carried_out.get(&target.uid).is_some();
+        let known = self.dispatcher.carried_out.get(&target.uid).is_some();
         let repeated = known.then(|| (target.clone(), draft.action.clone()));
-        let observe = self.config.mode == Mode::Observe;
+        let observe = self.cx.config.mode == Mode::Observe;
         // Where the cascade began counts for what is new; what is told of a decision has all of the way.
         let chain = self.chain(&target.uid, &causes);
         let root = chain.last().map(|root| root.uid.clone());
         let before = self
+            .dispatcher
             .queue
             .get(&target.uid)
             .filter(|item| is_another(&item.draft, &draft))
             .map(|item| (item.id, item.draft.clone()));
-        let put = self.queue.put(self.now, draft, root, observe);
+        let put = self.dispatcher.queue.put(self.cx.now, draft, root, observe);
         let repeated = repeated.filter(|_| put == Put::New && !observe);
         match put {
             Put::New | Put::Replaced => {
@@ -383,7 +390,7 @@ impl Leader {
                     let grounds = self.grounds_now(&before);
                     self.ends_inherited(&target.uid, grounds.decision);
                     let (target, action) = (before.target, before.action.kind());
-                    self.event(Event::Withdrawn { item, target, action, replaced: true, grounds });
+                    self.cx.event(Event::Withdrawn { item, target, action, replaced: true, grounds });
                 }
                 self.decided(&target.uid, causes, chain, false);
             }
@@ -398,39 +405,39 @@ impl Leader {
 
     /// Tells of a decision that this replica made before its term began, so that no step of a decision is in the log without it.
     pub(super) fn tell_decided(&mut self, uid: &Uid) {
-        if self.queue.get(uid).is_some_and(|item| !item.told) {
-            let causes = self.graph.primary(uid).map_or_else(Vec::new, |id| self.causes(id));
+        if self.dispatcher.queue.get(uid).is_some_and(|item| !item.told) {
+            let causes = self.world.graph.primary(uid).map_or_else(Vec::new, |id| self.causes(id));
             let chain = self.chain(uid, &causes);
             self.decided(uid, causes, chain, true);
         }
     }
 
     fn decided(&mut self, uid: &Uid, causes: Vec<Cause>, chain: Vec<ObjectRef>, repeated: bool) {
-        let leads = self.term.is_some();
-        if let Some(item) = self.queue.get_mut(uid) {
+        let leads = self.cx.term.is_some();
+        if let Some(item) = self.dispatcher.queue.get_mut(uid) {
             item.told = leads;
         }
-        let Some(item) = self.queue.get(uid) else { return };
+        let Some(item) = self.dispatcher.queue.get(uid) else { return };
         let (id, generation, target, action) =
             (item.id, item.generation, item.draft.target.clone(), item.draft.action.kind());
         let grounds = leads.then(|| self.grounds(&item.draft, causes.clone(), chain));
-        self.event(Event::Decided { item: id, generation, target, action, causes, grounds, repeated });
+        self.cx.event(Event::Decided { item: id, generation, target, action, causes, grounds, repeated });
     }
 
     /// Takes back whatever was decided about this node.
     pub(super) fn withdraw(&mut self, id: NodeId) {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let uid = node.uid();
-        let Some(item) = self.queue.get(&uid) else { return };
-        let (target, kind) = (&item.draft.target, self.coverage.kind(node.kind()));
+        let Some(item) = self.dispatcher.queue.get(&uid) else { return };
+        let (target, kind) = (&item.draft.target, self.world.coverage.kind(node.kind()));
         // Several nodes can share a uid; an item belongs to the one whose coordinates it names.
         let same_place = target.namespace == *node.namespace() && *target.name == *node.name();
         let resource = GroupResource { group: target.group.clone(), resource: target.resource.clone() };
-        let is_of_rival = self.coverage.find(&resource).is_some_and(|of| of != node.kind());
+        let is_of_rival = self.world.coverage.find(&resource).is_some_and(|of| of != node.kind());
         if !same_place || target.kind != kind.kind || target.group != kind.group || is_of_rival {
             return;
         }
-        match self.queue.withdraw(&uid) {
+        match self.dispatcher.queue.withdraw(&uid) {
             Err(lease) => self.revoke(&[lease], RevokeMode::IfNotStarted, "the decision no longer holds"),
             Ok(None) => {}
             Ok(Some(item)) => {
@@ -438,7 +445,7 @@ impl Leader {
                 let grounds = self.grounds_now(&item.draft);
                 let target = item.draft.target;
                 self.ends_inherited(&uid, grounds.decision);
-                self.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
+                self.cx.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
                 // What another node of this uid asked for may have given way to it.
                 self.mark_uid(&uid);
                 self.mark_deleting_owners(&uid);
@@ -448,16 +455,16 @@ impl Leader {
 
     /// Drops an item, whose decision ends so if it is there. It rested on these grounds.
     pub(super) fn drop_item(&mut self, uid: &Uid, grounds: Box<Grounds>) {
-        let Some(item) = self.queue.remove(uid) else { return };
+        let Some(item) = self.dispatcher.queue.remove(uid) else { return };
         let action = item.draft.action.kind();
         self.ends_inherited(uid, grounds.decision);
-        self.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });
+        self.cx.event(Event::Withdrawn { item: item.id, target: item.draft.target, action, replaced: false, grounds });
     }
 
     /// Asks for an owner that its collection does not show, when it is time to.
     fn judge_owner(&mut self, id: NodeId) {
-        let node = self.graph.node(id);
-        let kind = self.coverage.kind(node.kind());
+        let node = self.world.graph.node(id);
+        let kind = self.world.coverage.kind(node.kind());
         let listing = kind.is_watched() && kind.state == crate::coverage::State::Listing;
         let misplaced = kind.namespaced() == Some(true) && node.namespace().is_empty();
         let asked = !node.is_absent() && !listing && !misplaced && !kind.ambiguous;
@@ -465,16 +472,16 @@ impl Leader {
         // What was decided about the object ends here, or with its lease.
         self.withdraw(id);
         let Some(access) = access else {
-            self.inquiries.remove(&id);
-            return self.questions.forget(id);
+            self.world.inquiries.remove(&id);
+            return self.prober.questions.forget(id);
         };
-        let new = Inquiry::new(self.now);
+        let new = Inquiry::new(self.cx.now);
         // Only a watched collection will show its owner by itself in a moment.
-        let new = if access == Access::Watched { new } else { new.at_once(self.now) };
-        let inquiry = self.inquiries.entry(id).or_insert(new);
-        if self.now < inquiry.not_before {
+        let new = if access == Access::Watched { new } else { new.at_once(self.cx.now) };
+        let inquiry = self.world.inquiries.entry(id).or_insert(new);
+        if self.cx.now < inquiry.not_before {
             let at = inquiry.not_before;
-            self.timers.set(at, Timer::Inquiry(id));
+            self.cx.timers.set(at, Timer::Inquiry(id));
             return;
         }
         self.ask_about(id);
@@ -482,7 +489,7 @@ impl Leader {
 
     /// A node as others name it. Version and resource are empty where the kind is not served.
     pub(super) fn object_ref(&self, id: NodeId) -> ObjectRef {
-        self.graph.object_ref(&self.coverage, id)
+        self.world.graph.object_ref(&self.world.coverage, id)
     }
 }
 

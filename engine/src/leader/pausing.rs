@@ -48,6 +48,12 @@ pub(super) struct Watch {
     left_out: bool,
 }
 
+/// What holds decisions back.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    pub(super) watch: Watch,
+}
+
 impl Leader {
     /// All pauses by name, those that are over included.
     pub fn pauses(&self) -> Vec<PauseView> {
@@ -64,57 +70,58 @@ impl Leader {
                 lifetime: entry.pause.lifetime,
                 until: entry.until,
                 over: entry.over,
-                effective: entry.effective && !entry.over && self.term.is_some(),
-                sessions_remaining: if self.term.is_some() { writers.count() } else { 0 },
+                effective: entry.effective && !entry.over && self.cx.term.is_some(),
+                sessions_remaining: if self.cx.term.is_some() { writers.count() } else { 0 },
                 pending: if entry.effective || entry.over { String::new() } else { self.pending(&writers) },
-                held: self.queue.held_by(&Hold::Pause(entry.pause.name.clone())).len(),
+                held: self.dispatcher.queue.held_by(&Hold::Pause(entry.pause.name.clone())).len(),
                 problem: entry.problem(),
             }
         };
-        self.queue.holds.pauses().map(view).collect()
+        self.dispatcher.queue.holds.pauses().map(view).collect()
     }
 
     /// Why everything that destroys is held beside what pauses say, if it is.
     pub(super) fn pauses_unknown(&self) -> Option<String> {
-        if self.queue.holds.is_unknown() {
-            return Some(format!("it is not known which pauses there are: {}", self.pause_watch.doubt));
+        if self.dispatcher.queue.holds.is_unknown() {
+            return Some(format!("it is not known which pauses there are: {}", self.pauses.watch.doubt));
         }
         let max = crate::hold::PAUSES_MAX;
-        self.queue.holds.has_too_many().then(|| format!("there are more than {max} pauses; delete some"))
+        self.dispatcher.queue.holds.has_too_many().then(|| format!("there are more than {max} pauses; delete some"))
     }
 
     /// A scope as somebody asks for it, with the names that the API server knows. The error says what in it matches nothing, in a sentence.
     pub fn resolve_scope(&self, scope: &Scope) -> Result<Scope, String> {
         let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
-        let synced = self.coverage.find(&namespaces).filter(|&id| self.coverage.kind(id).state == State::Synced);
+        let synced =
+            self.world.coverage.find(&namespaces).filter(|&id| self.world.coverage.kind(id).state == State::Synced);
         let has_namespace = |name: &Name| {
             synced?;
             let there = self.uids_at("", "Namespace", "", name, 1);
-            Some(there.iter().any(|uid| self.best_known(uid).is_some_and(|id| self.graph.node(id).is_observed())))
+            Some(there.iter().any(|uid| self.best_known(uid).is_some_and(|id| self.world.graph.node(id).is_observed())))
         };
-        resolved(scope, &self.coverage, has_namespace)
+        resolved(scope, &self.world.coverage, has_namespace)
     }
 
     /// What a name of a kind means, as people write it: see [`Leader::resolve_scope`].
     pub fn resources_called(&self, name: &GroupResource) -> Vec<GroupResource> {
-        self.coverage.called(name)
+        self.world.coverage.called(name)
     }
 
     /// What is served has changed, and with it what the names in scopes mean.
     pub(super) fn read_scopes_again(&mut self) {
-        let changed = self.queue.holds.read_again(&self.coverage);
+        let changed = self.dispatcher.queue.holds.read_again(&self.world.coverage);
         for name in &changed {
-            self.queue.unhold(&Hold::Pause(name.clone()));
-            if let Some(entry) = self.queue.holds.get(name) {
+            self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
+            if let Some(entry) = self.dispatcher.queue.holds.get(name) {
                 let event = Event::PauseTaken {
                     name: name.clone(),
                     scope: entry.meaning.scope.clone(),
                     reason: entry.pause.reason.clone(),
                     actor: entry.pause.actor.clone(),
                     problem: entry.problem(),
-                    lasts: entry.until.since(self.now),
+                    lasts: entry.until.since(self.cx.now),
                 };
-                self.event(event);
+                self.cx.event(event);
             }
         }
         if !changed.is_empty() {
@@ -126,7 +133,7 @@ impl Leader {
     pub(super) fn hold_text(&self, hold: &Hold) -> String {
         match hold {
             Hold::Pause(name) => {
-                let reason = self.queue.holds.get(name).map_or("", |entry| &entry.pause.reason);
+                let reason = self.dispatcher.queue.holds.get(name).map_or("", |entry| &entry.pause.reason);
                 format!("pauses/{name}: {reason}")
             }
             Hold::Unknown | Hold::TooMany => self.pauses_unknown().unwrap_or_default(),
@@ -135,7 +142,7 @@ impl Leader {
 
     /// What holds back what destroys, the first by name first.
     pub(super) fn brakes(&self) -> Vec<Brake> {
-        let standing = self.queue.holds.pauses().filter(|entry| !entry.over);
+        let standing = self.dispatcher.queue.holds.pauses().filter(|entry| !entry.over);
         let brake = |entry: &crate::hold::Entry| Brake {
             scope: entry.meaning.scope.clone(),
             words: self.hold_text(&Hold::Pause(entry.pause.name.clone())),
@@ -146,7 +153,7 @@ impl Leader {
     }
 
     fn pending(&self, writers: &Writers) -> String {
-        if self.term.is_none() {
+        if self.cx.term.is_none() {
             return String::from("this replica does not lead; the leader obeys as soon as it sees the pause");
         }
         let mut parts = Vec::new();
@@ -164,67 +171,68 @@ impl Leader {
 
     /// A term begins: which pauses there are is asked for, and executors of earlier terms may still write.
     pub(super) fn begin_pauses(&mut self) {
-        self.queue.holds.reset_effective();
-        let until = self.now + self.config.session_ttl + self.config.heartbeat_interval + REQUEST_WITHIN;
-        self.late_writes.begin_term(until);
-        self.timers.set(until, Timer::LateWrites);
-        self.pause_watch.reading = None;
+        self.dispatcher.queue.holds.reset_effective();
+        let until = self.cx.now + self.cx.config.session_ttl + self.cx.config.heartbeat_interval + REQUEST_WITHIN;
+        self.dispatcher.late_writes.begin_term(until);
+        self.cx.timers.set(until, Timer::LateWrites);
+        self.pauses.watch.reading = None;
         self.doubt_pauses("they are being asked for");
     }
 
     /// The versions of another history say nothing about this one's.
     pub(super) fn forget_pause_versions(&mut self) {
-        self.pause_watch.position = None;
-        self.pause_watch.reading = None;
-        self.queue.holds.forget_versions();
+        self.pauses.watch.position = None;
+        self.pauses.watch.reading = None;
+        self.dispatcher.queue.holds.forget_versions();
         self.doubt_pauses("the store's history changed");
     }
 
     fn doubt_pauses(&mut self, why: &str) {
-        self.pause_watch.doubt = String::from(why);
-        if self.term.is_some() {
-            if self.queue.holds.set_unknown(true) {
-                self.queue.hold_ready();
+        self.pauses.watch.doubt = String::from(why);
+        if self.cx.term.is_some() {
+            if self.dispatcher.queue.holds.set_unknown(true) {
+                self.dispatcher.queue.hold_ready();
             }
             self.ask_pauses();
         }
     }
 
     fn ask_pauses(&mut self) {
-        if self.pause_watch.reading.is_some() {
+        if self.pauses.watch.reading.is_some() {
             return;
         }
-        self.pause_watch.last_read += 1;
-        let read = PauseRead(self.pause_watch.last_read);
-        self.pause_watch.reading = Some(read);
-        self.pause_watch.left_out = false;
-        self.outputs.push_back(Output::ReadPauses(read));
+        self.pauses.watch.last_read += 1;
+        let read = PauseRead(self.pauses.watch.last_read);
+        self.pauses.watch.reading = Some(read);
+        self.pauses.watch.left_out = false;
+        self.cx.outputs.push_back(Output::ReadPauses(read));
     }
 
     pub(super) fn pause_read_due(&mut self) {
-        let wanted = self.queue.holds.is_unknown() || self.pause_watch.lost.is_some() || self.pause_watch.left_out;
-        if wanted && self.term.is_some() {
+        let wanted =
+            self.dispatcher.queue.holds.is_unknown() || self.pauses.watch.lost.is_some() || self.pauses.watch.left_out;
+        if wanted && self.cx.term.is_some() {
             self.ask_pauses();
         }
     }
 
     pub(super) fn pauses_read(&mut self, read: PauseRead, answer: Result<PauseAnswer, String>) {
-        if self.pause_watch.reading != Some(read) {
+        if self.pauses.watch.reading != Some(read) {
             // Asked before what is known now.
             return;
         }
-        self.pause_watch.reading = None;
+        self.pauses.watch.reading = None;
         match answer {
             Ok(PauseAnswer::NotServed) => {
-                self.pause_watch.lost = None;
-                self.pause_watch.position = None;
+                self.pauses.watch.lost = None;
+                self.pauses.watch.position = None;
                 let nothing = PauseList { position: ResourceVersion::parse(""), pauses: Vec::new(), more: false };
                 self.replace_pauses(nothing);
                 self.pauses_confirmed();
             }
             Ok(PauseAnswer::Served(list)) => {
-                let seen = self.pause_watch.position.as_ref().is_some_and(|position| position.reached(&list.position));
-                if !seen || self.queue.holds.has_too_many() {
+                let seen = self.pauses.watch.position.as_ref().is_some_and(|position| position.reached(&list.position));
+                if !seen || self.dispatcher.queue.holds.has_too_many() {
                     self.replace_pauses(list);
                 }
                 self.pauses_confirmed();
@@ -234,55 +242,55 @@ impl Leader {
     }
 
     fn pauses_confirmed(&mut self) {
-        self.pause_watch.confirmed = self.now;
-        if self.queue.holds.set_unknown(false) {
-            self.queue.unhold(&Hold::Unknown);
+        self.pauses.watch.confirmed = self.cx.now;
+        if self.dispatcher.queue.holds.set_unknown(false) {
+            self.dispatcher.queue.unhold(&Hold::Unknown);
         }
-        if core::mem::take(&mut self.pause_watch.told) {
-            self.event(Event::PausesKnown);
+        if core::mem::take(&mut self.pauses.watch.told) {
+            self.cx.event(Event::PausesKnown);
         }
-        if self.pause_watch.left_out || self.pause_watch.lost.is_some() {
-            self.timers.set(self.now + READ_INSTEAD, Timer::PauseRead);
+        if self.pauses.watch.left_out || self.pauses.watch.lost.is_some() {
+            self.cx.timers.set(self.cx.now + READ_INSTEAD, Timer::PauseRead);
         }
     }
 
     fn pauses_unread(&mut self, why: String) {
-        let unknown = self.queue.holds.is_unknown();
-        self.timers.set(self.now + if unknown { READ_AGAIN } else { READ_INSTEAD }, Timer::PauseRead);
-        if !unknown && self.now.since(self.pause_watch.confirmed) < KNOWN_FOR {
+        let unknown = self.dispatcher.queue.holds.is_unknown();
+        self.cx.timers.set(self.cx.now + if unknown { READ_AGAIN } else { READ_INSTEAD }, Timer::PauseRead);
+        if !unknown && self.cx.now.since(self.pauses.watch.confirmed) < KNOWN_FOR {
             return;
         }
-        if !self.pause_watch.told || self.pause_watch.doubt != why {
-            self.pause_watch.told = true;
-            self.event(Event::PausesUnknown { why: why.clone() });
+        if !self.pauses.watch.told || self.pauses.watch.doubt != why {
+            self.pauses.watch.told = true;
+            self.cx.event(Event::PausesUnknown { why: why.clone() });
         }
-        self.pause_watch.doubt = why;
-        if self.queue.holds.set_unknown(true) {
-            self.queue.hold_ready();
+        self.pauses.watch.doubt = why;
+        if self.dispatcher.queue.holds.set_unknown(true) {
+            self.dispatcher.queue.hold_ready();
         }
     }
 
     /// The watch has begun anew, with a list of all.
     pub(super) fn pauses_listed(&mut self, list: PauseList) {
-        self.pause_watch.lost = None;
-        self.pause_watch.position = Some(list.position.clone());
+        self.pauses.watch.lost = None;
+        self.pauses.watch.position = Some(list.position.clone());
         self.replace_pauses(list);
     }
 
     /// The watch follows.
     pub(super) fn pauses_followed(&mut self, position: Option<ResourceVersion>) {
-        self.pause_watch.lost = None;
+        self.pauses.watch.lost = None;
         if position.is_some() {
-            self.pause_watch.position = position;
+            self.pauses.watch.position = position;
         }
     }
 
     /// The watch does not follow: lists take its place until it does.
     pub(super) fn pauses_lost(&mut self, error: String) {
-        if self.pause_watch.lost.replace(error).is_none() {
-            self.pause_watch.confirmed = self.now;
+        if self.pauses.watch.lost.replace(error).is_none() {
+            self.pauses.watch.confirmed = self.cx.now;
         }
-        if self.term.is_some() {
+        if self.cx.term.is_some() {
             self.ask_pauses();
         }
     }
@@ -294,7 +302,8 @@ impl Leader {
             let missing = !listed.contains(&pause.uid) && !list.position.is_before(&pause.resource_version);
             missing.then(|| (pause.name.clone(), pause.uid.clone()))
         };
-        let gone: Vec<(Name, Uid)> = self.queue.holds.pauses().filter_map(|entry| gone(&entry.pause)).collect();
+        let gone: Vec<(Name, Uid)> =
+            self.dispatcher.queue.holds.pauses().filter_map(|entry| gone(&entry.pause)).collect();
         for (name, uid) in gone {
             self.drop_pause(&name, &uid);
         }
@@ -307,8 +316,8 @@ impl Leader {
                 Taken::Moved | Taken::Same => {}
             }
         }
-        if self.queue.holds.set_too_many(more) && !more {
-            self.queue.unhold(&Hold::TooMany);
+        if self.dispatcher.queue.holds.set_too_many(more) && !more {
+            self.dispatcher.queue.unhold(&Hold::TooMany);
         }
         if pressed || more {
             self.press();
@@ -320,8 +329,8 @@ impl Leader {
         match self.take_pause(pause) {
             Taken::New | Taken::Rescoped => self.press(),
             Taken::NoRoom => {
-                self.pause_watch.left_out = true;
-                if self.queue.holds.set_too_many(true) {
+                self.pauses.watch.left_out = true;
+                if self.dispatcher.queue.holds.set_too_many(true) {
                     self.press();
                 }
             }
@@ -331,19 +340,19 @@ impl Leader {
 
     pub(super) fn pause_gone(&mut self, name: &Name, uid: &Uid) {
         self.drop_pause(name, uid);
-        if self.queue.holds.has_too_many() && self.term.is_some() {
+        if self.dispatcher.queue.holds.has_too_many() && self.cx.term.is_some() {
             self.ask_pauses();
         }
     }
 
     fn take_pause(&mut self, pause: Pause) -> Taken {
         let name = pause.name.clone();
-        let replaced = self.queue.holds.get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);
-        let taken = self.queue.holds.take(self.now, pause, &self.coverage);
+        let replaced = self.dispatcher.queue.holds.get(&name).is_some_and(|entry| entry.pause.uid != pause.uid);
+        let taken = self.dispatcher.queue.holds.take(self.cx.now, pause, &self.world.coverage);
         if replaced || taken == Taken::Rescoped {
-            self.queue.unhold(&Hold::Pause(name.clone()));
+            self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
         }
-        let Some(entry) = self.queue.holds.get(&name) else { return taken };
+        let Some(entry) = self.dispatcher.queue.holds.get(&name) else { return taken };
         match taken {
             Taken::New | Taken::Rescoped => {
                 let event = Event::PauseTaken {
@@ -352,42 +361,45 @@ impl Leader {
                     reason: entry.pause.reason.clone(),
                     actor: entry.pause.actor.clone(),
                     problem: entry.problem(),
-                    lasts: entry.until.since(self.now),
+                    lasts: entry.until.since(self.cx.now),
                 };
-                self.timers.set(entry.until, Timer::PauseEnd(name));
-                self.event(event);
+                self.cx.timers.set(entry.until, Timer::PauseEnd(name));
+                self.cx.event(event);
             }
-            Taken::Moved => self.timers.set(entry.until, Timer::PauseEnd(name)),
+            Taken::Moved => self.cx.timers.set(entry.until, Timer::PauseEnd(name)),
             Taken::Same | Taken::NoRoom => {}
         }
         taken
     }
 
     fn drop_pause(&mut self, name: &Name, uid: &Uid) {
-        let Some(entry) = self.queue.holds.remove(name, uid) else { return };
+        let Some(entry) = self.dispatcher.queue.holds.remove(name, uid) else { return };
         if !entry.over {
-            self.queue.unhold(&Hold::Pause(name.clone()));
-            self.event(Event::PauseEnded { name: name.clone(), why: "deleted" });
+            self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
+            self.cx.event(Event::PauseEnded { name: name.clone(), why: "deleted" });
         }
     }
 
     pub(super) fn pause_end_due(&mut self, name: &Name) {
-        let now = self.now;
-        let Some(entry) = self.queue.holds.get_mut(name).filter(|entry| !entry.over && entry.until <= now) else {
+        let now = self.cx.now;
+        let Some(entry) = self.dispatcher.queue.holds.get_mut(name).filter(|entry| !entry.over && entry.until <= now)
+        else {
             return;
         };
         entry.over = true;
-        self.queue.unhold(&Hold::Pause(name.clone()));
-        self.event(Event::PauseEnded { name: name.clone(), why: "its lifetime has passed" });
+        self.dispatcher.queue.unhold(&Hold::Pause(name.clone()));
+        self.cx.event(Event::PauseEnded { name: name.clone(), why: "its lifetime has passed" });
     }
 
     /// More is held than before: what is ready waits, and what is leased is stopped.
     fn press(&mut self) {
-        self.queue.hold_ready();
-        let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| self.queue.holds.is_pressed(place));
-        let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
+        self.dispatcher.queue.hold_ready();
+        let in_scope =
+            |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| self.dispatcher.queue.holds.is_pressed(place));
+        let leases: Vec<LeaseId> =
+            self.dispatcher.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
         self.revoke(&leases, RevokeMode::Stop, "paused");
-        for session in self.leases.sessions().map(|(id, _)| id).collect::<Vec<_>>() {
+        for session in self.dispatcher.leases.sessions().map(|(id, _)| id).collect::<Vec<_>>() {
             self.stop_late_writes_of(session);
         }
     }
@@ -395,22 +407,24 @@ impl Leader {
     /// An executor has said hello: whatever it still holds that is held here is stopped.
     pub(super) fn stop_held_of(&mut self, session: SessionId) {
         let in_scope = |lease: &Lease| {
-            lease.session == session && lease.destroys.as_ref().is_some_and(|place| self.queue.holds.is_pressed(place))
+            lease.session == session
+                && lease.destroys.as_ref().is_some_and(|place| self.dispatcher.queue.holds.is_pressed(place))
         };
-        let leases: Vec<LeaseId> = self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
+        let leases: Vec<LeaseId> =
+            self.dispatcher.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(id, _)| id).collect();
         self.revoke(&leases, RevokeMode::Stop, "paused");
         self.stop_late_writes_of(session);
     }
 
     /// What was begun under another term, or given up here, is not told apart by scope: stopping it costs one more attempt.
     fn stop_late_writes_of(&mut self, session: SessionId) {
-        if !self.queue.holds.are_pressed() {
+        if !self.dispatcher.queue.holds.are_pressed() {
             return;
         }
-        let Some(stream) = self.leases.session(session).and_then(|session| session.stream) else { return };
-        for batch in self.late_writes.of_session(session).chunks(BATCH_MAX_ENTRIES) {
+        let Some(stream) = self.dispatcher.leases.session(session).and_then(|session| session.stream) else { return };
+        for batch in self.dispatcher.late_writes.of_session(session).chunks(BATCH_MAX_ENTRIES) {
             let reason = String::from("paused");
-            self.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode: RevokeMode::Stop, reason });
+            self.cx.send(stream, ToExecutor::Revoke { leases: batch.to_vec(), mode: RevokeMode::Stop, reason });
         }
     }
 
@@ -419,8 +433,8 @@ impl Leader {
         let held = hello.held.iter().map(|held| held.lease).collect();
         let begun = hello.held.iter().filter(|held| held.started && !adopted.contains(&held.lease));
         let begun = begun.map(|held| held.lease).collect();
-        if let Some(session) = self.leases.session(id) {
-            self.late_writes.hello(id, session, &held, begun);
+        if let Some(session) = self.dispatcher.leases.session(id) {
+            self.dispatcher.late_writes.hello(id, session, &held, begun);
         }
     }
 
@@ -431,36 +445,36 @@ impl Leader {
         session: &Session,
         leases: impl Iterator<Item = &'a Lease>,
     ) {
-        let may_send = session.last_heard + self.config.session_ttl + self.config.heartbeat_interval;
-        let until = self.now.max(may_send) + REQUEST_WITHIN;
-        self.late_writes.session_ended(id, session, leases, until);
-        self.timers.set(until, Timer::LateWrites);
+        let may_send = session.last_heard + self.cx.config.session_ttl + self.cx.config.heartbeat_interval;
+        let until = self.cx.now.max(may_send) + REQUEST_WITHIN;
+        self.dispatcher.late_writes.session_ended(id, session, leases, until);
+        self.cx.timers.set(until, Timer::LateWrites);
     }
 
     pub(super) fn late_writes_due(&mut self) {
-        self.late_writes.tick(self.now);
+        self.dispatcher.late_writes.tick(self.cx.now);
     }
 
     fn writers(&self, scope: &Scope) -> Writers {
-        let mut writers = self.late_writes.writers(scope);
+        let mut writers = self.dispatcher.late_writes.writers(scope);
         let in_scope = |lease: &Lease| lease.destroys.as_ref().is_some_and(|place| scope.covers_place(place));
         writers
             .sessions
-            .extend(self.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(_, lease)| lease.session));
+            .extend(self.dispatcher.leases.iter().filter(|(_, lease)| in_scope(lease)).map(|(_, lease)| lease.session));
         writers
     }
 
     /// Tells which decisions pauses hold from now on, and which not any more.
     pub(super) fn tell_held(&mut self) {
-        if self.term.is_none() {
+        if self.cx.term.is_none() {
             return;
         }
-        while let Some((item, pause)) = self.queue.next_held_news() {
+        while let Some((item, pause)) = self.dispatcher.queue.next_held_news() {
             let (target, action, draft) = (item.draft.target.clone(), item.draft.action.kind(), item.draft.clone());
             self.tell_decided(&draft.target.uid);
             let grounds = self.grounds_now(&draft);
-            self.event(Event::Held { target, action, pause, grounds });
-            if self.outputs.len() >= TOLD_AT_ONCE {
+            self.cx.event(Event::Held { target, action, pause, grounds });
+            if self.cx.outputs.len() >= TOLD_AT_ONCE {
                 return;
             }
         }
@@ -468,16 +482,16 @@ impl Leader {
 
     /// Finds pauses that have become effective.
     pub(super) fn settle_pauses(&mut self) {
-        if self.term.is_none() {
+        if self.cx.term.is_none() {
             return;
         }
-        let pending = self.queue.holds.pauses().filter(|entry| !entry.over && !entry.effective);
+        let pending = self.dispatcher.queue.holds.pauses().filter(|entry| !entry.over && !entry.effective);
         let quiet = pending.filter(|entry| self.writers(&entry.meaning.scope).count() == 0);
         for name in quiet.map(|entry| entry.pause.name.clone()).collect::<Vec<_>>() {
-            if let Some(entry) = self.queue.holds.get_mut(&name) {
+            if let Some(entry) = self.dispatcher.queue.holds.get_mut(&name) {
                 entry.effective = true;
             }
-            self.event(Event::PauseEffective { name });
+            self.cx.event(Event::PauseEffective { name });
         }
     }
 }

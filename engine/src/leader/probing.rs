@@ -1,35 +1,54 @@
 //! Questions to the API server, and the barrier, which asks most of them.
 
 use super::intake::Source;
-use super::{Asked, CheckBy, Event, Known, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose};
-use crate::barrier::Wanted;
+use super::{Asked, CheckBy, Event, Known, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose, asking, audit};
+use crate::barrier::{Barrier, Wanted};
 use crate::coverage::{KindId, State};
 use crate::follow::Failure;
 use crate::object::{Name, Object, ResourceVersion};
+use crate::time::Time;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+/// What is asked of the API server.
+#[derive(Debug, Default)]
+pub(super) struct Prober {
+    pub(super) under_way: BTreeMap<ProbeId, Asked>,
+    pub(super) last: u64,
+    pub(super) questions: asking::Questions,
+    pub(super) barrier: Barrier,
+    /// [`super::Timer::Stores`] is set.
+    pub(super) comparing: bool,
+    /// What audits have counted, by collection, until the watches have come that far.
+    pub(super) counts: BTreeMap<KindId, audit::Count>,
+    /// When each collection is counted next.
+    pub(super) audits: BTreeMap<KindId, Time>,
+}
+
 impl Leader {
     pub(super) fn probe(&mut self, kind: KindId, namespace: Option<Name>, limit: Option<u32>, purpose: Purpose) {
-        let Some(served) = &self.coverage.kind(kind).served else { return };
-        self.last_probe += 1;
-        let id = ProbeId(self.last_probe);
+        let Some(served) = &self.world.coverage.kind(kind).served else { return };
+        self.prober.last += 1;
+        let id = ProbeId(self.prober.last);
         let collection = served.group_resource.clone();
         let namespace = namespace.filter(|namespace| served.namespaced && !namespace.is_empty());
         let (kind_name, version) = (served.kind.clone(), served.version.clone());
         // Whether it was one server of several that answered from the past, another connection may show.
         let fresh = matches!(purpose, Purpose::Suspect(..) | Purpose::Doubt(..))
-            && self.suspect.as_ref().is_some_and(|why| why.is_of_answers());
+            && self.history.suspicion.as_ref().is_some_and(|why| why.is_of_answers());
         let probe = Probe { id, collection, kind: kind_name, version, namespace, limit, object: None, fresh };
         let known = self.known(kind);
-        self.probes.insert(id, Asked { purpose, known });
-        self.outputs.push_back(Output::Probe(probe));
+        self.prober.under_way.insert(id, Asked { purpose, known });
+        self.cx.outputs.push_back(Output::Probe(probe));
     }
 
     pub(super) fn probed(&mut self, probe: ProbeId, answer: Result<ProbeAnswer, Failure>) {
-        let Some(Asked { purpose, known }) = self.probes.remove(&probe) else {
-            return self.event(Event::Rejected { why: format!("an answer to probe {}, which nobody asked", probe.0) });
+        let Some(Asked { purpose, known }) = self.prober.under_way.remove(&probe) else {
+            return self
+                .cx
+                .event(Event::Rejected { why: format!("an answer to probe {}, which nobody asked", probe.0) });
         };
         let of = match &purpose {
             Purpose::Suspect(kind, _)
@@ -94,13 +113,13 @@ impl Leader {
     fn has_order(&self, kind: KindId, known: &Known, purpose: &Purpose) -> bool {
         let is_of_owner = matches!(purpose, Purpose::Existence { .. });
         let seen = known.own.as_ref().map(ResourceVersion::is_ordered);
-        !self.coverage.kind(kind).is_aggregated() || seen.unwrap_or(!is_of_owner)
+        !self.world.coverage.kind(kind).is_aggregated() || seen.unwrap_or(!is_of_owner)
     }
 
     /// How far a collection and its store are known to have come.
     pub(super) fn known(&self, kind: KindId) -> Known {
-        let own = self.coverage.kind(kind).high.as_ref().map(|(high, _)| high.clone());
-        Known { own, store: self.coverage.floor(kind).cloned(), main: self.coverage.main().cloned() }
+        let own = self.world.coverage.kind(kind).high.as_ref().map(|(high, _)| high.clone());
+        Known { own, store: self.world.coverage.floor(kind).cloned(), main: self.world.coverage.main().cloned() }
     }
 
     /// A consistent list shows its store no earlier than that was known to stand when it was asked. One that does is of a server that lags,
@@ -113,7 +132,7 @@ impl Leader {
     ) -> Result<ProbeAnswer, String> {
         let version = &answer.resource_version;
         let is_before = |known: &Option<ResourceVersion>| known.as_ref().is_some_and(|known| version.is_before(known));
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         if !is_before(&known.store) {
             return Ok(answer);
         }
@@ -132,25 +151,25 @@ impl Leader {
 
     /// Rounds are not carried over: whoever waits for one asks again.
     pub(super) fn restart_barrier(&mut self) {
-        self.barrier.reset(self.now);
+        self.prober.barrier.reset(self.cx.now);
         // An answer to a question of an earlier round says nothing of what came after it was asked.
-        for asked in self.probes.values_mut() {
+        for asked in self.prober.under_way.values_mut() {
             if matches!(asked.purpose, Purpose::BarrierPosition(_) | Purpose::BarrierNamespace(..)) {
                 asked.purpose = Purpose::Void;
             }
         }
-        for round in self.deletions.values_mut() {
+        for round in self.world.deletions.values_mut() {
             *round = None;
         }
-        for namespace in self.graph.namespaces_of_gone_orphaned() {
-            let round = self.barrier.request(&namespace);
-            self.graph.remember_orphaned_longer(&namespace, round);
+        for namespace in self.world.graph.namespaces_of_gone_orphaned() {
+            let round = self.prober.barrier.request(&namespace);
+            self.world.graph.remember_orphaned_longer(&namespace, round);
         }
     }
 
     /// Whether rounds of the barrier go on: not while it is unknown where the store stands.
     pub(super) fn may_turn_barrier(&self) -> bool {
-        self.term.is_some() && self.suspect.is_none() && !self.is_rewound()
+        self.cx.term.is_some() && self.history.suspicion.is_none() && !self.is_rewound()
     }
 
     /// Begins and ends rounds of the barrier.
@@ -158,14 +177,14 @@ impl Leader {
         if !self.may_turn_barrier() {
             return;
         }
-        if let Some((number, namespaces)) = self.barrier.end(self.now) {
+        if let Some((number, namespaces)) = self.prober.barrier.end(self.cx.now) {
             if !self.is_any_kind_hidden() {
-                self.graph.forget_orphaned(&namespaces, number);
+                self.world.graph.forget_orphaned(&namespaces, number);
             }
             self.remember_former();
             self.mark_deletions();
         }
-        if !self.barrier.is_due(self.now) {
+        if !self.prober.barrier.is_due(self.cx.now) {
             return;
         }
         let watched = |(id, kind): (KindId, &crate::coverage::Kind)| {
@@ -173,8 +192,8 @@ impl Leader {
             let matters = kind.is_watched() && (!kind.is_uncertain() || self.may_hide_dependents(kind));
             matters.then_some((id, kind.namespaced() == Some(true), believed))
         };
-        let kinds: Vec<_> = self.coverage.served().filter_map(watched).collect();
-        let wanted = self.barrier.begin(self.now, kinds.into_iter());
+        let kinds: Vec<_> = self.world.coverage.served().filter_map(watched).collect();
+        let wanted = self.prober.barrier.begin(self.cx.now, kinds.into_iter());
         self.ask(wanted);
     }
 
@@ -193,7 +212,7 @@ impl Leader {
     fn position_answered(&mut self, kind: KindId, answer: Result<ProbeAnswer, String>) {
         let (position, reached) = match answer {
             Ok(answer) => {
-                let position = &self.coverage.kind(kind).position;
+                let position = &self.world.coverage.kind(kind).position;
                 let reached = position.as_ref().is_some_and(|position| position.reached(&answer.resource_version));
                 let version = answer.resource_version.clone();
                 // All there is was in the answer: usually nothing.
@@ -202,7 +221,7 @@ impl Leader {
             }
             Err(_) => (None, false),
         };
-        let wanted = self.barrier.positioned(self.now, kind, position, reached);
+        let wanted = self.prober.barrier.positioned(self.cx.now, kind, position, reached);
         self.ask(wanted);
     }
 
@@ -211,13 +230,13 @@ impl Leader {
             Ok(answer) => answer.complete && self.merge(kind, answer),
             Err(_) => false,
         };
-        self.barrier.listed(kind, namespace, ok);
+        self.prober.barrier.listed(kind, namespace, ok);
     }
 
     /// Takes from a consistent list what its collection's watch has not shown yet, as far as owners in deletion are concerned. False if
     /// the list was overtaken: it shows what has gone since, and what else it shows may be as old.
     fn merge(&mut self, kind: KindId, answer: ProbeAnswer) -> bool {
-        let entry = self.coverage.kind(kind);
+        let entry = self.world.coverage.kind(kind);
         // What the watch has shown is newer: an object missing from the graph has gone since.
         if !entry.is_uncertain() && entry.position.as_ref().is_some_and(|at| at.reached(&answer.resource_version)) {
             return true;
@@ -235,12 +254,10 @@ impl Leader {
     }
 
     fn concerns_deletion(&self, object: &Object) -> bool {
-        let in_deletion = |id: crate::graph::NodeId| self.deletions.contains_key(&id);
+        let in_deletion = |id: crate::graph::NodeId| self.world.deletions.contains_key(&id);
         // One that orphaned its dependents and is gone may have no node any more: nothing was known to refer to it.
-        object
-            .facts
-            .owners
-            .iter()
-            .any(|owner| self.graph.has_orphaned(&owner.uid) || self.graph.by_uid(&owner.uid).any(in_deletion))
+        object.facts.owners.iter().any(|owner| {
+            self.world.graph.has_orphaned(&owner.uid) || self.world.graph.by_uid(&owner.uid).any(in_deletion)
+        })
     }
 }

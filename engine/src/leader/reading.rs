@@ -36,53 +36,54 @@ pub use walk::{Found, OwnersWalk, Walked};
 impl Leader {
     /// The leader in numbers.
     pub fn status(&self) -> Status {
-        let waits = self.queue.waits(self.now);
+        let waits = self.dispatcher.queue.waits(self.cx.now);
         let oldest =
             |of: &[Waiting]| waits.iter().filter(|waits| of.contains(&waits.at)).filter_map(|waits| waits.oldest).min();
         Status {
-            term: self.term.clone(),
-            nodes: self.graph.len(),
-            edges: self.graph.edge_count(),
-            virtual_nodes: self.graph.unobserved_count(),
-            graph_bytes: self.graph.footprint(),
-            queued: self.queue.len() - self.queue.leased(),
-            backing_off: self.queue.waiting(),
+            term: self.cx.term.clone(),
+            nodes: self.world.graph.len(),
+            edges: self.world.graph.edge_count(),
+            virtual_nodes: self.world.graph.unobserved_count(),
+            graph_bytes: self.world.graph.footprint(),
+            queued: self.dispatcher.queue.len() - self.dispatcher.queue.leased(),
+            backing_off: self.dispatcher.queue.waiting(),
             blocked: self.blocked(),
-            held: self.queue.held(),
-            leased: self.queue.leased(),
+            held: self.dispatcher.queue.held(),
+            leased: self.dispatcher.queue.leased(),
             oldest_pending: oldest(&[Waiting::Ready, Waiting::BackingOff, Waiting::Blocked, Waiting::Leased]),
             oldest_held: oldest(&[Waiting::Held]),
-            undecided: self.undecided.counts(),
-            excessive: self.graph.excessive().take(EXCESSIVE_NAMED).map(|id| self.object_ref(id)).collect(),
-            sessions: self.leases.session_count(),
+            undecided: self.world.undecided.counts(),
+            excessive: self.world.graph.excessive().take(EXCESSIVE_NAMED).map(|id| self.object_ref(id)).collect(),
+            sessions: self.dispatcher.leases.session_count(),
             stopped: self.stopped(),
             pauses_unknown: self.pauses_unknown(),
             questions: self.questions(),
             inconsistent: self.inconsistent(),
             kept_apart: self.kept_apart(),
             hidden: self.hidden_views(),
-            untrue: self.lies.views(self.now),
+            untrue: self.dispatcher.lies.views(self.cx.now),
         }
     }
 
     /// What is decided, by where it waits and for how long at `now`.
     pub fn queue_waits(&self, now: Time) -> [Waits; Waiting::ALL.len()] {
-        self.queue.waits(now.max(self.now))
+        self.dispatcher.queue.waits(now.max(self.cx.now))
     }
 
     fn stopped(&self) -> Option<String> {
-        let why = if self.term.is_none() {
+        let why = if self.cx.term.is_none() {
             "this replica does not lead"
-        } else if self.stopping {
+        } else if self.cx.stopping {
             "the process is stopping"
-        } else if self.settling.is_some() && self.config.policy.on_store_rewind == super::OnStoreRewind::Hold {
+        } else if self.history.settling.is_some() && self.cx.config.policy.on_store_rewind == super::OnStoreRewind::Hold
+        {
             "the store's history changed; start this process anew to go on"
         } else if self.is_rewound() {
             "the store's history changed, and it is not yet certain that what is known now fits together"
-        } else if let Some(suspicion) = &self.suspect {
+        } else if let Some(suspicion) = &self.history.suspicion {
             return Some(alloc::format!("{}, and the store has not said where it stands", suspicion.why()));
         } else {
-            return self.withheld.clone();
+            return self.history.withheld.clone();
         };
         Some(String::from(why))
     }
@@ -102,7 +103,7 @@ impl Leader {
                 inconsistent: kind.contradiction.as_ref().map(|contradiction| contradiction.why.clone()),
             })
         };
-        self.coverage.served().filter_map(|(_, kind)| status(kind)).collect()
+        self.world.coverage.served().filter_map(|(_, kind)| status(kind)).collect()
     }
 
     /// How far each watched collection has come, by group and resource. Those that were never listed are left out, and those that have yet
@@ -112,12 +113,12 @@ impl Leader {
             let collection = kind.served.as_ref().filter(|_| kind.is_watched())?.group_resource.clone();
             Some((collection, kind.position.clone().filter(|_| kind.rewound.is_none())?))
         };
-        self.coverage.served().filter_map(|(_, kind)| position(kind)).collect()
+        self.world.coverage.served().filter_map(|(_, kind)| position(kind)).collect()
     }
 
     /// How far one collection has come; `None` where it is not served.
     pub fn reached(&self, collection: &GroupResource) -> Option<Reached> {
-        let kind = self.coverage.kind(self.coverage.find(collection)?);
+        let kind = self.world.coverage.kind(self.world.coverage.find(collection)?);
         let version = kind.served.as_ref()?.version.clone();
         let position = kind.position.clone().filter(|_| kind.rewound.is_none());
         Some(Reached { state: kind.state, position, version })
@@ -125,45 +126,48 @@ impl Leader {
 
     /// How often a store was seen to go back. What was told of positions before says nothing of those after.
     pub fn histories(&self) -> u64 {
-        self.histories
+        self.history.histories
     }
 
     /// Whether the graph holds exactly these objects of a collection, each at its version.
     pub fn shows(&self, collection: &GroupResource, objects: &[(Uid, ResourceVersion)]) -> bool {
-        let Some(id) = self.coverage.find(collection) else { return false };
+        let Some(id) = self.world.coverage.find(collection) else { return false };
         let shown = |(uid, version): &(Uid, ResourceVersion)| {
-            let here = self.graph.by_uid(uid).map(|node| self.graph.node(node)).filter(|node| node.kind() == id);
+            let here =
+                self.world.graph.by_uid(uid).map(|node| self.world.graph.node(node)).filter(|node| node.kind() == id);
             here.filter_map(|node| node.resource_version()).any(|known| known == *version)
         };
-        self.coverage.kind(id).observed == objects.len() && objects.iter().all(shown)
+        self.world.coverage.kind(id).observed == objects.len() && objects.iter().all(shown)
     }
 
     /// Kinds that references name and that no API server serves, or that several resources share, at most `max`.
     pub fn unresolved_kinds(&self, max: usize) -> Vec<UnresolvedKind> {
         let unresolved = |id: KindId| {
-            let kind = self.coverage.kind(id);
-            let dependents: usize = self.graph.unobserved(id).map(|node| self.graph.node(node).dependent_count()).sum();
+            let kind = self.world.coverage.kind(id);
+            let dependents: usize =
+                self.world.graph.unobserved(id).map(|node| self.world.graph.node(node).dependent_count()).sum();
             ((kind.served.is_none() || kind.ambiguous) && dependents > 0).then(|| UnresolvedKind {
                 group: kind.group.clone(),
                 kind: kind.kind.clone(),
-                resources: self.coverage.resources(id),
+                resources: self.world.coverage.resources(id),
                 since: kind.since,
                 dependents,
             })
         };
-        self.coverage.ids().filter_map(unresolved).take(max).collect()
+        self.world.coverage.ids().filter_map(unresolved).take(max).collect()
     }
 
     /// Executors with a session, by name.
     pub fn executors(&self) -> Vec<ExecutorView> {
         let mut executors: Vec<ExecutorView> = self
+            .dispatcher
             .leases
             .sessions()
             .map(|(_, session)| {
                 let started = session
                     .leases
                     .iter()
-                    .filter(|&&id| self.leases.get(id).is_some_and(|lease| lease.started.is_some()))
+                    .filter(|&&id| self.dispatcher.leases.get(id).is_some_and(|lease| lease.started.is_some()))
                     .count();
                 ExecutorView {
                     executor: session.executor.clone(),
@@ -177,7 +181,7 @@ impl Leader {
                     draining: session.draining,
                     unauthenticated: session.unauthenticated && session.window == 0,
                     connected: session.stream.is_some(),
-                    untrue_reports: self.lies.count(&session.process()),
+                    untrue_reports: self.dispatcher.lies.count(&session.process()),
                 }
             })
             .collect();
@@ -187,28 +191,28 @@ impl Leader {
 
     /// The kind of a served collection.
     pub fn kind_of(&self, collection: &GroupResource) -> Option<Name> {
-        self.coverage.find(collection).map(|kind| self.coverage.kind(kind).kind.clone())
+        self.world.coverage.find(collection).map(|kind| self.world.coverage.kind(kind).kind.clone())
     }
 
     /// An object that went lately.
     pub fn tombstone(&self, uid: &Uid) -> Option<&Tombstone> {
-        self.tombstones.get(self.now, uid)
+        self.world.tombstones.get(self.cx.now, uid)
     }
 
     /// Objects that went lately, the youngest first.
     pub fn tombstones(&self) -> impl Iterator<Item = &Tombstone> {
-        self.tombstones.iter(self.now)
+        self.world.tombstones.iter(self.cx.now)
     }
 
     /// The nodes that carry this uid: one, or more where references contradict each other.
     pub fn nodes(&self, uid: &Uid) -> Vec<NodeView> {
-        self.graph.by_uid(uid).map(|id| self.view(id)).collect()
+        self.world.graph.by_uid(uid).map(|id| self.view(id)).collect()
     }
 
     /// The uids of what is, or is claimed to be, at an address, at most `max`. The namespace is empty for cluster scope.
     pub fn uids_at(&self, group: &str, kind: &str, namespace: &str, name: &str, max: usize) -> Vec<Uid> {
-        let Some(kind) = self.coverage.known(group, kind) else { return Vec::new() };
-        self.graph.by_address(kind, namespace, name).take(max).map(|id| self.graph.node(id).uid()).collect()
+        let Some(kind) = self.world.coverage.known(group, kind) else { return Vec::new() };
+        self.world.graph.by_address(kind, namespace, name).take(max).map(|id| self.world.graph.node(id).uid()).collect()
     }
 
     /// The nodes connected with any of `uids` in either direction, or all that have an edge if `uids` is empty; at most `max`, by uid.
@@ -216,14 +220,14 @@ impl Leader {
     pub fn component(&self, uids: &[Uid], max: usize) -> (Vec<NodeView>, bool) {
         if uids.is_empty() {
             let is_linked = |node: &Node<'_>| node.dependent_count() > 0 || node.owners().len() > 0;
-            let mut linked = self.graph.iter().filter(|(_, node)| is_linked(node)).map(|(id, _)| id);
+            let mut linked = self.world.graph.iter().filter(|(_, node)| is_linked(node)).map(|(id, _)| id);
             let nodes = self.by_uid(&linked.by_ref().take(max).collect());
             return (nodes, linked.next().is_some());
         }
-        let mut open: Vec<NodeId> = uids.iter().flat_map(|uid| self.graph.by_uid(uid)).collect();
+        let mut open: Vec<NodeId> = uids.iter().flat_map(|uid| self.world.graph.by_uid(uid)).collect();
         let mut seen: BTreeSet<NodeId> = open.iter().copied().collect();
         while let Some(id) = open.pop() {
-            let node = self.graph.node(id);
+            let node = self.world.graph.node(id);
             for next in node.owners().chain(node.dependents()) {
                 if seen.len() == max && !seen.contains(&next) {
                     return (self.by_uid(&seen), true);
@@ -243,24 +247,24 @@ impl Leader {
     }
 
     fn collecting(&self, id: NodeId) -> Option<Collecting> {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         if !node.is_observed() || node.is_terminating() {
             return None;
         }
-        let item = self.queue.get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
+        let item = self.dispatcher.queue.get(&node.uid()).filter(|item| item.draft.action.kind() == ActionKind::Delete);
         match item.map(|item| &item.place) {
             Some(Place::Held(_)) => Some(Collecting::Held),
             Some(Place::Leased(_)) => Some(Collecting::Leased),
             Some(Place::Ready | Place::Observed | Place::Backoff { .. } | Place::Behind(_)) => Some(Collecting::Queued),
             None => {
-                let held = node.is_held() && verdict(&self.graph, &self.coverage, id) == Verdict::Held;
+                let held = node.is_held() && verdict(&self.world.graph, &self.world.coverage, id) == Verdict::Held;
                 held.then_some(Collecting::Held)
             }
         }
     }
 
     fn view(&self, id: NodeId) -> NodeView {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let presence = match node.known() {
             Known::Observed => PresenceView::Observed,
             Known::Virtual { .. } | Known::Read { .. } => PresenceView::Virtual,
@@ -275,7 +279,7 @@ impl Leader {
             finalizers: node.finalizers().len(),
             dependents: node.dependent_count(),
             blocking_dependents: node.blocking_count(),
-            undecided: self.undecided.get(id),
+            undecided: self.world.undecided.get(id),
             collecting: self.collecting(id),
             evidence: self.evidence(id),
         }

@@ -66,46 +66,49 @@ impl Former {
 impl Leader {
     /// Takes over what the graph has forgotten.
     pub(super) fn remember_former(&mut self) {
-        for (uid, address) in self.graph.take_forgotten() {
-            if let Some(remembered_for) = self.former.put(self.now, uid, address) {
-                self.event(Event::OrphaningForgotten { remembered_for });
+        for (uid, address) in self.world.graph.take_forgotten() {
+            if let Some(remembered_for) = self.world.former.put(self.cx.now, uid, address) {
+                self.cx.event(Event::OrphaningForgotten { remembered_for });
             }
         }
     }
 
     /// Rounds of the barrier pass only under a term: without one, the graph forgets by number.
     pub(super) fn bound_orphaned(&mut self) {
-        if self.term.is_none() && self.graph.orphaned_count() > self.former.graph_max {
-            self.graph.forget_gone_orphaned();
-            self.former.graph_max = FORMER_MAX.max(self.graph.orphaned_count().saturating_mul(2));
+        if self.cx.term.is_none() && self.world.graph.orphaned_count() > self.world.former.graph_max {
+            self.world.graph.forget_gone_orphaned();
+            self.world.former.graph_max = FORMER_MAX.max(self.world.graph.orphaned_count().saturating_mul(2));
         }
     }
 
     /// The owners of a node that are gone and orphaned their dependents.
     pub(super) fn orphaning_owners(&self, id: NodeId) -> BTreeSet<Uid> {
-        if self.graph.orphaned_count() == 0 {
+        if self.world.graph.orphaned_count() == 0 {
             return BTreeSet::new();
         }
-        let owners = self.graph.node(id).owners().map(|owner| self.graph.node(owner));
-        owners.filter(|owner| !owner.is_observed() && self.graph.is_orphaned(*owner)).map(|owner| owner.uid()).collect()
+        let owners = self.world.graph.node(id).owners().map(|owner| self.world.graph.node(owner));
+        owners
+            .filter(|owner| !owner.is_observed() && self.world.graph.is_orphaned(*owner))
+            .map(|owner| owner.uid())
+            .collect()
     }
 
     /// The references of an object that the graph knew have changed: some lead back to owners that orphaned it, and did not before.
     pub(super) fn note_readoption(&mut self, id: NodeId, before: &BTreeSet<Uid>) {
         self.remember_former();
-        if self.former.owners.is_empty() && self.graph.orphaned_count() == 0 {
+        if self.world.former.owners.is_empty() && self.world.graph.orphaned_count() == 0 {
             return;
         }
-        for owner in self.graph.node(id).owners().collect::<Vec<_>>() {
-            let node = self.graph.node(owner);
+        for owner in self.world.graph.node(id).owners().collect::<Vec<_>>() {
+            let node = self.world.graph.node(owner);
             let uid = node.uid();
             if node.is_observed() || before.contains(&uid) {
                 continue;
             }
-            if !self.graph.is_orphaned(node) {
-                let former = self.former.find(self.now, &uid, address(node.namespace(), node.name()));
+            if !self.world.graph.is_orphaned(node) {
+                let former = self.world.former.find(self.cx.now, &uid, address(node.namespace(), node.name()));
                 let Some(lost) = former else { continue };
-                self.graph.remember_again(owner, lost);
+                self.world.graph.remember_again(owner, lost);
                 if lost {
                     continue;
                 }
@@ -116,11 +119,11 @@ impl Leader {
     }
 
     fn tell_readoption(&mut self, id: NodeId, owner: NodeId) {
-        let node = self.graph.node(id);
-        let Some(resource_version) = node.resource_version().filter(|_| self.term.is_some()) else { return };
-        let uids = (node.uid(), self.graph.node(owner).uid());
-        let first = self.told.len() < TOLD_MAX && self.told.insert(uids);
+        let node = self.world.graph.node(id);
+        let Some(resource_version) = node.resource_version().filter(|_| self.cx.term.is_some()) else { return };
+        let uids = (node.uid(), self.world.graph.node(owner).uid());
+        let first = self.world.reported.len() < TOLD_MAX && self.world.reported.insert(uids);
         let (dependent, owner) = (self.object_ref(id), self.object_ref(owner));
-        self.event(Event::Readopted { dependent, resource_version, owner, first });
+        self.cx.event(Event::Readopted { dependent, resource_version, owner, first });
     }
 }

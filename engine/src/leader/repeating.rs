@@ -28,22 +28,22 @@ pub(super) struct CarriedOut {
 impl Leader {
     /// This was carried out, and its target is still there.
     pub(super) fn note_carried_out(&mut self, uid: &Uid, what: u64) {
-        let waited = |known: &&CarriedOut| self.now.since(known.at) <= UNDONE_WITHIN + 2 * UNDONE_MAX;
-        let known = self.carried_out.get(uid).filter(|known| known.what == what).filter(waited);
+        let waited = |known: &&CarriedOut| self.cx.now.since(known.at) <= UNDONE_WITHIN + 2 * UNDONE_MAX;
+        let known = self.dispatcher.carried_out.get(uid).filter(|known| known.what == what).filter(waited);
         let times = known.map_or(0, |known| known.times);
-        self.carried_out.put(uid.clone(), CarriedOut { what, at: self.now, times });
+        self.dispatcher.carried_out.put(uid.clone(), CarriedOut { what, at: self.cx.now, times });
     }
 
     /// Has a decision wait that was carried out a moment ago, and was undone since.
     pub(super) fn delay_repeated(&mut self, target: &ObjectRef, action: &Action) {
         let what = essence(action);
-        let recent = |known: &&CarriedOut| known.what == what && self.now.since(known.at) <= UNDONE_WITHIN;
-        let Some(known) = self.carried_out.get(&target.uid).filter(recent).copied() else { return };
+        let recent = |known: &&CarriedOut| known.what == what && self.cx.now.since(known.at) <= UNDONE_WITHIN;
+        let Some(known) = self.dispatcher.carried_out.get(&target.uid).filter(recent).copied() else { return };
         let times = known.times.saturating_add(1);
-        self.carried_out.put(target.uid.clone(), CarriedOut { times, ..known });
+        self.dispatcher.carried_out.put(target.uid.clone(), CarriedOut { times, ..known });
         let wait = UNDONE_MIN.saturating_mul(1 << (times - 1).min(16)).min(UNDONE_MAX);
         self.backoff(&target.uid, wait, Delay::Undone { times });
-        self.event(Event::Undone { target: target.clone(), action: action.kind(), times, wait });
+        self.cx.event(Event::Undone { target: target.clone(), action: action.kind(), times, wait });
     }
 }
 

@@ -70,42 +70,44 @@ enum Next {
 impl Leader {
     pub(super) fn reports(&mut self, stream: StreamId, session: Option<SessionId>, reports: Vec<WorkReport>) {
         let results = reports.into_iter().map(|report| (report.lease, self.report(session, report))).collect();
-        self.send(stream, ToExecutor::ReportAck { results });
+        self.cx.send(stream, ToExecutor::ReportAck { results });
     }
 
     fn report(&mut self, session: Option<SessionId>, report: WorkReport) -> ReportResult {
         if let Some(session) = session {
-            self.late_writes.ended(session, report.lease);
+            self.dispatcher.late_writes.ended(session, report.lease);
         }
         // Lease ids and item numbers mean something only under the term that gave them.
-        let known = self.term.as_ref() == Some(&report.term);
+        let known = self.cx.term.as_ref() == Some(&report.term);
         if let Some(session) = session.filter(|_| known) {
-            self.leases.settle(session, report.lease);
+            self.dispatcher.leases.settle(session, report.lease);
         }
-        let holds = known && self.leases.get(report.lease).is_some_and(|lease| Some(lease.session) == session);
+        let holds =
+            known && self.dispatcher.leases.get(report.lease).is_some_and(|lease| Some(lease.session) == session);
         if !holds {
             // Of another term, or given up: whatever it changed, the watches show. Its target is looked at again.
-            if known && self.leases.is_foreign(session, report.lease) {
+            if known && self.dispatcher.leases.is_foreign(session, report.lease) {
                 self.untrue(session, "lease_id", format!("lease {} was not granted to it", report.lease));
             }
-            let Some(uid) = self.queue.uid_of(report.item).filter(|_| known).cloned() else {
+            let Some(uid) = self.dispatcher.queue.uid_of(report.item).filter(|_| known).cloned() else {
                 return if known { ReportResult::Unknown } else { self.report_late(session, &report) };
             };
             self.mark_uid(&uid);
             return ReportResult::AcceptedLate;
         }
-        let Some(lease) = self.leases.end(report.lease) else { return ReportResult::Unknown };
-        let executor = self.leases.session(lease.session).map_or_else(|| "".into(), |session| session.executor.clone());
+        let Some(lease) = self.dispatcher.leases.end(report.lease) else { return ReportResult::Unknown };
+        let executor =
+            self.dispatcher.leases.session(lease.session).map_or_else(|| "".into(), |session| session.executor.clone());
         self.doubt_report(session, &lease, &report);
-        let Some(item) = self.queue.get(&lease.target).filter(|item| item.id == lease.item) else {
+        let Some(item) = self.dispatcher.queue.get(&lease.target).filter(|item| item.id == lease.item) else {
             self.mark_uid(&lease.target);
             return ReportResult::Unknown;
         };
         let target = item.draft.target.clone();
         let decided_at = item.draft.preconditions.resource_version.clone();
-        let (action, age) = (item.draft.action.kind(), self.now.since(item.decided));
+        let (action, age) = (item.draft.action.kind(), self.cx.now.since(item.decided));
         let grounds = lease.grounds.clone();
-        self.event(Event::Attempted {
+        self.cx.event(Event::Attempted {
             item: lease.item,
             target: target.clone(),
             action,
@@ -155,7 +157,7 @@ impl Leader {
     }
 
     fn note_credentials(&mut self, session: SessionId, outcome: Outcome) {
-        if let Some(session) = self.leases.session_mut(session) {
+        if let Some(session) = self.dispatcher.leases.session_mut(session) {
             session.unauthenticated = outcome == Outcome::Unauthenticated;
         }
     }
@@ -180,13 +182,13 @@ impl Leader {
             self.claim_target(session, target, decided_at, sighting, report.outcome);
         }
         if !report.outcome.is_success()
-            && let Some(item) = self.queue.get_mut(uid)
+            && let Some(item) = self.dispatcher.queue.get_mut(uid)
         {
             item.note_trouble(report.outcome, &report.message);
         }
         let done = matches!(report.outcome, Outcome::Done | Outcome::Unchanged);
         let goes = report.observed.as_ref().is_none_or(|seen| seen.facts.terminating) && action == ActionKind::Delete;
-        let what = self.queue.get(uid).map(|item| essence(&item.draft.action)).filter(|_| done && !goes);
+        let what = self.dispatcher.queue.get(uid).map(|item| essence(&item.draft.action)).filter(|_| done && !goes);
         if let Some(what) = what {
             self.note_carried_out(uid, what);
         }
@@ -198,23 +200,23 @@ impl Leader {
         self.passed(uid, report, met.as_ref());
         match next {
             Next::Close => {
-                self.queue.remove(uid);
+                self.dispatcher.queue.remove(uid);
             }
             Next::AwaitRemoval => {
-                self.queue.remove(uid);
-                if self.graph.primary(uid).is_some() {
+                self.dispatcher.queue.remove(uid);
+                if self.world.graph.primary(uid).is_some() {
                     let by = self.process_of(session);
-                    self.writes.insert(uid.clone(), AwaitedRemoval { since: self.now, by });
-                    self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
+                    self.ledger.writes.insert(uid.clone(), AwaitedRemoval { since: self.cx.now, by });
+                    self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
                 }
             }
             Next::Backoff(wait) => self.backoff(uid, wait, Delay::Failed),
-            Next::GiveBack => self.queue.give_back(uid),
+            Next::GiveBack => self.dispatcher.queue.give_back(uid),
             Next::Behind(blocker, wait) => {
                 self.block(uid, blocker, wait, report.outcome == Outcome::AdmissionDenied);
             }
         }
-        if self.graph.by_uid(uid).next().is_none() {
+        if self.world.graph.by_uid(uid).next().is_none() {
             // The target went while this was under way, and nobody is left to take the decision back.
             self.drop_overtaken(lease);
         }
@@ -258,7 +260,7 @@ impl Leader {
             }
             Outcome::Unsupported => Next::Backoff(PARKED),
             Outcome::Invalid => {
-                let item = self.queue.get_mut(&target.uid);
+                let item = self.dispatcher.queue.get_mut(&target.uid);
                 let times = item.map_or(1, |item| {
                     item.invalid += 1;
                     item.invalid
@@ -267,18 +269,19 @@ impl Leader {
             }
             Outcome::Transient => Next::Backoff(again(self.longer(&target.uid, TRANSIENT_MIN, TRANSIENT_MAX))),
             Outcome::Ambiguous => {
-                if let Some(item) = self.queue.get_mut(&target.uid) {
+                if let Some(item) = self.dispatcher.queue.get_mut(&target.uid) {
                     item.ambiguous = true;
                 }
                 Next::Backoff(TRANSIENT_MIN)
             }
             Outcome::Abandoned => Next::Backoff(Duration::ZERO),
             Outcome::Unauthenticated => {
-                if let Some(item) = self.queue.get_mut(&target.uid) {
+                if let Some(item) = self.dispatcher.queue.get_mut(&target.uid) {
                     item.attempts = item.attempts.saturating_sub(1);
                 }
                 // Whoever reported this has closed its window; one that has not must not be given the item over and over.
-                let taker = self.leases.sessions().any(|(id, other)| Some(id) != session && other.room() > 0);
+                let taker =
+                    self.dispatcher.leases.sessions().any(|(id, other)| Some(id) != session && other.room() > 0);
                 if taker { Next::GiveBack } else { Next::Backoff(UNAUTHENTICATED) }
             }
         }
@@ -286,33 +289,34 @@ impl Leader {
 
     /// The wait after one more failure in a row: doubling, jittered, bounded.
     pub(super) fn longer(&mut self, uid: &Uid, first: Duration, max: Duration) -> Duration {
-        let Some(item) = self.queue.get_mut(uid) else { return first };
+        let Some(item) = self.dispatcher.queue.get_mut(uid) else { return first };
         let full = first.saturating_mul(1 << item.failures.min(16)).min(max);
         item.failures = item.failures.saturating_add(1);
-        self.jitter.between(full / 2, full)
+        self.cx.jitter.between(full / 2, full)
     }
 
     pub(super) fn backoff(&mut self, uid: &Uid, wait: Duration, why: Delay) {
-        let until = self.now + wait;
-        self.queue.place(uid, Place::Backoff { until, why });
-        self.timers.set(until, Timer::Item(uid.clone()));
+        let until = self.cx.now + wait;
+        self.dispatcher.queue.place(uid, Place::Backoff { until, why });
+        self.cx.timers.set(until, Timer::Item(uid.clone()));
     }
 
     pub(super) fn item_due(&mut self, uid: &Uid) {
-        let due = |place: &Place| matches!(place, Place::Backoff { until, .. } if *until <= self.now);
-        if self.queue.get(uid).is_some_and(|item| due(&item.place)) {
-            self.queue.make_ready(uid);
+        let due = |place: &Place| matches!(place, Place::Backoff { until, .. } if *until <= self.cx.now);
+        if self.dispatcher.queue.get(uid).is_some_and(|item| due(&item.place)) {
+            self.dispatcher.queue.make_ready(uid);
         }
     }
 
     /// A delete was accepted, and its object has neither gone nor changed: look.
     pub(super) fn write_due(&mut self, uid: &Uid) {
-        let now = self.now;
-        let Some(write) = self.writes.get_mut(uid).filter(|write| now.since(write.since) >= WRITE_SHOWS_WITHIN) else {
+        let now = self.cx.now;
+        let Some(write) = self.ledger.writes.get_mut(uid).filter(|write| now.since(write.since) >= WRITE_SHOWS_WITHIN)
+        else {
             return;
         };
         let by = write.by.take();
-        match self.graph.primary(uid) {
+        match self.world.graph.primary(uid) {
             Some(id) => {
                 self.note_carried_out(
                     uid,
@@ -321,7 +325,7 @@ impl Leader {
                         owner_checks: Vec::new(),
                     }),
                 );
-                if self.coverage.kind(self.graph.node(id).kind()).served.is_some() {
+                if self.world.coverage.kind(self.world.graph.node(id).kind()).served.is_some() {
                     self.ask_about(id);
                 }
                 if let Some(by) = by {
@@ -329,10 +333,10 @@ impl Leader {
                     self.claim_gone(by, &target);
                 }
                 // Its kind may not be served, or the question may fail.
-                self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
+                self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid.clone()));
             }
             None => {
-                self.writes.remove(uid);
+                self.ledger.writes.remove(uid);
             }
         }
     }
@@ -340,7 +344,7 @@ impl Leader {
     /// An answer of the API server to the leader showed an object that the graph holds: what is newer counts.
     pub(super) fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
         let Some(id) = self.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
-        let known = self.graph.node(id).resource_version();
+        let known = self.world.graph.node(id).resource_version();
         if !known.is_some_and(|known| known.is_before(&sighting.resource_version)) {
             return;
         }
@@ -351,7 +355,7 @@ impl Leader {
             resource_version: sighting.resource_version.clone(),
             facts: sighting.facts.clone(),
         };
-        self.take_in(self.graph.node(id).kind(), object, Source::Ahead);
+        self.take_in(self.world.graph.node(id).kind(), object, Source::Ahead);
     }
 
     /// The owner check of a delete found its owner alive and not waiting.
@@ -374,7 +378,7 @@ impl Leader {
         target: &ObjectRef,
         findings: &'a [Finding],
     ) -> Vec<&'a Finding> {
-        let action = self.queue.get(&target.uid).map(|item| &item.draft.action);
+        let action = self.dispatcher.queue.get(&target.uid).map(|item| &item.draft.action);
         let checks: &[ObjectRef] = match action {
             Some(Action::Delete { owner_checks, .. }) => owner_checks,
             Some(
@@ -396,27 +400,27 @@ impl Leader {
     fn owner_missed(&mut self, session: Option<SessionId>, target: &ObjectRef, findings: &[Finding]) {
         for finding in self.of_checks(session, target, findings) {
             let Some(id) = self.node_of(&finding.owner) else { continue };
-            if self.graph.node(id).is_observed() && !matches!(finding.result, FindingResult::Exists(_)) {
+            if self.world.graph.node(id).is_observed() && !matches!(finding.result, FindingResult::Exists(_)) {
                 self.claim_owner(session, &finding.owner, Says::Gone, None);
             }
-            if !self.graph.node(id).is_observed() && !self.graph.node(id).is_absent() {
-                self.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.now)).hurry(self.now);
+            if !self.world.graph.node(id).is_observed() && !self.world.graph.node(id).is_absent() {
+                self.world.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.cx.now)).hurry(self.cx.now);
                 self.mark(id);
             }
         }
     }
 
     pub(super) fn node_of(&mut self, object: &ObjectRef) -> Option<NodeId> {
-        let kind = self.coverage.kind_of(object);
+        let kind = self.world.coverage.kind_of(object);
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
-        self.graph.find(&object.uid, &at)
+        self.world.graph.find(&object.uid, &at)
     }
 
     /// The graph holds an object that a consistent list does not show.
     pub(super) fn disagreement(&mut self, id: NodeId, version: Option<&ResourceVersion>) {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let (kind, uid, name) = (node.kind(), node.uid(), String::from(node.name()));
-        let position = self.coverage.kind(kind).position.clone();
+        let position = self.world.coverage.kind(kind).position.clone();
         // One that was changed since may have been made since.
         let was_there =
             |version: &ResourceVersion| node.resource_version().is_some_and(|known| !version.is_before(&known));
@@ -426,11 +430,11 @@ impl Leader {
                 format!("a list at {version} does not show {name}, and its watch, which stands at {position}, does");
             self.contradicted(kind, why);
         }
-        if self.coverage.kind(kind).state == State::Synced {
+        if self.world.coverage.kind(kind).state == State::Synced {
             // Its watch owes us a DELETED, or has lost it.
             self.relist(kind, "a consistent list lacks an object that the watch has not shown as deleted");
-            self.writes.insert(uid.clone(), AwaitedRemoval { since: self.now, by: None });
-            self.timers.set_after(self.now, WRITE_SHOWS_WITHIN, Timer::Write(uid));
+            self.ledger.writes.insert(uid.clone(), AwaitedRemoval { since: self.cx.now, by: None });
+            self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid));
         } else {
             self.take_out(id, None, Left::Collection { deleted: None });
         }

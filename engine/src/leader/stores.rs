@@ -25,34 +25,34 @@ const ASKED_MAX: usize = 64;
 impl Leader {
     /// A collection is listed. Most have reached where the others are by the next round, by themselves.
     pub(super) fn compare_stores_later(&mut self) {
-        if self.coverage.behind().next().is_some() {
+        if self.world.coverage.behind().next().is_some() {
             self.compare_in_a_moment();
         }
     }
 
     fn compare_in_a_moment(&mut self) {
-        if !core::mem::replace(&mut self.comparing, true) {
-            self.timers.set_after(self.now, ASK_EVERY, Timer::Stores);
+        if !core::mem::replace(&mut self.prober.comparing, true) {
+            self.cx.timers.set_after(self.cx.now, ASK_EVERY, Timer::Stores);
         }
     }
 
     /// A collection that kept up with the main store stands behind it.
     pub(super) fn compare_stores(&mut self) {
-        self.coverage.compare_stores();
+        self.world.coverage.compare_stores();
         self.compare_in_a_moment();
     }
 
     /// Takes in a write of this replica. The store itself answers a write, and no server that lags: no list that is asked for from now on
     /// stands before it.
     pub(super) fn wrote(&mut self, collection: &GroupResource, version: &ResourceVersion) {
-        if let Some(kind) = self.coverage.find(collection) {
-            self.coverage.wrote(self.now, kind, version);
+        if let Some(kind) = self.world.coverage.find(collection) {
+            self.world.coverage.wrote(self.cx.now, kind, version);
         }
     }
 
     pub(super) fn kept_apart(&self) -> Vec<GroupResource> {
-        let of = |kind| self.coverage.kind(kind).served.as_ref().map(|served| served.group_resource.clone());
-        self.coverage.unplaced().filter_map(of).collect()
+        let of = |kind| self.world.coverage.kind(kind).served.as_ref().map(|served| served.group_resource.clone());
+        self.world.coverage.unplaced().filter_map(of).collect()
     }
 
     pub(super) fn inconsistent(&self) -> Vec<(GroupResource, String)> {
@@ -60,28 +60,29 @@ impl Leader {
             let contradiction = kind.contradiction.as_ref()?;
             Some((kind.served.as_ref()?.group_resource.clone(), contradiction.why.clone()))
         };
-        self.coverage.served().filter_map(why).collect()
+        self.world.coverage.served().filter_map(why).collect()
     }
 
     pub(super) fn stores_due(&mut self) {
-        self.comparing = false;
+        self.prober.comparing = false;
         if self.is_stopped_by_doubt() {
             return self.compare_in_a_moment();
         }
-        let apart = self.coverage.apart(self.now, APART_AFTER);
+        let apart = self.world.coverage.apart(self.cx.now, APART_AFTER);
         if let Some(apart) = &apart {
-            self.coverage.take_apart(apart);
+            self.world.coverage.take_apart(apart);
         }
         for kind in apart.into_iter().flatten() {
             // What its lists have proven counts no more, nor what was decided about its objects by lists of others.
             self.void_lists(kind);
             self.mark_dependents_of_kind(kind);
-            if let Some(served) = &self.coverage.kind(kind).served {
+            if let Some(served) = &self.world.coverage.kind(kind).served {
                 let collection = served.group_resource.clone();
-                self.event(Event::KeptApart { collection });
+                self.cx.event(Event::KeptApart { collection });
             }
         }
-        let elsewhere: Vec<KindId> = self.coverage.behind().chain(self.coverage.unplaced()).take(ASKED_MAX).collect();
+        let elsewhere: Vec<KindId> =
+            self.world.coverage.behind().chain(self.world.coverage.unplaced()).take(ASKED_MAX).collect();
         if !elsewhere.is_empty() {
             self.compare_in_a_moment();
         }
@@ -93,16 +94,16 @@ impl Leader {
     pub(super) fn store_answered(&mut self, kind: KindId, known: &Known, answer: Result<ProbeAnswer, String>) {
         let Ok(answer) = answer else { return };
         let version = &answer.resource_version;
-        if self.coverage.kind(kind).unplaced {
+        if self.world.coverage.kind(kind).unplaced {
             return self.went_along(kind, known, version);
         }
         let before = known.store.as_ref().filter(|store| version.is_before(store));
-        let is_far_ahead = self.coverage.is_far_ahead(self.now, kind, version);
+        let is_far_ahead = self.world.coverage.is_far_ahead(self.cx.now, kind, version);
         if before.is_none() && !is_far_ahead {
             self.leapt(kind, version);
             return;
         }
-        let entry = self.coverage.kind_mut(kind);
+        let entry = self.world.coverage.kind_mut(kind);
         match before {
             Some(store) if known.own.as_ref().is_some_and(|own| version.is_before(own)) => {
                 entry.against = 0;
@@ -120,12 +121,12 @@ impl Leader {
         if self.leapt(kind, version) {
             return;
         }
-        let entry = self.coverage.kind_mut(kind);
+        let entry = self.world.coverage.kind_mut(kind);
         let stood = entry.stood.replace(version.clone());
         let along = |main: &ResourceVersion| version.reached(main) && stood.is_some_and(|stood| main.reached(&stood));
         entry.against = if known.main.as_ref().is_some_and(along) { entry.against.saturating_add(1) } else { 0 };
         if entry.against >= REJOINED_AFTER {
-            self.coverage.rejoin(kind);
+            self.world.coverage.rejoin(kind);
             self.mark_dependents_of_kind(kind);
         }
     }

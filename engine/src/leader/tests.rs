@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::follow::{Failure, WatchEnd};
+use crate::graph::Graph;
 use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
 use crate::view::Undecided;
 use crate::work::{
     Action, ActionKind, Finding, FindingResult as CheckResult, Hello, Origin, Outcome, Protocols, Refusal, ReturnCause,
-    RevokeMode, Sighting, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
+    RevokeMode, Sighting, Term, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
 };
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use core::time::Duration;
 
@@ -372,7 +373,7 @@ impl Bench {
 
     /// The answer to the one question, where it is asked.
     fn found_if_asked(&mut self, target: &str, result: &FindingResult) -> bool {
-        let asked = &self.leader.probes;
+        let asked = &self.leader.prober.under_way;
         let about = |probe: &Probe| match asked.get(&probe.id).map(|asked| &asked.purpose) {
             Some(Purpose::Existence { uid: of, .. } | Purpose::Claim { uid: of, .. }) => *of == uid(target),
             _ => false,
@@ -380,8 +381,8 @@ impl Bench {
         let Some(at) = self.probes.iter().position(about) else { return false };
         let probe = self.probes.remove(at);
         let name = &probe.object.as_ref().unwrap().name;
-        let kind = self.leader.coverage.find(&probe.collection).unwrap();
-        let stands = self.leader.coverage.floor(kind).cloned();
+        let kind = self.leader.world.coverage.find(&probe.collection).unwrap();
+        let stands = self.leader.world.coverage.floor(kind).cloned();
         let of = |uid: Uid, resource_version: ResourceVersion, facts: Facts| {
             let namespace = probe.namespace.clone().unwrap_or_else(|| "".into());
             Object { uid, namespace, name: name.clone(), resource_version, facts }

@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 impl Leader {
     /// This, and nothing else, is undiscovered.
     pub(super) fn undiscovered(&mut self, all: Vec<Undiscovered>) {
-        let before = core::mem::take(&mut self.undiscovered);
+        let before = core::mem::take(&mut self.world.undiscovered);
         for entry in all {
             let key = (entry.group.clone(), entry.resource.clone());
-            let since = before.get(&key).map_or(self.now, |(_, since)| *since);
-            self.undiscovered.insert(key, (entry, since));
+            let since = before.get(&key).map_or(self.cx.now, |(_, since)| *since);
+            self.world.undiscovered.insert(key, (entry, since));
         }
-        if !self.undiscovered.keys().eq(before.keys()) {
+        if !self.world.undiscovered.keys().eq(before.keys()) {
             // A round that ends while they are hidden has not asked them.
             self.restart_barrier();
             self.mark_deletions();
@@ -25,9 +25,9 @@ impl Leader {
 
     /// Those that an administrator has not released, with since when they are hidden.
     pub(super) fn hidden_kinds(&self) -> impl Iterator<Item = (&Undiscovered, Time)> {
-        let policy = &self.config.policy;
+        let policy = &self.cx.config.policy;
         let holds = |entry: &Undiscovered| !policy.assumes_no_dependents(&entry.group, entry.resource.as_deref());
-        self.undiscovered.values().filter(move |(entry, _)| holds(entry)).map(|(entry, since)| (entry, *since))
+        self.world.undiscovered.values().filter(move |(entry, _)| holds(entry)).map(|(entry, since)| (entry, *since))
     }
 
     /// Whether a kind that discovery does not show could hold dependents.

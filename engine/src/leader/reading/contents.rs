@@ -35,9 +35,10 @@ impl ContentsLook {
     /// Looks for what is in those of the objects that are marked for deletion and have others in them.
     pub fn of(leader: &Leader, uids: impl IntoIterator<Item = Uid>) -> ContentsLook {
         let inside = |uid: Uid| {
-            let node = leader.graph.node(leader.graph.primary(&uid)?);
+            let node = leader.world.graph.node(leader.world.graph.primary(&uid)?);
             let at = node.at();
-            let place = Container::of(leader.coverage.kind(at.kind), &at.name).filter(|_| node.is_terminating())?;
+            let place =
+                Container::of(leader.world.coverage.kind(at.kind), &at.name).filter(|_| node.is_terminating())?;
             Some(Inside { uid, place, kinds: BTreeMap::new(), holding: Vec::new(), count: 0 })
         };
         ContentsLook { wanted: uids.into_iter().filter_map(inside).collect(), next: 0 }
@@ -48,10 +49,10 @@ impl ContentsLook {
         if self.wanted.is_empty() {
             return true;
         }
-        let end = leader.graph.places().min(self.next + budget);
-        for id in (self.next..end).filter_map(|place| leader.graph.at_place(place)) {
-            let node = leader.graph.node(id);
-            let kind = leader.coverage.kind(node.kind());
+        let end = leader.world.graph.places().min(self.next + budget);
+        for id in (self.next..end).filter_map(|place| leader.world.graph.at_place(place)) {
+            let node = leader.world.graph.node(id);
+            let kind = leader.world.coverage.kind(node.kind());
             if !node.is_observed() {
                 continue;
             }
@@ -64,7 +65,7 @@ impl ContentsLook {
             }
         }
         self.next = end;
-        end == leader.graph.places()
+        end == leader.world.graph.places()
     }
 
     /// What was found, as the reason why each of them is not gone: how many objects of which kinds, and those that hold it. Nothing for what is

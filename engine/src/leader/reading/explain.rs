@@ -21,8 +21,8 @@ impl Leader {
     /// Why this object is still here, is going, or went. `None` if the graph knows no such uid.
     pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
         let id = self.best_known(uid)?;
-        let item = self.queue.get(uid);
-        let (mut verdict, mut reasons) = match verdict(&self.graph, &self.coverage, id) {
+        let item = self.dispatcher.queue.get(uid);
+        let (mut verdict, mut reasons) = match verdict(&self.world.graph, &self.world.coverage, id) {
             Verdict::NotObserved => self.unobserved_reasons(id),
             Verdict::Unowned => (VerdictView::Unowned, Vec::new()),
             Verdict::Kept { .. } => (VerdictView::Kept, self.keeping(id)),
@@ -40,7 +40,7 @@ impl Leader {
             Verdict::Foreground { blocking, unblock, .. } => self.foreground(id, blocking, !unblock.is_empty()),
             Verdict::Orphaning { dependents, .. } => self.orphaning(id, dependents),
         };
-        if (self.writes.contains_key(uid) || self.is_claimed(uid)) && verdict == VerdictView::Collectable {
+        if (self.ledger.writes.contains_key(uid) || self.is_claimed(uid)) && verdict == VerdictView::Collectable {
             verdict = VerdictView::InProgress;
             reasons.insert(0, plain(ReasonCode::AwaitingOwnWrite));
         }
@@ -64,7 +64,7 @@ impl Leader {
     }
 
     fn unobserved_reasons(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let since_dependents = related(ReasonCode::NeverObserved, self.dependents(id), node.dependent_count());
         match node.known() {
             Known::Absent(proof) => {
@@ -74,7 +74,7 @@ impl Leader {
             }
             Known::Read { .. } => (VerdictView::Kept, alloc::vec![since_dependents]),
             Known::Virtual { unreadable } => {
-                let kind = self.coverage.kind(node.kind());
+                let kind = self.world.coverage.kind(node.kind());
                 let code = match (&kind.served, unreadable) {
                     (None, _) => ReasonCode::OwnerKindUnresolved,
                     (Some(_), _) if kind.ambiguous => ReasonCode::OwnerKindUnresolved,
@@ -110,8 +110,8 @@ impl Leader {
 
     fn missing(&self, id: NodeId, cause: Undecided) -> Vec<Reason> {
         let code = undecided_code(cause);
-        let node = self.graph.node(id);
-        let standings = standings(&self.graph, &self.coverage, node);
+        let node = self.world.graph.node(id);
+        let standings = standings(&self.world.graph, &self.world.coverage, node);
         let unverified =
             node.owners().zip(standings).filter(|(_, standing)| matches!(standing, Standing::Unverified(_)));
         let owners: Vec<NodeId> = unverified.map(|(owner, _)| owner).collect();
@@ -122,13 +122,13 @@ impl Leader {
     }
 
     fn excessive(&self, id: NodeId) -> Vec<Reason> {
-        let count = self.graph.node(id).excess().map_or(0, |excess| excess.count);
+        let count = self.world.graph.node(id).excess().map_or(0, |excess| excess.count);
         let detail = format!("{count} owner references, more than {REFERENCES_MAX}");
         alloc::vec![Reason { detail, ..plain(ReasonCode::TooManyReferences) }]
     }
 
     fn holding(&self, id: NodeId) -> Vec<Reason> {
-        let node = self.graph.node(id);
+        let node = self.world.graph.node(id);
         let mut reasons = Vec::new();
         if node.is_held() {
             reasons.push(Reason {
@@ -137,7 +137,7 @@ impl Leader {
             });
         }
         let invalid: Vec<NodeId> =
-            node.owners().filter(|&owner| self.graph.holds_as_invalid(self.graph.node(owner))).collect();
+            node.owners().filter(|&owner| self.world.graph.holds_as_invalid(self.world.graph.node(owner))).collect();
         if !invalid.is_empty() {
             let count = invalid.len();
             let owners = invalid.into_iter().map(|owner| self.object_ref(owner));
@@ -166,10 +166,10 @@ impl Leader {
 
     fn terminating(&self, id: NodeId) -> (VerdictView, Vec<Reason>) {
         let finalizers = self.finalizers(id);
-        let at = self.graph.node(id).at();
-        if let Some(place) = Container::of(self.coverage.kind(at.kind), &at.name) {
+        let at = self.world.graph.node(id).at();
+        if let Some(place) = Container::of(self.world.coverage.kind(at.kind), &at.name) {
             // What is in it takes a look at every object: see `ContentsLook`.
-            let unseen = place.unseen(&self.coverage).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
+            let unseen = place.unseen(&self.world.coverage).take(RELATED_MAX).map(|kind| self.unseen_reason(kind));
             let reasons = [plain(ReasonCode::ContentsRemain)].into_iter().chain(unseen.flatten());
             return (VerdictView::Blocked, reasons.chain(finalizers).collect());
         }
@@ -185,11 +185,11 @@ impl Leader {
             reasons.push(plain(ReasonCode::Cycle));
         }
         if blocking > 0 {
-            let dependents = self.graph.blocking_dependents(&self.coverage, id);
+            let dependents = self.world.graph.blocking_dependents(&self.world.coverage, id);
             let dependents = dependents.map(|dependent| self.object_ref(dependent));
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
             reasons.extend(self.unreachable(id));
-        } else if self.undecided.get(id) == Some(Undecided::DependentsUnseen) {
+        } else if self.world.undecided.get(id) == Some(Undecided::DependentsUnseen) {
             reasons.extend(self.unseen());
         }
         reasons.extend(self.finalizers(id));
@@ -200,10 +200,11 @@ impl Leader {
     fn orphaning(&self, id: NodeId, dependents: usize) -> (VerdictView, Vec<Reason>) {
         let mut reasons = Vec::new();
         if dependents > 0 {
-            let left = self.graph.dependents(&self.coverage, id).map(|dependent| self.object_ref(dependent));
+            let left =
+                self.world.graph.dependents(&self.world.coverage, id).map(|dependent| self.object_ref(dependent));
             reasons.push(related(ReasonCode::DependentsToOrphan, left, dependents));
             reasons.extend(self.unreachable(id));
-        } else if self.queue.get(&self.graph.node(id).uid()).is_none() {
+        } else if self.dispatcher.queue.get(&self.world.graph.node(id).uid()).is_none() {
             // The barrier has not passed: some collection has not shown everything yet.
             reasons.extend(self.unseen());
         }
@@ -213,7 +214,7 @@ impl Leader {
 
     /// Finalizers of others that an object in deletion waits for.
     fn finalizers(&self, id: NodeId) -> Vec<Reason> {
-        let finalizers = self.graph.node(id).finalizers();
+        let finalizers = self.world.graph.node(id).finalizers();
         let ours = [FOREGROUND_FINALIZER, ORPHAN_FINALIZER, DEFINITION_FINALIZER];
         let foreign = |name: &&Name| !ours.contains(&&***name);
         let reason = |name: &Name| Reason { detail: name.to_string(), ..plain(ReasonCode::FinalizerPresent) };
@@ -222,8 +223,11 @@ impl Leader {
 
     /// The kind of the dependents that are waited for and that nobody serves.
     fn unreachable(&self, id: NodeId) -> Option<Reason> {
-        self.undecided.get(id).filter(|&why| why == Undecided::DependentsUnseen)?;
-        let kind = self.coverage.kind(self.graph.node(self.graph.dependents(&self.coverage, id).next()?).kind());
+        self.world.undecided.get(id).filter(|&why| why == Undecided::DependentsUnseen)?;
+        let kind = self
+            .world
+            .coverage
+            .kind(self.world.graph.node(self.world.graph.dependents(&self.world.coverage, id).next()?).kind());
         let dot = if kind.group.is_empty() { "" } else { "." };
         let detail = format!("nobody serves {}{dot}{} any more", kind.kind, kind.group);
         Some(Reason { detail, since: Some(kind.since), ..plain(ReasonCode::CollectionUnsynced) })
@@ -231,7 +235,7 @@ impl Leader {
 
     /// Collections that may hide dependents.
     fn unseen(&self) -> Vec<Reason> {
-        let unseen = self.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind));
+        let unseen = self.world.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind));
         let unseen = unseen.filter_map(|(id, _)| self.unseen_reason(id));
         let hidden =
             self.hidden_kinds().map(|(kind, since)| Reason { since: Some(since), ..crate::plan::undiscovered(kind) });
@@ -239,7 +243,7 @@ impl Leader {
     }
 
     fn unseen_reason(&self, kind: KindId) -> Option<Reason> {
-        let kind = self.coverage.kind(kind);
+        let kind = self.world.coverage.kind(kind);
         let served = kind.served.as_ref()?;
         let colon = if kind.error.is_empty() { "" } else { ": " };
         let detail = match kind.state != State::Synced {
@@ -260,11 +264,11 @@ impl Leader {
             Place::Held(hold) => add(ReasonCode::Paused, self.hold_text(hold)),
             Place::Backoff { why, .. } => add(delay_code(why), delay_text(item, why)),
             Place::Behind(blocker) => add(blocker_code(blocker), with_trouble(blocker_text(blocker), item)),
-            Place::Ready if self.term.is_none() => add(ReasonCode::NotLeading, self.leader_endpoint.clone()),
+            Place::Ready if self.cx.term.is_none() => add(ReasonCode::NotLeading, self.cx.leader_endpoint.clone()),
             Place::Ready => {
                 if let Some(why) = self.stopped() {
                     add(ReasonCode::GrantsStopped, why);
-                } else if self.leases.session_count() == 0 && self.config.mode == Mode::Enforce {
+                } else if self.dispatcher.leases.session_count() == 0 && self.cx.config.mode == Mode::Enforce {
                     add(ReasonCode::NoExecutor, String::new());
                 }
             }
@@ -280,8 +284,8 @@ impl Leader {
             Place::Backoff { until, .. } => PlaceView::Backoff { until: *until },
             Place::Behind(blocker) => PlaceView::Behind { blocker: blocker_text(blocker) },
             Place::Leased(lease) => {
-                let lease = self.leases.get(*lease);
-                let session = lease.and_then(|lease| self.leases.session(lease.session));
+                let lease = self.dispatcher.leases.get(*lease);
+                let session = lease.and_then(|lease| self.dispatcher.leases.session(lease.session));
                 PlaceView::Leased {
                     executor: session.map_or_else(|| Name::from(""), |session| session.executor.clone()),
                     started: lease.and_then(|lease| lease.started),
@@ -298,16 +302,16 @@ impl Leader {
     }
 
     fn dependents(&self, id: NodeId) -> impl Iterator<Item = ObjectRef> {
-        self.graph.node(id).dependents().map(|dependent| self.object_ref(dependent))
+        self.world.graph.node(id).dependents().map(|dependent| self.object_ref(dependent))
     }
 
     /// State and last error of the collection a node belongs to.
     fn collection_state(&self, id: NodeId) -> String {
-        let of = self.graph.node(id).kind();
-        let kind = self.coverage.kind(of);
+        let of = self.world.graph.node(id).kind();
+        let kind = self.world.coverage.kind(of);
         let dot = if kind.group.is_empty() { "" } else { "." };
         let Some(served) = kind.served.as_ref().filter(|_| !kind.ambiguous) else {
-            let how = how_served(&self.coverage.resources(of));
+            let how = how_served(&self.world.coverage.resources(of));
             return format!("{}{dot}{} is {how}", kind.kind, kind.group);
         };
         let colon = if kind.error.is_empty() { "" } else { ": " };
@@ -316,8 +320,8 @@ impl Leader {
 
     /// Where what is known of a node comes from.
     pub(super) fn evidence(&self, id: NodeId) -> Evidence {
-        let (source, resource_version) = match self.graph.node(id).known() {
-            Known::Observed => (Source::Watch, self.graph.node(id).resource_version()),
+        let (source, resource_version) = match self.world.graph.node(id).known() {
+            Known::Observed => (Source::Watch, self.world.graph.node(id).resource_version()),
             Known::Read { position, .. } => (Source::LiveRead, Some(position.clone())),
             Known::Virtual { .. } => (Source::Inferred, None),
             Known::Absent(proof) => {
@@ -335,8 +339,9 @@ impl Leader {
 
     /// A standing as readers see it: one that rests on a wrong reference says so.
     pub(super) fn standing_view(&self, dependent: Node<'_>, owner: NodeId, standing: Standing) -> OwnerStanding {
-        let claimed = self.graph.node(owner);
-        let elsewhere = || self.graph.primary(&claimed.uid()).filter(|&id| id != owner).map(|id| self.graph.node(id));
+        let claimed = self.world.graph.node(owner);
+        let elsewhere =
+            || self.world.graph.primary(&claimed.uid()).filter(|&id| id != owner).map(|id| self.world.graph.node(id));
         match standing {
             Standing::Solid => OwnerStanding::Solid,
             Standing::Waiting => OwnerStanding::Waiting,

@@ -63,7 +63,7 @@ impl Planning {
             } else if self.sweep(leader) {
             } else if let Some(uid) = self.beside.pop_first() {
                 if self.seen.insert(uid.clone()) {
-                    let ids = leader.graph.by_uid(&uid);
+                    let ids = leader.world.graph.by_uid(&uid);
                     self.nodes.extend(ids.map(|id| copied(leader, id, false)));
                 }
             } else {
@@ -79,16 +79,16 @@ impl Planning {
             self.sweep = Some((core::mem::take(&mut self.places), 0));
         }
         let Some((places, next)) = &mut self.sweep else { return false };
-        let end = leader.graph.places().min(*next + SWEPT_PER_COPY);
-        for id in (*next..end).filter_map(|place| leader.graph.at_place(place)) {
-            let node = leader.graph.node(id);
-            let kind = leader.coverage.kind(node.kind());
+        let end = leader.world.graph.places().min(*next + SWEPT_PER_COPY);
+        for id in (*next..end).filter_map(|place| leader.world.graph.at_place(place)) {
+            let node = leader.world.graph.node(id);
+            let kind = leader.world.coverage.kind(node.kind());
             if node.is_observed() && places.iter().any(|place| place.holds(kind, node.namespace())) {
                 self.open.push_back((node.uid(), None));
             }
         }
         *next = end;
-        if end == leader.graph.places() {
+        if end == leader.world.graph.places() {
             self.sweep = None;
         }
         true
@@ -107,12 +107,13 @@ impl Planning {
             return 0;
         }
         self.seen.insert(uid.clone());
-        for id in leader.graph.by_uid(uid) {
-            let node = leader.graph.node(id);
+        for id in leader.world.graph.by_uid(uid) {
+            let node = leader.world.graph.node(id);
             self.nodes.push(copied(leader, id, true));
             let at = node.at();
-            self.places.extend(Container::of(leader.coverage.kind(at.kind), &at.name).filter(|_| node.is_observed()));
-            for owner in node.owners().map(|owner| leader.graph.node(owner)) {
+            self.places
+                .extend(Container::of(leader.world.coverage.kind(at.kind), &at.name).filter(|_| node.is_observed()));
+            for owner in node.owners().map(|owner| leader.world.graph.node(owner)) {
                 // One that is in deletion already may have waited for this object alone.
                 let waits = owner.deletes_dependents() || owner.orphans_dependents();
                 match waits {
@@ -163,25 +164,25 @@ pub struct Frame {
 impl Leader {
     /// What a plan needs to know beside the objects; to be taken together with its last step.
     pub fn frame(&self) -> Frame {
-        let unseen = self.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind)).map(|(id, _)| id);
+        let unseen = self.world.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind)).map(|(id, _)| id);
         Frame {
-            coverage: self.coverage.clone(),
+            coverage: self.world.coverage.clone(),
             unseen: unseen.collect(),
             hidden: self.hidden_kinds().map(|(hidden, _)| hidden.clone()).collect(),
-            holds_invalid: self.config.policy.invalid_references == super::super::InvalidReferences::Hold,
-            secret: self.graph.secret(),
+            holds_invalid: self.cx.config.policy.invalid_references == super::super::InvalidReferences::Hold,
+            secret: self.world.graph.secret(),
             brakes: self.brakes(),
         }
     }
 }
 
 fn copied(leader: &Leader, id: NodeId, whole: bool) -> Copied {
-    let node = leader.graph.node(id);
+    let node = leader.world.graph.node(id);
     Copied {
         uid: node.uid(),
         at: node.at(),
         presence: node.presence(),
-        orphaned: leader.graph.is_orphaned(node),
+        orphaned: leader.world.graph.is_orphaned(node),
         whole,
     }
 }

@@ -80,14 +80,14 @@ impl OwnersWalk {
             }
             self.found.push((leader.view(best), depth));
         }
-        let nodes = leader.graph.by_uid(&uid);
+        let nodes = leader.world.graph.by_uid(&uid);
         self.edges.extend(nodes.clone().flat_map(|id| leader.edges(id)));
         if self.edges.len() > EDGES_PER_OBJECT * self.max_objects {
             return self.stop();
         }
         if depth < self.max_depth {
-            let owners = nodes.flat_map(|id| leader.graph.node(id).owners());
-            let owners = owners.map(|owner| (leader.graph.node(owner).uid(), depth + 1));
+            let owners = nodes.flat_map(|id| leader.world.graph.node(id).owners());
+            let owners = owners.map(|owner| (leader.world.graph.node(owner).uid(), depth + 1));
             // What is beyond the bound is not even remembered.
             let room = (2 * self.max_objects).saturating_sub(self.open.len());
             self.open.extend(owners.take(room).collect::<Vec<_>>());
@@ -132,10 +132,10 @@ impl Leader {
     /// The node of a uid that shows most of it: observed, then read, then only claimed.
     pub(in crate::leader) fn best_known(&self, uid: &Uid) -> Option<NodeId> {
         let known = |id: &NodeId| {
-            let node = self.graph.node(*id);
+            let node = self.world.graph.node(*id);
             (!node.is_observed(), !node.has_facts())
         };
-        self.graph.by_uid(uid).min_by_key(known)
+        self.world.graph.by_uid(uid).min_by_key(known)
     }
 
     /// The references of a node, in order, with their standings.
@@ -150,9 +150,9 @@ impl Leader {
 
     /// Of these, the first `max` to owners that are wanted. Only they are made.
     pub(in crate::leader) fn edges_to(&self, id: NodeId, max: usize, wanted: impl Fn(&Uid) -> bool) -> Vec<EdgeView> {
-        let node = self.graph.node(id);
-        let is_wanted = |(reference, _): &(Reference<'_>, _)| wanted(&self.graph.node(reference.owner()).uid());
-        let standings = crate::verdict::standings(&self.graph, &self.coverage, node);
+        let node = self.world.graph.node(id);
+        let is_wanted = |(reference, _): &(Reference<'_>, _)| wanted(&self.world.graph.node(reference.owner()).uid());
+        let standings = crate::verdict::standings(&self.world.graph, &self.world.coverage, node);
         let edge = |(reference, standing): (Reference<'_>, _)| EdgeView {
             owner: self.object_ref(reference.owner()),
             dependent: node.uid(),

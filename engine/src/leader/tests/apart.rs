@@ -9,7 +9,7 @@ const FAR: u64 = 9_007_199_254_740_991;
 /// thing `o`, job `k` by thing `p`. Of these owners there is none to be seen.
 fn apart(jobs: u64, policy: Policy) -> Bench {
     let mut bench = Bench::bare();
-    bench.leader.config.policy = policy;
+    bench.leader.cx.config.policy = policy;
     for resource in ["configmaps", "nodes", "things", "jobs"] {
         bench.serve(resource);
     }

@@ -258,9 +258,9 @@ fn an_owner_that_orphaned_is_forgotten_with_the_last_reference_that_has_its_uid_
             bench.answer_probes(105, &[]);
         }
         bench.pass(Duration::from_secs(40));
-        assert_eq!(bench.leader.graph.has_orphaned(&uid("o")), name == "o");
+        assert_eq!(bench.leader.world.graph.has_orphaned(&uid("o")), name == "o");
         bench.deleted("configmaps", "junk", 110);
-        assert!(!bench.leader.graph.has_orphaned(&uid("o")));
+        assert!(!bench.leader.world.graph.has_orphaned(&uid("o")));
     }
 }
 
@@ -276,9 +276,9 @@ fn an_owner_that_orphaned_is_forgotten_with_the_last_reference_to_it() {
         bench.pass(Duration::from_secs(1));
         bench.answer_probes(105, &[]);
     }
-    assert!(bench.leader.graph.has_orphaned(&uid("o")), "the round has passed, and a dependent refers to it yet");
+    assert!(bench.leader.world.graph.has_orphaned(&uid("o")), "the round has passed, and a dependent refers to it yet");
     bench.seen("configmaps", object("configmaps", "a", 106));
-    assert!(!bench.leader.graph.has_orphaned(&uid("o")), "no other round has to pass");
+    assert!(!bench.leader.world.graph.has_orphaned(&uid("o")), "no other round has to pass");
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn terminating_objects_are_never_sent_a_delete() {
 #[test]
 fn in_observe_questions_are_asked_and_nothing_is_granted() {
     let mut bench = Bench::synced();
-    bench.leader.config.mode = Mode::Observe;
+    bench.leader.cx.config.mode = Mode::Observe;
     bench.seen("things", object("things", "o", 101));
     bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
     bench.seen("configmaps", object("configmaps", "b", 103).owned_by("things", "ghost"));

@@ -245,7 +245,7 @@ fn a_uid_that_is_seen_again_after_its_deleted_is_of_another_history() {
 #[test]
 fn with_hold_a_store_that_went_back_stops_everything_until_the_process_starts_anew() {
     let mut bench = Bench::synced();
-    bench.leader.config.policy.on_store_rewind = OnStoreRewind::Hold;
+    bench.leader.cx.config.policy.on_store_rewind = OnStoreRewind::Hold;
     bench.bookmark("nodes", 90);
     for resource in ["nodes", "things", "configmaps"] {
         bench.list(resource, 91, vec![]);
@@ -326,7 +326,7 @@ fn a_list_that_fails_although_the_watch_goes_on_is_told_of_before_a_restart_meet
 fn a_reference_into_another_namespace_is_told_of_once_and_held_by_request() {
     for hold in [false, true] {
         let mut bench = Bench::synced();
-        bench.leader.graph = Graph::new(hold, 7);
+        bench.leader.world.graph = Graph::new(hold, 7);
         bench.seen("things", Object { namespace: "other".into(), ..object("things", "o", 101) });
         bench.seen("configmaps", object("configmaps", "a", 102).owned_by("things", "o"));
         bench.seen("configmaps", object("configmaps", "a", 103).owned_by("things", "o"));
@@ -349,7 +349,7 @@ fn a_reference_into_another_namespace_is_told_of_once_and_held_by_request() {
 #[test]
 fn an_administrator_may_say_that_an_unseen_collection_holds_nobody() {
     let mut bench = Bench::bare();
-    bench.leader.config.policy.assume_no_dependents = vec![collection("configmaps")];
+    bench.leader.cx.config.policy.assume_no_dependents = vec![collection("configmaps")];
     for resource in ["configmaps", "things"] {
         bench.serve(resource);
     }

@@ -1,6 +1,7 @@
 //! Answers that are wrong, and that must not be believed: from the past, of another kind, or from members that disagree.
 
 use super::*;
+use alloc::collections::BTreeMap;
 
 /// Configmap `a` is owned by thing `o`; the list of things fails, as it does while an API server starts.
 fn unlisted() -> Bench {

@@ -21,7 +21,7 @@ fn forgotten(bench: &mut Bench) {
         bench.pass(Duration::from_secs(1));
         bench.answer_probes(106, &[]);
     }
-    assert!(!bench.leader.graph.has_orphaned(&uid("o")), "nothing refers to it");
+    assert!(!bench.leader.world.graph.has_orphaned(&uid("o")), "nothing refers to it");
     bench.grants();
 }
 
@@ -121,10 +121,10 @@ fn a_replica_that_comes_to_lead_remembers_what_it_watched() {
         let mut bench = Bench::synced();
         bench.input(Input::TermLost { leader_endpoint: String::new() });
         if crowded {
-            bench.leader.former.graph_max = 0;
+            bench.leader.world.former.graph_max = 0;
         }
         orphaned(&mut bench);
-        assert_eq!(bench.leader.graph.has_orphaned(&uid("o")), !crowded, "no round passes without a term");
+        assert_eq!(bench.leader.world.graph.has_orphaned(&uid("o")), !crowded, "no round passes without a term");
         bench.input(Input::TermGained(term(2)));
         bench.answer_reads(&Ok(PauseAnswer::NotServed));
         bench.hello(STREAM, hello("e1", "i1"));
@@ -142,14 +142,14 @@ fn of_too_many_owners_that_orphaned_the_first_is_forgotten_early() {
     bench.pass(Duration::from_secs(1));
     let now = bench.now;
     for number in 0..FORMER_MAX {
-        assert_eq!(bench.leader.former.put(now, uid(&format!("u{number}")), 0), None);
+        assert_eq!(bench.leader.world.former.put(now, uid(&format!("u{number}")), 0), None);
     }
     orphaned(&mut bench);
     forgotten(&mut bench);
     let early = |event: &&Event| matches!(event, Event::OrphaningForgotten { .. });
     assert_eq!(bench.events.iter().filter(early).count(), 1);
     bench.pass(HOUR);
-    assert_eq!(bench.leader.former.put(bench.now, uid("v"), 0), None, "an hour later there is room");
+    assert_eq!(bench.leader.world.former.put(bench.now, uid("v"), 0), None, "an hour later there is room");
 }
 
 #[test]
@@ -173,7 +173,10 @@ fn a_group_that_is_served_again_forgets_no_orphaning_that_it_missed() {
         }
         // A round of the barrier passes.
         for _ in 0..5 {
-            assert!(bench.leader.graph.has_orphaned(&uid("o")), "a reference is left that names it by a hidden group");
+            assert!(
+                bench.leader.world.graph.has_orphaned(&uid("o")),
+                "a reference is left that names it by a hidden group"
+            );
             bench.answer_probes(106, &[]);
             bench.pass(Duration::from_secs(1));
         }
