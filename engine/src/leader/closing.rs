@@ -2,12 +2,14 @@
 //!
 //! A report of an earlier term proves nothing of the cluster: it ends its decision in the log, and its target is judged again.
 
-use super::{Event, FINALIZERS_TOLD_MAX, Grounds, LOGGED_MAX, Leader, Logged, LoggedStep, Timer, reporting};
+use super::{Event, FINALIZERS_TOLD_MAX, Grounds, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
 use crate::coverage::State;
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
+use crate::lies::Process;
 use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, ResourceVersion, Uid};
 use crate::queue::Place;
+use crate::time::Time;
 use crate::work::{About, ActionKind, Outcome, ReportResult, WorkReport};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -69,11 +71,19 @@ struct Inherited {
     gone: Option<Option<ResourceVersion>>,
 }
 
+/// A write whose object has to go, or to show that it stays.
+#[derive(Clone, Debug)]
+pub(super) struct AwaitedRemoval {
+    pub(super) since: Time,
+    /// Who reported it.
+    pub(super) by: Option<Process>,
+}
+
 /// Decisions that were carried out, or inherited, and whose end is not in the log yet.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// Deletes that were accepted and whose DELETED has not come, with when they were.
-    pub(super) writes: BTreeMap<Uid, reporting::AwaitedRemoval>,
+    pub(super) writes: BTreeMap<Uid, AwaitedRemoval>,
     /// What the graph holds and a DELETE of ours was accepted for, however long its finalizers keep it: it will have gone by us.
     pub(super) accepted_deletes: BTreeMap<Uid, AcceptedDelete>,
     /// Decisions of earlier leaders that have no end in the log yet, by target.

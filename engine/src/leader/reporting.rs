@@ -4,7 +4,7 @@
 //! says of an object is a claim (see `claims`): it enters the graph when the API server has shown it to the graph service.
 
 use super::claims::Says;
-use super::closing::Left;
+use super::closing::{AwaitedRemoval, Left};
 use super::intake::Source;
 use super::repeating::essence;
 use super::{Event, Leader, StreamId, Timer};
@@ -12,10 +12,8 @@ use crate::coverage::State;
 use crate::evidence::Inquiry;
 use crate::graph::{Coordinates, NodeId};
 use crate::lease::{Lease, SessionId};
-use crate::lies::Process;
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY, Place};
-use crate::time::Time;
 use crate::work::{
     Action, ActionKind, Finding, FindingResult, Outcome, PropagationPolicy, ReportResult, Sighting, ToExecutor,
     WorkReport,
@@ -46,14 +44,6 @@ const THROTTLED_MAX: Duration = Duration::from_secs(30);
 const API_CALLS_MAX: u32 = 100_000;
 /// No attempt lasts so long.
 const EXECUTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// A write whose object has to go, or to show that it stays.
-#[derive(Clone, Debug)]
-pub(super) struct AwaitedRemoval {
-    since: Time,
-    /// Who reported it.
-    by: Option<Process>,
-}
 
 /// What an outcome does to its item.
 enum Next {
