@@ -59,6 +59,7 @@ pub struct Options {
 
     /// Address of the gRPC API that other replicas hand out for this one; without it the address it listens on, unless that is 0.0.0.0
     /// or [::], which leads nobody here.
+    #[allow(rustdoc::broken_intra_doc_links, reason = "`--help` shows this text as it stands")]
     #[arg(long, env = "OWNERGRAPH_ADVERTISE", value_name = "ADDR")]
     pub advertise: Option<String>,
 
@@ -186,6 +187,7 @@ pub struct DecisionLog {
     /// NATS servers whose JetStream keeps the log of decisions, as nats://[USER:PASSWORD@]HOST[:PORT] or tls://…: positions then outlive
     /// leaders and restarts, and every replica serves the log. Without it the log is in the leader's memory. A stream that exists is
     /// used as it is; otherwise one is created, for a day, two million events and one GiB, without copies.
+    #[allow(rustdoc::broken_intra_doc_links, reason = "`--help` shows this text as it stands")]
     #[arg(long, env = "OWNERGRAPH_DECISION_LOG", hide_env_values = true, value_name = "URL", value_delimiter = ',', value_parser = ServerParser)]
     pub decision_log: Vec<Server>,
 

@@ -1,6 +1,6 @@
 //! Splitting what is too large for one message.
 //!
-//! The engine thinks in lists, the wire in messages of at most [`BATCH_MAX_ENTRIES`] entries and about [`BATCH_MAX_BYTES`]: a quarter
+//! The engine thinks in lists, the wire in messages of at most [`BATCH_MAX_ENTRIES`] entries and about `BATCH_MAX_BYTES`: a quarter
 //! of a megabyte is far below what any peer or proxy accepts. One entry that is larger than that travels alone.
 
 use crate::work::v1beta1::{StreamWorkRequest, StreamWorkResponse};

@@ -63,7 +63,7 @@ pub enum TelemetryError {
     BadFilter { given: String, origin: &'static str, cause: String },
 }
 
-/// Sends the log to stderr. `filter` is `--log-level`; without it `RUST_LOG` counts, and then [`DEFAULT_FILTER`].
+/// Sends the log to stderr. `filter` is `--log-level`; without it `RUST_LOG` counts, and then `DEFAULT_FILTER`.
 ///
 /// The first call wins: a later one, or one after a test has set its own subscriber, checks its arguments and changes
 /// nothing. Lines have colour only on a terminal and without `NO_COLOR`.

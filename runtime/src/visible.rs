@@ -16,7 +16,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 }
 
 /// Lines that this program has coloured: line feeds stay, and so do the sequences that set colours and weight. Whoever puts foreign text into
-/// such lines passes it through [`line`] before, because it may hold such sequences too.
+/// such lines passes it through [`line()`] before, because it may hold such sequences too.
 pub fn styled(text: &str) -> Cow<'_, str> {
     if text.chars().all(|character| character == '\n' || is_harmless(character)) {
         return Cow::Borrowed(text);

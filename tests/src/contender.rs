@@ -29,7 +29,7 @@ const SAMPLED: &str = "0.1";
 pub enum Contender {
     /// One request per object and nothing else, so many in flight.
     Floor(u32),
-    /// The same, with so many requests a second, and at most [`HELD_IN_FLIGHT`] of them in flight.
+    /// The same, with so many requests a second, and at most `HELD_IN_FLIGHT` of them in flight.
     FloorHeld(u32),
     /// Upstream's collector with so many workers and without limits of its client.
     Upstream(u32),
@@ -39,7 +39,7 @@ pub enum Contender {
     Adaptive,
     /// The same, where the graph service allows so many writes a second.
     Held(u32),
-    /// As `Ours`, watched as in production: every process is scraped each second, and [`SAMPLED`] of all cascades are traced.
+    /// As `Ours`, watched as in production: every process is scraped each second, and `SAMPLED` of all cascades are traced.
     Observed(u32),
 }
 

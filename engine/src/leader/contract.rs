@@ -160,7 +160,7 @@ pub enum Input {
     /// This replica leads.
     TermGained(Term),
     /// What the log shows of decisions that earlier leaders took and that have no end there, in the order of their last steps. At most
-    /// [`LOGGED_MAX`] count. Once in a term, where the log outlives leaders.
+    /// [`LOGGED_MAX`](crate::leader::LOGGED_MAX) count. Once in a term, where the log outlives leaders.
     OpenAtTermStart(Vec<Logged>),
     /// It does not any more.
     TermLost { leader_endpoint: String },
