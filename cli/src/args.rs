@@ -118,7 +118,7 @@ Examples:
   ownergraph collect --context kind-kind --executors 4
   ownergraph collect --mode observe --log-level info,graph_service=debug
   ownergraph collect --elect --listen 127.0.0.1:7450       one of several replicas leads
-  curl 'http://127.0.0.1:7451/readyz?verbose'              how it is, while it runs
+  ownergraph status                                        how it is, while it runs
 
 Exit codes:
   0  stopped by SIGTERM or Ctrl-C, everything under way was finished or handed back
@@ -250,7 +250,8 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) access: AccessFlags,
 
-    /// Where other executors and clients reach the gRPC API; without it nobody outside this process does.
+    /// Where other executors and clients reach the gRPC API, by default 127.0.0.1:7450. Only an address that is given is told to others as
+    /// that of a leader.
     #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
 

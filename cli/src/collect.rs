@@ -3,6 +3,7 @@
 use crate::args::Collect;
 use crate::collector::{self, Executors, Setup};
 use crate::failure::Failure;
+use crate::flags::LOCAL;
 use anyhow::Context as _;
 use engine::work::{Protocols, Term};
 use graph_service::options::advertised;
@@ -23,19 +24,16 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
     let tls = ServerTls::open(&flags.tls).await.map_err(Failure::usage)?;
     let caller = caller(&flags).await?;
     let cluster = connect(&flags.access.access()).await.map_err(Failure::usage)?;
-    let (listener, listening) = match flags.listen {
-        Some(address) => bind("--listen", address).await.map(|(listener, at)| (Some(listener), Some(at)))?,
-        None => (None, None),
-    };
+    let (listener, grpc) = bind("--listen", flags.listen.unwrap_or(LOCAL)).await?;
     let (admin, admin_at) = bind("--admin-listen", flags.admin_listen).await?;
-    announce(&flags, &cluster, admin_at, listening).context("stderr cannot be written")?;
+    announce(&flags, &cluster, admin_at, grpc).context("stderr cannot be written")?;
     let host = runtime::host::name().to_owned();
     let setup = Setup {
         cluster,
         graph: Config {
             mode: flags.mode.into(),
             replica: host.clone(),
-            advertise: listening.map_or_else(String::new, advertised),
+            advertise: if flags.listen.is_some() { advertised(grpc) } else { String::new() },
             ignore: flags.ignore_resources,
             policy: flags.policy.into(),
             decision_log: flags.decision_log.into(),
@@ -44,7 +42,7 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
         },
         election: election(flags.elect),
         admin: Some(admin),
-        listener,
+        listener: Some(listener),
         access: match &tls {
             Some(_) => Callers::Reviewed { audience: flags.token_audience },
             None => Callers::Open,
@@ -68,8 +66,8 @@ pub(crate) async fn run(flags: Collect) -> Result<(), Failure> {
 
 /// Checks what one flag alone cannot say.
 fn check(flags: &Collect) -> Result<(), Failure> {
-    let addresses = [("--listen", flags.listen), ("--admin-listen", Some(flags.admin_listen))];
-    for (flag, address) in addresses.into_iter().filter_map(|(flag, address)| Some((flag, address?))) {
+    let listen = flags.listen.unwrap_or(LOCAL);
+    for (flag, address) in [("--listen", listen), ("--admin-listen", flags.admin_listen)] {
         if !address.ip().is_loopback() && !flags.tls.is_tls() && !flags.insecure {
             return Err(Failure::Usage(format!(
                 "{flag} {address} is not a loopback address and the connection is plaintext: use a loopback address, serve TLS with --tls-cert and --tls-key, or allow it with --insecure"
@@ -79,12 +77,10 @@ fn check(flags: &Collect) -> Result<(), Failure> {
     flags.tls.check().map_err(Failure::usage)?;
     flags.decision_log.check(flags.insecure).map_err(Failure::Usage)?;
     flags.traces.check().map_err(Failure::usage)?;
-    match flags.listen {
-        Some(address) if address == flags.admin_listen && address.port() != 0 => {
-            Err(Failure::Usage(format!("--listen and --admin-listen are both {address}: they need two addresses")))
-        }
-        Some(_) | None => Ok(()),
+    if listen == flags.admin_listen && listen.port() != 0 {
+        return Err(Failure::Usage(format!("--listen and --admin-listen are both {listen}: they need two addresses")));
     }
+    Ok(())
 }
 
 /// How the executors of this process call a leader in another one: with the certificate that this one serves.
@@ -104,10 +100,9 @@ async fn bind(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, S
 }
 
 /// Lines for a person on a terminal, a log line for everybody else.
-fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: Option<SocketAddr>) -> io::Result<()> {
+fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: SocketAddr) -> io::Result<()> {
     if !io::stderr().is_terminal() {
-        let grpc = grpc.map(|address| address.to_string());
-        tracing::info!(server = cluster.url, %admin, grpc, executors = flags.executors, elect = flags.elect, "collecting");
+        tracing::info!(server = cluster.url, %admin, %grpc, executors = flags.executors, elect = flags.elect, "collecting");
         return Ok(());
     }
     let bold = anstyle::Style::new().bold();
@@ -120,11 +115,9 @@ fn announce(flags: &Collect, cluster: &Cluster, admin: SocketAddr, grpc: Option<
     writeln!(out, "  executors  {} with {} items at once each", flags.executors, flags.concurrency.concurrency())?;
     let scheme = if flags.tls.is_tls() { "https" } else { "http" };
     writeln!(out, "  admin      {scheme}://{admin}/readyz?verbose, also /livez, /metrics, /debug/graph")?;
-    match grpc {
-        Some(address) if flags.tls.is_tls() => writeln!(out, "  gRPC       {address}, TLS")?,
-        Some(address) => writeln!(out, "  gRPC       {address}")?,
-        None => writeln!(out, "  gRPC       within this process; --listen opens it to others")?,
-    }
+    writeln!(out, "  gRPC       {grpc}{}", if flags.tls.is_tls() { ", TLS" } else { "" })?;
+    let server = if grpc == LOCAL { String::new() } else { format!(" --server {grpc}") };
+    writeln!(out, "  ask        ownergraph status{server}, also why, tree, stuck, pause")?;
     writeln!(out, "  Ctrl-C finishes what is under way and leaves; a second one aborts")
 }
 

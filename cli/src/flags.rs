@@ -5,7 +5,11 @@ use clap::builder::BoolishValueParser;
 use engine::object::GroupResource;
 use graph_service::options::{duration, kind_name};
 use runtime::tls::CallerFlags;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
+
+/// Where `collect` serves its gRPC API unless it is told otherwise, and where each command looks for it.
+pub(crate) const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7450);
 
 /// Which graph service.
 #[derive(Clone, Debug, clap::Args)]
@@ -16,7 +20,7 @@ pub(crate) struct Remote {
         env = "OWNERGRAPH_SERVER",
         value_name = "ADDR,…",
         value_delimiter = ',',
-        default_value = "127.0.0.1:7450"
+        default_values_t = [LOCAL.to_string()]
     )]
     pub(crate) server: Vec<String>,
 

@@ -80,6 +80,10 @@ impl Service {
         let admin = format!("127.0.0.1:{}", free_port()?);
         let mut all: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         all.extend(["--admin-listen".to_owned(), admin.clone()]);
+        // Its default is one port for all.
+        if arguments.first() == Some(&"collect") && !arguments.contains(&"--listen") {
+            all.extend(["--listen", "127.0.0.1:0"].map(str::to_owned));
+        }
         let process = Process::spawn(name, directory, &programs.path(program), &all)?;
         Ok(Service { process, admin })
     }

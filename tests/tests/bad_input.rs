@@ -13,8 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const SOON: Duration = Duration::from_secs(20);
-const PROGRAMS: [(&str, &[&str]); 3] =
-    [("graph-service", &["--listen", "127.0.0.1:0"]), ("executor-service", &[]), ("ownergraph", &["collect"])];
+const PROGRAMS: [(&str, &[&str]); 3] = [
+    ("graph-service", &["--listen", "127.0.0.1:0"]),
+    ("executor-service", &[]),
+    ("ownergraph", &["collect", "--listen", "127.0.0.1:0"]),
+];
 
 /// Runs a program that is expected to end by itself; its exit code and the one line it says.
 async fn run(

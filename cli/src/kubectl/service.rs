@@ -1,11 +1,12 @@
-//! The way to the graph service: an address, a port forwarded to a pod that is found by label, or a graph that is listed from here.
+//! The way to the graph service: an address, a port forwarded to a pod that is found by label, the address where `collect` serves on this
+//! machine, or a graph that is listed from here.
 
 use super::direct::{self, Direct};
-use super::ending::Problem;
+use super::ending::{Problem, note};
 use super::flags::Connection;
 use super::session::Session;
 use crate::failure::Failure;
-use crate::flags::Remote;
+use crate::flags::{LOCAL, Remote};
 use crate::remote::{self, Reach};
 use anyhow::{Context as _, anyhow};
 use executor_service::{Channel, connect_through};
@@ -19,6 +20,7 @@ use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::r#type::v1beta1::{ReplicaRole, ResponseMeta};
 use runtime::kubernetes::{Cluster, cluster_uid};
 use runtime::tls::Caller;
+use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -26,7 +28,7 @@ use tokio::time::timeout;
 const SELECTOR: &str = "app.kubernetes.io/name=ownergraph,app.kubernetes.io/component=graph-service";
 /// The name of the container port, and its number where none has that name.
 const PORT_NAME: &str = "grpc";
-const PORT: u16 = 7450;
+const PORT: u16 = LOCAL.port();
 /// The Service that reads go to, as deploy/chart names it: the host that certificates of its pods have.
 const SERVICE: &str = "graph-service";
 /// How these programs call the flag for the name in the certificate; kubectl's --tls-server-name is about the API server.
@@ -108,21 +110,23 @@ impl Service {
     }
 }
 
-/// No pod of the graph service.
+/// No pod of the graph service, and none of this cluster on this machine.
 #[derive(Debug, thiserror::Error)]
-#[error("no ownergraph service in context {0:?}: name one with --server")]
+#[error("no ownergraph service in context {0:?}, neither in its pods nor at {LOCAL}: name one with --server")]
 struct NotThere(String);
 
-/// By address where one is given, else through the API server.
+/// By address where one is given, else through the API server, else on this machine.
 #[derive(Debug)]
 pub(super) struct Way {
     connection: Connection,
     cluster: Cluster,
+    /// Set once the service of this machine has been chosen: other replicas are reached by their addresses then.
+    local: OnceLock<()>,
 }
 
 impl Way {
     pub(super) fn new(connection: Connection, cluster: Cluster) -> Way {
-        Way { connection, cluster }
+        Way { connection, cluster, local: OnceLock::new() }
     }
 
     fn is_given(&self) -> bool {
@@ -130,7 +134,10 @@ impl Way {
     }
 
     fn remote(&self) -> Remote {
-        let Connection { server, insecure, tls, server_name, .. } = self.connection.clone();
+        let Connection { mut server, insecure, tls, server_name, .. } = self.connection.clone();
+        if server.is_empty() {
+            server.push(LOCAL.to_string());
+        }
         Remote { server, insecure, tls, tls_server_name: server_name, name_flag: NAME_FLAG }
     }
 
@@ -188,6 +195,32 @@ impl Way {
         Ok(listed.items.iter().filter(|pod| is_ready(pod)).filter_map(Place::of).collect())
     }
 
+    /// The service of this machine, if it is one of this cluster.
+    async fn local(&self) -> Option<Channel> {
+        let Connection { tls, port_forward_namespace, .. } = &self.connection;
+        // A token is for the service that was meant, and not for what happens to listen here.
+        let is_meant = tls.token_file.is_none() || tls.tls_ca.is_some();
+        if port_forward_namespace.is_some() || !is_meant {
+            return None;
+        }
+        let Ok(channel) = self.remote().any().await else { return None };
+        let (meta, ours) = tokio::join!(self.meta(channel.clone()), cluster_uid(&self.cluster.client));
+        let Ok(meta) = meta else { return None };
+        match ours {
+            Ok(ours) if ours != meta.cluster_uid => {
+                note(&format!(
+                    "the graph service at {LOCAL} watches another cluster than context {:?}",
+                    self.cluster.name
+                ));
+                return None;
+            }
+            Ok(_) => {}
+            Err(why) => note(&format!("whether {LOCAL} is of context {:?} cannot be told: {why}", self.cluster.name)),
+        }
+        let _set_before = self.local.set(());
+        Some(channel)
+    }
+
     /// A channel through the API server.
     async fn forward(&self, place: &Place) -> Result<Channel, Failure> {
         let Connection { tls, server_name, .. } = &self.connection;
@@ -213,13 +246,21 @@ impl Reach for Way {
         if self.is_given() {
             return self.remote().any().await;
         }
-        let pods = self.pods().await?;
-        let first = pods.first().ok_or_else(|| anyhow!(NotThere(self.cluster.name.clone())))?;
-        self.forward(first).await
+        let failure = match self.pods().await {
+            Ok(pods) => match pods.first() {
+                Some(first) => return self.forward(first).await,
+                None => Failure::Other(anyhow!(NotThere(self.cluster.name.clone()))),
+            },
+            Err(error) => Failure::Other(error),
+        };
+        match self.local().await {
+            Some(channel) => Ok(channel),
+            None => Err(failure),
+        }
     }
 
     async fn at(&self, hint: &str) -> Option<Channel> {
-        if self.is_given() {
+        if self.is_given() || self.local.get().is_some() {
             return self.remote().at(hint).await;
         }
         let pods = self.pods().await.ok()?;

@@ -1,6 +1,6 @@
 //! `ownergraph sandbox` and `ownergraph collect` as two processes.
 
-use crate::process::{Http, Running, until};
+use crate::process::{Http, Running, output, plugin, until};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -29,6 +29,9 @@ impl Cluster {
         let mut arguments = vec!["collect", "--kubeconfig", &self.kubeconfig, "--admin-listen", "127.0.0.1:0"];
         arguments.extend(["--log-format", "json"]);
         arguments.extend(more);
+        if !more.contains(&"--listen") {
+            arguments.extend(["--listen", "127.0.0.1:0"]);
+        }
         let mut collector = Running::start(&arguments);
         let line: Value = serde_json::from_str(&collector.logged("\"collecting\"").await).unwrap();
         let admin = Http::at(line["admin"].as_str().unwrap());
@@ -67,6 +70,37 @@ async fn what_lost_its_owner_goes_and_everything_else_stays() {
 
     assert_eq!(collector.terminate().await.code(), Some(0));
     assert_eq!(cluster.process.terminate().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn what_serves_where_it_serves_by_default_is_found() {
+    let cluster = Cluster::start().await;
+    let arguments = ["collect", "--kubeconfig", &cluster.kubeconfig, "--admin-listen", "127.0.0.1:0"];
+    let mut collector = Running::start(&[&arguments[..], &["--mode", "observe"]].concat());
+    let line = collector.logged("127.0.0.1:7450").await;
+    if line.contains("the port is in use") {
+        // By another run of this test on this machine.
+        assert!(line.contains("cannot listen on --listen 127.0.0.1:7450"), "{line}");
+        return;
+    }
+    let owner = cluster.api.create("owner", &[]).await;
+    cluster.api.create("dependent", &[&owner]).await;
+    let ask = async |words: &[&str], kubeconfig: &str| {
+        let output = output(&mut plugin(&[words, &["--kubeconfig", kubeconfig]].concat())).await;
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    until("the graph has seen both", async || {
+        let (tree, notes) = ask(&["tree", "cm/owner", "--no-status", "-o", "name"], &cluster.kubeconfig).await;
+        tree.lines().count() == 2 && notes.is_empty()
+    })
+    .await;
+    let (status, notes) = ask(&["status"], &cluster.kubeconfig).await;
+    assert!(status.contains(" leads") && notes.is_empty(), "{status} {notes}");
+    let other = Cluster::start().await;
+    let (tree, notes) = ask(&["tree", "ns/default", "--no-status"], &other.kubeconfig).await;
+    assert!(tree.contains("Namespace/default"), "{tree} {notes}");
+    assert!(notes.contains("127.0.0.1:7450 watches another cluster") && notes.contains("directly"), "{notes}");
+    assert_eq!(collector.terminate().await.code(), Some(0));
 }
 
 #[tokio::test]
@@ -114,6 +148,8 @@ async fn an_unreachable_api_server_is_waited_for_and_a_stop_is_heard_meanwhile()
         "--kubeconfig",
         kubeconfig,
         "--admin-listen",
+        "127.0.0.1:0",
+        "--listen",
         "127.0.0.1:0",
         "--log-format",
         "json",

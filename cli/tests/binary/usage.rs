@@ -85,7 +85,10 @@ async fn a_port_in_use_is_named_and_ends_with_one() {
     let kubeconfig = kubeconfig.to_str().unwrap();
     let cases: [(&[&str], &str); 3] = [
         (&["sandbox", "--listen", &address], "--listen"),
-        (&["collect", "--kubeconfig", kubeconfig, "--admin-listen", &address], "--admin-listen"),
+        (
+            &["collect", "--kubeconfig", kubeconfig, "--admin-listen", &address, "--listen", "127.0.0.1:0"],
+            "--admin-listen",
+        ),
         (&["collect", "--kubeconfig", kubeconfig, "--listen", &address], "--listen"),
     ];
     for (arguments, flag) in cases {
