@@ -16,7 +16,6 @@ use runtime::tls::ServerFlags;
 use runtime::traces;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::time::Duration;
 
 #[cfg(test)]
@@ -387,20 +386,13 @@ fn group_and_resource(text: &str) -> Result<GroupResource, String> {
     }
 }
 
-/// Reads a number with a unit: `500ms`, `15s`, `2m`.
+/// Reads a duration as Kubernetes and Go write it: `500ms`, `1.5s`, `1h30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    const WANTED: &str = "expected a number with a unit, such as 500ms, 15s or 2m";
-    let digits = text.find(|character: char| !character.is_ascii_digit()).ok_or(WANTED)?;
-    let (number, unit) = text.split_at(digits);
-    let number = u64::from_str(number).map_err(|_| WANTED)?;
-    let span = match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => number.checked_mul(60).map(Duration::from_secs),
-        "h" => number.checked_mul(3600).map(Duration::from_secs),
-        _ => None,
-    };
-    span.filter(|span| !span.is_zero()).ok_or_else(|| WANTED.to_owned())
+    const WANTED: &str = "expected a number with a unit, such as 500ms, 1.5s or 1h30m";
+    // What is longer, or has a sign inside, may be more than a duration holds, and the parser would panic.
+    let plain = text.len() <= 15 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
+    let read = plain.then(|| text.parse::<kube::core::Duration>().ok()).flatten();
+    read.map(Duration::from).filter(|span| !span.is_zero()).ok_or_else(|| WANTED.to_owned())
 }
 
 /// Reads a name that may stand in a request path as it is.

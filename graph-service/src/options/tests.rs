@@ -81,7 +81,11 @@ fn an_address_that_leads_nowhere_is_not_advertised() {
 fn reads_durations_and_resources() {
     assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
     assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-    for text in ["", "s", "1d", "-1s", "1.5s", "99999999999999999999s", "0s"] {
+    assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+    assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+    assert_eq!(duration("99999999999999h").map(|span| span.as_secs() / 3600), Ok(99_999_999_999_999));
+    for text in ["", "s", "5", "1d", "-1s", "1s-5s", "1e30s", "NaNs", "infs", "..s", "99999999999999999999h", "0s", "0"]
+    {
         duration(text).expect_err(text);
     }
     assert_eq!(group_resource("deployments.apps").unwrap().to_string(), "deployments.apps");
