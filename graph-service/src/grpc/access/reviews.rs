@@ -5,17 +5,19 @@ use crate::grpc::rights::GROUP;
 use engine::object::clip;
 use futures::future::BoxFuture;
 use http::{Method, Request, StatusCode};
+use k8s_openapi::Resource;
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use runtime::kubernetes::{Answer, call, parse_status};
-use serde::Deserialize;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::context::TokioContext;
 
-const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// A review with all groups of its user is far smaller.
 const ANSWER_MAX_BYTES: usize = 1024 * 1024;
 /// Of the API server's words in ours.
@@ -89,78 +91,107 @@ impl std::fmt::Debug for ApiServer {
 
 impl Reviews for ApiServer {
     fn token(&self, token: String, audience: String) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>> {
-        let review = json!({
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token, "audiences": [&audience]},
-        });
+        let spec = TokenReviewSpec { token, audiences: Some(vec![audience.clone()]) };
+        let review = TokenReview { spec, ..TokenReview::default() };
         let client = self.client.clone();
-        let asked = async move { token_answer(&ask(&client, TOKEN_REVIEWS, &review).await?, &audience) };
+        let asked = async move { token_answer(&ask(&client, &review).await?, &audience) };
         Box::pin(TokioContext::new(asked, self.runtime.clone()))
     }
 
     fn access(&self, question: Arc<Question>) -> BoxFuture<'static, Result<bool, Unanswered>> {
         let client = self.client.clone();
-        let asked = async move {
-            let answer = ask(&client, ACCESS_REVIEWS, &access_review(&question)).await?;
-            let review: Review<AccessStatus> = read(&answer)?;
-            Ok(review.status.allowed && !review.status.denied)
-        };
+        let asked = async move { is_allowed(&ask(&client, &access_review(&question)).await?) };
         Box::pin(TokioContext::new(asked, self.runtime.clone()))
     }
 }
 
-fn access_review(question: &Question) -> Value {
+fn access_review(question: &Question) -> SubjectAccessReview {
     let Caller { user, uid, groups, extra } = &*question.caller;
-    let mut spec = json!({"user": user, "groups": groups, "extra": extra});
-    if !uid.is_empty() {
-        spec["uid"] = json!(uid);
-    }
+    let mut spec = SubjectAccessReviewSpec {
+        user: Some(user.clone()),
+        uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
+        groups: Some(groups.clone()),
+        extra: Some(extra.clone()),
+        ..SubjectAccessReviewSpec::default()
+    };
     match &question.asked {
         Asked::Resource { verb, resource, namespace } => {
-            spec["resourceAttributes"] =
-                json!({"group": GROUP, "resource": resource, "verb": verb, "namespace": namespace});
+            spec.resource_attributes = Some(ResourceAttributes {
+                group: Some(GROUP.to_owned()),
+                resource: Some((*resource).to_owned()),
+                verb: Some((*verb).to_owned()),
+                namespace: Some(namespace.clone()),
+                ..ResourceAttributes::default()
+            });
         }
         Asked::Object { group, resource, namespace, name } => {
-            spec["resourceAttributes"] =
-                json!({"group": group, "resource": resource, "verb": "get", "namespace": namespace, "name": name});
+            spec.resource_attributes = Some(ResourceAttributes {
+                group: Some(group.clone()),
+                resource: Some(resource.clone()),
+                verb: Some("get".to_owned()),
+                namespace: Some(namespace.clone()),
+                name: Some(name.clone()),
+                ..ResourceAttributes::default()
+            });
         }
-        Asked::Path(path) => spec["nonResourceAttributes"] = json!({"path": path, "verb": "get"}),
+        Asked::Path(path) => {
+            spec.non_resource_attributes =
+                Some(NonResourceAttributes { path: Some(path.clone()), verb: Some("get".to_owned()) });
+        }
     }
-    json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
+    SubjectAccessReview { spec, ..SubjectAccessReview::default() }
+}
+
+/// What is not said is not allowed.
+fn is_allowed(answer: &Answer) -> Result<bool, Unanswered> {
+    let status = read::<SubjectAccessReview>(answer)?.status.ok_or_else(without_status)?;
+    Ok(status.allowed && !status.denied.unwrap_or_default())
+}
+
+fn without_status() -> Unanswered {
+    Unanswered::of("the API server's review has no status")
 }
 
 /// A server that knows of no audiences says nothing of them: then the token may be meant for others.
 fn token_answer(answer: &Answer, audience: &str) -> Result<TokenAnswer, Unanswered> {
-    let TokenStatus { authenticated, user, audiences, error } = read::<Review<TokenStatus>>(answer)?.status;
-    if !authenticated {
-        let why = if error.is_empty() { "the API server does not accept the token" } else { &error };
+    let status = read::<TokenReview>(answer)?.status.ok_or_else(without_status)?;
+    let TokenReviewStatus { authenticated, user, audiences, error } = status;
+    if !authenticated.unwrap_or_default() {
+        let why = error.filter(|why| !why.is_empty());
+        let why = why.as_deref().unwrap_or("the API server does not accept the token");
         return Ok(TokenAnswer::Refused(clip(why, WORDS_MAX_BYTES)));
     }
-    if !audiences.iter().any(|one| one == audience) {
+    if !audiences.iter().flatten().any(|one| one == audience) {
         let why = "the API server does not say that it looked at the audience of the token";
         return Ok(TokenAnswer::Refused(why.to_owned()));
     }
-    if user.username.is_empty() {
+    let user = user.unwrap_or_default();
+    let Some(name) = user.username.filter(|name| !name.is_empty()) else {
         return Ok(TokenAnswer::Refused("the token has no user".to_owned()));
-    }
-    let User { username, uid, groups, extra } = user;
-    Ok(TokenAnswer::Accepted(Caller { user: username, uid, groups, extra }))
+    };
+    Ok(TokenAnswer::Accepted(Caller {
+        user: name,
+        uid: user.uid.unwrap_or_default(),
+        groups: user.groups.unwrap_or_default(),
+        extra: user.extra.unwrap_or_default(),
+    }))
 }
 
-async fn ask(client: &kube::Client, path: &str, review: &Value) -> Result<Answer, Unanswered> {
+async fn ask<T: Resource + Serialize>(client: &kube::Client, review: &T) -> Result<Answer, Unanswered> {
+    let path = format!("/apis/{}/{}", T::API_VERSION, T::URL_PATH_SEGMENT);
+    let body = serde_json::to_vec(review).map_err(|error| Unanswered::of(&error.to_string()))?;
     let request = Request::builder()
         .method(Method::POST)
         .uri(path)
         .header("content-type", "application/json")
         .header("accept", "application/json")
-        .body(review.to_string().into_bytes())
+        .body(body)
         .expect("the path and the headers are constants");
     let answer = call(client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
     answer.map_err(|error| Unanswered::of(&error.to_string()))
 }
 
-fn read<T: for<'a> Deserialize<'a>>(answer: &Answer) -> Result<T, Unanswered> {
+fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Unanswered> {
     if !matches!(answer.status, StatusCode::OK | StatusCode::CREATED) {
         let code = answer.status.as_u16();
         let words = parse_status(answer).map(|status| status.message).unwrap_or_default();
@@ -170,40 +201,12 @@ fn read<T: for<'a> Deserialize<'a>>(answer: &Answer) -> Result<T, Unanswered> {
     serde_json::from_slice(&answer.body).map_err(unread)
 }
 
-#[derive(Deserialize)]
-struct Review<T> {
-    status: T,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct TokenStatus {
-    authenticated: bool,
-    user: User,
-    audiences: Vec<String>,
-    error: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct User {
-    username: String,
-    uid: String,
-    groups: Vec<String>,
-    extra: BTreeMap<String, Vec<String>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct AccessStatus {
-    allowed: bool,
-    denied: bool,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
 
     fn answer(code: u16, body: &Value) -> Answer {
         Answer {
@@ -239,11 +242,19 @@ mod tests {
         let status = json!({"kind": "Status", "apiVersion": "v1", "message": "tokenreviews is forbidden"});
         let refused = token_answer(&answer(403, &status), "ownergraph").unwrap_err();
         assert!(refused.why.contains("403") && refused.why.contains("tokenreviews is forbidden"), "{}", refused.why);
-        for (code, body) in [(500, json!({})), (404, json!({})), (200, json!([])), (200, json!({"status": 7}))] {
-            assert!(read::<Review<AccessStatus>>(&answer(code, &body)).is_err(), "{code} {body}");
+        for (code, body) in
+            [(500, json!({})), (404, json!({})), (200, json!([])), (200, json!({})), (200, json!({"status": 7}))]
+        {
+            assert!(is_allowed(&answer(code, &body)).is_err(), "{code} {body}");
         }
-        let silent: Review<AccessStatus> = read(&answer(201, &json!({"status": {}}))).unwrap();
-        assert!(!silent.status.allowed);
+        for (status, allowed) in [
+            (json!({}), false),
+            (json!({"allowed": false}), false),
+            (json!({"allowed": true, "denied": true}), false),
+            (json!({"allowed": true}), true),
+        ] {
+            assert_eq!(is_allowed(&answer(201, &json!({"status": status}))), Ok(allowed), "{status}");
+        }
     }
 
     #[test]
@@ -255,14 +266,20 @@ mod tests {
             extra: BTreeMap::from([("k".to_owned(), vec!["v".to_owned()])]),
         };
         let asked = Asked::Resource { verb: "list", resource: "graphobjects", namespace: "shop".to_owned() };
-        let spec = &access_review(&Question { caller: Arc::new(caller), asked })["spec"];
+        let spec =
+            serde_json::to_value(access_review(&Question { caller: Arc::new(caller), asked })).unwrap()["spec"].take();
         let attributes =
             json!({"group": "ownergraph.dev", "resource": "graphobjects", "verb": "list", "namespace": "shop"});
         assert_eq!(
-            *spec,
+            spec,
             json!({"user": "eve", "uid": "u", "groups": ["a"], "extra": {"k": ["v"]}, "resourceAttributes": attributes})
         );
         let path = Question { caller: Arc::default(), asked: Asked::Path("/metrics".to_owned()) };
-        assert_eq!(access_review(&path)["spec"]["nonResourceAttributes"], json!({"path": "/metrics", "verb": "get"}));
+        let review = serde_json::to_value(access_review(&path)).unwrap();
+        assert_eq!(review["spec"]["nonResourceAttributes"], json!({"path": "/metrics", "verb": "get"}));
+        assert_eq!(
+            (&review["kind"], &review["apiVersion"]),
+            (&json!("SubjectAccessReview"), &json!("authorization.k8s.io/v1"))
+        );
     }
 }
