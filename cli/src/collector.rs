@@ -2,12 +2,12 @@
 
 use crate::pipe;
 use anyhow::{Context as _, bail};
+use engine::jitter::Backoff;
 use engine::work::Protocols;
 use executor_service::{Concurrency, Exit};
 use futures::StreamExt as _;
 use graph_service::{Election, Observer};
 use prometheus_client::registry::Registry;
-use runtime::backoff::Backoff;
 use runtime::kubernetes::Cluster;
 use runtime::metrics::Book;
 use runtime::shutdown::Shutdown;

@@ -32,7 +32,7 @@
 //! * *The shell cannot use what came*: a new list.
 //! * *The server goes in circles*: pages, waits and the length of a watch have limits.
 
-use crate::jitter::Jitter;
+use crate::jitter::Backoff;
 use crate::object::ResourceVersion;
 use crate::time::Time;
 use alloc::collections::VecDeque;
@@ -230,7 +230,6 @@ pub enum Tell {
 #[derive(Debug)]
 pub struct Follow {
     config: Config,
-    jitter: Jitter,
     backoff: Backoff,
     state: State,
     outputs: VecDeque<Output>,
@@ -300,30 +299,11 @@ enum Announced {
     Filled,
 }
 
-/// Delays that double, each drawn from the upper half of its step.
-#[derive(Debug)]
-struct Backoff {
-    step: Duration,
-}
-
-impl Backoff {
-    fn next(&mut self, jitter: &mut Jitter) -> Duration {
-        let step = self.step;
-        self.step = (step * 2).min(BACKOFF_MAX);
-        jitter.between(step / 2, step)
-    }
-
-    fn reset(&mut self) {
-        self.step = BACKOFF_MIN;
-    }
-}
-
 impl Follow {
     pub fn new(now: Time, config: Config) -> Follow {
         let mut follow = Follow {
-            jitter: Jitter::new(config.seed),
+            backoff: Backoff::new(BACKOFF_MIN, BACKOFF_MAX, config.seed),
             config,
-            backoff: Backoff { step: BACKOFF_MIN },
             state: State::Between,
             outputs: VecDeque::new(),
             announced: Announced::No,
@@ -507,7 +487,7 @@ impl Follow {
     // Both.
 
     fn wait(&mut self, failure: &Failure, at_most: Duration) -> Duration {
-        let delay = self.backoff.next(&mut self.jitter).min(at_most);
+        let delay = self.backoff.next_delay().min(at_most);
         failure.retry_after.map_or(delay, |asked| asked.max(delay))
     }
 
@@ -518,7 +498,7 @@ impl Follow {
 
     fn watch_for_s(&mut self) -> u64 {
         let at_least = if self.bookmarked { WATCH_FOR_S } else { WATCH_FOR_UNMARKED_S };
-        at_least + self.jitter.next() % at_least
+        at_least + self.backoff.jitter.next() % at_least
     }
 
     fn ask(&mut self, ask: Ask) {

@@ -6,6 +6,7 @@
 //! Modules in reading order:
 //!
 //! * [`time`]: instants as arguments.
+//! * [`jitter`]: randomness from a seed, and the waits drawn from it.
 //! * [`object`]: what is known of an object.
 //! * [`coverage`]: which collections are complete up to which position.
 //! * [`evidence`]: why an owner is believed absent.
@@ -34,7 +35,7 @@ pub mod follow;
 mod graph;
 pub mod hold;
 mod index;
-mod jitter;
+pub mod jitter;
 mod late_writes;
 pub mod leader;
 mod lease;

@@ -4,6 +4,7 @@
 //! The shape is that of a cluster of Deployments: of fourteen objects nine have an owner, and they come in a random order, so that half the
 //! dependents come before their owner. Each input goes through the whole machine of a replica that does not lead: it is judged, too.
 
+use engine::jitter::Jitter;
 use engine::leader::{Input, Leader};
 use engine::object::{
     Access, Backend, Facts, GroupResource, Name, Object, OwnerReference, ResourceVersion, ServedKind, Uid,
@@ -245,10 +246,7 @@ fn uid(number: usize) -> Uid {
 }
 
 fn mixed(number: u64) -> u64 {
-    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    Jitter::new(number).next()
 }
 
 /// The numbers below this one in a random order, always the same.

@@ -54,7 +54,7 @@ struct Data {
 }
 
 fn generate(events: usize) -> Data {
-    let mut draw = Draw(1);
+    let mut draw = Draw::new(1);
     let owners: Vec<String> = (0..=events / 10).map(|_| draw.uid()).collect();
     let mut data = Data { lines: Vec::new(), frames: Vec::new() };
     for number in 0..events {

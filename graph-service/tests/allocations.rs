@@ -29,7 +29,7 @@ const EVENTS: usize = 1_000;
 
 /// The same objects for each `from`, at versions that begin there.
 fn frames(from: usize) -> Vec<Vec<u8>> {
-    let mut draw = Draw(1);
+    let mut draw = Draw::new(1);
     let owners: Vec<String> = (0..EVENTS / 10).map(|_| draw.uid()).collect();
     let pod = |number: usize, draw: &mut Draw| pods::pod(draw, number, &owners[number / 10], from + number);
     (0..EVENTS).map(|number| oracle::event(&json!({ "type": "MODIFIED", "object": pod(number, &mut draw) }))).collect()

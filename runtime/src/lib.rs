@@ -12,11 +12,9 @@
 //! * [`tls`]: certificates, checked at the start and swapped while the process runs
 //! * [`admin`]: `/livez`, `/readyz`, `/metrics`, `/debug/graph`
 //! * [`metrics`]: metrics with their descriptions; [`process`]: those of every process
-//! * [`backoff`]: jittered delays between attempts
 //! * [`kubernetes`]: credentials, clients, and raw requests whose failures are told apart
 
 pub mod admin;
-pub mod backoff;
 pub mod clock;
 pub mod host;
 pub mod kubernetes;

@@ -10,8 +10,8 @@ mod watching;
 pub use schedule::Kind;
 
 use crate::controlplane::{Binaries, ControlPlane};
-use crate::draw::Draw;
 use crate::load::{self, configmaps, families, list, until};
+use crate::random::Random;
 use crate::replicas::{Replicas, held, wire_to};
 use crate::service::Programs;
 use anyhow::{Context, bail, ensure};
@@ -183,7 +183,7 @@ impl Tasks {
         let (stop, stopped) = watch::channel(false);
         let mut users = JoinSet::new();
         for user in 0..USERS {
-            let draw = Draw::new(seed.wrapping_mul(1_000).wrapping_add(user as u64));
+            let draw = Random::new(seed.wrapping_mul(1_000).wrapping_add(user as u64), 0);
             let user = User { client: plane.client().await?, shared: shared.clone(), draw, first: user, step: USERS };
             users.spawn(user.run(stopped.clone()));
         }

@@ -21,7 +21,6 @@ mod law;
 mod options;
 mod perils;
 mod preview;
-mod random;
 mod replica;
 mod rewind;
 mod server;

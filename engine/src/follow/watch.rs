@@ -99,7 +99,7 @@ impl Follow {
             return self.ask_watch(now, watch);
         }
         // A server that ends every watch at once is asked less often.
-        let wait = self.backoff.next(&mut self.jitter);
+        let wait = self.backoff.next_delay();
         self.rest(now + wait, Next::Watch(watch));
     }
 
@@ -133,7 +133,7 @@ impl Follow {
             self.backoff.reset();
             return self.list(now);
         }
-        let wait = self.backoff.next(&mut self.jitter);
+        let wait = self.backoff.next_delay();
         self.rest(now + wait, Next::List);
     }
 }

@@ -3,9 +3,9 @@
 //! Nothing rests on it. What it shows is not read, a read follows; while it is broken, the rounds go on.
 
 use super::LeaseOptions;
+use engine::jitter::Backoff;
 use http::{Request, header};
 use kube::Client;
-use runtime::backoff::Backoff;
 use runtime::kubernetes::{CallError, Lines, Opened, open_stream};
 use std::sync::Arc;
 use std::time::Duration;

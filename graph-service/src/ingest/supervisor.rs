@@ -8,9 +8,9 @@ use super::follow::{self, Source};
 use super::known::{CONFIRM_AFTER, Change, Known};
 use super::{Clients, Config, Shared, pauses};
 use crate::messages::Control;
+use engine::jitter::{Backoff, Jitter};
 use engine::leader::{Input, Undiscovered};
 use engine::object::{GroupResource, ServedKind};
-use runtime::backoff::Backoff;
 use runtime::kubernetes::media;
 use runtime::kubernetes::path::collection_path;
 use runtime::shutdown::Shutdown;
@@ -75,7 +75,7 @@ pub(crate) async fn run(
         running: BTreeSet::new(),
         lag: (LAG_MIN, 0),
         definitions_by: None,
-        seeds: config.seed,
+        seeds: Jitter::new(config.seed),
         config,
     };
     loop {
@@ -142,7 +142,7 @@ struct Supervisor {
     /// When the first view stops waiting for the definitions.
     definitions_by: Option<Instant>,
     backoff: Backoff,
-    seeds: u64,
+    seeds: Jitter,
 }
 
 impl Supervisor {
@@ -391,7 +391,6 @@ impl Supervisor {
     }
 
     fn source(&mut self, key: &GroupResource, version: &str, list: &'static str, watch: &'static str) -> Source {
-        self.seeds = self.seeds.wrapping_add(0x9e37_79b9_7f4a_7c15);
         Source {
             clients: self.clients.clone(),
             name: key.to_string(),
@@ -401,7 +400,7 @@ impl Supervisor {
             page_size: self.config.page_size,
             turns: self.turns.clone(),
             paged: self.paged.entry(key.clone()).or_default().clone(),
-            seed: self.seeds,
+            seed: self.seeds.next(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Uids and name suffixes from a seed, so that a run can be repeated to the last byte.
 
-/// A seeded source of uids and generated names. Not a source of secrets.
+use engine::jitter::Jitter;
+
+/// A seeded source of uids and generated names.
 #[derive(Debug, Clone)]
-pub(crate) struct Random {
-    state: u64,
-}
+pub(crate) struct Random(Jitter);
 
 /// The letters the API server puts behind a `generateName`: no vowels and nothing that reads like another.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -12,13 +12,13 @@ const SUFFIX_LENGTH: usize = 5;
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self(Jitter::new(seed))
     }
 
     /// A uuid of version 4 in its canonical lowercase form.
     pub(crate) fn uid(&mut self) -> String {
-        let high = (self.next() & 0xffff_ffff_ffff_0fff) | 0x4000;
-        let low = (self.next() & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
+        let high = (self.0.next() & 0xffff_ffff_ffff_0fff) | 0x4000;
+        let low = (self.0.next() & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
         let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0xffff);
         let (d, e) = (low >> 48, low & 0xffff_ffff_ffff);
         format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
@@ -26,7 +26,7 @@ impl Random {
 
     /// What follows a `generateName`.
     pub(crate) fn suffix(&mut self) -> String {
-        let mut bits = self.next();
+        let mut bits = self.0.next();
         let mut suffix = String::with_capacity(SUFFIX_LENGTH);
         for _ in 0..SUFFIX_LENGTH {
             let letters = SUFFIX_LETTERS.len() as u64;
@@ -35,15 +35,6 @@ impl Random {
             bits /= letters;
         }
         suffix
-    }
-
-    /// SplitMix64: every seed is a good one, and its sequence has no repeated value before 2^64.
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }
 

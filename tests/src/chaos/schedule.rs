@@ -1,6 +1,6 @@
 //! What breaks when: drawn from a seed before anything runs, so that a seed replays it.
 
-use crate::draw::Draw;
+use crate::random::Random;
 use std::fmt;
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Fault {
 
 /// Faults in the order of their beginnings, all over within `total`.
 pub(super) fn draw(seed: u64, shape: Shape, total: Duration) -> Vec<Fault> {
-    let mut draw = Draw::new(seed);
+    let mut draw = Random::new(seed, 0);
     let mut faults: Vec<Fault> = Vec::new();
     let mut at = Duration::from_secs(2);
     while at < total {
@@ -95,7 +95,7 @@ fn fits(faults: &[Fault], new: &Fault) -> bool {
     !full && under_way.iter().all(|fault| fault.victim != new.victim)
 }
 
-fn one(draw: &mut Draw, shape: Shape, at: Duration) -> Fault {
+fn one(draw: &mut Random, shape: Shape, at: Duration) -> Fault {
     let kind =
         draw.weighted(&[(30, Kind::Kill), (15, Kind::Pause), (20, Kind::Terminate), (20, Kind::Hold), (15, Kind::Cut)]);
     let (graph, executor) = (draw.index(shape.graphs), draw.index(shape.executors));
@@ -123,8 +123,8 @@ fn one(draw: &mut Draw, shape: Shape, at: Duration) -> Fault {
     Fault { at, lasts, kind, victim, renamed: draw.percent(50) }
 }
 
-fn millis(draw: &mut Draw, low: usize, high: usize) -> Duration {
-    Duration::from_millis(draw.between(low, high) as u64)
+fn millis(draw: &mut Random, low: u64, high: u64) -> Duration {
+    Duration::from_millis(draw.between(low, high))
 }
 
 impl Victim {

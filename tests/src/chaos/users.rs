@@ -1,8 +1,8 @@
 //! Users who make families, delete their owners, and look at what is left.
 
 use super::oracle::{Fate, Oracle, Policy};
-use crate::draw::Draw;
 use crate::load::{configmaps, create, create_all, delete, list, reference_to, send};
+use crate::random::Random;
 use anyhow::{Context, ensure};
 use http::Method;
 use kube::Client;
@@ -37,7 +37,7 @@ impl Shared {
 pub(super) struct User {
     pub(super) client: Client,
     pub(super) shared: Shared,
-    pub(super) draw: Draw,
+    pub(super) draw: Random,
     /// The first family's number, and what to add for the next: no two users share one.
     pub(super) first: usize,
     pub(super) step: usize,
@@ -85,8 +85,8 @@ impl User {
     }
 
     async fn make(&mut self, number: usize) -> anyhow::Result<Family> {
-        let namespace = self.draw.pick(&NAMESPACES).context("there are namespaces")?;
-        let policy = self.draw.pick(&Policy::ALL).context("there are policies")?;
+        let namespace = self.draw.pick(&NAMESPACES).copied().context("there are namespaces")?;
+        let policy = self.draw.pick(&Policy::ALL).copied().context("there are policies")?;
         let maps = configmaps(namespace);
         let prefix = format!("{}-{number}", policy.as_str().to_lowercase());
         let object = |kind: &str, name: String, owners: &[&Value]| labelled(kind, number, &name, owners);
@@ -97,8 +97,8 @@ impl User {
             oracle.family(number, policy, uid(&owner), &name(&owner));
             oracle.bystander(number, uid(&keeper), &name(&keeper), BTreeSet::new());
         }
-        let children = self.draw.between(20, 150);
-        let shared = self.draw.between(0, children / 5);
+        let children = 20 + self.draw.index(131);
+        let shared = self.draw.index(children / 5 + 1);
         let make_child = |child: usize| {
             let owners: &[&Value] = if child < shared { &[&owner, &keeper] } else { &[&owner] };
             object("ConfigMap", format!("{prefix}-child-{child}"), owners)
@@ -132,7 +132,7 @@ impl User {
                 oracle.member(number, uid(grandchild), &name(grandchild), Fate::Goes, false);
             }
         }
-        let late = if policy == Policy::Background { self.draw.between(0, 3) } else { 0 };
+        let late = if policy == Policy::Background { self.draw.index(4) } else { 0 };
         Ok(Family { number, namespace, policy, owner, late })
     }
 

@@ -1,12 +1,12 @@
 //! Draws a world and a program from a seed.
 
 use super::world::{Flaw, Kind, Object, Operation, Policy, Program, Reference, Slot, Step};
-use crate::draw::Draw;
+use crate::random::Random;
 
 /// Phases of every program, so that all seeds of a run can keep step.
 pub(super) const PHASES: usize = 6;
 
-const KINDS: [(usize, Kind); 9] = [
+const KINDS: [(u64, Kind); 9] = [
     (8, Kind::ConfigMap),
     (4, Kind::Secret),
     (3, Kind::ServiceAccount),
@@ -17,8 +17,8 @@ const KINDS: [(usize, Kind); 9] = [
     (2, Kind::PriorityClass),
     (3, Kind::Realm),
 ];
-const BLOCKING: [(usize, Option<bool>); 3] = [(5, Some(true)), (2, Some(false)), (3, None)];
-const POLICIES: [(usize, Option<Policy>); 4] =
+const BLOCKING: [(u64, Option<bool>); 3] = [(5, Some(true)), (2, Some(false)), (3, None)];
+const POLICIES: [(u64, Option<Policy>); 4] =
     [(5, None), (5, Some(Policy::Background)), (7, Some(Policy::Foreground)), (4, Some(Policy::Orphan))];
 
 /// Which worlds have references by unserved versions is drawn apart, so that the other worlds stay what they were.
@@ -26,8 +26,8 @@ const VERSIONS_SALT: u64 = 0x7665_7273_696f_6e74;
 
 /// The program of a seed.
 pub fn generate(seed: u64) -> Program {
-    let mut draw = Draw::new(seed);
-    let mut versions = Draw::new(seed ^ VERSIONS_SALT);
+    let mut draw = Random::new(seed, 0);
+    let mut versions = Random::new(seed ^ VERSIONS_SALT, 0);
     let versions = versions.percent(20).then_some(versions);
     let early = draw.percent(50);
     let unknown_kinds = draw.percent(20);
@@ -52,13 +52,13 @@ pub fn generate(seed: u64) -> Program {
 
 struct Maker {
     seed: u64,
-    draw: Draw,
+    draw: Random,
     /// Upstream retries them for ever and all its retries share one rate, so only some worlds have any.
     unknown_kinds: bool,
     /// Two references with one uid: upstream takes both for one, and all that follows is another history.
     shared_uids: bool,
     /// Decides which references name an unserved version. Upstream retries these for ever too, so only some worlds have any.
-    versions: Option<Draw>,
+    versions: Option<Random>,
     objects: Vec<Object>,
     /// Everything written so far: dependent and owner.
     references: Vec<(Slot, Slot)>,
@@ -81,10 +81,10 @@ impl Maker {
         if self.draw.percent(50) {
             for _ in 0..self.draw.between(1, 4) {
                 // Back from an owner to what it owns, sometimes over a longer way.
-                let Some((dependent, owner)) = self.draw.pick(&self.references) else { break };
+                let Some((dependent, owner)) = self.draw.pick(&self.references).copied() else { break };
                 let grandchildren: Vec<Slot> =
                     self.references.iter().filter(|(_, of)| *of == dependent).map(|(child, _)| *child).collect();
-                let end = if self.draw.percent(40) { self.draw.pick(&grandchildren) } else { None };
+                let end = if self.draw.percent(40) { self.draw.pick(&grandchildren).copied() } else { None };
                 let reference = self.reference(owner, end.unwrap_or(dependent), Flaw::None);
                 steps.push(Step { operation: Operation::AddReference { slot: owner, reference }, pause_ms: 0 });
             }
@@ -148,7 +148,11 @@ impl Maker {
         // Those who own already, so that some owners have many dependents.
         let owners: Vec<Slot> =
             candidates.iter().copied().filter(|at| self.references.iter().any(|(_, owner)| owner == at)).collect();
-        if self.draw.percent(55) && !owners.is_empty() { self.draw.pick(&owners) } else { self.draw.pick(&candidates) }
+        if self.draw.percent(55) && !owners.is_empty() {
+            self.draw.pick(&owners).copied()
+        } else {
+            self.draw.pick(&candidates).copied()
+        }
     }
 
     fn flaw(&mut self, owner: Slot) -> Flaw {
@@ -160,7 +164,7 @@ impl Maker {
             .into_iter()
             .filter(|&other| other != kind && other.is_namespaced() == kind.is_namespaced())
             .collect();
-        let other = self.draw.pick(&others).unwrap_or(kind);
+        let other = self.draw.pick(&others).copied().unwrap_or(kind);
         let flaw = self.draw.weighted(&[
             (88, Flaw::None),
             (4, Flaw::WrongName),
@@ -182,7 +186,7 @@ impl Maker {
             .map(|_| {
                 let operation = self.operation();
                 let longest = self.draw.weighted(&[(60, 0), (25, 50), (15, 400)]);
-                let pause_ms = if calm { 0 } else { self.draw.index(longest + 1) as u64 };
+                let pause_ms = if calm { 0 } else { self.draw.between(0, longest) };
                 Step { operation, pause_ms }
             })
             .collect()
@@ -190,14 +194,14 @@ impl Maker {
 
     fn operation(&mut self) -> Operation {
         let slot = self.draw.index(self.objects.len());
-        let (dependent, owner) = self.draw.pick(&self.references).unwrap_or((slot, slot));
+        let (dependent, owner) = self.draw.pick(&self.references).copied().unwrap_or((slot, slot));
         match self.draw.index(100) {
             0..=47 => {
                 let slot = if self.draw.percent(75) { owner } else { slot };
                 // Twice now and then; mostly somebody new.
                 let again = self.deleted.contains(&slot) && !self.draw.percent(25);
                 let rest: Vec<Slot> = (0..self.objects.len()).filter(|at| !self.deleted.contains(at)).collect();
-                let slot = if again { self.draw.pick(&rest).unwrap_or(slot) } else { slot };
+                let slot = if again { self.draw.pick(&rest).copied().unwrap_or(slot) } else { slot };
                 self.deleted.push(slot);
                 Operation::Delete { slot, policy: self.draw.weighted(&POLICIES) }
             }

@@ -1,6 +1,6 @@
 //! Inputs made of other inputs, the same ones from the same seed.
 
-use crate::draw::Draw;
+use crate::random::Random;
 
 /// Bytes that formats give a meaning.
 const TELLING: &[&[u8]] = &[
@@ -31,11 +31,11 @@ const BYTES_MAX: usize = 64 * 1024;
 
 /// Makes inputs.
 #[derive(Debug)]
-pub struct Mutator(Draw);
+pub struct Mutator(Random);
 
 impl Mutator {
     pub fn new(seed: u64) -> Mutator {
-        Mutator(Draw::new(seed))
+        Mutator(Random::new(seed, 0))
     }
 
     /// A changed copy of one of them, or of two.

@@ -1,7 +1,7 @@
 //! The clocks of processes: each has an origin and a rate of its own.
 
-use super::random::Random;
 use super::world::S;
+use crate::random::Random;
 use engine::time::Time;
 use std::time::Duration;
 

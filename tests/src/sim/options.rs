@@ -1,7 +1,7 @@
 //! What a seed draws before anything happens: the size of the world, what its users do, and which faults are on.
 
 use super::perils::{Peril, Perils};
-use super::random::Random;
+use crate::random::Random;
 use engine::work::{PROTOCOL, Protocols};
 
 /// The chances of the faults, as drawn by one seed; zero where a fault is off.

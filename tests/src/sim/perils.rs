@@ -3,7 +3,7 @@
 
 use super::kinds::{AGGREGATED, MIRROR};
 use super::options::Options;
-use super::random::Random;
+use crate::random::Random;
 
 mod at_work;
 

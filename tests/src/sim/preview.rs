@@ -3,9 +3,9 @@
 use super::kinds::DEFINITIONS;
 use super::options::{Faults, Options};
 use super::perils::Peril;
-use super::random::Random;
 use super::truth::{Actor, Life};
 use super::world::{Happening, S, World};
+use crate::random::Random;
 
 use engine::leader::{Leader, Planning};
 use engine::object::Uid;

@@ -2,9 +2,9 @@
 
 use super::kinds::{DEFINITIONS, KINDS, MIRROR, MIRRORED, NAMESPACES, PODS, STORED, UNWATCHED};
 use super::options::Users;
-use super::random::Random;
 use super::server::{DEFINITION_FINALIZER, Server};
 use super::truth::{Life, short};
+use crate::random::Random;
 use engine::object::{FOREGROUND_FINALIZER, HOLD_ANNOTATION, ORPHAN_FINALIZER, OwnerReference, Uid};
 use sandbox::model::Policy;
 use serde_json::{Value, json};

@@ -19,8 +19,8 @@ fn root() -> PathBuf {
 /// Which of our crates each of our crates may know. Arrows point to what knows less.
 const MAY_KNOW: [(&str, &[&str]); 11] = [
     ("engine", &[]),
-    ("runtime", &[]),
-    ("sandbox", &[]),
+    ("runtime", &["engine"]),
+    ("sandbox", &["engine"]),
     ("healthcheck", &[]),
     ("proto", &["engine"]),
     ("graph-service", &["engine", "proto", "runtime"]),

@@ -1,6 +1,7 @@
 //! Every answer a server can give, in any order: what must hold whatever it says.
 
 use super::*;
+use crate::jitter::Jitter;
 
 /// What the leader, the shell and the server know.
 struct Run {

@@ -191,7 +191,7 @@ fn checked(seed: u64, round: usize, bytes: &[u8], check: impl FnOnce() -> bool) 
 #[test]
 fn the_scan_reads_what_prost_reads_and_refuses_what_it_refuses() {
     let seed = seed();
-    let mut draw = Draw(seed);
+    let mut draw = Draw::new(seed);
     let mut taken = [0; 4];
     for round in 0..rounds() {
         let json = odd(&mut draw);
@@ -219,7 +219,7 @@ fn the_scan_reads_what_prost_reads_and_refuses_what_it_refuses() {
 
 #[test]
 fn wherever_it_is_cut_off_nothing_wrong_is_read() {
-    let mut draw = Draw(seed());
+    let mut draw = Draw::new(seed());
     for _ in 0..20 {
         let json = odd(&mut draw);
         let line = oracle::event(&serde_json::json!({ "type": "ADDED", "object": json }));
@@ -242,7 +242,7 @@ fn wherever_it_is_cut_off_nothing_wrong_is_read() {
 #[test]
 fn both_encodings_give_the_same_objects_and_the_same_refusals() {
     let seed = seed();
-    let mut draw = Draw(seed);
+    let mut draw = Draw::new(seed);
     let mut taken = 0;
     for namespaced in [Some(true), Some(false), None] {
         let (mut of_json, mut of_protobuf) = (Decoder::new(namespaced), Decoder::new(namespaced));
@@ -263,7 +263,7 @@ fn both_encodings_give_the_same_objects_and_the_same_refusals() {
 
 #[test]
 fn both_encodings_give_the_same_events_and_pages() {
-    let mut draw = Draw(seed());
+    let mut draw = Draw::new(seed());
     for _ in 0..500 {
         let objects: Vec<Value> = (0..draw.below(4)).map(|_| odd(&mut draw)).collect();
         let mut list = serde_json::json!({ "kind": "PartialObjectMetadataList", "metadata": { "resourceVersion": "12" }, "items": objects });

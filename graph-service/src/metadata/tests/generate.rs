@@ -1,18 +1,19 @@
 //! Objects as JSON, drawn from a seed: mostly what an API server sends, sometimes what none should.
 
+use engine::jitter::Jitter;
 use serde_json::{Map, Value, json};
 
-/// Randomness from a seed (SplitMix64).
+/// Randomness from a seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Draw(pub(crate) u64);
+pub(crate) struct Draw(Jitter);
 
 impl Draw {
+    pub(crate) fn new(seed: u64) -> Draw {
+        Draw(Jitter::new(seed))
+    }
+
     pub(crate) fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next()
     }
 
     /// Below `end`, which is not 0.

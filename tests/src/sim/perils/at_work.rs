@@ -1,10 +1,10 @@
 //! What the perils of a world do, and what of it the law has to know.
 
 use super::Perils;
+use crate::random::Random;
 use crate::sim::attempt::{Refused, Request};
 use crate::sim::kinds::{KINDS, MIRRORED, NAMESPACES, by_resource, stored};
 use crate::sim::options::Options;
-use crate::sim::random::Random;
 use crate::sim::truth::{Actor, Life};
 use crate::sim::users;
 use crate::sim::world::{Happening, MS, S, World};

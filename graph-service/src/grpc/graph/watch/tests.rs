@@ -6,6 +6,7 @@ use crate::driver;
 use crate::grpc::followers::{Followers, UNREAD_FOR};
 use crate::grpc::small_world::{config, facts, reason, secret, secrets, shared, uid_of};
 use crate::messages::Leadership;
+use engine::jitter::Jitter;
 use engine::leader::{DependentsOptions, DependentsWalk, Input, Mode};
 use engine::object::{Facts, Object, ResourceVersion};
 use engine::time::Time;
@@ -236,11 +237,8 @@ async fn objects_that_own_each_other_do_not_keep_each_other_in() {
 async fn whatever_happens_a_follower_knows_what_a_walk_finds() {
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
     for seed in 1..40_u64 {
-        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut draw = move |below: usize| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(random >> 33).unwrap() % below
-        };
+        let mut random = Jitter::new(seed);
+        let mut draw = move |below: usize| usize::try_from(random.next() >> 33).unwrap() % below;
         let mut world = world(&[("root", &[])]);
         let depth = [1, 2, 64][draw(3)];
         let (mut follower, mut all) =
