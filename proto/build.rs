@@ -1,4 +1,4 @@
-//! Compiles the protocol without a `protoc` on the machine.
+//! Compiles the protocol without an installed `protoc`.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=google");
     let mut compiler = protox::Compiler::new(["."])?;
     compiler.include_imports(true).include_source_info(true).open_files(FILES)?;
-    // The comments and annotations stay in, so that a reflection client shows them.
+    // Keeps comments and annotations for reflection clients.
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("ownergraph.bin"), compiler.encode_file_descriptor_set())?;
     let files = compiler.file_descriptor_set();
-    // Ordered maps: one value has one encoding.
+    // Ordered maps give each value one encoding.
     tonic_prost_build::configure().emit_rerun_if_changed(false).btree_map(".").compile_fds(files)?;
     Ok(())
 }

@@ -1,15 +1,15 @@
-//! Addresses of graph services, as they are written.
+//! Parses addresses of graph services.
 
 use http::Uri;
 use proto::convert::ENDPOINT_MAX_BYTES;
 
-/// Whether an address of `HOST:PORT` can only be this machine.
+/// Whether an address `HOST:PORT` is on this machine.
 pub fn is_loopback(address: &str) -> bool {
     let Ok(uri) = uri(address) else { return false };
     runtime::host::is_loopback(uri.host().unwrap_or_default())
 }
 
-/// Reads `HOST:PORT`, with or without `http://` or `https://` before it, as the URI to connect to.
+/// Parses `HOST:PORT`, with or without `http://` or `https://`, as a URI.
 pub(crate) fn uri(address: &str) -> Result<Uri, String> {
     const WANTED: &str = "expected HOST:PORT, such as 127.0.0.1:7450";
     if address.len() > ENDPOINT_MAX_BYTES {

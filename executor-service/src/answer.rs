@@ -1,4 +1,4 @@
-//! Answers of the API server, parsed for the engine, which knows what they mean.
+//! Parses answers of the API server. The engine interprets them.
 
 use crate::metadata::parse_object;
 use engine::attempt::{Ending, Failure, FailureKind, NotFound, Question, Reply, Status, failed};
@@ -9,10 +9,10 @@ use serde_json::Value;
 #[cfg(test)]
 mod tests;
 
-/// How much of an answer that is no Status is passed on.
+/// Most bytes of an answer other than a Status that are forwarded.
 const EXCERPT_MAX_BYTES: usize = 200;
 
-/// The beginning of an answer, for messages about answers that are not what was asked for.
+/// The beginning of an unexpected answer, for messages.
 pub(crate) fn excerpt(answer: &Answer) -> String {
     let head = &answer.body[..answer.body.len().min(EXCERPT_MAX_BYTES)];
     format!("{} {:?}", answer.content_type, String::from_utf8_lossy(head))
@@ -49,7 +49,7 @@ pub(crate) fn failure(error: &CallError) -> Failure {
     Failure { kind, cause: error.to_string() }
 }
 
-/// The meaning of what came of a request about `object`.
+/// The meaning of the answer to a request about `object`.
 pub(crate) fn classify(question: Question, object: &ObjectRef, answer: Result<&Answer, &CallError>) -> Box<Ending> {
     match answer {
         Ok(answer) => engine::attempt::classify(&reply(object, answer)),

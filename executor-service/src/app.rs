@@ -1,4 +1,4 @@
-//! From what is given to the end of the session.
+//! Runs an executor, from its configuration to the end of the session.
 
 use crate::attempt::Attempts;
 use crate::clock::Clock;
@@ -39,27 +39,27 @@ mod tests;
 /// Bounds of the jittered wait between two attempts to reach the API server or the graph service.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// The driver ends its drain by itself well before this.
+/// The driver ends its drain well before this.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
-/// What connects an executor with the world.
+/// The connections of an executor.
 #[derive(Debug)]
 pub struct Edges {
     /// The API server to write to.
     pub cluster: Cluster,
-    /// The way to the graph service.
+    /// The connection to the graph service.
     pub graph: Connector,
-    /// How names of the graph service are resolved.
+    /// Resolves names of the graph service.
     pub resolver: Resolver,
-    /// Where probes and metrics are answered; `None` where somebody else does.
+    /// Listener for probes and metrics. `None` if another part of the process serves them.
     pub admin: Option<TcpListener>,
-    /// The certificates that `admin` is served with; `None` for plaintext.
+    /// The certificates of `admin`. `None`: plaintext.
     pub tls: Option<Arc<ServerTls>>,
-    /// Where several executors of one process count together; `None` for metrics of its own.
+    /// Shared metrics of several executors of one process. `None`: metrics of its own.
     pub metrics: Option<Metrics>,
 }
 
-/// Why an executor could not be started. One sentence that names the flag, the file or the address.
+/// Why an executor could not start: one sentence that names the flag, the file or the address.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -75,7 +75,7 @@ pub enum StartError {
 }
 
 impl Edges {
-    /// The edges that the flags name. Nothing is sent yet.
+    /// Opens the edges that the flags name. Sends nothing yet.
     pub async fn open(options: &Options) -> Result<Edges, StartError> {
         let caller = options.caller().await?;
         let tls = ServerTls::open(&options.serving()).await?;
@@ -86,9 +86,9 @@ impl Edges {
     }
 }
 
-/// Runs one executor until its session is over: by `shutdown`, which drains it, or because the graph service does not want it.
+/// Runs one executor until its session ends: `shutdown` drains it, or the graph service refuses it.
 ///
-/// Whoever cannot be reached is tried again for as long as it takes. An error is a fault in the executor itself.
+/// It retries unreachable peers without a limit. An error is a bug in the executor.
 pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<Exit> {
     let clock = Clock::start();
     let tls_metrics = edges.tls.as_ref().map_or_else(TlsMetrics::default, |tls| tls.metrics().clone());
@@ -126,19 +126,16 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
         traces,
     };
     tasks.spawn("session", async move {
-        // Nobody listens any more only where the process is already being torn down.
+        // The receiver is gone only while the process is torn down.
         let _unheard = ended.send(core.run(stop).await);
         Ok(())
     });
     tasks.run(&shutdown, STOP_WITHIN).await?;
     let exit = exit.await.context("the session's task ended without an exit")?;
     match &exit {
-        Exit::Drained => tracing::info!("executor stopped, nothing left behind"),
+        Exit::Drained => tracing::info!("executor stopped after all leases ended"),
         Exit::DrainTimedOut { outstanding } => {
-            tracing::warn!(
-                outstanding,
-                "executor stopped; the leader will miss these items until their leases run out"
-            );
+            tracing::warn!(outstanding, "executor stopped; the leader waits for these items until their leases expire");
         }
         Exit::Superseded | Exit::OtherCluster { .. } | Exit::ProtocolUnsupported { .. } => {}
     }
@@ -151,12 +148,12 @@ fn serve_admin(listener: TcpListener, tls: Option<Arc<ServerTls>>, health: &Arc<
     tasks.spawn_until_end("TLS files", Arc::clone(&tls).follow());
     let guard = Guard::certificate(match tls.knows_callers() {
         true => "show a client certificate that an authority in --client-ca has signed",
-        false => "this executor knows no client certificates; it has to be started with --client-ca",
+        false => "this executor accepts no client certificates; start it with --client-ca",
     });
     tasks.spawn_until_end("admin", admin::serve_tls(listener, probe, tls, guard));
 }
 
-/// What makes traces, where they are wanted.
+/// The recorder of spans, if configured.
 fn traces(
     config: &Config,
     metrics: &Metrics,
@@ -176,7 +173,7 @@ struct Core {
     clock: Clock,
     /// At least one.
     clients: Vec<kube::Client>,
-    /// They ask the gate of a request when its connection is there.
+    /// The clients check the gate of a request after the connection is open.
     asks_gates: bool,
     graph: Connector,
     resolver: Resolver,
@@ -222,18 +219,18 @@ impl Core {
         driver.traced(self.traces).run(shutdown).await
     }
 
-    /// Asks until the API server says which cluster it is: an executor that does not know where it writes must not lease anything.
+    /// Reads the identity of the cluster, with retries. An executor that does not know its cluster must not lease work.
     async fn know_the_cluster(&self, seed: u64) -> String {
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX, seed);
         let mut warned = String::new();
         loop {
             let why = match cluster_uid(&self.clients[0]).await {
                 Ok(uid) => return uid,
-                Err(error) => format!("{} does not say which cluster it is: {error}", self.url),
+                Err(error) => format!("cannot read the identity of the cluster at {}: {error}", self.url),
             };
             let retry_in = backoff.next_delay();
             let retry_in_ms = retry_in.as_millis();
-            // Every attempt shows in the readiness and the metrics, each new failure once in the log.
+            // Each attempt shows in readiness and metrics; a new reason is logged once as a warning.
             if warned == why {
                 tracing::debug!(why, retry_in_ms, "waiting for the API server");
             } else {

@@ -1,4 +1,4 @@
-//! Leases, carried out: the engine decides what to ask, this shell sends it and hands the answer back.
+//! Carries out leases: the engine decides on each request, this shell sends it and returns the answer.
 
 use crate::answer;
 use crate::clock::Clock;
@@ -18,7 +18,7 @@ pub(crate) mod request;
 #[cfg(test)]
 mod tests;
 
-/// Requests under way for each attempt, on average: one of its own, and reads of owners. Beyond that, requests wait.
+/// Most concurrent requests for each attempt, on average: one of its own, and reads of owners. Further requests wait.
 const REQUESTS_PER_ATTEMPT: usize = 4;
 
 /// All attempts of one executor.
@@ -26,15 +26,15 @@ const REQUESTS_PER_ATTEMPT: usize = 4;
 pub(crate) struct Attempts {
     server: Server,
     clock: Clock,
-    /// Shared with the gates of writes under way.
+    /// Shared with the gates of writes in flight.
     machine: Shared,
     requests: Jobs<RequestId, Answer<Value>>,
-    /// What requests of a lease belong to, where that is recorded.
+    /// The trace spans of requests, by lease.
     follows: BTreeMap<LeaseId, Follow>,
     ended: VecDeque<Ended>,
 }
 
-/// An attempt that has ended, and how often it sent its write.
+/// An ended attempt, and how often it sent its write.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) lease: Box<WorkLease>,
@@ -64,7 +64,7 @@ impl Attempts {
         }
     }
 
-    /// Whether the API server accepts this executor's credentials; the error says why not.
+    /// Whether the API server accepts this executor's credentials. The error is the reason.
     pub(crate) fn check_credentials(&self) -> impl Future<Output = Result<(), String>> + Send + 'static {
         let server = self.server.clone();
         async move { server.accepts_credentials().await }
@@ -75,7 +75,7 @@ impl Attempts {
         self.machine.lock().set_writes_end(end);
     }
 
-    /// Begins to carry out a lease.
+    /// Starts a lease.
     pub(crate) fn start(&mut self, lease: WorkLease, follow: Option<Follow>) {
         if let Some(follow) = follow {
             self.follows.insert(lease.id, follow);
@@ -84,13 +84,13 @@ impl Attempts {
         self.settle();
     }
 
-    /// Nothing more is sent for this lease; what is on the wire stays there.
+    /// Sends nothing more for this lease. Sent requests stay in flight.
     pub(crate) fn cancel(&mut self, lease: LeaseId) {
         self.machine.lock().cancel(self.clock.now(), lease);
         self.settle();
     }
 
-    /// The next attempt that ends. Pending while there is none; cancel safe.
+    /// Waits for the next ended attempt. Cancel safe.
     pub(crate) async fn next(&mut self) -> Ended {
         loop {
             if let Some(ended) = self.ended.pop_front() {
@@ -101,7 +101,7 @@ impl Attempts {
         }
     }
 
-    /// The next attempt that has ended by now. Answers rarely come alone: all that are there are taken.
+    /// The next attempt that has already ended. Answers usually come several at a time, so all are taken.
     pub(crate) fn try_next(&mut self) -> Option<Ended> {
         while let Some((id, end)) = self.requests.try_next() {
             self.answered(id, end);
@@ -113,17 +113,17 @@ impl Attempts {
         let lost = |cause: String| Err(Failure { kind: FailureKind::NoAnswer, cause });
         let answer = match end {
             JobEnd::Done(answer) => answer,
-            JobEnd::Aborted => lost("the request was given up".to_owned()),
+            JobEnd::Aborted => lost("the request was aborted".to_owned()),
             JobEnd::Panicked(why) => {
                 tracing::error!(why, "a request panicked inside the executor");
-                lost(format!("the request broke off inside the executor: {why}"))
+                lost(format!("the request failed inside the executor: {why}"))
             }
         };
         self.machine.lock().answered(self.clock.now(), id, answer);
         self.settle();
     }
 
-    /// Does what the machine wants, as far as there is room for requests.
+    /// Carries out the machine's outputs while there is room for requests.
     fn settle(&mut self) {
         while self.requests.has_room() {
             let output = self.machine.lock().poll();

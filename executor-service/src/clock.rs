@@ -1,9 +1,9 @@
-//! The engine's time: counted from the start of the process.
+//! The time of the engine: it counts from the start of the process.
 
 use engine::time::Time;
 use tokio::time::Instant;
 
-/// The process's clock, in the engine's terms.
+/// The clock of the process, in the engine's type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(runtime::clock::Clock);
 

@@ -1,4 +1,4 @@
-//! Channels to a graph service: over the network or a pipe, plaintext or TLS, with or without a token.
+//! Channels to a graph service: over the network or a pipe, in plaintext or TLS, with or without a token.
 
 use crate::address::{self, is_loopback};
 use futures::future::BoxFuture;
@@ -19,26 +19,26 @@ use tonic::body::Body;
 use tonic::transport::{self, Endpoint};
 use tower::{BoxError, Service};
 
-/// Name resolution, TCP and TLS.
+/// Time for name resolution, TCP and TLS.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// Windows of HTTP/2: one stream that nobody reads must not stop the connection.
+/// HTTP/2 windows: one unread stream must not stop the connection.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
-/// A peer that vanished without a word is found after this and the time below.
+/// A vanished peer is detected after this and the timeout below.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
 const KEEPALIVE_WITHIN: Duration = Duration::from_secs(10);
 
-/// A connection to a graph service, which may be opened again when it breaks. Requests carry the caller's token.
+/// A connection to a graph service, reopened if it breaks. Requests carry the caller's token.
 #[derive(Clone, Debug)]
 pub struct Channel {
     channel: transport::Channel,
-    /// Whose token goes along.
+    /// The caller whose token is sent.
     caller: Caller,
-    /// What the connection broke of.
+    /// The error of a broken connection.
     complaint: Complaint,
 }
 
-/// How a channel to the address of a graph service is opened. Clones share it.
+/// Opens channels to addresses of a graph service. Clones share it.
 #[derive(Clone)]
 pub struct Connector(Way);
 
@@ -49,12 +49,12 @@ enum Way {
 }
 
 impl Connector {
-    /// HTTP/2 over TCP, as this caller calls, with the windows and keepalives of the protocol.
+    /// HTTP/2 over TCP with this caller's credentials and the windows and keepalives of the protocol.
     pub(crate) fn network(caller: Caller) -> Connector {
         Connector(Way::Network(caller))
     }
 
-    /// Another way, such as a pipe within this process. The error is a sentence that names the address.
+    /// Another transport, such as a pipe within this process. The error is a sentence that names the address.
     pub fn through<C: Into<Channel> + 'static>(
         open: impl Fn(String) -> BoxFuture<'static, Result<C, String>> + Send + Sync + 'static,
     ) -> Connector {
@@ -64,7 +64,7 @@ impl Connector {
         })))
     }
 
-    /// `name` is whom a certificate must name, where that is not the host of the address.
+    /// `name` is the name in the certificate, if it is not the host of the address.
     pub(crate) async fn open(&self, address: &str, name: Option<&str>) -> Result<Channel, String> {
         match &self.0 {
             Way::Network(caller) => dial(caller, address, name).await,
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Connector {
 }
 
 impl From<transport::Channel> for Channel {
-    /// Without a token.
+    /// A channel without a token.
     fn from(channel: transport::Channel) -> Channel {
         Channel { channel, caller: Caller::plaintext(), complaint: Complaint::default() }
     }
@@ -96,7 +96,7 @@ impl Service<Request<Body>> for Channel {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        // The one that has said that it is ready is the one that is called.
+        // Call the clone that has reported ready.
         let another = self.channel.clone();
         let mut channel = std::mem::replace(&mut self.channel, another);
         let (caller, complaint) = (self.caller.clone(), self.complaint.clone());
@@ -109,14 +109,14 @@ impl Service<Request<Body>> for Channel {
     }
 }
 
-/// A call that TLS has spoiled is one that found no connection: its status is `UNAVAILABLE`, with the sentence.
+/// A call that fails in TLS had no connection: its status is `UNAVAILABLE`, with the sentence.
 fn why(complaint: &Complaint, error: transport::Error) -> BoxError {
     complaint.take().map_or_else(|| error.into(), |sentence| ConnectError(sentence.into()).into())
 }
 
-/// A plaintext endpoint with the settings that the protocol asks for; the error says what is wrong with the address.
+/// A plaintext endpoint with the settings of the protocol. The error says what is wrong with the address.
 pub fn endpoint(address: &str) -> Result<Endpoint, String> {
-    let uri = address::uri(address).map_err(|why| format!("{address:?} is no address: {why}"))?;
+    let uri = address::uri(address).map_err(|why| format!("{address:?} is not an address: {why}"))?;
     Ok(transport::Channel::builder(uri)
         .connect_timeout(CONNECT_WITHIN)
         .tcp_nodelay(true)
@@ -127,7 +127,7 @@ pub fn endpoint(address: &str) -> Result<Endpoint, String> {
         .keep_alive_while_idle(true))
 }
 
-/// Opens a channel over TCP. The certificate must name `name`, or the host of the address where there is none. The error is a sentence
+/// Opens a channel over TCP. The certificate must have `name`, or else the host of the address. The error is a sentence
 /// that names the address.
 pub async fn dial(caller: &Caller, address: &str, name: Option<&str>) -> Result<Channel, String> {
     let endpoint = endpoint_of(caller, address)?;
@@ -149,13 +149,13 @@ pub async fn dial(caller: &Caller, address: &str, name: Option<&str>) -> Result<
     let connect = tower::service_fn(connect);
     let connected = endpoint.connect_with_connector(connect).await;
     let channel = connected.map_err(|error| format!("{address} cannot be reached: {}", innermost(&error)))?;
-    // Whoever can read what goes by would be the caller with it.
+    // Over an open connection, an eavesdropper would get the token.
     let is_private = caller.is_tls() || is_loopback(address);
     Ok(Channel { channel, caller: if is_private { caller.clone() } else { Caller::plaintext() }, complaint })
 }
 
-/// A channel over a byte pipe that is open already, such as one within this process, in plaintext and without a token. `address` is what
-/// requests carry as their host; the error is a sentence that names it.
+/// A channel over an open byte pipe, such as one within this process, in plaintext and without a token. `address` is
+/// the host of requests. The error is a sentence that names it.
 pub async fn connect_over(
     address: &str,
     pipe: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -163,8 +163,8 @@ pub async fn connect_over(
     over(endpoint(address)?, address, pipe).await
 }
 
-/// The same, TLS where the caller wants it: the certificate must name `host`, and the token goes along over TLS only. `shown` is what
-/// errors call the other end.
+/// A channel over an open byte pipe, with TLS if the caller has it: the certificate must have `host`, and the token is
+/// sent over TLS only. `shown` names the peer in errors.
 pub async fn connect_through(
     caller: &Caller,
     address: &str,
@@ -190,7 +190,7 @@ async fn over(
     connected.map_err(|error| format!("{shown} cannot be reached: {}", innermost(&error)))
 }
 
-/// Requests say by which scheme they came; TLS itself is the business of the connector.
+/// Requests carry their scheme; the connector does TLS.
 fn endpoint_of(caller: &Caller, address: &str) -> Result<Endpoint, String> {
     let endpoint = endpoint(address)?;
     let secure = endpoint.uri().authority().filter(|_| caller.is_tls()).map(|authority| format!("https://{authority}"));
@@ -200,7 +200,7 @@ fn endpoint_of(caller: &Caller, address: &str) -> Result<Endpoint, String> {
     }
 }
 
-/// The cause at the bottom: what stands above it says only that there was one.
+/// The innermost cause: the outer errors only say that there is one.
 pub fn innermost(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -1,4 +1,4 @@
-//! The one task that owns the session: facts in, effects out.
+//! The one task that owns the session. It takes facts in and carries effects out.
 
 use crate::attempt::{Attempts, Ended};
 use crate::clock::Clock;
@@ -17,38 +17,37 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// From the wish to stop to the end, whatever is still under way: below the 30 s that Kubernetes gives a pod.
+/// Longest time from the request to stop to the end: below the 30 s that Kubernetes grants a pod.
 const DRAIN_WITHIN: Duration = Duration::from_secs(25);
-/// The longest pause between two turns, so that standing still can be told from having nothing to do.
+/// Longest pause between two turns: a longer one means that the driver has stopped.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
-/// One stream is open; others may still be on their way out.
+/// One stream is open; earlier ones may still be closing.
 const STREAMS_MAX: usize = 16;
-/// A failure that goes on is logged as a warning this often, and in between for those who want to know everything.
+/// Interval of warnings about a continuing failure. In between it is logged at debug.
 const WARN_EVERY: Duration = Duration::from_secs(30);
-const STRANGER: &str =
-    "the API server does not accept this executor's credentials; it takes no work until they are accepted";
-/// Failures told apart for that.
+const STRANGER: &str = "the API server refuses this executor's credentials; it takes no work until they are accepted";
+/// Most distinct failures to remember.
 const WARNINGS_MAX: usize = 32;
 
-/// Everything around one session.
+/// A session and its connections.
 pub(crate) struct Driver {
     clock: Clock,
     session: Session,
     attempts: Attempts,
     peers: Peers,
     stream: Option<Ends>,
-    /// Something was heard on it.
+    /// Whether the peer has sent anything on the stream.
     heard: bool,
-    /// Raised with every stream: the end of an older one is nobody's business any more.
+    /// Raised with every stream: the end of an older stream is ignored.
     stream_number: u64,
     streams: Jobs<u64, End>,
     /// The check of the credentials, at most one.
     checks: Jobs<(), Result<(), String>>,
     health: Arc<Health>,
     metrics: Metrics,
-    /// `None` where nobody wants them.
+    /// `None` without traces.
     traces: Option<Traces>,
-    /// What was warned of since the last session, and when last.
+    /// Warnings since the last session, and the time of the last one.
     warned: BTreeMap<String, Time>,
 }
 
@@ -78,7 +77,7 @@ impl Driver {
         }
     }
 
-    /// The same, with traces of what it does.
+    /// The same driver, with traces.
     pub(crate) fn traced(self, traces: Option<Traces>) -> Driver {
         Driver { traces, ..self }
     }
@@ -106,7 +105,7 @@ impl Driver {
                 (number, end) = self.streams.next() => self.stream_ended(number, end),
                 inbound = next(&mut self.stream) => {
                     self.received(inbound);
-                    // A lease may have been recalled since: what has come counts before anything starts.
+                    // A lease may have been recalled: handle received messages before starting work.
                     tokio::task::yield_now().await;
                     self.receive_ready();
                 }
@@ -117,7 +116,7 @@ impl Driver {
         }
     }
 
-    /// Does what the session wants, and says when it is over.
+    /// Carries out the outputs of the session. Returns how it ended, if it has.
     fn carry_out(&mut self) -> Option<Exit> {
         while let Some(output) = self.session.poll() {
             match output {
@@ -143,7 +142,7 @@ impl Driver {
     fn connect(&mut self, endpoint: Option<String>) {
         self.disconnect();
         let now = self.clock.now();
-        // A replica names the leader of before until there is a new one.
+        // A replica may name the former leader until there is a new one.
         let hint = endpoint.filter(|address| !self.peers.is_silent(now, address));
         let (text, target) = match hint {
             Some(address) => (address.clone(), self.peers.hinted(&address)),
@@ -176,14 +175,14 @@ impl Driver {
         }
     }
 
-    /// The other end of the stream has said nothing in time.
+    /// Records that the peer did not answer in time.
     fn note_silence(&mut self) {
         if let Some(address) = self.stream.as_ref().and_then(|ends| ends.address.get()) {
             self.peers.went_silent(self.clock.now(), address);
         }
     }
 
-    /// The other end of the stream has said something.
+    /// Records that the peer has answered.
     fn note_answer(&mut self) {
         if !self.heard
             && let Some(address) = self.stream.as_ref().and_then(|ends| ends.address.get())
@@ -200,9 +199,9 @@ impl Driver {
         let Some(ends) = &self.stream else { return };
         for request in proto::batch::requests(message) {
             if ends.outbound.try_send(request).is_err() {
-                // Either the stream has ended, which its job reports, or the peer has stopped reading. Both end it.
+                // The stream has ended, which its job reports, or the peer has stopped reading. Both end it.
                 self.disconnect();
-                self.lost(End::because("the graph service does not read what it is sent".to_owned()));
+                self.lost(End::because("the graph service does not read its messages".to_owned()));
                 return;
             }
         }
@@ -213,7 +212,7 @@ impl Driver {
         self.attempts.start(lease, follow);
     }
 
-    /// Answers rarely come alone. All that are there are taken before anything follows from one of them.
+    /// Answers usually come several at a time. All are taken before the next step.
     fn attempts_ended(&mut self, ended: Ended) {
         self.attempt_ended(ended);
         while let Some(ended) = self.attempts.try_next() {
@@ -267,12 +266,12 @@ impl Driver {
             }
             Inbound::Unknown => {
                 self.metrics.rejected_messages.inc();
-                tracing::debug!("a message of an unknown kind was ignored");
+                tracing::debug!("ignored a message of an unknown kind");
             }
         }
     }
 
-    /// Takes what the stream has brought by now: at most as much as its channel holds.
+    /// Takes the received messages: at most as many as the channel holds.
     fn receive_ready(&mut self) {
         for _ in 0..stream::INBOUND_MAX {
             let Some(inbound) = self.stream.as_mut().and_then(|ends| ends.inbound.try_recv().ok()) else { return };
@@ -280,7 +279,7 @@ impl Driver {
         }
     }
 
-    /// Leases of actions that this build does not know never reach the session.
+    /// Returns leases whose action this build does not know. They never reach the session.
     fn hand_back(&mut self, leases: Vec<LeaseId>) {
         if leases.is_empty() {
             return;
@@ -302,7 +301,7 @@ impl Driver {
                 End::because(format!("the reader of the stream panicked: {why}"))
             }
         };
-        // What was read before the end comes before it.
+        // Messages that were read before the end come first.
         self.receive_ready();
         if end.refusal.is_some() {
             self.note_answer();
@@ -316,7 +315,7 @@ impl Driver {
         self.session.handle(self.clock.now(), Input::Disconnected { leader_endpoint, refusal, why });
     }
 
-    /// Whether a failure was not warned of just now.
+    /// Whether the last warning of this failure is old enough for another one.
     fn is_news(&mut self, now: Time, why: String) -> bool {
         if self.warned.get(&why).is_some_and(|&at| now.since(at) < WARN_EVERY) {
             return false;
@@ -328,7 +327,7 @@ impl Driver {
         true
     }
 
-    /// The one place that puts the session's events into the log, the metrics and the readiness.
+    /// The only function that renders events of the session as log lines, metrics and readiness.
     fn render(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
@@ -347,7 +346,9 @@ impl Driver {
             }
             Event::ShareLapsed => {
                 self.metrics.shares_lapsed.inc();
-                tracing::info!("the share of the writes was not renewed in time; little is written until it is");
+                tracing::info!(
+                    "the leader did not renew the share of writes in time; this executor writes little until it does"
+                );
             }
             Event::CredentialsRefused { why, check_in } => {
                 self.metrics.credentials_refused.inc();
@@ -369,23 +370,23 @@ impl Driver {
                 self.metrics.lapses.inc();
                 self.health.failed(now, "heartbeats were not acknowledged in time");
                 tracing::warn!(
-                    "heartbeats were not acknowledged in time; nothing is written until a new session opens"
+                    "heartbeats were not acknowledged in time; this executor writes nothing until a new session opens"
                 );
             }
             Event::StaleTerm { lease, term } => {
                 self.metrics.stale_terms.inc();
-                tracing::warn!(%lease, term = term.number, "a deposed leader's grant was handed back");
+                tracing::warn!(%lease, term = term.number, "returned a grant of a deposed leader");
             }
             Event::Rejected { why } => {
                 self.metrics.rejected_messages.inc();
                 self.health.failed(now, &why);
-                tracing::warn!(why, "a message of the graph service was ignored");
+                tracing::warn!(why, "ignored a message of the graph service");
             }
         }
     }
 }
 
-/// The next event of the stream; pending while there is none, and after its last one: its end comes from its job.
+/// The next event of the stream. Pending without one and after the last one: the job reports the end.
 async fn next(stream: &mut Option<Ends>) -> Inbound {
     if let Some(ends) = stream
         && let Some(inbound) = ends.inbound.recv().await

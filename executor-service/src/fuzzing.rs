@@ -1,4 +1,4 @@
-//! Everything of this crate that reads bytes from outside, one function each, for those who try what it makes of any bytes.
+//! Fuzz entry points: one function for each reader of foreign bytes in this crate.
 
 use crate::answer::{classify, excerpt};
 use crate::metadata::parse_object;
@@ -8,7 +8,7 @@ use engine::work::MESSAGE_MAX_BYTES;
 use http::StatusCode;
 use runtime::kubernetes::{Answer, NotFound, classify_not_found, parse_status};
 
-/// Answers of the API server: the first byte chooses status and content type.
+/// Answers of the API server: the first byte selects status and content type.
 pub fn answers(bytes: &[u8]) {
     let Some((&first, body)) = bytes.split_first() else { return };
     let codes = [200, 400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504];
@@ -34,7 +34,7 @@ pub fn answers(bytes: &[u8]) {
     }
 }
 
-/// An object, as the executor reads it before it writes.
+/// An object, as the executor reads it before a write.
 pub fn objects(bytes: &[u8]) {
     let _object = parse_object(bytes);
 }

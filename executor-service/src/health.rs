@@ -1,4 +1,4 @@
-//! What the admin HTTP server answers: progress, the session, what went wrong last, metrics.
+//! The answers of the admin HTTP server: liveness, the session, the last error, metrics.
 
 use crate::clock::Clock;
 use crate::metrics::{Look, Metrics, Now};
@@ -12,15 +12,15 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// A driver that has not turned for so long stands still.
+/// A driver without a turn for this long has stopped.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(30);
 
-/// How the service is.
+/// The health of the service.
 #[derive(Debug)]
 pub(crate) struct Health {
     clock: Clock,
     metrics: Metrics,
-    /// What `/metrics` shows, where this executor answers it itself.
+    /// The registry of `/metrics`, if this executor serves it.
     registry: Option<Registry>,
     state: Mutex<State>,
 }
@@ -28,12 +28,12 @@ pub(crate) struct Health {
 #[derive(Debug)]
 struct State {
     last_turn: Time,
-    /// Why the start is not finished, while it is not.
+    /// Why the start is not complete.
     starting: Option<String>,
     session: Option<Status>,
     cluster_uid: String,
     peer: String,
-    /// Why the API server does not accept the credentials, while it does not.
+    /// Why the API server refuses the credentials.
     stranger: Option<String>,
     last_error: Option<(Time, String)>,
 }
@@ -42,7 +42,7 @@ impl Health {
     pub(crate) fn new(clock: Clock, metrics: Metrics, registry: Option<Registry>) -> Arc<Health> {
         let state = State {
             last_turn: clock.now(),
-            starting: Some("the API server has not been asked yet".to_owned()),
+            starting: Some("the API server was not contacted yet".to_owned()),
             session: None,
             cluster_uid: String::new(),
             peer: String::new(),
@@ -55,7 +55,7 @@ impl Health {
         health
     }
 
-    /// Why the start is not finished. Counts as progress.
+    /// Sets why the start is not complete. Counts as progress.
     pub(crate) fn starting(&self, why: String) {
         let now = self.clock.now();
         self.with(|state| {
@@ -71,7 +71,7 @@ impl Health {
         });
     }
 
-    /// The driver has turned once.
+    /// Records a turn of the driver.
     pub(crate) fn turned(&self, now: Time, session: Status) {
         self.with(|state| {
             state.last_turn = now;
@@ -83,7 +83,7 @@ impl Health {
         self.with(|state| address.clone_into(&mut state.peer));
     }
 
-    /// Why the API server does not accept the credentials; `None` once it does again.
+    /// Sets why the API server refuses the credentials; `None` when it accepts them.
     pub(crate) fn credentials(&self, refused: Option<String>) {
         self.with(|state| state.stranger = refused);
     }
@@ -119,7 +119,7 @@ impl Probe for Health {
         if age <= PROGRESS_WITHIN {
             Ok(())
         } else {
-            Err(format!("the executor has stood still for {} s", age.as_secs()))
+            Err(format!("the executor has not made a turn for {} s", age.as_secs()))
         }
     }
 
@@ -137,7 +137,7 @@ impl Probe for Health {
                 lines.extend(stranger.map(|since| {
                     let why = state.stranger.as_deref().unwrap_or_default();
                     format!(
-                        "credentials: not accepted by the API server for {} s, no work is taken: {why}",
+                        "credentials: refused by the API server for {} s, takes no work: {why}",
                         now.since(since).as_secs()
                     )
                 }));
@@ -146,7 +146,7 @@ impl Probe for Health {
                     session.term.as_ref().map(|term| format!("term: {} of election {}", term.number, term.election)),
                 );
                 lines.push(format!(
-                    "items: {} under way of {} at once, {} waiting, {} reports unacknowledged",
+                    "items: {} in progress of at most {}, {} waiting, {} reports unacknowledged",
                     session.started, session.concurrency, session.buffered, session.unacknowledged
                 ));
             }

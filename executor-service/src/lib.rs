@@ -1,17 +1,18 @@
-//! The executor service: leases work from the graph service and carries it out at the API server, with its own credentials.
+//! The executor service: leases work from the graph service and carries it out at the API server, with its own
+//! credentials.
 //!
-//! It holds no state and decides nothing. In reading order:
+//! It has no state and decides nothing. In reading order:
 //!
 //! * `options`: the flags
 //! * `app`: [`serve`], from edges to exit
 //! * `driver`: the one task that owns the session machine of the engine
-//! * `address`, `peers`: where a graph service may be
-//! * `dial`: the way to it
+//! * `address`, `peers`: addresses of graph services
+//! * `dial`: connections to them
 //! * `stream`: one gRPC stream to a graph service
-//! * `attempt`: leases, as calls at the API server; the engine decides what to ask
-//! * `answer`, `metadata`: what the API server answers, parsed
-//! * `fuzzing`: what reads bytes from outside, for those who try what it makes of any
-//! * `server`, `health`, `metrics`, `clock`: what these stand on
+//! * `attempt`: leases as requests to the API server; the engine decides on each request
+//! * `answer`, `metadata`: parsed answers of the API server
+//! * `fuzzing`: entry points for fuzzing the readers of foreign bytes
+//! * `server`, `health`, `metrics`, `clock`: the base of these
 
 mod address;
 mod answer;

@@ -8,7 +8,7 @@ use runtime::{telemetry, visible};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Decisions are many small things that live for very different times, which breaks the C library's heap into pieces.
+/// Decisions are many small objects with different lifetimes, which fragment the heap of the C library.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
                 ),
             )
         }
-        // A port in use may be free the next time; a flag or a file stays wrong.
+        // A port in use may become free; a flag or a file stays wrong.
         Err(error) if error.is::<StartError>() && !matches!(error.downcast_ref(), Some(StartError::Listen(_))) => {
             fail(2, &error.to_string())
         }
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> anyhow::Result<Exit> {
-    // One thread: what it does between two answers of an API server is so little that waking another one costs more.
+    // One thread: there is so little work between two answers of an API server that waking another thread costs more.
     let thread =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the thread")?;
     thread.block_on(async {
@@ -60,7 +60,7 @@ fn run(options: Options) -> anyhow::Result<Exit> {
 }
 
 fn fail(code: u8, sentence: &str) -> ExitCode {
-    // A closed stderr leaves no way to report that.
+    // If stderr is closed, there is no way to report that.
     let _unread = writeln!(std::io::stderr(), "executor-service: {}", visible::line(sentence));
     ExitCode::from(code)
 }

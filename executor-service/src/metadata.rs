@@ -1,4 +1,4 @@
-//! Objects as the API server's JSON shows them, reduced to metadata.
+//! Reads the metadata of objects from the API server's JSON.
 
 use engine::attempt;
 use engine::object::{Facts, HOLD_ANNOTATION, Name, OwnerReference, ResourceVersion, Uid};
@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// An object as one answer showed it, with its references as they were written.
+/// An object in one answer, with its references as they were written.
 pub(crate) type Live = attempt::Live<Value>;
 type Reference = attempt::Reference<Value>;
 
@@ -46,12 +46,12 @@ struct WrittenReference {
     block_owner_deletion: Option<bool>,
 }
 
-/// Reads one object. `None` for a Status, for anything that is no object, and for an object without a uid.
+/// Reads one object. `None` for a Status, for any other non-object, and for an object without a uid.
 pub(crate) fn parse_object(body: &[u8]) -> Option<Live> {
     object(serde_json::from_slice(body).ok()?)
 }
 
-/// The same, of an object that was read as JSON.
+/// Reads one object from parsed JSON.
 pub fn object_of(value: &Value) -> Option<Live> {
     object(WrittenObject::deserialize(value).ok()?)
 }

@@ -1,4 +1,4 @@
-//! What executors count. All executors of one process count together; what can be looked up is looked up when somebody asks.
+//! The metrics of executors. All executors of one process share them. Gauges are read at each scrape.
 
 use engine::work::{ActionKind, Outcome, WorkReport};
 use prometheus_client::collector::Collector;
@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// The counters of the executors of one process. Cloning shares them.
+/// The counters of the executors of one process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     executors: Executors,
@@ -46,7 +46,7 @@ struct RequestLabels {
     code: Code,
 }
 
-/// What was answered; nothing where there was no answer.
+/// The status code of an answer; `None` without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Code(Option<u16>);
 
@@ -64,7 +64,7 @@ struct VerbLabels {
     verb: &'static str,
 }
 
-/// Every metric of executors, as `/metrics` shows them; those of every process not among them.
+/// All metrics of executors in `/metrics`, without those of every process.
 pub fn described() -> Vec<Description> {
     let mut registry = Registry::default();
     let mut book = Book::new(&mut registry);
@@ -81,12 +81,12 @@ impl Metrics {
             counter(
                 "ownergraph_executor_start_failures",
                 "Failed attempts to learn the identity of the cluster",
-                "Grows while the API server cannot be reached at the start; `/readyz` has the reason.",
+                "Grows while the API server is unreachable at the start. `/readyz` has the reason.",
             ),
             counter(
                 "ownergraph_executor_connect_failures",
                 "Streams that could not be opened or broke off",
-                "A few at each change of leader. A steady rate: no graph service leads, or none can be reached.",
+                "A few at each change of leader are normal. A steady rate means that no graph service leads or is reachable.",
             ),
         );
         let metrics = Metrics {
@@ -95,27 +95,27 @@ impl Metrics {
             lapses: counter(
                 "ownergraph_executor_session_lapses",
                 "Sessions whose heartbeats were not acknowledged in time",
-                "The network, or a leader that stands still.",
+                "The network fails, or the leader has stopped.",
             ),
             shares_lapsed: counter(
                 "ownergraph_executor_write_shares_lapsed",
                 "Shares of the allowed writes that the leader did not renew in time",
-                "Only with a limit on the writes per second. The executor writes little until it is renewed.",
+                "Only with a limit on writes. The executor writes little until its share is renewed.",
             ),
             credentials_refused: counter(
                 "ownergraph_executor_credentials_refused",
-                "Attempts and checks that the API server answered with 401, or for which no credentials could be got",
-                "The token has expired or its service account is gone. No work is taken until a check passes.",
+                "Attempts and checks that the API server answered with 401, or that had no credentials",
+                "The token has expired or its service account is gone. The executor takes no work until a check passes.",
             ),
             stale_terms: counter(
                 "ownergraph_executor_stale_terms",
-                "Grants of a deposed leader that were handed back",
-                "One or two at a change of leader are the fence at work.",
+                "Grants of a deposed leader that were returned",
+                "One or two at a change of leader are normal.",
             ),
             rejected_messages: counter(
                 "ownergraph_executor_rejected_messages",
-                "Messages of the leader that made no sense or that this version does not know",
-                "The graph service is newer, or a fault.",
+                "Messages of the leader that were invalid or that this version does not know",
+                "The graph service is newer, or has a bug.",
             ),
             traces: Counts::register(book, Recording::Executor),
             attempts: book.put(
@@ -126,7 +126,7 @@ impl Metrics {
                 ],
                 (
                     "Leases carried out, by action and outcome",
-                    "As `ownergraph_attempts_total`, at the executor that did it: one executor alone with `forbidden` or `unauthenticated` has other credentials than the rest.",
+                    "As `ownergraph_attempts_total`, at each executor. If only one executor has `forbidden` or `unauthenticated`, its credentials differ from the others.",
                 ),
                 Family::default(),
             ),
@@ -134,8 +134,8 @@ impl Metrics {
                 "ownergraph_executor_api_requests",
                 [verb(), Label::bounded("code", "HTTP status codes that API servers send, some two dozen, and none")],
                 (
-                    "Requests at the API server; code is none where there was no answer",
-                    "What collecting costs the API server. 429 means that it pushes back, and the executor slows down by itself.",
+                    "Requests to the API server; code is none without an answer",
+                    "The load of collection on the API server. 429 means that the API server throttles; the executor then slows down.",
                 ),
                 Family::default(),
             ),
@@ -144,13 +144,13 @@ impl Metrics {
                 [verb()],
                 (
                     "From sending to the last byte of the answer",
-                    "Slow admission webhooks show here first.",
+                    "Slow admission webhooks raise it first.",
                 ),
                 Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16))),
             ),
             executors: Executors::default(),
         };
-        // From the start, so that a rate sees the first request.
+        // From the start, so that a rate includes the first request.
         for verb in Verb::ALL {
             drop(metrics.latency.get_or_create(&VerbLabels { verb: verb.as_str() }));
         }
@@ -161,12 +161,12 @@ impl Metrics {
         metrics
     }
 
-    /// One more executor counts here, and is looked at until it is dropped.
+    /// Adds an executor, which is read until it is dropped.
     pub(crate) fn add(&self, executor: Weak<dyn Look>) {
         self.executors.with(|executors| executors.push(executor));
     }
 
-    /// Counts one call; `code` is an error where there was no answer.
+    /// Counts one call; `code` is an error without an answer.
     pub(crate) fn called<E>(&self, verb: Verb, code: Result<u16, E>, took: Duration) {
         self.requests.get_or_create(&RequestLabels { verb: verb.as_str(), code: Code(code.ok()) }).inc();
         self.latency.get_or_create(&VerbLabels { verb: verb.as_str() }).observe(took.as_secs_f64());
@@ -179,7 +179,7 @@ impl Metrics {
     }
 }
 
-/// What a call does, as RBAC names it.
+/// The RBAC verb of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verb {
     Get,
@@ -190,7 +190,7 @@ pub(crate) enum Verb {
 impl Verb {
     pub(crate) const ALL: [Verb; 3] = [Verb::Get, Verb::Patch, Verb::Delete];
 
-    /// The word for labels.
+    /// The label value.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -200,7 +200,7 @@ impl Verb {
     }
 }
 
-/// One look at an executor, for metrics.
+/// The gauges of one executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
     pub(crate) has_session: bool,
@@ -210,29 +210,29 @@ pub(crate) struct Now {
     pub(crate) loop_idle: Duration,
 }
 
-/// What can be looked at: an executor of this process.
+/// An executor of this process that gauges are read from.
 pub(crate) trait Look: Send + Sync {
     fn now(&self) -> Now;
 }
 
-/// Executors of this process, for as long as each runs.
+/// The running executors of this process.
 #[derive(Clone, Default)]
 struct Executors(Arc<Mutex<Vec<Weak<dyn Look>>>>);
 
 type Gauge = (&'static str, (&'static str, &'static str), fn(&[Now]) -> f64);
 
-/// What is told of all executors of the process together.
+/// Gauges over all executors of the process.
 const GAUGES: [Gauge; 6] = [
     (
         "ownergraph_executor_instances",
-        ("Executors in this process", "1, but for `ownergraph collect`, which runs several."),
+        ("Executors in this process", "1, except with `ownergraph collect`, which runs several."),
         |all| all.len() as f64,
     ),
     (
         "ownergraph_executor_sessions",
         (
             "Executors of this process that have a session with the leader",
-            "Fewer than there are executors: these carry nothing out. `/readyz` has the reason.",
+            "Executors without a session carry out no work. `/readyz` has the reason.",
         ),
         |all| all.iter().filter(|now| now.has_session).count() as f64,
     ),
@@ -240,28 +240,28 @@ const GAUGES: [Gauge; 6] = [
         "ownergraph_executor_credentials_accepted",
         (
             "Executors of this process whose credentials the API server accepts",
-            "The others take no work until it does.",
+            "The others take no work until they are accepted.",
         ),
         |all| all.iter().filter(|now| now.is_accepted).count() as f64,
     ),
     (
         "ownergraph_executor_in_flight",
-        ("Leases under way", "Near the concurrency under load, 0 on a quiet cluster."),
+        ("Leases in progress", "Near the concurrency under load, 0 on a quiet cluster."),
         |all| all.iter().map(|now| now.started).sum::<usize>() as f64,
     ),
     (
         "ownergraph_executor_concurrency",
         (
-            "Leases that may be under way at once",
-            "Learned from the API server's answers unless a flag fixes it: a low one tells of a slow API server.",
+            "Most leases in progress at once",
+            "Learned from the API server's answers unless a flag fixes it. A low value means a slow API server.",
         ),
         |all| all.iter().map(|now| now.concurrency).sum::<usize>() as f64,
     ),
     (
         "ownergraph_executor_loop_idle_seconds",
         (
-            "Time since the executor's loop last turned; of several the longest",
-            "Below five seconds however little there is to do. `/livez` fails above thirty.",
+            "Time since the last turn of the executor's loop; the longest of several",
+            "Below five seconds, also without work. `/livez` fails above thirty.",
         ),
         |all| all.iter().map(|now| now.loop_idle.as_secs_f64()).fold(0.0, f64::max),
     ),

@@ -20,20 +20,21 @@ mod tests;
 
 pub use concurrency::ConcurrencyOptions;
 
-/// What an executor is to do.
+/// The configuration of an executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Stable and unique among all executors, normally the pod's name. A second process of one name supersedes the first.
+    /// Stable and unique among all executors, normally the pod's name. A second process of the same name supersedes the
+    /// first.
     pub name: String,
-    /// The graph service's replicas, each as `HOST:PORT` or all as `dns:///NAME:PORT`; at least one entry.
+    /// The replicas of the graph service, each as `HOST:PORT` or all as `dns:///NAME:PORT`; at least one entry.
     pub graph: Vec<String>,
-    /// Items under way at once.
+    /// Most items in progress.
     pub concurrency: Concurrency,
-    /// Connections may go beyond this machine: they are TLS, or plaintext is allowed.
+    /// Whether connections may leave this machine: they use TLS, or plaintext is allowed.
     pub far: bool,
-    /// What the stream to the graph service may speak.
+    /// Versions of the protocol to the graph service.
     pub protocols: Protocols,
-    /// Where traces are sent; `None` for none.
+    /// Where spans are exported. `None`: nowhere.
     pub traces: Option<traces::Settings>,
 }
 
@@ -44,8 +45,8 @@ pub struct Options {
     #[command(flatten)]
     pub access: AccessFlags,
 
-    /// Addresses of the graph service's replicas, tried in turn until one of them leads; or dns:///NAME:PORT, a name with an address
-    /// for each of them, resolved anew at each attempt.
+    /// Addresses of the graph service's replicas, tried in turn until one of them leads; or dns:///NAME:PORT, a name
+    /// with one address for each replica, resolved for each attempt.
     #[arg(
         long,
         env = "OWNERGRAPH_GRAPH",
@@ -56,18 +57,18 @@ pub struct Options {
     )]
     pub graph: Vec<String>,
 
-    /// Where /livez, /readyz and /metrics answer.
+    /// Address of /livez, /readyz and /metrics.
     #[arg(long, env = "OWNERGRAPH_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7452")]
     pub admin_listen: SocketAddr,
 
     #[command(flatten)]
     pub tls: CallerFlags,
 
-    /// Name that the certificate of the graph service is checked against, instead of the host in its address.
+    /// Name in the certificate of the graph service. Default: the host of its address.
     #[arg(long, env = "OWNERGRAPH_TLS_SERVER_NAME", value_name = "NAME")]
     pub tls_server_name: Option<String>,
 
-    /// File with the authorities whose client certificates open the admin address, which is served with --tls-cert too.
+    /// File with the authorities that sign client certificates for the admin address. Needs --tls-cert.
     #[arg(long, env = "OWNERGRAPH_CLIENT_CA", value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
 
@@ -75,7 +76,7 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
-    /// Name of this executor, unique among all that run; without it the host's name and the process id.
+    /// Name of this executor, unique among all executors. Default: the host name and the process id.
     #[arg(long, env = "OWNERGRAPH_NAME", value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
 
@@ -85,23 +86,23 @@ pub struct Options {
     #[command(flatten)]
     pub traces: traces::Flags,
 
-    /// How log lines look.
+    /// Format of log lines.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Least severe lines that are written: a level such as info, or directives such as info,executor_service=debug. Without it
+    /// Minimum level of log lines: a level such as info, or directives such as info,executor_service=debug. Default:
     /// RUST_LOG, then info.
     #[arg(long, env = "OWNERGRAPH_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: Option<String>,
 }
 
-/// Flags that are each well formed and not allowed as they are. The text is one sentence that names them.
+/// Flags that are valid and not allowed in this combination. The text is one sentence that names them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadOptions(String);
 
 impl Options {
-    /// Checks what one flag alone cannot say.
+    /// Checks combinations of flags.
     pub fn check(&self) -> Result<(), BadOptions> {
         let bad = |error: BadTls| BadOptions(error.to_string());
         self.tls.check("--graph", &self.graph, self.server_name()).map_err(bad)?;
@@ -114,7 +115,7 @@ impl Options {
         let far = self.graph.iter().find(beyond).filter(|_| !self.is_tls());
         if let (Some(address), Some(token)) = (far, &self.tls.token_file) {
             return Err(BadOptions(format!(
-                "--token-file {} is for TLS or loopback, and --graph {address} is neither: whoever reads along would have the token; give --tls-ca",
+                "--token-file {} needs TLS or loopback, and --graph {address} is neither: an eavesdropper would get the token; set --tls-ca",
                 token.display()
             )));
         }
@@ -140,18 +141,18 @@ impl Options {
         ("--tls-server-name", self.tls_server_name.as_deref())
     }
 
-    /// How to call the graph service.
+    /// The credentials for the graph service.
     pub(crate) async fn caller(&self) -> Result<Caller, BadTls> {
         Caller::open(&self.tls, self.is_tls(), self.server_name()).await
     }
 
-    /// How the admin address is served.
+    /// The TLS settings of the admin address.
     pub(crate) fn serving(&self) -> ServerFlags {
         let CallerFlags { tls_cert, tls_key, .. } = self.tls.clone();
         ServerFlags { tls_cert, tls_key, client_ca: self.client_ca.clone() }
     }
 
-    /// What the service is to do.
+    /// The configuration of the service.
     pub fn config(&self) -> Config {
         Config {
             name: self.name.clone().unwrap_or_else(default_name),
@@ -164,7 +165,7 @@ impl Options {
     }
 }
 
-/// The host's name (in a pod the pod's name) and the process id, so that several executors of one host differ.
+/// The host's name (in a pod the pod's name) and the process id, so that several executors on one host differ.
 pub(crate) fn default_name() -> String {
     format!("{}-{}", runtime::host::dns_name(), std::process::id())
 }

@@ -1,4 +1,4 @@
-//! Where a graph service may be: addresses, and names whose addresses are asked for anew at each attempt.
+//! The addresses of a graph service, and names that are resolved for each attempt.
 
 use crate::address;
 use crate::dial::Connector;
@@ -13,26 +13,26 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// How a peer is written that is a name.
+/// Prefix of a peer that is a name.
 const DNS: &str = "dns:///";
-/// A resolver that takes longer is asked again at the next attempt.
+/// Time for a name resolution. The next attempt tries again.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
-/// Addresses of one name that are tried; a graph service has a handful of replicas.
+/// Most addresses of one name. A graph service has a handful of replicas.
 const ADDRESSES_MAX: usize = 256;
 
-/// How long an address of which nothing was heard comes after the others; twice as long each time,
+/// How long a silent address comes after the others. Doubled each time.
 const SILENT_MIN: Duration = Duration::from_secs(4);
-/// up to this.
+/// Upper bound of that time.
 const SILENT_MAX: Duration = Duration::from_secs(30);
 
-/// How the addresses of a host are found. Clones share it.
+/// Resolves the addresses of a host. Clones share it.
 #[derive(Clone)]
 pub struct Resolver(Arc<Resolve>);
 
 type Resolve = dyn Fn(String, u16) -> BoxFuture<'static, Result<Vec<IpAddr>, String>> + Send + Sync;
 
 impl Resolver {
-    /// As this machine resolves names.
+    /// The resolver of this machine.
     pub fn system() -> Resolver {
         Resolver::through(|host, port| {
             async move {
@@ -43,7 +43,7 @@ impl Resolver {
         })
     }
 
-    /// Another way, such as a table within this process. The error says why there is no answer.
+    /// Another resolver, such as a table within this process. The error is the reason.
     pub fn through(
         resolve: impl Fn(String, u16) -> BoxFuture<'static, Result<Vec<IpAddr>, String>> + Send + Sync + 'static,
     ) -> Resolver {
@@ -77,31 +77,31 @@ impl Peer {
             return Err(wanted());
         };
         if host.contains('[') {
-            return Err(format!("{host} is an address and no name; leave {DNS} out"));
+            return Err(format!("{host} is an address and not a name; remove {DNS}"));
         }
         Ok(Peer::Name { host: host.to_owned(), port })
     }
 }
 
-/// Where one attempt goes.
+/// The target of one attempt.
 #[derive(Debug)]
 pub(crate) enum Target {
     Address(String),
-    /// To one of the addresses of a name: the one whose turn it is.
+    /// The next address of a name.
     Name {
         host: String,
         port: u16,
         turn: usize,
         resolver: Resolver,
-        /// It may be beyond this machine.
+        /// It may be on another machine.
         far: bool,
-        /// Addresses that were silent a moment ago: others go first.
+        /// Recently silent addresses: others come first.
         silent: Vec<String>,
     },
 }
 
 impl Target {
-    /// Whom a certificate must name, where that is not the host of the address.
+    /// The name in the certificate, if it is not the host of the address.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Target::Address(_) => None,
@@ -109,7 +109,7 @@ impl Target {
         }
     }
 
-    /// The address to connect to. The error is a sentence that names what was asked for.
+    /// The address to connect to. The error is a sentence that names the target.
     pub(crate) async fn address(self) -> Result<String, String> {
         let (host, port, turn, resolver, far, silent) = match self {
             Target::Address(address) => return Ok(address),
@@ -120,7 +120,7 @@ impl Target {
             Ok(found) => found.map_err(|why| format!("{host} has no address: {why}"))?,
             Err(_) => return Err(format!("{host} was not resolved within {RESOLVE_WITHIN:?}")),
         };
-        // Resolvers shuffle; in order, each address has its turn.
+        // Resolvers shuffle; sorting gives each address its turn.
         let mut addresses = found;
         addresses.sort_unstable();
         addresses.dedup();
@@ -149,7 +149,7 @@ pub(crate) struct Peers {
     resolver: Resolver,
     far: bool,
     next: usize,
-    /// Addresses of which nothing was heard in time: until when others go first, and how often in a row.
+    /// Silent addresses: until when others come first, and how often they were silent in a row.
     silent: BTreeMap<String, (Time, u32)>,
 }
 
@@ -157,7 +157,7 @@ impl Peers {
     pub(crate) fn new(connector: Connector, resolver: Resolver, peers: Vec<String>, far: bool) -> Peers {
         assert!(!peers.is_empty(), "an executor needs the address of a graph service");
         let parse = |text: String| {
-            // What is neither is said when it is connected to, again and again.
+            // An invalid entry fails at each connection attempt, with a reason.
             let peer = Peer::parse(&text).unwrap_or_else(|_| Peer::Address(text.clone()));
             (text, peer)
         };
@@ -171,7 +171,8 @@ impl Peers {
         }
     }
 
-    /// Nothing was heard of this address in time, although it may accept connections: for a while others go first.
+    /// Records that this address did not answer in time, although it may accept connections. Others come first for a
+    /// while.
     pub(crate) fn went_silent(&mut self, now: Time, address: &str) {
         if self.silent.len() >= ADDRESSES_MAX {
             self.silent.retain(|_, (until, _)| *until > now);
@@ -183,17 +184,17 @@ impl Peers {
         }
     }
 
-    /// This address has answered, whatever it said.
+    /// Records that this address has answered.
     pub(crate) fn answered(&mut self, address: &str) {
         self.silent.remove(address);
     }
 
-    /// Whether nothing was heard of this address a moment ago.
+    /// Whether this address was silent recently.
     pub(crate) fn is_silent(&self, now: Time, address: &str) -> bool {
         self.silent.get(address).is_some_and(|(until, _)| *until > now)
     }
 
-    /// The next one's name, and where an attempt to it goes. One that was silent a moment ago is passed over where there is another.
+    /// The next target and its name. Recently silent ones are left out if there are others.
     pub(crate) fn next(&mut self, now: Time) -> (String, Target) {
         for _ in 1..self.peers.len() {
             let (_, peer) = &self.peers[self.next % self.peers.len()];
@@ -218,7 +219,7 @@ impl Peers {
         (text.clone(), target)
     }
 
-    /// Where an attempt to the leader goes that somebody has named.
+    /// The target for a leader that a replica has named.
     pub(crate) fn hinted(&self, address: &str) -> Result<Target, String> {
         if !self.far && !address::is_loopback(address) {
             return Err(format!(

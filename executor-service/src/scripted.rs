@@ -1,4 +1,4 @@
-//! For tests: an API server that answers by a script and remembers what it was asked.
+//! A scripted API server for tests, which records its requests.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -16,7 +16,7 @@ pub(crate) struct Reply {
     answer: Result<(u16, Value), &'static str>,
 }
 
-/// An answer in JSON.
+/// A JSON answer.
 pub(crate) fn reply(code: u16, body: Value) -> Reply {
     Reply { after: Duration::ZERO, answer: Ok((code, body)) }
 }
@@ -32,7 +32,7 @@ impl Reply {
     }
 }
 
-/// The API server. Clones are one.
+/// The API server. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Api {
     replies: Arc<Mutex<VecDeque<Reply>>>,
@@ -51,12 +51,12 @@ impl Api {
         kube::Client::new(tower::service_fn(move |request| api.clone().answer(request)), "default")
     }
 
-    /// What was asked since the last look: method, path, form of the patch, body.
+    /// Requests since the last call: method, path, form of the patch, body.
     pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
 
-    /// Replies that nobody has asked for yet.
+    /// Unused replies.
     pub(crate) fn left(&self) -> usize {
         self.replies.lock().unwrap().len()
     }

@@ -1,4 +1,4 @@
-//! The API server as the attempts see it: one call at a time, bounded, timed and counted.
+//! The API server for attempts: one call at a time, bounded, timed and counted.
 
 use crate::metrics::{Metrics, Verb};
 use crate::traces::Follow;
@@ -12,22 +12,23 @@ use tokio::time::Instant;
 
 /// Slow admission webhooks take up to thirty seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Metadata alone; a server that ignores the Accept header sends the whole object, which etcd bounds at 1.5 MiB.
+/// Answers contain metadata only. A server that ignores the Accept header sends the whole object, which etcd limits to
+/// 1.5 MiB.
 const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// The cheapest question whose answer shows whether the API server knows who asks. Whether it may be asked does not matter.
+/// The cheapest request that shows whether the API server accepts the credentials. Its authorization does not matter.
 const WHO_AM_I: &str = "/api/v1/namespaces/kube-system";
 
-/// A client that counts.
+/// A client that counts requests.
 #[derive(Clone)]
 pub(crate) struct Server {
-    /// One after the other takes a request.
+    /// The clients take turns.
     clients: Arc<[kube::Client]>,
     turn: Arc<AtomicUsize>,
-    /// The clients ask the gate of a request when its connection is there.
+    /// The clients check the gate of a request after the connection is open.
     asks_gates: bool,
     metrics: Metrics,
-    /// What requests belong to, where that is recorded.
+    /// The trace span of requests, if recorded.
     follow: Option<Follow>,
 }
 
@@ -38,19 +39,19 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Requests take turns on the clients, of which there is at least one. Where these do not ask gates, a gate is
-    /// asked before the request is handed to them.
+    /// Requests take turns on the clients, of which there is at least one. If the clients do not check gates, the gate
+    /// is checked before the request is given to them.
     pub(crate) fn new(clients: Vec<kube::Client>, asks_gates: bool, metrics: Metrics) -> Server {
         assert!(!clients.is_empty(), "without a client nothing can be called");
         Server { clients: clients.into(), turn: Arc::default(), asks_gates, metrics, follow: None }
     }
 
-    /// The same, for requests that belong to this.
+    /// The same server, with requests under this span.
     pub(crate) fn followed(&self, follow: Option<Follow>) -> Server {
         Server { follow, ..self.clone() }
     }
 
-    /// Sends one request, never a second time, and not at all where its gate refuses.
+    /// Sends one request once, and only if its gate allows it.
     pub(crate) async fn call(
         &self,
         verb: Verb,
@@ -77,7 +78,7 @@ impl Server {
         answer
     }
 
-    /// Whether the API server accepts the credentials; the error says why not, or why that could not be found out.
+    /// Whether the API server accepts the credentials. The error says why not, or why that is unknown.
     pub(crate) async fn accepts_credentials(&self) -> Result<(), String> {
         let mut request = Request::new(Vec::new());
         *request.uri_mut() = Uri::from_static(WHO_AM_I);

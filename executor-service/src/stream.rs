@@ -1,4 +1,4 @@
-//! One stream to a graph service: opened, read without ever blocking, and its end put into words.
+//! One stream to a graph service: opening, non-blocking reading, and the reason of its end.
 
 use crate::dial::{Connector, innermost};
 use crate::peers::Target;
@@ -21,11 +21,11 @@ use tonic_types::StatusExt;
 #[cfg(test)]
 mod tests;
 
-/// The largest message that is read.
+/// Largest message.
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Messages on their way to the driver. It takes them at once, so a full queue means a peer that floods.
+/// Most messages that wait for the driver. It takes them at once, so a full queue means that the peer floods.
 pub(crate) const INBOUND_MAX: usize = 1024;
-/// Messages on their way to the peer. A full queue means a peer that does not read.
+/// Most messages that wait for the peer. A full queue means that the peer does not read.
 const OUTBOUND_MAX: usize = 1024;
 
 /// The driver's ends of one stream.
@@ -33,17 +33,17 @@ const OUTBOUND_MAX: usize = 1024;
 pub(crate) struct Ends {
     pub(crate) outbound: mpsc::Sender<StreamWorkRequest>,
     pub(crate) inbound: mpsc::Receiver<Inbound>,
-    /// Where it leads, once that is known.
+    /// The address of the peer, once known.
     pub(crate) address: Arc<OnceLock<String>>,
 }
 
-/// What comes in while a stream lives.
+/// An event of a live stream.
 #[derive(Debug)]
 pub(crate) enum Inbound {
-    /// Messages may be sent.
+    /// The stream is open for messages.
     Connected,
     Message(Received),
-    /// Of a kind that this build does not know.
+    /// A message of a kind that this build does not know.
     Unknown,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct End {
     pub(crate) why: String,
 }
 
-/// A stream to a target, and the future that keeps it going until its end.
+/// Opens a stream to a target. The future runs it to its end.
 pub(crate) fn open(connector: Connector, target: Target) -> (Ends, impl Future<Output = End> + Send + 'static) {
     let (outbound, requests) = mpsc::channel(OUTBOUND_MAX);
     let (events, inbound) = mpsc::channel(INBOUND_MAX);
@@ -84,7 +84,7 @@ async fn keep(
     if events.try_send(Inbound::Connected).is_err() {
         return End::because("the executor closed the stream".to_owned());
     }
-    // The hello is in the request stream before the call is awaited: a server may wait for it before it answers at all.
+    // The hello is queued before the call is awaited: a server may wait for it before it answers.
     let Some(hello) = requests.recv().await else {
         return End::because("the executor closed the stream".to_owned());
     };
@@ -107,7 +107,7 @@ async fn keep(
         };
         heard = true;
         if events.try_send(inbound).is_err() {
-            return End::because(format!("{address} sends faster than its messages can be taken"));
+            return End::because(format!("{address} sends messages too fast"));
         }
     }
 }
@@ -154,18 +154,18 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
             ours: Name::from(text(error_reason::OURS)?),
             theirs: Name::from(text(error_reason::THEIRS)?),
         }),
-        // It is asked again: tokens rotate, and rights are given.
+        // Retry: tokens rotate, and rights are granted.
         ErrorReason::CredentialsMissing
         | ErrorReason::CredentialsInvalid
         | ErrorReason::TokenForOtherAudience
         | ErrorReason::AccessDenied
         | ErrorReason::ExecutorMismatch
-        // The name is freed, and what was untrue is forgotten.
+        // Retry: the name becomes free, and wrong reports are forgotten.
         | ErrorReason::ExecutorNameTaken
         | ErrorReason::ExecutorUntrusted
         | ErrorReason::NotGrpc
         | ErrorReason::ReviewUnavailable
-        // Of reads, which an executor does not make.
+        // Reasons of reads, which an executor does not send.
         | ErrorReason::TokenMalformed
         | ErrorReason::PageTokenExpired
         | ErrorReason::PageTokenMismatch
@@ -195,7 +195,7 @@ fn refusal(reason: ErrorReason, metadata: &HashMap<String, String>) -> Option<Re
     }
 }
 
-/// A status that is not one of ours: a broken connection, another service, no gRPC at all.
+/// A sentence for a foreign status: a broken connection, another service, or no gRPC.
 fn in_words(address: &str, status: &Status, heard: bool) -> String {
     let mut said = clipped(status.message());
     if let Some(source) = status.source() {
@@ -203,7 +203,7 @@ fn in_words(address: &str, status: &Status, heard: bool) -> String {
     }
     let code = status.code();
     if code == Code::Unimplemented {
-        format!("{address} serves gRPC, but is no graph service: {said}")
+        format!("{address} serves gRPC, but is not a graph service: {said}")
     } else if !heard && matches!(code, Code::Unknown | Code::Internal | Code::Cancelled) {
         format!("{address} does not answer as a gRPC service: {said}")
     } else {

@@ -1,8 +1,8 @@
-//! Traces of the executor: what became of a lease that the leader records.
+//! Traces of leases that the leader records.
 //!
-//! A lease that carries a `traceparent` is followed, and no other. Spans are children of the leader's `lease`: `wait`, from the grant to the start;
-//! `execute`, from there to the result, with one for each request to the API server below it, which gets a `traceparent` of its own; `report`,
-//! from the result to the leader's acknowledgement.
+//! A lease with a `traceparent` is followed, and no other. The spans are children of the leader's `lease`: `wait`, from
+//! the grant to the start; `execute`, from the start to the result, with one child for each request to the API server,
+//! which carries a `traceparent` of its own; `report`, from the result to the leader's acknowledgement.
 
 use engine::work::{LeaseId, ToExecutor, ToLeader, WorkLease, WorkReport};
 use http::{HeaderValue, Request};
@@ -14,23 +14,23 @@ use tokio::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// Leases followed at once in each stage; of more, the oldest is forgotten.
+/// Most followed leases in each stage. Beyond this, the oldest is forgotten.
 const FOLLOWED_MAX: usize = 4096;
 const TRACEPARENT: &str = "traceparent";
 
-/// The leases that are followed, by how far they are.
+/// Followed leases by stage.
 #[derive(Debug)]
 pub(crate) struct Traces {
     recorder: Recorder,
     _open: Open,
-    /// Granted, not begun.
+    /// Granted, not started.
     waiting: BTreeMap<LeaseId, Stage>,
     started: BTreeMap<LeaseId, Stage>,
-    /// Ended, and the leader has not said that it knows.
+    /// Ended, not acknowledged by the leader.
     reported: BTreeMap<LeaseId, Stage>,
 }
 
-/// A span that is open.
+/// An open span.
 #[derive(Clone, Copy, Debug)]
 struct Stage {
     context: Context,
@@ -59,7 +59,7 @@ impl Traces {
         Traces { recorder, _open: open, waiting: BTreeMap::new(), started: BTreeMap::new(), reported: BTreeMap::new() }
     }
 
-    /// What the leader says, before the session takes it in.
+    /// Records a message of the leader before the session handles it.
     pub(crate) fn heard(&mut self, message: &ToExecutor) {
         match message {
             ToExecutor::Grant { leases } => leases.iter().for_each(|lease| self.granted(lease)),
@@ -80,7 +80,7 @@ impl Traces {
         }
     }
 
-    /// What goes to the leader: what comes back unbegun is not waited for any more.
+    /// Records a message to the leader: returned leases are no longer followed.
     pub(crate) fn said(&mut self, message: &ToLeader) {
         if let ToLeader::Reports { returns, .. } = message
             && !self.waiting.is_empty()
@@ -93,7 +93,7 @@ impl Traces {
         }
     }
 
-    /// An attempt begins. Gives the span that its requests belong to, where it is followed.
+    /// Records the start of an attempt. Returns the span of its requests if it is followed.
     pub(crate) fn started(&mut self, lease: &WorkLease) -> Option<Follow> {
         let waiting = self.waiting.remove(&lease.id)?;
         self.recorder.record(waiting.ended("wait", Vec::new()));
@@ -102,7 +102,7 @@ impl Traces {
         Some(Follow { recorder: self.recorder.clone(), context: stage.context })
     }
 
-    /// An attempt has ended.
+    /// Records the end of an attempt.
     pub(crate) fn ended(&mut self, lease: &WorkLease, report: &WorkReport) {
         let Some(stage) = self.started.remove(&lease.id) else { return };
         let mut attributes = vec![
@@ -128,14 +128,14 @@ impl Traces {
         }
     }
 
-    /// What comes after a stage.
+    /// The next stage.
     fn stage(&self, before: Stage) -> Stage {
         let context = Context { span: self.recorder.span_id(), ..before.context };
         Stage { context, start: Instant::now(), ..before }
     }
 }
 
-/// Ids of leases grow with time.
+/// Lease ids grow with time.
 fn keep(stages: &mut BTreeMap<LeaseId, Stage>, lease: LeaseId, stage: Stage) {
     if stages.len() >= FOLLOWED_MAX {
         stages.pop_first();
@@ -143,14 +143,14 @@ fn keep(stages: &mut BTreeMap<LeaseId, Stage>, lease: LeaseId, stage: Stage) {
     stages.insert(lease, stage);
 }
 
-/// An attempt whose requests are recorded.
+/// An attempt with recorded requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Follow {
     recorder: Recorder,
     context: Context,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Sent<'a> {
     follow: &'a Follow,
@@ -161,7 +161,7 @@ pub(crate) struct Sent<'a> {
 }
 
 impl Follow {
-    /// Before a request is sent: it carries the span that its server may go on from.
+    /// Records a request before it is sent, and adds the `traceparent`.
     pub(crate) fn send<T>(&self, request: &mut Request<T>) -> Sent<'_> {
         let context = Context { span: self.recorder.span_id(), ..self.context };
         if let Ok(value) = HeaderValue::try_from(context.traceparent()) {
@@ -173,7 +173,7 @@ impl Follow {
 }
 
 impl Sent<'_> {
-    /// After its answer, or without one.
+    /// Records its answer or error.
     pub(crate) fn answered(self, answer: Result<&Answer, &CallError>) {
         let mut attributes: Vec<(&'static str, Value)> =
             vec![("http.request.method", self.method.clone().into()), ("url.path", self.path.into())];

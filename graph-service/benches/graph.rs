@@ -1,8 +1,10 @@
-//! `cargo bench -p graph-service --bench graph`: what a million objects cost the graph, in bytes and in time. `OBJECTS=n` takes others; ten million
-//! want 3 GiB. `JSON=FILE` writes there what an object takes, and the longest batch.
+//! `cargo bench -p graph-service --bench graph`: the bytes and the time of a graph of a million objects. `OBJECTS=n`
+//! sets the number; ten million need 3 GiB. `JSON=FILE` writes the bytes for each object and the longest batch to that
+//! file.
 //!
-//! The shape is that of a cluster of Deployments: of fourteen objects nine have an owner, and they come in a random order, so that half the
-//! dependents come before their owner. Each input goes through the whole machine of a replica that does not lead: it is judged, too.
+//! The objects have the shape of Deployments: nine of fourteen have an owner. They arrive in a random order, so half of
+//! the dependents precede their owner. Each input goes through the whole machine of a replica that does not lead,
+//! including the verdict.
 
 use engine::jitter::Jitter;
 use engine::leader::{Input, Leader};
@@ -17,7 +19,7 @@ use std::time::Duration;
 #[path = "../../engine/benches/shared/replica.rs"]
 mod replica;
 
-/// That of the services.
+/// The allocator of the services.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -53,7 +55,7 @@ const KINDS: [(&str, &str, &str, &str); 8] = [
 ];
 
 fn main() -> io::Result<()> {
-    // `cargo test --benches` starts benchmarks too, and wants none of their time.
+    // `cargo test --benches` also starts benchmarks, which must not take time then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -95,7 +97,7 @@ fn main() -> io::Result<()> {
     let ran = run(&mut leader, seen);
     tell(&mut out, "seen again, with nothing new", &ran)?;
     worst = worst.max(ran.worst);
-    // One application after the other: owners first, then what hung on them.
+    // One application after the other: owners first, then their dependents.
     let ends = by_application.iter().flat_map(|&application| {
         let first = application as usize * APPLICATION.len();
         first..first + APPLICATION.len()
@@ -119,7 +121,7 @@ fn main() -> io::Result<()> {
     let Some(path) = std::env::var_os("JSON") else { return Ok(()) };
     // Cargo runs benchmarks in the directory of their crate.
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    // The engine knows no library that would write this.
+    // The engine has no library to write this.
     let worst = worst.as_secs_f64() * 1e3;
     let json =
         format!(r#"{{"bench":"graph","objects":{objects},"bytesPerObject":{bytes:.1},"worstBatchMillis":{worst:.3}}}"#);
@@ -133,7 +135,7 @@ struct Ran {
     worst: Duration,
 }
 
-/// Handles all inputs in batches; making them is not measured.
+/// Handles all inputs in batches. Their creation is not measured.
 fn run(leader: &mut Leader, inputs: impl Iterator<Item = Input>) -> Ran {
     let mut ran = Ran::default();
     let mut inputs = inputs.peekable();
@@ -151,7 +153,7 @@ fn run(leader: &mut Leader, inputs: impl Iterator<Item = Input>) -> Ran {
     ran
 }
 
-/// Bytes of this process in memory.
+/// Resident bytes of this process.
 fn resident() -> usize {
     let told = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
@@ -180,7 +182,7 @@ fn collection((group, _, resource, _): (&str, &str, &str, &str)) -> GroupResourc
     GroupResource { group: group.into(), resource: resource.into() }
 }
 
-/// What objects have in common, as a decoder would share it.
+/// Names that objects share, as in a decoder.
 struct Names {
     namespaces: Vec<Name>,
     collections: Vec<GroupResource>,
@@ -231,7 +233,7 @@ fn name(application: usize, place: usize) -> Name {
     Name::from(format!("application-{application:06}{}", APPLICATION[place].2))
 }
 
-/// As random as a real one.
+/// As random as a real uid.
 fn uid(number: usize) -> Uid {
     let (high, low) = (mixed(number as u64), mixed(!(number as u64)));
     let text = format!(
@@ -249,7 +251,7 @@ fn mixed(number: u64) -> u64 {
     Jitter::new(number).next()
 }
 
-/// The numbers below this one in a random order, always the same.
+/// The numbers below `count` in a random and reproducible order.
 fn shuffled(count: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..u32::try_from(count).expect("fewer than 2^32 objects")).collect();
     for at in (1..count).rev() {

@@ -1,7 +1,8 @@
-//! `cargo bench -p graph-service --bench ingest`: from the bytes of a watch to an object and into the graph, as ratios against what
-//! kube's typed path takes. `EVENTS=n` takes other than 100 000 events, `JSON=FILE` writes the table there too.
+//! `cargo bench -p graph-service --bench ingest`: from the bytes of a watch to an object and into the graph, compared
+//! with kube's typed path. `EVENTS=n` sets the number of events (default: 100 000), `JSON=FILE` also writes the table
+//! to that file.
 //!
-//! Counted in CPU time of the one thread that does it, so that others on the machine disturb little. Contenders take turns, several
+//! The unit is CPU time of one thread, so that other processes disturb little. Contenders take turns for several
 //! rounds, and the median counts.
 
 #[path = "../src/metadata/tests/generate.rs"]
@@ -35,16 +36,16 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// That of the services.
+/// The allocator of the services.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EVENTS: usize = 100_000;
 const ROUNDS: usize = 5;
-/// As many as the service hands to the engine at once, at most.
+/// Most inputs that the service gives to the engine at once.
 const BATCH: usize = 1_024;
 const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
-/// What Go's HTTP server gathers before it sends a chunk.
+/// Size at which Go's HTTP server sends a chunk.
 const CHUNK_BYTES: usize = 2_048;
 
 /// The events of one watch, in both encodings.
@@ -79,7 +80,7 @@ fn item(encoding: Encoding, piece: &[u8]) -> anyhow::Result<Item<'_>> {
     }
 }
 
-/// All of an object's metadata that the collector looks at, without keeping any of it.
+/// Reads all metadata that the collector uses, and keeps nothing.
 fn scan(frame: &[u8]) -> anyhow::Result<()> {
     let Item::Protobuf(Ok(metadata)) = item(Encoding::Protobuf, frame)? else { bail!("no object") };
     for owner in metadata.owners() {
@@ -175,7 +176,7 @@ fn served(group: &str, resource: &str, kind: &str) -> ServedKind {
     }
 }
 
-/// A graph that has seen an earlier state of every object, and their owners.
+/// A graph with an earlier state of every object, and their owners.
 fn graph(data: &Data) -> anyhow::Result<Leader> {
     let config = Config {
         mode: Mode::Enforce,
@@ -253,7 +254,7 @@ fn timed(pieces: &[Vec<u8>], mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) 
     Ok(now() - began)
 }
 
-/// Serves `body`, which is in chunks, once and to its end.
+/// Serves `body`, which has chunked encoding, once.
 fn serve(content_type: &'static str, body: Arc<Vec<u8>>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -272,8 +273,8 @@ fn serve(content_type: &'static str, body: Arc<Vec<u8>>) -> anyhow::Result<Socke
     Ok(address)
 }
 
-/// CPU time of the client alone, from socket to graph. As in the service a task of its own reads: the one that the thread was started for
-/// would look for other events before each chunk.
+/// CPU time of the client alone, from socket to graph. As in the service a separate task reads: the main task of the
+/// thread would poll for other events before each chunk.
 fn from_socket(encoding: Encoding, body: &Arc<Vec<u8>>, mut leader: Leader) -> anyhow::Result<Duration> {
     let content_type = match encoding {
         Encoding::Json => "application/json",
@@ -313,7 +314,7 @@ fn from_socket(encoding: Encoding, body: &Arc<Vec<u8>>, mut leader: Leader) -> a
     process.block_on(reading)?
 }
 
-/// How far a contender goes.
+/// The last stage of a contender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Read,
@@ -326,7 +327,7 @@ const REACHES: [(Reach, &str); 4] =
     [(Reach::Read, "read"), (Reach::Object, "object"), (Reach::Graph, "graph"), (Reach::Socket, "socket to graph")];
 const NAMES: [&str; 4] = ["kube's typed JSON", "ours, JSON", "prost", "ours, protobuf"];
 
-/// One contender, once; `None` where there is no such thing.
+/// Runs one contender once. `None` if it does not have this stage.
 fn run(contender: usize, reach: Reach, data: &Data, wire: &Wire) -> anyhow::Result<Option<Duration>> {
     let mut decoder = Decoder::new(Some(true));
     let mut ours =
@@ -374,7 +375,7 @@ fn wire(data: &Data) -> Wire {
     }
 }
 
-/// As an API server sends it that has much to send: each chunk is what fits into its buffer.
+/// The bytes in chunks, each as large as the buffer of the API server.
 fn chunked(all: &[u8]) -> Vec<u8> {
     let mut chunks = Vec::with_capacity(all.len() + all.len() / 64);
     for chunk in all.chunks(CHUNK_BYTES) {
@@ -386,23 +387,23 @@ fn chunked(all: &[u8]) -> Vec<u8> {
     chunks
 }
 
-/// What one contender took for one event.
+/// The result of one contender for one event.
 struct Row {
     reach: &'static str,
     contender: &'static str,
     nanoseconds: f64,
-    /// So many times as fast as the first one that goes so far, kube's where it does.
+    /// Speed relative to the first contender with this stage, normally kube's.
     ratio: f64,
 }
 
-/// Everybody, as far as they go, in turns.
+/// Runs all contenders in turns.
 fn measure(data: &Data, wire: &Wire) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (reach, name) in REACHES {
         let mut times: [Vec<Duration>; 4] = Default::default();
         for round in 0..ROUNDS {
             for turn in 0..4 {
-                // Nobody is always first.
+                // Rotate the order.
                 let contender = (turn + round) % 4;
                 times[contender].extend(run(contender, reach, data, wire)?);
             }
@@ -425,7 +426,7 @@ fn measure(data: &Data, wire: &Wire) -> anyhow::Result<Vec<Row>> {
 }
 
 fn main() -> anyhow::Result<()> {
-    // `cargo test --benches` starts benchmarks too, and wants none of their time.
+    // `cargo test --benches` also starts benchmarks, which must not take time then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }

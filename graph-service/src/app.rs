@@ -35,72 +35,72 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-/// How long a session lives without a heartbeat.
+/// A session ends after this time without a heartbeat.
 const SESSION_TTL: Duration = Duration::from_secs(15);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
-/// From start to report of one attempt. Slow webhooks take this long.
+/// Longest time of one attempt, from its start to its report. Slow webhooks take this long.
 const EXECUTION_LIMIT: Duration = Duration::from_secs(30);
-/// A watch lost for so long leaves its collection stale.
+/// A collection whose watch is lost for longer than this is stale.
 const STALE_AFTER: Duration = Duration::from_secs(30);
-/// From the request to stop to the end of the process, whatever still runs then.
+/// Longest time from the request to stop to the end of the process.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// Waits between attempts to learn the cluster's identity.
+/// Bounds of the wait between attempts to read the identity of the cluster.
 const START_RETRY_MIN: Duration = Duration::from_millis(500);
 const START_RETRY_MAX: Duration = Duration::from_secs(10);
-/// How long a stop waits for the last events to get into the log.
+/// Longest wait, while the service stops, for the decision log to take the last events.
 const LOG_WITHIN: Duration = Duration::from_secs(2);
 
 const _: () = assert!(HEARTBEAT_INTERVAL.as_secs() * 3 <= SESSION_TTL.as_secs(), "two heartbeats may be lost");
 
-/// What the service is to do.
+/// The configuration of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub mode: leader::Mode,
-    /// Name of this replica, for answers and for the election.
+    /// Name of this replica, in answers and in the election.
     pub replica: String,
-    /// Where others reach this replica's gRPC API, as a hint to those who ask another one; empty for no hint.
+    /// Address of this replica's gRPC API. Other replicas name it to clients as the leader's address. Empty: no hint.
     pub advertise: String,
     /// Resources that are not watched.
     pub ignore: Vec<GroupResource>,
     pub policy: leader::Policy,
-    /// Where the log of decisions is kept; `None` for the leader's memory.
+    /// Where the decision log is kept. `None`: in the memory of the leader.
     pub decision_log: Option<JetStream>,
-    /// What the streams of executors may speak.
+    /// Versions of the executor protocol that the service accepts.
     pub protocols: Protocols,
-    /// Where traces are sent; `None` for none.
+    /// Where spans are exported. `None`: nowhere.
     pub traces: Option<traces::Settings>,
 }
 
-/// How the service comes to its term.
+/// How the service gets its term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Election {
-    /// By a Lease at the API server, so that one of several replicas leads.
+    /// By a Lease at the API server: one of several replicas leads.
     Lease(LeaseOptions),
-    /// It leads from the start and alone, under this term.
+    /// The service leads from its start, alone, under this term.
     Fixed(Term),
-    /// It never leads: it answers reads, and writes nothing anywhere.
+    /// The service never leads: it answers reads and writes nothing.
     Never,
 }
 
-/// Where the service touches the world.
+/// The listeners and other resources that the caller of [`serve`] provides.
 pub struct Edges {
     /// Connections of executors and clients: [`crate::accept`] or [`crate::accept_tls`] for a socket.
     pub grpc: crate::Incoming,
     /// `/livez`, `/readyz`, `/metrics`, `/debug/graph`.
     pub admin: Option<TcpListener>,
-    /// The certificates that `grpc` and `admin` are served with; `None` for plaintext.
+    /// The certificates of `grpc` and `admin`. `None`: plaintext.
     pub tls: Option<Arc<ServerTls>>,
-    /// What `/metrics` shows beside the service's own.
+    /// Metrics that `/metrics` shows besides the service's own.
     pub registry: Registry,
     pub cluster: Cluster,
     pub election: Election,
-    /// Whether callers of the gRPC API are told apart.
+    /// Whether the gRPC API authenticates and authorizes callers.
     pub access: Access,
-    /// Where the streams of readers are written.
+    /// The threads that write the streams of readers.
     pub readers: ReaderThreads,
-    /// Sees every event of the engine, once it is logged and counted.
+    /// Receives each event of the engine after it is logged and counted.
     pub observer: Option<Observer>,
-    /// Say on stderr how far the start has come, where that is a terminal.
+    /// Prints the progress of the start on stderr, if that is a terminal.
     pub progress: bool,
 }
 
@@ -113,11 +113,11 @@ impl std::fmt::Debug for Edges {
     }
 }
 
-/// Runs the graph service until `shutdown` is requested: executors are sent away, the election Lease is handed over, and after ten
-/// seconds at the latest it is over.
+/// Runs the graph service until `shutdown` is requested. The service then sends executors away and releases the
+/// election Lease. It ends within ten seconds.
 ///
-/// An API server that cannot be reached or refuses is asked again until it answers; the reason stands in `/readyz`. Errors are those of
-/// the start that no retry can mend, and tasks that failed.
+/// The service retries an API server that is unreachable or that refuses; `/readyz` shows the reason. Errors are
+/// start-up errors that no retry can fix, and failed tasks.
 pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock = Clock::start();
     let heartbeat = Heartbeat::default();
@@ -128,7 +128,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     tls_metrics.register(&mut book);
     runtime::process::register(&mut book);
     let health = Health::new(clock, heartbeat.clone(), registry, metrics.clone());
-    // Nobody waits for an answer about a caller behind a watch.
+    // A client of its own: reviews of callers must not queue behind watches.
     let authenticator = Authenticator::of(&edges.access, another(&edges.cluster)?, &metrics);
     let mut tasks = Tasks::new();
     let (recorder, traces) = recorder(&config, &metrics, &shutdown, &mut tasks)?;
@@ -201,7 +201,7 @@ pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::
     let released = Shutdown::new();
     let candidate = Candidate { config: &config, cluster: &edges.cluster, metrics: &metrics, clock };
     candidate.stand(edges.election, &control, (leadership, validity), released.clone(), &mut tasks).await?;
-    // Neither lists nor watches stand before a brake.
+    // A client of its own: requests about pauses must not queue behind lists and watches.
     let presser = counted(another(&edges.cluster)?);
     let keeper = keeper::run(presser.clone(), reader.clone(), clock, shutdown.clone());
     tasks.spawn_until_end("pause keeper", keeper);
@@ -249,7 +249,7 @@ fn serve_admin(
     }
 }
 
-/// What takes spans of calls, and what makes those of cascades; none where none are wanted.
+/// Recorders for the spans of calls and of cascades. `None` without traces.
 fn recorder(
     config: &Config,
     metrics: &Metrics,
@@ -264,31 +264,32 @@ fn recorder(
     Ok((Some(recorder.clone()), Some(Traces::new(recorder, open))))
 }
 
-/// Whoever asked for the stop gets it, in time.
+/// The result of the service, at the latest when the time to stop is over.
 fn over(ended: Result<(), TaskError>) -> anyhow::Result<()> {
     match ended {
         Ok(()) => Ok(()),
         Err(error @ TaskError::TooSlow { .. }) => {
-            tracing::warn!(%error, "stopped before everything had ended");
+            tracing::warn!(%error, "stopped before every task had ended");
             Ok(())
         }
         Err(error @ (TaskError::Failed { .. } | TaskError::Panicked { .. })) => Err(error.into()),
     }
 }
 
-/// The leader's own, or what all replicas share.
+/// The decision log: in memory, or on JetStream for all replicas.
 async fn log_of_decisions(
     shared: Option<&JetStream>,
     cluster_uid: &str,
     tasks: &mut Tasks,
 ) -> anyhow::Result<DecisionLog> {
     let Some(jetstream) = shared else { return Ok(DecisionLog::in_memory()) };
-    // Connecting takes more room than a future on the stack should.
+    // The future is too large for the stack.
     let connection = Box::pin(Connection::open(jetstream, cluster_uid)).await?;
     Ok(DecisionLog::on(connection, jetstream.required, tasks))
 }
 
-/// No grants and farewells first, then the Lease: whoever takes over finds nobody that still grants, and the log complete.
+/// Stops in order: first grants and executors' streams, then the log, then the Lease. The next leader thus finds a
+/// complete log and no other replica that still grants.
 async fn stop(
     shutdown: Shutdown,
     control: mpsc::Sender<Control>,
@@ -298,7 +299,7 @@ async fn stop(
     shutdown.requested().await;
     let (done, stopped) = oneshot::channel();
     if control.send(Control::Stop(done)).await.is_ok() {
-        // An error means that the driver has failed; the Lease is handed over all the same.
+        // An error means that the driver has failed. The Lease is released all the same.
         let _driver_failed = stopped.await;
     }
     if let Some(queue) = queue {
@@ -308,7 +309,7 @@ async fn stop(
     Ok(())
 }
 
-/// What is there before the cluster is known.
+/// What exists before the identity of the cluster is known.
 struct Start<'a> {
     clock: Clock,
     heartbeat: &'a Heartbeat,
@@ -317,7 +318,7 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Asks until the API server answers. One warning per change of the reason.
+    /// Asks the API server until it answers. Logs one warning for each change of the reason.
     async fn learn_cluster(&self, cluster: &Cluster) -> anyhow::Result<String> {
         let mut backoff = Backoff::new(START_RETRY_MIN, START_RETRY_MAX, seed()?);
         let mut known = String::new();
@@ -325,7 +326,7 @@ impl Start<'_> {
             self.heartbeat.stamp(self.clock);
             let why = match cluster_uid(&cluster.client).await {
                 Ok(uid) => return Ok(uid),
-                Err(error) => format!("{} does not say which cluster it is: {error}", cluster.url),
+                Err(error) => format!("cannot read the identity of the cluster at {}: {error}", cluster.url),
             };
             self.metrics.start_failures.inc();
             self.health.starting(&why);
@@ -356,7 +357,7 @@ impl Candidate<'_> {
         release: Shutdown,
         tasks: &mut Tasks,
     ) -> anyhow::Result<()> {
-        // Unique per process start, else two processes might believe in one term.
+        // Unique for each start of a process: two processes must never share a term.
         let identity = format!("{}_{}", self.config.replica, uuid::Uuid::new_v4());
         match election {
             Election::Fixed(term) => {
@@ -377,7 +378,7 @@ impl Candidate<'_> {
                 let following = follow_changes(watch, options.clone(), Arc::clone(&changes), seed()?);
                 tasks.spawn_until_end("changes of the election Lease", following);
                 let candidate = crate::election::Candidate {
-                    // Lists and watches must not stand before a renewal.
+                    // A client of its own: renewals must not queue behind lists and watches.
                     client: counted(another(self.cluster)?),
                     identity,
                     endpoint: self.config.advertise.clone(),
@@ -420,7 +421,7 @@ fn ingest_config(config: &Config) -> anyhow::Result<ingest::Config> {
 }
 
 fn another(cluster: &Cluster) -> anyhow::Result<kube::Client> {
-    cluster.another_client().context("a second client for the API server cannot be built")
+    cluster.another_client().context("cannot build a second client for the API server")
 }
 
 fn ask(ingest: ingest::Handle) -> Box<dyn FnMut(Ask) + Send> {
@@ -432,5 +433,5 @@ fn ask(ingest: ingest::Handle) -> Box<dyn FnMut(Ask) + Send> {
 }
 
 fn seed() -> anyhow::Result<u64> {
-    getrandom::u64().map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))
+    getrandom::u64().map_err(|error| anyhow::anyhow!("cannot read randomness from the system: {error}"))
 }

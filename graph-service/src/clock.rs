@@ -1,10 +1,10 @@
-//! The engine's time: counted from the start of the process.
+//! The time of the engine: it counts from the start of the process.
 
 use engine::time::Time;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// The process's clock, in the engine's terms.
+/// The clock of the process, in the engine's type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(runtime::clock::Clock);
 
@@ -21,12 +21,12 @@ impl Clock {
         self.0.instant(time.since_origin())
     }
 
-    /// This moment, with the date that it is written as.
+    /// This moment, with its calendar date.
     pub(crate) fn wire(self) -> proto::convert::Clock {
         proto::convert::Clock { now: self.now(), calendar: SystemTime::now() }
     }
 
-    /// How long ago that was; zero for what lies ahead.
+    /// How long ago `time` was; zero for a time in the future.
     pub(crate) fn age(self, time: Time) -> Duration {
         self.now().since(time)
     }

@@ -1,9 +1,10 @@
-//! The log of decisions: every step that the leader takes, in order, for whoever follows.
+//! The decision log: each step that the leader takes, in order.
 //!
-//! Positions are dense. In memory the log begins with the term and ends with it; on JetStream it is a stream that all replicas mirror into
-//! what is kept here. A reader that comes with a position of another log is told so.
-//! Events are kept encoded, because most are never read, and those that are go to many. Whoever reads does so at its own pace from the one
-//! log: a slow reader costs nothing but the work it asks for, and what it missed is a loss that it is told of, never a jump.
+//! Positions have no holes. In memory, a log begins and ends with a term. On JetStream, the log is one stream that each
+//! replica mirrors into memory. A reader whose position belongs to another log gets an error or a gap.
+//!
+//! Events are kept encoded, because most are never read and the others go to many readers. Each reader reads at its own
+//! pace. A reader that falls behind what is kept gets an explicit gap.
 
 use archive::Archive;
 pub(crate) use connection::Connection;
@@ -37,44 +38,43 @@ mod server;
 pub(crate) mod tests;
 mod writer;
 
-/// Events that are kept in memory, at most.
+/// Most events that are kept in memory.
 const EVENTS_MAX: usize = 65_536;
-/// What a reader is sent with an event, beside the event as it is kept: its position, and what a CloudEvent has beside its data and
-/// what is told of the target.
+/// Bytes of a message besides the kept event: its position, and the attributes of a CloudEvent.
 pub(crate) const FRAME_BYTES: usize = 768;
-/// [`Gap::reason`] of what never got into the log.
+/// [`Gap::reason`] of events that were never written to the log.
 const NOT_WRITTEN: &str = "NOT_WRITTEN";
 
-/// How long a reader waits for a position that another replica has given out and this one has not read yet.
+/// Longest wait for a position that another replica has given out and this one has not read yet.
 const CATCH_UP_WITHIN: Duration = Duration::from_secs(5);
 
-/// The log. Cloning shares it.
+/// The decision log. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct DecisionLog {
     kept: Arc<Mutex<Kept>>,
     changed: watch::Sender<()>,
     events_max: usize,
-    /// Where this is the mirror of what all replicas share, and not this leader's own.
+    /// `Some` if this log mirrors the stream that all replicas share.
     stream: Option<Stream>,
 }
 
-/// What is behind a mirror.
+/// The stream behind a mirror.
 #[derive(Clone, Debug)]
 struct Stream {
     archive: Arc<dyn Archive>,
     queue: Arc<Queue>,
 }
 
-/// How much is read at once. One event is read, however large it is.
+/// The limits of one read. A read returns at least one event, however large it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Most {
     pub(crate) events: usize,
-    /// Of the events as they are kept, with [`FRAME_BYTES`] for each.
+    /// Bytes of the events as they are kept, with [`FRAME_BYTES`] for each.
     pub(crate) bytes: usize,
 }
 
 impl Most {
-    /// Whether the next record is among what is read. It is asked of each in order.
+    /// Whether the next record still fits. Call it for each record in order.
     fn bytes_left(self) -> impl FnMut(&&Record) -> bool {
         let mut bytes = 0_usize;
         move |record| {
@@ -85,20 +85,20 @@ impl Most {
     }
 }
 
-/// What comes after a position.
+/// What follows a position.
 #[derive(Debug)]
 pub(crate) enum Tail {
-    /// In order, without a hole; none where nothing new has come.
+    /// Events in order, without a hole. Empty: nothing new.
     Events(Vec<Logged>),
-    /// The next position stands for what was never written.
+    /// The next position stands for events that were never written.
     Lost(Gap),
 }
 
-/// An event of the log as it is kept.
+/// An event as the log keeps it.
 #[derive(Clone, Debug)]
 pub(crate) struct Logged {
     pub(crate) sequence: u64,
-    /// Encoded, without its position.
+    /// The encoded event, without its position.
     pub(crate) bytes: Bytes,
 }
 
@@ -111,14 +111,14 @@ impl Logged {
     }
 }
 
-/// Why nothing can be said of what comes after a position.
+/// Why the log cannot answer for what follows a position.
 #[derive(Debug)]
 pub(crate) enum Missing {
-    /// Some of it is not kept any more.
+    /// The log no longer keeps some of it.
     Compacted(Extent),
-    /// The position is of another log, or this one has ended.
+    /// The position belongs to another log, or this log has ended.
     Replaced,
-    /// It is kept by the stream alone, which does not answer.
+    /// Only the stream keeps it, and the stream does not answer.
     Unreadable(String),
 }
 
@@ -135,25 +135,25 @@ pub(crate) struct Size {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reached {
     Yes,
-    /// It is on its way, or the stream cannot be asked.
+    /// The replica has not read it yet, or the stream does not answer.
     NotYet,
     /// The log ends before it.
     Never,
 }
 
 impl DecisionLog {
-    /// The leader's own.
+    /// A log in the memory of the leader.
     pub(crate) fn in_memory() -> DecisionLog {
         DecisionLog { kept: Arc::default(), changed: watch::Sender::new(()), events_max: EVENTS_MAX, stream: None }
     }
 
-    /// To be filled from the log that all replicas share.
+    /// A mirror of the log that all replicas share, still empty.
     fn mirror(archive: Arc<dyn Archive>, queue: Arc<Queue>) -> DecisionLog {
         DecisionLog { stream: Some(Stream { archive, queue }), ..DecisionLog::in_memory() }
     }
 
-    /// Of the stream behind this connection, with what comes into its queue written to it. `is_required`: nothing is granted while the
-    /// stream is away.
+    /// The log on the stream behind this connection. Starts the tasks that mirror and write it. `is_required`: the
+    /// leader grants nothing while the stream is unreachable.
     pub(crate) fn on(connection: Connection, is_required: bool, tasks: &mut Tasks) -> DecisionLog {
         let queue = Arc::new(Queue::new(is_required));
         let log = DecisionLog::mirror(Arc::new(connection.clone()), Arc::clone(&queue));
@@ -162,22 +162,22 @@ impl DecisionLog {
         log
     }
 
-    /// Whether every replica has it.
+    /// Whether all replicas share this log.
     pub(crate) fn is_shared(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// What waits to be written to the shared log, where there is one.
+    /// The queue of entries to write to the shared log, if there is one.
     pub(crate) fn queue(&self) -> Option<&Arc<Queue>> {
         self.stream.as_ref().map(|stream| &stream.queue)
     }
 
-    /// Tells of everything new, and of beginnings and ends.
+    /// Notifies of new events, and of the beginning and end of a log.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// `None` where this replica has no log: it does not lead, or has not read the shared one yet.
+    /// `None` if this replica has no log: it does not lead, or it has not read the shared log yet.
     pub(crate) fn extent(&self) -> Option<Extent> {
         self.kept().extent()
     }
@@ -192,7 +192,7 @@ impl DecisionLog {
         self.kept().problem.clone()
     }
 
-    /// At most so many events after this position.
+    /// At most `max` events after `position`.
     pub(crate) async fn after(&self, position: &Position, max: Most) -> Result<Tail, Missing> {
         let records = self.records(position, max).await?;
         if let Some(Record::Loss(bytes)) = records.first() {
@@ -202,7 +202,8 @@ impl DecisionLog {
         Ok(Tail::Events(events.collect()))
     }
 
-    /// The events among the `max` positions after this one, each decoded when it is taken; losses are passed over.
+    /// The events among the `max` positions after this one. Each is decoded when the caller takes it. Gaps are left
+    /// out.
     pub(crate) async fn among(
         &self,
         position: &Position,
@@ -214,14 +215,14 @@ impl DecisionLog {
         Ok(events.into_iter().map(move |logged| logged.decode(&log_id)))
     }
 
-    /// What stands at the positions after this one.
+    /// The records at the positions after this one.
     async fn records(&self, position: &Position, max: Most) -> Result<Vec<Record>, Missing> {
         let from = position.sequence.saturating_add(1);
         let (extent, archive) = {
             let kept = self.kept();
             let extent = kept.extent().filter(|extent| extent.log_id == position.log_id).ok_or(Missing::Replaced)?;
             if position.sequence > extent.newest {
-                // A log of this replica's own never gave out a position that is yet to come; another replica may have read further.
+                // Only another replica can have given out a position that this one has not reached.
                 return if self.is_shared() { Ok(Vec::new()) } else { Err(Missing::Replaced) };
             }
             if from >= extent.in_memory {
@@ -245,7 +246,7 @@ impl DecisionLog {
         Ok(read.records)
     }
 
-    /// Waits until a position of the shared log is there that this replica has not read yet.
+    /// Waits until this replica has read the shared log up to a position.
     pub(crate) async fn reach(&self, position: &Position) -> Reached {
         let begun = Instant::now();
         let mut changes = self.changes();
@@ -269,11 +270,11 @@ impl DecisionLog {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Whoever panicked under this lock has ended the process.
+        // A panic under this lock ends the process.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is kept, and tells the readers.
+    /// Changes what is kept, and notifies the readers.
     fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
         let changed = change(&mut self.kept());
         self.changed.send_replace(());
@@ -281,7 +282,7 @@ impl DecisionLog {
     }
 }
 
-/// The loss of what comes after a position.
+/// The gap after a position.
 fn lost(bytes: &Bytes, position: &Position) -> Gap {
     let at = |sequence: u64| Some(Position { sequence, ..position.clone() });
     let gap = Gap::decode(bytes.clone()).expect("nothing is kept that was not decoded here");

@@ -11,10 +11,10 @@ use std::fmt::Write as _;
 #[cfg(test)]
 mod tests;
 
-/// The nodes and their references as a `strict digraph`: nodes by uid, edges from dependent to owner, both sorted.
+/// Draws nodes and references as a `strict digraph`: nodes by uid, edges from dependent to owner, both sorted.
 ///
-/// Nodes with neither owners nor dependents are left out. An owner that is not among `nodes` is drawn once, as missing. Where references
-/// contradict each other about a uid, the node that is known best is drawn. `cut_at` says that there were more nodes than these.
+/// Leaves out nodes with neither owners nor dependents. Draws an owner that is not among `nodes` once, as missing. If
+/// references disagree about a uid, draws the best-known node. `cut_at` says that there were more nodes than these.
 pub(crate) fn graph(nodes: &[NodeView], cut_at: Option<usize>) -> String {
     let (vertices, edges) = collect(nodes);
     let mut text = String::from("strict digraph full {\n");
@@ -38,7 +38,7 @@ pub(crate) fn graph(nodes: &[NodeView], cut_at: Option<usize>) -> String {
     text
 }
 
-/// One node statement. The group is kept apart from the version, as the attributes are.
+/// One node statement. The attributes have group and version in separate fields.
 struct Vertex {
     group: String,
     version: String,
@@ -93,7 +93,7 @@ impl Vertex {
         }
     }
 
-    /// All that a reference says of an owner the selection does not hold.
+    /// An owner that the selection does not hold, as its reference describes it.
     fn missing(owner: &OwnerReference) -> Vertex {
         let version = owner.api_version.rsplit_once('/').map_or(&*owner.api_version, |(_, version)| version);
         Vertex {
@@ -109,7 +109,7 @@ impl Vertex {
         }
     }
 
-    /// The lower, the better the node is known.
+    /// The rank of a node: the lower, the better it is known.
     fn doubt(&self) -> u8 {
         u8::from(self.missing) * 2 + u8::from(self.is_virtual)
     }
@@ -163,7 +163,7 @@ impl Vertex {
     }
 }
 
-/// Quotes as Go's `%q` does: what shows itself stays, also beyond ASCII.
+/// Quotes as Go's `%q` does: printable characters stay, also beyond ASCII.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,8 +1,8 @@
-//! The one task that owns the engine: facts in, effects out, never a wait while state changes.
+//! The one task that owns the engine. It takes facts in and sends effects out, and never waits while state changes.
 //!
-//! Three bounded queues feed it, and a round takes from all of them, in this order: *control* (terms, stop), because a lost term must stop
-//! grants before anything else; *sessions*, because heartbeats keep leases alive and a report costs little; *facts* from the API server,
-//! which come in thousands. Each has a bound per round, so that none starves another.
+//! Three bounded queues feed it. A round takes from all of them in this order: *control* (terms, stop), because a lost
+//! term must stop grants first; *sessions*, because heartbeats keep leases alive; *facts* from the API server, which
+//! arrive in thousands. Each queue has a bound for one round, so that none starves another.
 
 use crate::clock::Clock;
 use crate::election::Validity;
@@ -23,22 +23,24 @@ mod tests;
 
 pub(crate) use pending_decisions::PendingDecisions;
 
-/// Most inputs of each queue in one round. At a few microseconds each this keeps a round far below what a reader notices.
+/// Most inputs of each queue in one round. An input takes a few microseconds, so that readers do not notice the lock of
+/// a round.
 const ROUND_MAX: usize = 1000;
-/// Most effects of one round. What is left, of an owner with very many dependents say, goes on in the next, after whatever came meanwhile.
+/// Most effects of one round. The rest, such as those of an owner with many dependents, follow in the next round, after
+/// the inputs that arrived meanwhile.
 const EFFECTS_MAX: usize = 1024;
-/// A round without input comes at least so often, as a sign of life.
+/// A round without input comes at this interval, as a sign of life.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Shortest pause between two rounds that no input asked for: a deadline that never moves must not spin.
+/// Shortest pause between two rounds without input. A deadline that does not move must not make the loop spin.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// From the order to stop to the end, however many streams are still open then.
+/// Longest time from the order to stop to the end of the driver, even with open streams.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// Lends the leader for reading.
+/// Read access to the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     leader: Arc<RwLock<Leader>>,
-    /// Keeps no value: it tells that there was a round.
+    /// Has no value: it notifies of rounds.
     rounds: watch::Sender<()>,
 }
 
@@ -48,7 +50,7 @@ impl Reader {
         Reader { leader: Arc::new(RwLock::new(leader)), rounds: watch::Sender::new(()) }
     }
 
-    /// What a round of the driver does, in tests without one.
+    /// Changes the leader as a round of the driver does, for tests without a driver.
     #[cfg(test)]
     pub(crate) fn change(&self, change: impl FnOnce(&mut Leader)) {
         let mut leader = self.leader.write().unwrap_or_else(PoisonError::into_inner);
@@ -58,14 +60,14 @@ impl Reader {
         self.rounds.send_replace(());
     }
 
-    /// Tells of every round that took something in.
+    /// Notifies of each round that had input.
     pub(crate) fn rounds(&self) -> watch::Receiver<()> {
         self.rounds.subscribe()
     }
 
-    /// Calls `look` under a read lock: keep it short, the collector waits for it.
+    /// Calls `look` under a read lock. Keep it short: the collector waits for it.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&Leader) -> T) -> T {
-        // A poisoned lock means the driver has panicked, and with it the process ends; a last look does no harm.
+        // A poisoned lock means that the driver panicked and the process is ending. Reading is harmless.
         look(&self.leader.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -94,22 +96,22 @@ pub(crate) struct Queues {
     pub(crate) facts: mpsc::Receiver<Input>,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Driver {
     leader: Arc<RwLock<Leader>>,
     rounds: watch::Sender<()>,
     queues: Queues,
     streams: BTreeMap<StreamId, Outbox>,
-    /// Streams whose outbox overflowed in the last round; the engine learns of it in the next.
+    /// Streams whose outbox overflowed in the last round. The engine gets them in the next.
     overflowed: Vec<StreamId>,
-    /// The engine has more effects than fitted into the last round.
+    /// The engine has more effects than the last round had room for.
     unfinished: bool,
-    /// `Some` once asked to stop: when the driver ends at the latest.
+    /// `Some` after a request to stop: the time by which the driver ends.
     stop_by: Option<tokio::time::Instant>,
     ask: Box<dyn FnMut(Ask) + Send>,
     render: Render,
     pending: PendingDecisions,
-    /// `None` where nobody wants them.
+    /// `None` without traces.
     traces: Option<Traces>,
     clock: Clock,
     heartbeat: Heartbeat,
@@ -144,7 +146,7 @@ impl Driver {
         }
     }
 
-    /// The same, with traces of what it does.
+    /// The same driver, with traces.
     pub(crate) fn traced(self, traces: Option<Traces>) -> Driver {
         Driver { traces, ..self }
     }
@@ -153,7 +155,7 @@ impl Driver {
         Reader { leader: Arc::clone(&self.leader), rounds: self.rounds.clone() }
     }
 
-    /// Runs until it has been stopped through [`Control::Stop`].
+    /// Runs until [`Control::Stop`] has stopped it.
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         let mut round = Round::default();
         while !self.has_ended() {
@@ -175,7 +177,7 @@ impl Driver {
             for (stream, message) in self.pending.released() {
                 self.send(stream, message);
             }
-            // Only now: whoever waits may rely on every message to executors, farewells say, being on its way.
+            // Notify only now: a waiting task may rely on all messages to executors, including farewells, being sent.
             for done in done {
                 let _nobody_waits = done.send(());
             }
@@ -188,10 +190,10 @@ impl Driver {
         self.stop_by.is_some_and(|limit| self.streams.is_empty() || tokio::time::Instant::now() >= limit)
     }
 
-    /// Until there is something to do. The first arm that is ready wins, so the order of the arms is the order of the queues.
+    /// Waits until there is work. The first ready arm wins, so the order of the arms is the order of the queues.
     async fn wait(&mut self, round: &mut Round) {
         if !self.overflowed.is_empty() || self.unfinished || self.pending.has_returned() {
-            // Others on this thread have their turn.
+            // Give other tasks on this thread a turn.
             return tokio::task::yield_now().await;
         }
         let wake = self.wake_at();
@@ -212,14 +214,14 @@ impl Driver {
         self.stop_by.map_or(wake, |limit| wake.min(limit))
     }
 
-    /// Everything that changes the engine, under one lock.
+    /// Applies all changes to the engine under one lock.
     fn change(&mut self, round: &mut Round) -> (Vec<Output>, Vec<oneshot::Sender<()>>) {
         let now = self.clock.now();
         let mut outputs = Vec::new();
         let mut stopped = Vec::new();
         let mut leader = self.leader.write().unwrap_or_else(PoisonError::into_inner);
-        // Everything that waits is taken before anything is decided: grants then go out by the batch, and what a later fact undoes is
-        // never decided.
+        // Take all waiting inputs before any decision. Grants then leave in batches, and a later fact can prevent a
+        // decision that it would undo.
         let apply = |leader: &mut Leader, input: Input| leader.handle(now, input);
         for control in round.control.drain(..) {
             match control {
@@ -232,14 +234,14 @@ impl Driver {
                 }
             }
         }
-        // The word that the term is over may still be on its way.
+        // The notice that the term is over may still be in the queue.
         if self.validity.is_over(self.clock) {
             apply(&mut leader, Input::TermLost { leader_endpoint: String::new() });
         }
         for stream in self.overflowed.drain(..) {
             apply(&mut leader, Input::StreamClosed { stream });
         }
-        // What comes back is not granted anew at once where the log is why it does.
+        // If the log is the reason for a recall, the returned lease must not be granted again at once.
         if let Some(why) = self.pending.news() {
             apply(&mut leader, Input::Withhold { why });
         }
@@ -317,14 +319,11 @@ impl Driver {
             Err(mpsc::error::TrySendError::Full(_)) => {
                 self.end(
                     stream,
-                    Some(Ending::LimitExceeded {
-                        what: "messages to this executor that wait to be read",
-                        max: OUTBOX_MAX,
-                    }),
+                    Some(Ending::LimitExceeded { what: "messages that wait for this executor", max: OUTBOX_MAX }),
                 );
                 self.overflowed.push(stream);
             }
-            // The peer has gone; its reader says so in a moment.
+            // The peer is gone; its reader reports that next.
             Err(mpsc::error::TrySendError::Closed(_)) => {}
         }
     }
@@ -333,7 +332,7 @@ impl Driver {
         self.pending.forget(stream);
         let Some(outbox) = self.streams.remove(&stream) else { return };
         if let Some(ending) = ending {
-            // Set by whoever is first: a violation seen by the reader in the same moment is as good a reason.
+            // The first reason wins. A violation that the reader sees at the same moment is as good a reason.
             let _already_set = outbox.ending.set(ending);
         }
     }

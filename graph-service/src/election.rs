@@ -1,4 +1,5 @@
-//! The shell around the engine's elector: one Kubernetes Lease, read and written over HTTP, in; terms for the driver out.
+//! The shell around the engine's elector. It reads and writes one Kubernetes Lease over HTTP, and gives terms to the
+//! driver.
 
 use crate::clock::Clock;
 use crate::messages::{Control, Leadership};
@@ -23,12 +24,12 @@ mod lease;
 mod tests;
 mod validity;
 
-/// Calls under way at once: the elector makes one, and gives up one that hangs.
+/// Most concurrent calls. The elector makes one at a time, and gives up a call that hangs.
 const CALLS_MAX: usize = 4;
-/// For handing the Lease over at the end.
+/// Longest time to release the Lease at the end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
-/// The Lease to take part in, and its durations.
+/// The election Lease and its durations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseOptions {
     pub namespace: String,
@@ -42,8 +43,8 @@ pub struct LeaseOptions {
 }
 
 impl Default for LeaseOptions {
-    /// A fifth longer than Kubernetes' own durations: with a renew deadline of 10 s, requests that take 5 s would end every term. The
-    /// Lease is the one that every way of starting the service takes part in.
+    /// A fifth longer than the defaults of Kubernetes: with a renew deadline of 10 s, requests that take 5 s would end
+    /// each term.
     fn default() -> Self {
         LeaseOptions {
             namespace: "kube-system".to_owned(),
@@ -55,19 +56,19 @@ impl Default for LeaseOptions {
     }
 }
 
-/// Who stands for election.
+/// A participant in the election.
 pub(crate) struct Candidate {
     pub(crate) client: Client,
     pub(crate) options: LeaseOptions,
-    /// Unique per process start.
+    /// Unique for each start of a process.
     pub(crate) identity: String,
-    /// Written beside the identity, for hints to clients.
+    /// Stored beside the identity, as a hint for clients.
     pub(crate) endpoint: String,
-    /// Notified when somebody seems to have written the Lease.
+    /// Notified of writes to the Lease.
     pub(crate) changes: Arc<Notify>,
 }
 
-/// Takes part in the election until the Lease was handed over.
+/// Takes part in the election until the Lease is released.
 pub(crate) struct Election {
     elector: Elector,
     access: lease::Access,
@@ -79,14 +80,14 @@ pub(crate) struct Election {
     metrics: Metrics,
     clock: Clock,
     identity: String,
-    /// The term that the driver was told of.
+    /// The term that the driver has.
     announced: Option<Term>,
     releasing: bool,
     released: bool,
 }
 
 impl Election {
-    /// The error says which of the durations cannot be.
+    /// The error names the durations that contradict each other.
     pub(crate) fn new(
         candidate: Candidate,
         control: mpsc::Sender<Control>,
@@ -104,7 +105,7 @@ impl Election {
             retry_period: options.retry_period,
         };
         config.check()?;
-        // One renewal may hang and there is still time for a second.
+        // If one renewal hangs, there is still time for a second.
         let within = (options.renew_deadline / 2).max(options.retry_period);
         Ok(Election {
             elector: Elector::new(config, seed),
@@ -123,7 +124,7 @@ impl Election {
         })
     }
 
-    /// Runs until `release` was requested and the Lease is handed over, or cannot be in time.
+    /// Runs until `release` is requested and the Lease is released, or the time to release it is over.
     pub(crate) async fn run(mut self, release: Shutdown) -> anyhow::Result<()> {
         self.elector.tick(self.clock.now());
         let mut release_by = None;
@@ -149,10 +150,10 @@ impl Election {
     }
 
     async fn carry_out(&mut self) {
-        // Before a term is announced, and where none is left before anybody hears of it.
+        // Checked before a term is announced, and without a term before its end is announced.
         let lapsed = self.validity.is_over(self.clock);
         self.validity.set(self.elector.valid_until());
-        // The driver may have seen that the term was over before a renewal was heard of that had come in time.
+        // A renewal can succeed in time and be noticed late. The driver may have seen the end of the term meanwhile.
         let goes_on = self.elector.leading().filter(|&term| lapsed && self.announced.as_ref() == Some(term));
         if let Some(term) = goes_on.cloned() {
             self.order(leader::Input::TermGained(term)).await;
@@ -174,9 +175,9 @@ impl Election {
                 Output::Lost { why } => {
                     self.announced = None;
                     if self.releasing {
-                        tracing::debug!(why, "the election Lease is given up");
+                        tracing::debug!(why, "gave up the election Lease");
                     } else {
-                        tracing::warn!(why, "the election Lease is lost");
+                        tracing::warn!(why, "lost the election Lease; this replica no longer leads");
                     }
                     self.leadership.send_modify(|known| {
                         known.leading = false;
@@ -186,7 +187,7 @@ impl Election {
                     self.order(leader::Input::TermLost { leader_endpoint: String::new() }).await;
                 }
                 Output::Follows { holder, term } => {
-                    // What it held before it stood still is no hint for others.
+                    // The holder may be this replica itself, from before it stood still: no hint for clients.
                     let is_own = holder == self.identity;
                     let endpoint = if is_own { String::new() } else { self.access.endpoint_of(&holder) };
                     tracing::info!(holder, endpoint, term = term.number, "another replica leads");
@@ -197,7 +198,7 @@ impl Election {
                     });
                 }
                 Output::Released => {
-                    tracing::info!("the election Lease is released");
+                    tracing::info!("released the election Lease");
                     self.leadership.send_modify(|known| known.leading = false);
                     self.released = true;
                 }
@@ -207,7 +208,7 @@ impl Election {
     }
 
     async fn order(&self, input: leader::Input) {
-        // Fails where the driver has ended: there is nobody left who could grant, and the Lease is to be handed over all the same.
+        // Fails if the driver has ended. Then this replica grants nothing, and the Lease is released all the same.
         let _nobody_grants = self.control.send(Control::Input(input)).await;
     }
 
@@ -216,7 +217,8 @@ impl Election {
             let request = self.access.call(call, write);
             self.calls.spawn(call, request);
         }
-        // Otherwise the elector gives it up after its deadline, as it did with those that fill the room.
+        // Without room, the elector gives this call up after its deadline, as it does with the calls that take the
+        // room.
     }
 
     fn answered(&mut self, call: CallId, end: JobEnd<lease::Answered>) {
@@ -224,7 +226,7 @@ impl Election {
             JobEnd::Done(answered) => {
                 let input = self.access.learn(call, answered);
                 if succeeded(&input) && self.leadership.borrow().problem.is_some() {
-                    tracing::info!("the election Lease can be read and written again");
+                    tracing::info!("the election Lease is accessible again");
                     self.leadership.send_modify(|known| known.problem = None);
                 }
                 if let Input::Put { answer: Ok(record), .. } = &input {
@@ -233,20 +235,21 @@ impl Election {
                 self.elector.handle(self.clock.now(), input);
                 self.forget_who_has_gone();
             }
-            // The elector waits for the answer no longer than for any other.
+            // The elector waits for this answer no longer than for any other.
             JobEnd::Aborted => {}
             JobEnd::Panicked(message) => tracing::error!(message, "a call to the election Lease panicked"),
         }
     }
 
-    /// Says how far a write has shown the store to stand. A queue that is full does not hold up the Lease: the next write says as much.
+    /// Tells the driver the store's version after a write. A full queue does not delay the Lease: the next write tells
+    /// it again.
     fn wrote(&self, resource_version: ResourceVersion) {
         let collection = GroupResource { group: lease::GROUP.into(), resource: lease::RESOURCE.into() };
         let input = leader::Input::Wrote { collection, resource_version };
         let _full_or_over = self.control.try_send(Control::Input(input));
     }
 
-    /// Nobody is sent to a replica that has given the Lease back.
+    /// Removes the hint to a replica that has released the Lease.
     fn forget_who_has_gone(&self) {
         if self.elector.holder().is_none() && self.leadership.borrow().holder.is_some() {
             self.leadership.send_modify(|known| {
@@ -256,12 +259,12 @@ impl Election {
         }
     }
 
-    /// One warning per change of the reason, however often the call is tried.
+    /// Logs one warning for each change of the reason.
     fn failed(&mut self, what: &'static str, why: String) {
         self.metrics.election_failures.inc();
         let problem = format!("{what}: {why}");
         if self.leadership.borrow().problem.as_ref() != Some(&problem) {
-            tracing::warn!(what, why, "the election Lease cannot be used");
+            tracing::warn!(what, why, "cannot access the election Lease");
             self.leadership.send_modify(|known| known.problem = Some(problem));
         }
     }

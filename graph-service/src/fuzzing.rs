@@ -1,14 +1,14 @@
-//! Everything of this crate that reads bytes from outside, one function each, for those who try what it makes of any bytes. What is wrong
-//! with them has to be said, in a sentence of bounded length; nothing panics.
+//! Fuzz entry points: one function for each reader of foreign bytes in this crate. A reader reports bad input in a
+//! sentence of bounded length, and never panics.
 
 use crate::{decisions, grpc, ingest};
 
-/// Documents of discovery, of either form.
+/// Discovery documents of either form.
 pub fn discovery(bytes: &[u8]) {
     ingest::fuzzing::discovery(bytes);
 }
 
-/// A custom resource definition, an APIService, a Pause.
+/// A CustomResourceDefinition, an APIService, a Pause.
 pub fn definitions(bytes: &[u8]) {
     ingest::fuzzing::definitions(bytes);
 }
@@ -18,12 +18,12 @@ pub fn filters(bytes: &[u8]) {
     grpc::fuzzing::filters(bytes);
 }
 
-/// Tokens of pages, of streams and of freshness.
+/// Page tokens, resume tokens and consistency tokens.
 pub fn tokens(bytes: &[u8]) {
     grpc::fuzzing::tokens(bytes);
 }
 
-/// A message of the shared log of decisions.
+/// A message of the shared decision log.
 pub fn log_entry(bytes: &[u8]) {
     decisions::fuzzing::log_entry(bytes);
 }

@@ -1,4 +1,4 @@
-//! The gRPC front: work for executors, reads for everybody, health and reflection.
+//! The gRPC server: work for executors, reads for clients, health and reflection.
 
 use crate::clock::Clock;
 use crate::decisions::DecisionLog;
@@ -65,43 +65,46 @@ mod stream;
 mod tests;
 mod work;
 
-/// Waiting messages of all executors together: what their streams may have waiting, so that one can never use up another's room.
+/// Bound of the queue of executors' messages. It has room for the messages of all streams, so that one stream cannot
+/// fill the queue for another.
 pub(crate) const SESSION_QUEUE_MAX: usize = work::STREAMS_MAX * (work::MESSAGES_WAITING_MAX + 2);
 
-/// One stream nobody reads must not use up the connection's window.
+/// One unread stream must not use up the window of its connection.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 const STREAMS_PER_CONNECTION_MAX: u32 = 256;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of a request, together. Room for the longest token and for what is longer, which is refused with a reason.
+/// Most bytes of all headers of a request. Fits the longest accepted token, and longer ones that are refused with a
+/// reason.
 const HEADERS_MAX_BYTES: u32 = 64 * 1024;
-/// Above what any message of ours needs by far.
+/// No message of this API needs nearly as much.
 const MESSAGE_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Reads that look at much, at once.
+/// Most long reads at once.
 const LONG_READS_MAX: usize = 4;
-/// How long connections may take to close once a stop was asked for. Below the limit of the whole process.
+/// Longest time for connections to close after a request to stop. Below the limit of the whole process.
 const CLOSE_WITHIN: Duration = Duration::from_secs(7);
 
-/// A stream's age at its renewal: give or take a tenth, so that those that came together do not leave together.
+/// The age at which a stream is renewed: `about`, give or take a tenth, so that streams that opened together do not
+/// close together.
 fn renewal_age(about: Duration) -> Duration {
     spread(about - about / 10, about / 5)
 }
 
-/// Somewhere in the time that begins after `from` and lasts for `width`.
+/// A random time between `from` and `from + width`.
 fn spread(from: Duration, width: Duration) -> Duration {
-    // Without randomness there is no spread, which hurts nobody.
+    // Without randomness there is no spread.
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);
     from + width.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
-/// What the services answer from.
+/// The state that all services read.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) reader: Reader,
     pub(crate) sessions: mpsc::Sender<SessionInput>,
     pub(crate) decisions: DecisionLog,
-    /// Streams come to their end when this is asked for.
+    /// Ends all streams.
     pub(crate) shutdown: Shutdown,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) health: Arc<Health>,
@@ -110,13 +113,13 @@ pub(crate) struct Shared {
     pub(crate) cluster_uid: String,
     pub(crate) replica: String,
     pub(crate) freshness: Freshness,
-    /// Turns of reads that look at much; see [`long_reads`].
+    /// Permits for long reads; see [`long_reads`].
     pub(crate) long_reads: Semaphore,
-    /// Whom calls have to pass; nothing where callers are not told apart.
+    /// Authenticates callers. `None` if callers are not authenticated.
     pub(crate) authenticator: Option<Arc<Authenticator>>,
 }
 
-/// Walks, plans, searches and looks through the log at once; more wait for their turn.
+/// Permits for walks, plans, searches and reads of the log. Further ones wait.
 pub(crate) fn long_reads() -> Semaphore {
     Semaphore::new(LONG_READS_MAX)
 }
@@ -130,7 +133,7 @@ impl Shared {
         self.leadership.borrow().clone()
     }
 
-    /// What the caller of a call may see. A call that did not pass the authenticator, where there is one, sees nothing.
+    /// What the caller may see. A call that did not pass the authenticator sees nothing, if there is an authenticator.
     fn visibility(&self, extensions: &Extensions) -> Result<Visibility, Status> {
         match (&self.authenticator, extensions.get::<Visibility>()) {
             (_, Some(visibility)) => Ok(visibility.clone()),
@@ -139,13 +142,13 @@ impl Shared {
         }
     }
 
-    /// Of an answer that could have found something anywhere. To be asked before what the answer is read from, so that it is at least as
-    /// fresh as this says. Must not be called under the reader's lock: it takes it itself.
+    /// Metadata of an answer that may contain objects of any collection. Call this before reading the answer, so that
+    /// the answer is at least as fresh as the metadata says. Never call it under the reader's lock: it takes that lock.
     fn meta(&self) -> ResponseMeta {
         self.meta_about(&About::Everything)
     }
 
-    /// Of an answer about these collections.
+    /// Metadata of an answer about these collections.
     fn meta_about(&self, about: &About) -> ResponseMeta {
         let positions = self.freshness.now();
         self.meta_of(&self.reader.with(Leader::collections), positions.token(about))
@@ -173,14 +176,15 @@ impl Shared {
     }
 }
 
-/// Where answers get their reasons.
+/// Adds reasons to answers.
 type Reasons = MapResponseLayer<fn(Response<Body>) -> Response<Body>>;
 
-/// Outside of the guard: whether it is a call at all, and its answer's reasons and end.
+/// The layers outside of the guard: they check that a request is a gRPC call, and add the reason and the deadline to
+/// its answer.
 type Outermost = Stack<DeadlineLayer, Stack<Reasons, DoorLayer>>;
 
-/// What calls pass on their way to the services. Only those that the guard has let through have spans: strangers must not be able to fill
-/// the queue of spans, nor to say what is written into it.
+/// The layers before the services. Only calls that pass the guard have spans, so that strangers can neither fill the
+/// queue of spans nor write into it.
 fn before_services(
     authenticator: Option<Arc<Authenticator>>,
     recorder: Option<Recorder>,
@@ -190,7 +194,8 @@ fn before_services(
     Stack::new(spans::Calls::new(recorder), Stack::new(GuardLayer(authenticator), outermost))
 }
 
-/// Spawns the server and what belongs to it. It ends when `shutdown` was requested and every stream has ended, or soon after.
+/// Starts the server and its tasks. It ends after `shutdown` is requested and every stream has ended, or after
+/// [`CLOSE_WITHIN`].
 pub(crate) fn start(
     incoming: Incoming,
     shared: Arc<Shared>,
@@ -241,14 +246,14 @@ pub(crate) fn start(
             .add_service(reflection.v1())
             .add_service(reflection.v1alpha())
             .serve_with_incoming_shutdown(incoming, async move { stop.requested().await });
-        // The library's own end has no limit: one peer that keeps its connection open would hold the process.
+        // The library waits for open connections without a limit. One peer could keep the process from ending.
         let limit = async {
             shutdown.requested().await;
             tokio::time::sleep(CLOSE_WITHIN).await;
         };
         tokio::select! {
             ended = server => ended?,
-            () = limit => tracing::info!("connections that did not close in time are cut"),
+            () = limit => tracing::info!("closing connections that are still open"),
         }
         Ok(())
     });

@@ -1,11 +1,13 @@
-//! The API server as facts: discovery, one list and watch per collection, definitions in full, and consistent lists on request.
+//! Reads the API server: discovery, one list and watch for each collection, definitions in full, and consistent lists
+//! on request.
 //!
-//! Nothing waits for all: each collection is a task of its own, and what one of them meets stays with it. A collection's facts arrive
-//! in order; the queue of facts is bounded, and a full one slows lists and watches down.
+//! Each collection has a task of its own, and its errors affect no other collection. The facts of a collection arrive
+//! in order. The queue of facts is bounded; a full queue slows lists and watches down.
 //!
-//! In reading order: `request` (raw requests, failures as sentences), `discovery` and `fetch` (documents to a
-//! view), `known` (views over time to changes), `follow` (list and watch, for ever), `collection` and `definitions` (what follows from it),
-//! `supervisor` (which collections run), `probe` (questions of the engine), `questions` (those of readers), `existence` (those about one object), `pauses` (which pauses there are).
+//! In reading order: `request` (raw requests and their errors), `discovery` and `fetch` (documents to a view), `known`
+//! (changes between views), `follow` (list and watch), `collection` and `definitions` (their results), `supervisor`
+//! (which collections run), `probe` (questions of the engine), `questions` (questions of readers), `existence`
+//! (questions about one object), `pauses` (the Pause objects).
 
 use crate::messages::Control;
 use engine::leader::{Input, PauseRead, Probe, ProbeId};
@@ -35,18 +37,18 @@ pub(crate) mod request;
 mod scripted;
 mod supervisor;
 
-/// What the administrator decides.
+/// Settings of the administrator.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Never watched; their objects can still be owners.
+    /// Resources that are never watched. Their objects can still be owners.
     pub(crate) ignored: BTreeSet<GroupResource>,
-    /// Between two discoveries that nothing else asked for.
+    /// Interval of discovery.
     pub(crate) poll_interval: Duration,
-    /// Objects per page, where a collection is listed in pages.
+    /// Objects on one page of a list.
     pub(crate) page_size: u32,
-    /// Lists at a time. One that takes longer than a moment no longer counts.
+    /// Most concurrent lists. A list that takes longer than a moment no longer counts.
     pub(crate) list_concurrency: usize,
-    /// For jitter.
+    /// The seed of jitter.
     pub(crate) seed: u64,
 }
 
@@ -63,12 +65,12 @@ impl Default for Config {
     }
 }
 
-/// The API server, by clients with connections and queues of their own, so that no list waits behind the watches.
+/// Clients of the API server. Each has its own connections and queues, so that no list waits for watches.
 #[derive(Clone)]
 pub(crate) struct Clients {
     pub(crate) lists: Client,
     pub(crate) watches: Client,
-    /// For questions over a connection of their own: none of its requests leaves one behind.
+    /// For questions on a new connection, which no other request shares.
     pub(crate) fresh: Client,
 }
 
@@ -78,25 +80,26 @@ impl std::fmt::Debug for Clients {
     }
 }
 
-/// How discovery stands.
+/// The state of discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// It has succeeded once.
+    /// Discovery has succeeded once.
     pub(crate) discovered: bool,
-    /// Why the last attempt failed, if it did.
+    /// The error of the last attempt, if it failed.
     pub(crate) error: Option<String>,
-    /// Groups of which what is known may be old, and why.
+    /// Groups whose information may be outdated, and why.
     pub(crate) groups: BTreeMap<Name, String>,
-    /// All that is wrong, one sentence each: the error, the groups, and definitions that cannot be followed.
+    /// All problems, one sentence each: the error, the groups, and definitions that cannot be followed.
     pub(crate) problems: Vec<String>,
 }
 
-/// Entry into the module.
+/// The entry point of the module.
 #[derive(Debug)]
 pub(crate) struct Ingest;
 
 impl Ingest {
-    /// Starts the tasks. Facts go to `inputs`, and those about pauses to `control`, until the stop is asked for or the receiver is gone.
+    /// Starts the tasks. Facts go to `inputs`, and facts about pauses to `control`, until a request to stop or until
+    /// the receiver is gone.
     pub(crate) fn start(
         clients: Clients,
         config: Config,
@@ -119,7 +122,7 @@ impl Ingest {
     }
 }
 
-/// What readers ask who want to know how fresh the graph is.
+/// Questions of readers about freshness.
 pub(crate) fn questions(clients: Clients) -> Questions {
     let (lists, reads) = (clients.clone(), clients.clone());
     Questions {
@@ -129,7 +132,7 @@ pub(crate) fn questions(clients: Clients) -> Questions {
     }
 }
 
-/// Asks the running tasks for something. Never waits.
+/// Sends requests to the running tasks. Never waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     shared: Arc<Shared>,
@@ -139,42 +142,42 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Answered by [`Input::Probed`], with an error where too many are waiting.
+    /// The answer is an [`Input::Probed`]: an error if too many probes wait.
     pub(crate) fn probe(&self, probe: Probe) {
         let id = probe.id;
-        // A closed queue means that the process ends, and nobody waits for the answer.
+        // A closed queue means that the process ends.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.probes.try_send(probe)
             && self.refusals.try_send(id).is_err()
         {
-            tracing::error!(probe = id.0, "a probe was dropped without an answer");
+            tracing::error!(probe = id.0, "dropped a probe without an answer");
         }
     }
 
-    /// Answered by [`Input::PausesRead`], unless another question follows.
+    /// The answer is an [`Input::PausesRead`], unless another request follows.
     pub(crate) fn read_pauses(&self, read: PauseRead) {
         if let Err(mpsc::error::TrySendError::Full(read)) = self.pauses.try_send(read) {
-            tracing::error!(read = read.0, "a question which pauses there are was dropped without an answer");
+            tracing::error!(read = read.0, "dropped a read of the pauses without an answer");
         }
     }
 
-    /// Throws the collection's watch away and lists it anew. Several wishes for one collection are one.
+    /// Ends the collection's watch and lists the collection again. Several requests for one collection count as one.
     pub(crate) fn relist(&self, collection: GroupResource, why: String) {
         self.shared.state().relists.entry(collection).or_insert(why);
         self.shared.wanted.notify_one();
     }
 
-    /// How discovery stands.
+    /// The state of discovery.
     pub(crate) fn status(&self) -> Status {
         let state = self.shared.state();
         state.status.clone()
     }
 }
 
-/// Between the handles and the supervisor.
+/// State that handles and supervisor share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     state: Mutex<SharedState>,
-    /// Notified when there are relists to do.
+    /// Notified of new relists.
     wanted: Notify,
 }
 
@@ -187,7 +190,7 @@ struct SharedState {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, SharedState> {
-        // Each change of the state is one assignment.
+        // Each change of the state is one assignment, so a poisoned lock is safe.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

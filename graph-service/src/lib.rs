@@ -1,24 +1,24 @@
-//! The graph service: watches every object's metadata, keeps the owner-reference graph, decides what is garbage, and leases the work to
-//! executors. The deciding is the engine's; this is the shell around it.
+//! The graph service watches the metadata of all objects, keeps the owner-reference graph, decides what is garbage, and
+//! leases the work to executors. The engine makes the decisions; this crate is the shell around it.
 //!
 //! In reading order:
 //!
 //! * `app`: the service as one call
 //! * [`options`]: its flags
 //! * `driver`: the one task that owns the engine
-//! * `messages`: what the tasks send each other
+//! * `messages`: the messages between tasks
 //! * `ingest`: lists and watches, as facts for the engine
-//! * [`metadata`]: what they bring, as JSON or protobuf
+//! * [`metadata`]: objects as JSON or protobuf
 //! * `election`: a Kubernetes Lease, as terms for the engine
-//! * `grpc`: executors and readers
-//! * `pauses`: the brake, as resources of the cluster
-//! * `decisions`: the log of what was decided
-//! * `render`, `metrics`: what the engine says, as lines and numbers
-//! * `threads`: where the streams of readers are written
-//! * `traces`: what the engine says, as spans of what belongs together
-//! * `warnings`: Kubernetes events about references that cannot be right
-//! * `readiness`, `dot`: what the admin server answers, and how far the start has come
-//! * `fuzzing`: what reads bytes from outside, for those who try what it makes of any
+//! * `grpc`: the API for executors and readers
+//! * `pauses`: Pause resources
+//! * `decisions`: the decision log
+//! * `render`, `metrics`: events of the engine as log lines and metrics
+//! * `threads`: the threads that write the streams of readers
+//! * `traces`: events of the engine as spans of cascades
+//! * `warnings`: Kubernetes events about invalid references
+//! * `readiness`, `dot`: the answers of the admin server, and the progress of the start
+//! * `fuzzing`: entry points for fuzzing the readers of foreign bytes
 
 mod app;
 mod clock;

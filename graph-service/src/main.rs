@@ -1,4 +1,4 @@
-//! The graph service as a process.
+//! The process of the graph service.
 
 use clap::Parser as _;
 use graph_service::options::Options;
@@ -12,19 +12,18 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Decisions are many small things that live for very different times, which breaks the C library's heap into pieces.
+/// Decisions are many small objects with different lifetimes, which fragment the heap of the C library.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A flag, a file or a certificate is wrong: trying again will not help.
+/// A flag, a file or a certificate is wrong: a retry does not help.
 const BAD_START: u8 = 2;
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    // One thread reads the watches, decides and answers: between two of these there is so little to do that waking another one costs
-    // more. What takes long is done elsewhere (large answers and the streams of readers are put together on threads of their own) or by
-    // and by.
+    // One thread reads the watches, decides and answers: there is so little work between two of these that waking
+    // another thread costs more. Long work runs on other threads (large answers, streams of readers) or in steps.
     let ended = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(thread) => thread.block_on(run(&options)),
         Err(error) => Err(Failure::Other(anyhow::Error::new(error).context("cannot start the thread"))),
@@ -59,7 +58,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
     let listening = grpc.local_addr().map_err(|error| other(error.into()))?;
     let admin_listening = admin.local_addr().map_err(|error| other(error.into()))?;
     if tls.is_none() && !(listening.ip().is_loopback() && admin_listening.ip().is_loopback()) {
-        tracing::warn!(grpc = %listening, admin = %admin_listening, "anybody who reaches these addresses may use them: the connections are plaintext");
+        tracing::warn!(grpc = %listening, admin = %admin_listening, "every client that reaches these addresses has full access: the connections are plaintext");
     }
     tracing::info!(grpc = %listening, admin = %admin_listening, tls = tls.is_some(), "listening");
 

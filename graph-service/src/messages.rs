@@ -1,4 +1,4 @@
-//! What the tasks of the service send each other: orders and messages for the driver, what it asks for, and who leads.
+//! Messages between the tasks of the service: orders and messages for the driver, its requests, and the leadership.
 
 use engine::leader::{Input, PauseRead, Probe, StreamId};
 use engine::object::GroupResource;
@@ -6,33 +6,34 @@ use engine::work::{Refusal, Term, ToExecutor, ToLeader};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-/// Waiting orders of election and shutdown.
+/// Most waiting orders of election and shutdown.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 64;
-/// Waiting facts from the API server; a full queue slows the lists and watches down.
+/// Most waiting facts from the API server. A full queue slows lists and watches down.
 pub(crate) const FACT_QUEUE_MAX: usize = 8192;
-/// Messages waiting for one executor. A grant carries up to a hundred leases, so a reader this far behind does not read.
+/// Most messages that wait for one executor. A grant carries up to a hundred leases, so an executor this far behind has
+/// stopped reading.
 pub(crate) const OUTBOX_MAX: usize = 1024;
 
-/// An order that goes before everything else.
+/// An order that precedes everything else.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "the queue is short, and nearly every order is an input")]
 pub(crate) enum Control {
     Input(Input),
-    /// Answered when everything ordered before has been handled, and its effects have gone out.
+    /// Answered when all earlier orders are handled, and their effects are sent.
     Mark(oneshot::Sender<()>),
-    /// No grants from now on, every executor is sent away. Answered once that is so; the driver ends when all streams have.
+    /// Stops grants and sends all executors away. Answered then; the driver ends when all streams have ended.
     Stop(oneshot::Sender<()>),
 }
 
-/// What happens on an executor's stream.
+/// An event on an executor's stream.
 #[derive(Debug)]
 pub(crate) enum SessionInput {
-    /// Comes first; nothing reaches the engine before the first message.
+    /// Comes first. Nothing reaches the engine before the first message.
     Opened {
         stream: StreamId,
         outbox: Outbox,
     },
-    /// The permit bounds how many messages of one stream wait; it is given back when the message has been handled.
+    /// The permit bounds the waiting messages of one stream. It is released when the message is handled.
     Message {
         stream: StreamId,
         message: ToLeader,
@@ -43,34 +44,34 @@ pub(crate) enum SessionInput {
     },
 }
 
-/// Where messages to one executor wait. Dropping it ends the stream, after everything in it has gone out.
+/// The queue of messages for one executor. Dropping it ends the stream after all of them are sent.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     pub(crate) sender: mpsc::Sender<ToExecutor>,
     pub(crate) ending: Arc<OnceLock<Ending>>,
-    /// Never used. Its end tells the reader of the stream that nothing it reads is of any use any more.
+    /// Never used. Its drop tells the reader of the stream that further messages have no effect.
     pub(crate) _open: oneshot::Sender<()>,
 }
 
-/// Why a stream ended, where it did not end well.
+/// Why a stream ended, if not regularly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Refused(Refusal),
-    /// More of something than is kept for one stream.
+    /// The stream exceeds a limit.
     LimitExceeded {
         what: &'static str,
         max: usize,
     },
-    /// The peer broke the protocol; the text says how.
+    /// The peer violated the protocol; the text says how.
     Violation(String),
-    /// The executor goes by another name than that of the pod its token is bound to.
+    /// The executor's name differs from the pod of its token.
     Mismatch {
         executor: String,
         pod: String,
     },
 }
 
-/// What the engine asks of the API server.
+/// A request of the engine to the API server.
 #[derive(Debug)]
 pub(crate) enum Ask {
     Probe(Probe),
@@ -78,17 +79,17 @@ pub(crate) enum Ask {
     ReadPauses(PauseRead),
 }
 
-/// Who leads, as far as this replica knows.
+/// The leader, as far as this replica knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leadership {
     /// This replica leads, under `term`.
     pub(crate) leading: bool,
     /// The newest term that is known.
     pub(crate) term: Option<Term>,
-    /// The identity that holds the Lease, where one does.
+    /// The holder of the Lease.
     pub(crate) holder: Option<String>,
-    /// Where the holder is reached, where it says so.
+    /// The address of the holder; empty if unknown.
     pub(crate) endpoint: String,
-    /// Why the Lease cannot be read or written, while it cannot.
+    /// Why the Lease cannot be read or written.
     pub(crate) problem: Option<String>,
 }

@@ -1,12 +1,11 @@
-//! Kubernetes metadata as it comes from an API server, as JSON or as Kubernetes' protobuf: read in place, checked, turned into the
-//! engine's objects.
+//! Reads Kubernetes metadata from JSON or protobuf, checks it, and turns it into objects of the engine.
 //!
-//! Whatever is not surely an object of the collection is refused with a reason and left out, never guessed at: an object that the
-//! graph does not hold is never deleted. That goes for a single bad owner reference too. Validation at the API server forbids one
-//! without a uid, so it only comes from a server that does not validate; dropping just the entry would make a dependent look like
-//! one that nobody owns, or that only its dead owners own.
+//! An object that is not certainly a valid object of its collection is refused with a reason and left out: the
+//! collector never deletes an object that the graph does not hold. One invalid owner reference is enough to refuse the
+//! object. API servers validate references, so one without a uid comes from an aggregated server without validation.
+//! Dropping only that reference could make a dependent look unowned, or owned by dead owners only.
 //!
-//! Public for the benchmarks, which read what a server would send.
+//! Public for benchmarks.
 
 mod json;
 mod protobuf;
@@ -28,36 +27,36 @@ use std::sync::Arc;
 
 pub(crate) use protobuf::status as protobuf_status;
 
-/// Names kept for sharing, at most; beyond that sharing begins anew.
+/// Most names to share. Beyond this, sharing starts again.
 const NAMES_MAX: usize = 16_384;
-/// Places of the names used last, a power of two.
+/// Number of slots for recent names, a power of two.
 const RECENT: usize = 64;
-/// Of a text from outside that goes into a reason.
+/// Most bytes of a foreign text in an error.
 const REASON_MAX_BYTES: usize = 200;
-/// Marks the bookmark after which a watch-list goes on as a watch.
+/// Annotation of the bookmark at the end of the initial events of a watch-list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// The media type of Kubernetes' protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
 
-/// How an answer is written.
+/// The encoding of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// One object per line in a watch.
+    /// One object on each line of a watch.
     Json,
-    /// One object per frame in a watch.
+    /// One object in each frame of a watch.
     Protobuf,
 }
 
 impl Encoding {
-    /// What the header `Content-Type` says. `None` for any other media type: a page that a proxy writes may look like anything.
+    /// The encoding of a `Content-Type`. `None` for any other media type: the answer may be a page of a proxy.
     pub fn of(content_type: &str) -> Option<Encoding> {
         let media_type = content_type.split(';').next().unwrap_or_default().trim();
         let is = |known: &str| media_type.eq_ignore_ascii_case(known);
         if is(PROTOBUF) { Some(Encoding::Protobuf) } else { is(JSON).then_some(Encoding::Json) }
     }
 
-    /// What an event of a watch is, in a sentence.
+    /// The name of an event's unit, for errors.
     pub(crate) fn piece(self) -> &'static str {
         match self {
             Encoding::Json => "a line",
@@ -69,26 +68,26 @@ impl Encoding {
 /// One page of a list.
 #[derive(Debug)]
 pub struct Page<'a> {
-    /// As the list says of itself: of its objects, or that these are cut down to their metadata.
+    /// The claimed type of the list: a list of objects, or of their metadata.
     api_version: String,
     kind: String,
-    /// Empty where the server gives none.
+    /// Empty if the server sends none.
     pub resource_version: String,
-    /// Where the list goes on, if it does.
+    /// The continue token, if there are more pages.
     pub continues: Option<String>,
-    /// Objects beyond this page, where the server counts them.
+    /// Objects after this page, if the server counts them.
     pub remaining: Option<u64>,
     pub items: Items<'a>,
 }
 
 impl Page<'_> {
-    /// Whether this is a list of objects of this group and kind, as far as it says.
+    /// Whether the claimed type is a list of this group and kind.
     pub(crate) fn check(&self, group: &str, kind: &str) -> Result<(), String> {
         is_of(&self.api_version, &self.kind, group, kind, "List")
     }
 }
 
-/// Whether an object says that it is of this group and kind, as far as it says anything. The error is a sentence without its subject.
+/// Whether the claimed type of an object is this group and kind. The error is a sentence without its subject.
 pub(crate) fn check_kind(object: &RawValue, group: &str, kind: &str) -> Result<(), String> {
     let (api_version, of) = json::types(object)?;
     is_of(&api_version, &of, group, kind, "")
@@ -106,7 +105,7 @@ fn is_of(api_version: &str, of: &str, group: &str, kind: &str, suffix: &str) -> 
     if fits { Ok(()) } else { Err(format!("is of kind {:?} of {:?}", clipped(of), clipped(api_version))) }
 }
 
-/// The objects of a page, one after the other.
+/// The objects of a page, in order.
 #[derive(Debug)]
 pub struct Items<'a>(ItemsForm<'a>);
 
@@ -127,7 +126,7 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// An object as it came. Whether it is one that the collector can use is for [`Decoder::object`] to say.
+/// An undecoded object. [`Decoder::object`] says whether the collector can use it.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
     Json(&'a RawValue),
@@ -135,15 +134,15 @@ pub enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The object as JSON, for those who need more of it than its metadata and asked for nothing else.
+    /// The object as JSON, for callers that need more than metadata and requested JSON.
     pub(crate) fn json(self) -> Result<&'a RawValue, String> {
         match self {
             Item::Json(item) => Ok(item),
-            Item::Protobuf(_) => Err("an object that came as protobuf, which was not asked for".to_owned()),
+            Item::Protobuf(_) => Err("an object in protobuf, which was not requested".to_owned()),
         }
     }
 
-    /// The version it carries, as far as that can be read however broken the rest is.
+    /// The version of the object, if it is readable. The rest may be malformed.
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         match self {
             Item::Json(item) => json::resource_version(item),
@@ -161,12 +160,12 @@ pub enum Event<'a> {
     Added(Item<'a>),
     Modified(Item<'a>),
     Deleted(Item<'a>),
-    /// `ends_list`: everything before belongs to the list that a watch-list begins with.
+    /// `ends_list`: all events before belong to the initial list of a watch-list.
     Bookmark {
         resource_version: ResourceVersion,
         ends_list: bool,
     },
-    /// The server gives up this watch. An empty `Status` where it gives no reason that can be read.
+    /// The server ends this watch. The `Status` is empty without a readable reason.
     Error(Status),
 }
 
@@ -180,7 +179,7 @@ pub fn page(encoding: Encoding, body: &[u8]) -> Result<Page<'_>, String> {
         Encoding::Protobuf => {
             let page = protobuf::page(body)?;
             Ok(Page {
-                // The envelope has said so.
+                // The envelope says so.
                 api_version: "meta.k8s.io/v1".to_owned(),
                 kind: "PartialObjectMetadataList".to_owned(),
                 resource_version: page.resource_version.to_owned(),
@@ -209,7 +208,7 @@ pub fn event(encoding: Encoding, piece: &[u8]) -> Result<Event<'_>, String> {
                 "ERROR" => Event::Error(event.status().unwrap_or_default()),
                 "BOOKMARK" => {
                     let metadata =
-                        Metadata::scan(event.object()?).map_err(|error| format!("is no bookmark: {error}"))?;
+                        Metadata::scan(event.object()?).map_err(|error| format!("is not a bookmark: {error}"))?;
                     bookmark(metadata.resource_version, metadata.ends_initial_events)?
                 }
                 other => return Err(unknown_type(other)),
@@ -229,7 +228,7 @@ fn unknown_type(kind: &str) -> String {
     format!("is a watch event of the unknown type {:?}", clip(kind, REASON_MAX_BYTES))
 }
 
-/// What both encodings say of an object, apart from its owners and finalizers. Texts that are not there are empty.
+/// The content of an object in both encodings, without owners and finalizers. Missing texts are empty.
 struct Said<'t> {
     name: &'t str,
     namespace: &'t str,
@@ -240,14 +239,14 @@ struct Said<'t> {
     hold: bool,
 }
 
-/// Decodes the objects of one collection, sharing the names that repeat in it.
+/// Decodes the objects of one collection, and shares repeated names.
 #[derive(Debug)]
 pub struct Decoder {
-    /// Where it is not known, an object may have a namespace or not.
+    /// `None`: unknown, so an object may have a namespace or not.
     namespaced: Option<bool>,
     names: HashSet<Name>,
-    /// Of the names, those used last, each in the one place where it may be: what follows each other in a watch repeats itself, and is not
-    /// searched for.
+    /// Recently used names, each in its slot. Consecutive objects of a watch repeat names, which this finds without a
+    /// search.
     recent: [Option<Name>; RECENT],
 }
 
@@ -258,8 +257,7 @@ impl Decoder {
 
     /// The object in `item`.
     ///
-    /// # Errors
-    /// Why it is none that the collector can use.
+    /// # Errors Why the collector cannot use the object.
     pub fn object(&mut self, item: &Item<'_>) -> Result<Object, String> {
         match item {
             Item::Json(item) => {
@@ -304,7 +302,7 @@ impl Decoder {
             Some(false) if !said.namespace.is_empty() => return refused("a namespace, in a cluster-scoped collection"),
             Some(_) | None => {}
         }
-        // Made to measure, so that nothing is allocated but what the object keeps.
+        // Allocated at its exact size, because the object keeps it.
         let mut kept_owners = Vec::with_capacity(owners.len());
         for owner in owners {
             let Some(owner) = self.owner(&owner.map_err(unreadable)?) else {
@@ -370,7 +368,7 @@ impl Decoder {
     }
 }
 
-/// Whoever makes names that share a place has them searched for.
+/// The slot of a name. Names that collide are found by the slow search.
 fn place(text: &str) -> usize {
     let bytes = text.as_bytes();
     let last = bytes.iter().rev().take(2).fold(0, |word, &byte| word * 31 + usize::from(byte));
@@ -378,10 +376,10 @@ fn place(text: &str) -> usize {
 }
 
 fn unreadable(error: impl fmt::Display) -> String {
-    format!("an object that cannot be read: {error}")
+    format!("cannot read an object: {error}")
 }
 
-/// Seconds of the Unix epoch, where they are in the range of the times that Kubernetes writes.
+/// Seconds since the Unix epoch, within the range of Kubernetes times.
 fn since_epoch(seconds: i64) -> Option<NonZeroU32> {
     NonZeroU32::new(u32::try_from(seconds).ok()?)
 }

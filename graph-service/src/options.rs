@@ -21,30 +21,31 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Longest Lease or renewal that makes sense; a longer one is a typing error.
+/// Longest sensible Lease or renewal. A longer one is a typing error.
 const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
-/// More than any API server takes.
+/// More than any API server handles.
 const WRITES_PER_SECOND_MAX: i64 = 1_000_000;
 
-/// Watches every object's metadata, keeps the owner-reference graph, decides what is garbage and leases the work to executors.
+/// Watches the metadata of all objects, keeps the owner-reference graph, decides what is garbage and leases the work to
+/// executors.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "graph-service", version, max_term_width = 110)]
 pub struct Options {
     #[command(flatten)]
     pub access: AccessFlags,
 
-    /// Where executors and clients reach the gRPC API.
+    /// Address of the gRPC API for executors and clients.
     #[arg(long, env = "OWNERGRAPH_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7450")]
     pub listen: SocketAddr,
 
-    /// Where /livez, /readyz, /metrics and /debug/graph answer.
+    /// Address of /livez, /readyz, /metrics and /debug/graph.
     #[arg(long, env = "OWNERGRAPH_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7451")]
     pub admin_listen: SocketAddr,
 
     #[command(flatten)]
     pub tls: ServerFlags,
 
-    /// What bearer tokens of callers have to be issued for, where TLS is served.
+    /// Audience of the callers' bearer tokens. Used only with TLS.
     #[arg(long, env = "OWNERGRAPH_TOKEN_AUDIENCE", value_name = "NAME", default_value = "ownergraph")]
     pub token_audience: String,
 
@@ -52,22 +53,23 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
-    /// Name of this replica; without it the host's name.
+    /// Name of this replica. Default: the host name.
     #[arg(long, env = "OWNERGRAPH_REPLICA_NAME", value_name = "NAME")]
     pub replica_name: Option<String>,
 
-    /// Address of the gRPC API that other replicas hand out for this one; without it the address it listens on, unless that is 0.0.0.0
-    /// or [::], which leads nobody here.
+    /// Address of this replica's gRPC API for clients of other replicas. Default: the --listen address, unless that is
+    /// 0.0.0.0 or [::].
     #[allow(rustdoc::broken_intra_doc_links, reason = "`--help` shows this text as it stands")]
     #[arg(long, env = "OWNERGRAPH_ADVERTISE", value_name = "ADDR")]
     pub advertise: Option<String>,
 
-    /// Carry decisions out, or only make and publish them.
+    /// Carry out decisions, or only make and publish them.
     #[arg(long, env = "OWNERGRAPH_MODE", value_enum, default_value = "enforce")]
     pub mode: Mode,
 
-    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP. Their objects are not collected, and nobody removes the finalizers
-    /// foregroundDeletion and orphan from them: delete such objects in background.
+    /// Resources that are not watched, as RESOURCE or RESOURCE.GROUP. The collector neither collects their objects nor
+    /// removes the finalizers foregroundDeletion and orphan from them: delete such objects with propagation policy
+    /// Background.
     #[arg(
         long,
         env = "OWNERGRAPH_IGNORE_RESOURCES",
@@ -95,25 +97,25 @@ pub struct Options {
     #[arg(long, env = "OWNERGRAPH_LEASE_NAME", value_name = "NAME", default_value = "ownergraph", value_parser = dns_name)]
     pub lease_name: String,
 
-    /// How long others wait after the last renewal before they take over.
+    /// Time without a renewal after which another replica may take the Lease.
     #[arg(long, env = "OWNERGRAPH_LEASE_DURATION", value_name = "DURATION", default_value = "18s", value_parser = duration)]
     pub lease_duration: Duration,
 
-    /// How long the leader goes on without a renewal; shorter than the Lease's duration. No replica leads where a
-    /// request to the API server takes half of it.
+    /// Time without a renewal after which the leader stops leading. Must be shorter than --lease-duration. If requests
+    /// to the API server take half of this time, no replica can lead.
     #[arg(long, env = "OWNERGRAPH_RENEW_DEADLINE", value_name = "DURATION", default_value = "12s", value_parser = duration)]
     pub renew_deadline: Duration,
 
-    /// Time between two looks at the Lease; shorter than the renew deadline.
+    /// Interval of reads and renewals of the Lease. Must be shorter than --renew-deadline.
     #[arg(long, env = "OWNERGRAPH_RETRY_PERIOD", value_name = "DURATION", default_value = "2s", value_parser = duration)]
     pub retry_period: Duration,
 
-    /// How log lines look.
+    /// Format of log lines.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Least severe lines that are written: a level such as info, or directives such as info,graph_service=debug. Without it RUST_LOG,
-    /// then info.
+    /// Minimum level of log lines: a level such as info, or directives such as info,graph_service=debug. Default:
+    /// RUST_LOG, then info.
     #[arg(long, env = "OWNERGRAPH_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: Option<String>,
 }
@@ -122,7 +124,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     Enforce,
-    /// Decide and count; grant nothing but existence checks.
+    /// Decide and count; grant only existence checks.
     Observe,
 }
 
@@ -135,21 +137,21 @@ impl From<Mode> for leader::Mode {
     }
 }
 
-/// What the administrator decides: about cases that can be seen in more than one way, and how fast things go.
+/// Policies: decisions of the administrator about ambiguous cases, and the rate of writes.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Policy {
-    /// What becomes of an object that claims an owner in another namespace, of another kind or under another name than the owner's own:
-    /// judged as kube-controller-manager does, or kept while the owner is there.
+    /// Objects with an owner reference to another namespace, kind or name than the owner's own: judge them as
+    /// kube-controller-manager does, or keep them while the owner exists.
     #[arg(long, env = "OWNERGRAPH_INVALID_REFERENCES", value_enum, default_value = "delete")]
     pub invalid_references: InvalidReferences,
 
-    /// What follows when the API server's store went back to an earlier state, once everything is listed again: go on after a minute of
-    /// reads that fit together, or hold until this process is started anew.
+    /// After the store of the API server was restored to an earlier state and all objects are listed again: resume
+    /// after a minute of consistent reads, or hold until this process restarts.
     #[arg(long, env = "OWNERGRAPH_ON_STORE_REWIND", value_enum, default_value = "continue")]
     pub on_store_rewind: OnStoreRewind,
 
-    /// Resources that hold no owner in deletion although they cannot be listed: the administrator's release. GROUP/* stands for all of a
-    /// group, and is the way where its server is down and its resources are not known.
+    /// Resources that cannot be listed and must not hold owners in deletion. GROUP/* names all resources of a group
+    /// whose server is down.
     #[arg(
         long,
         env = "OWNERGRAPH_ASSUME_NO_DEPENDENTS",
@@ -159,8 +161,9 @@ pub struct Policy {
     )]
     pub assume_no_dependents: Vec<GroupResource>,
 
-    /// Resources that the API server keeps in an etcd of their own, as its --etcd-servers-overrides says; without events, which are not
-    /// watched. Where such a resource is not named here, objects that are owned by its objects, or are among them, may wait for ever.
+    /// Resources that the API server keeps in an etcd of their own, as in its --etcd-servers-overrides; without events,
+    /// which are not watched. If such a resource is missing here, its objects and their dependents may never be
+    /// collected.
     #[arg(
         long,
         env = "OWNERGRAPH_SEPARATE_STORES",
@@ -170,7 +173,8 @@ pub struct Policy {
     )]
     pub separate_stores: Vec<GroupResource>,
 
-    /// Most writes a second to the API server, of all executors together; without it only the API server's own pushing back slows them.
+    /// Most writes to the API server for each second, by all executors together. Default: only the API server's
+    /// throttling limits them.
     #[arg(
         long,
         env = "OWNERGRAPH_MAX_WRITES_PER_SECOND",
@@ -180,30 +184,31 @@ pub struct Policy {
     pub max_writes_per_second: Option<u32>,
 }
 
-/// Where the log of decisions is kept.
+/// The storage of the decision log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct DecisionLog {
-    /// NATS servers whose JetStream keeps the log of decisions, as nats://[USER:PASSWORD@]HOST[:PORT] or tls://…: positions then outlive
-    /// leaders and restarts, and every replica serves the log. Without it the log is in the leader's memory. A stream that exists is
-    /// used as it is; otherwise one is created, for a day, two million events and one GiB, without copies.
+    /// NATS servers whose JetStream keeps the decision log, as nats://[USER:PASSWORD@]HOST[:PORT] or tls://…. Positions
+    /// then survive changes of leader and restarts, and each replica serves the log. Default: the memory of the leader.
+    /// An existing stream is used with its settings. A new stream keeps one day, two million events and one GiB,
+    /// without replicas.
     #[allow(rustdoc::broken_intra_doc_links, reason = "`--help` shows this text as it stands")]
     #[arg(long, env = "OWNERGRAPH_DECISION_LOG", hide_env_values = true, value_name = "URL", value_delimiter = ',', value_parser = ServerParser)]
     pub decision_log: Vec<Server>,
 
-    /// Grant no work while the log of decisions cannot be written to. Otherwise work goes on, and what finds no room in the queue of events
-    /// that wait is marked in the log as lost.
+    /// Grant no work while the decision log cannot be written. Without this flag work goes on, and events without room
+    /// in the queue are marked as lost in the log.
     #[arg(long, env = "OWNERGRAPH_DECISION_LOG_REQUIRED", value_parser = BoolishValueParser::new())]
     pub decision_log_required: bool,
 }
 
 impl DecisionLog {
-    /// Checks what one flag alone cannot say; the text is one sentence that names the flags.
+    /// Checks combinations of flags. The error is one sentence that names the flags.
     pub fn check(&self, insecure: bool) -> Result<(), String> {
         if self.decision_log_required && self.decision_log.is_empty() {
-            return Err("--decision-log-required needs --decision-log: the leader's memory is always there".to_owned());
+            return Err("--decision-log-required needs --decision-log: a log in memory is always writable".to_owned());
         }
         if self.decision_log.iter().any(|one| self.decision_log.iter().any(|other| one.contradicts(other))) {
-            return Err("--decision-log has two users, passwords or tokens: all servers are told the same".to_owned());
+            return Err("--decision-log has two users, passwords or tokens: all servers must have the same".to_owned());
         }
         match self.decision_log.iter().find(|server| server.is_open_to_others() && !insecure) {
             Some(server) => Err(format!(
@@ -214,7 +219,7 @@ impl DecisionLog {
     }
 }
 
-/// Reads a server. What cannot be read is not shown, because it may hold a password.
+/// Parses a server. Errors do not show the text, because it may contain a password.
 #[derive(Clone, Debug)]
 struct ServerParser;
 
@@ -267,13 +272,13 @@ impl From<Policy> for leader::Policy {
     }
 }
 
-/// Flags that are each well formed and make no sense together. The text is one sentence that names them.
+/// Flags that are valid and contradict each other. The text is one sentence that names them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadOptions(String);
 
 impl Options {
-    /// Checks what one flag alone cannot say.
+    /// Checks combinations of flags.
     pub fn check(&self) -> Result<(), BadOptions> {
         let refuse = |text: String| Err(BadOptions(text));
         for (flag, address) in [("--listen", self.listen), ("--admin-listen", self.admin_listen)] {
@@ -305,14 +310,14 @@ impl Options {
         // Retries are spread by up to a fifth.
         if self.retry_period + self.retry_period / 5 >= self.renew_deadline {
             return refuse(format!(
-                "--retry-period {:?} must be well below --renew-deadline {:?} (by more than a fifth), else no renewal can be tried twice",
+                "--retry-period {:?} must be more than a fifth shorter than --renew-deadline {:?}, to leave time for a second renewal",
                 self.retry_period, self.renew_deadline
             ));
         }
         Ok(())
     }
 
-    /// What the service is to do. `listening` is the address that was bound, for the default of `--advertise`.
+    /// The configuration of the service. `listening` is the bound address, the default of `--advertise`.
     pub fn config(&self, listening: SocketAddr) -> Config {
         Config {
             mode: self.mode.into(),
@@ -326,7 +331,7 @@ impl Options {
         }
     }
 
-    /// The Lease to take part in.
+    /// The election Lease.
     pub fn lease(&self) -> LeaseOptions {
         LeaseOptions {
             namespace: self.lease_namespace.clone(),
@@ -338,12 +343,12 @@ impl Options {
     }
 }
 
-/// What other replicas may tell their clients of a replica that listens here: nothing where it would lead nowhere.
+/// The address that other replicas give to clients. Empty for an address that is not reachable from elsewhere.
 pub fn advertised(listening: SocketAddr) -> String {
     if listening.ip().is_unspecified() { String::new() } else { listening.to_string() }
 }
 
-/// Reads `RESOURCE` or `RESOURCE.GROUP`, as kubectl writes it.
+/// Parses `RESOURCE` or `RESOURCE.GROUP`, as in kubectl.
 pub fn group_resource(text: &str) -> Result<GroupResource, String> {
     let (resource, group) = text.split_once('.').unwrap_or((text, ""));
     let plain = |text: &str| {
@@ -355,14 +360,14 @@ pub fn group_resource(text: &str) -> Result<GroupResource, String> {
     Ok(GroupResource { group: group.into(), resource: resource.into() })
 }
 
-/// Reads a kind as people write it: `deploy`, `deployments.apps`, `deployments.v1.apps`, `ReplicaSet`. What it means is for the graph service to
-/// say, which knows what is served.
+/// Parses a kind as users write it: `deploy`, `deployments.apps`, `deployments.v1.apps`, `ReplicaSet`. The graph
+/// service resolves it.
 pub fn kind_name(text: &str) -> Result<GroupResource, String> {
     group_resource(&text.to_lowercase())
-        .map_err(|_| "expected a kind as kubectl takes it, such as pods, deploy or deployments.apps".to_owned())
+        .map_err(|_| "expected a kind as in kubectl, such as pods, deploy or deployments.apps".to_owned())
 }
 
-/// Reads `GROUP/*`, or what [`group_and_resource`] reads.
+/// Parses `GROUP/*`, or the forms of [`group_and_resource`].
 fn group_and_resources(text: &str) -> Result<GroupResource, String> {
     match text.split_once('/') {
         Some((group, leader::ALL_RESOURCES)) => {
@@ -374,7 +379,7 @@ fn group_and_resources(text: &str) -> Result<GroupResource, String> {
     }
 }
 
-/// Reads `GROUP/RESOURCE`, with an empty group for the core one, or what [`group_resource`] reads.
+/// Parses `GROUP/RESOURCE` with an empty group for the core group, or the forms of [`group_resource`].
 fn group_and_resource(text: &str) -> Result<GroupResource, String> {
     match text.split_once('/') {
         Some((group, resource)) if !resource.is_empty() && !resource.contains('.') => {
@@ -386,16 +391,16 @@ fn group_and_resource(text: &str) -> Result<GroupResource, String> {
     }
 }
 
-/// Reads a duration as Kubernetes and Go write it: `500ms`, `1.5s`, `1h30m`.
+/// Parses a duration in the form of Kubernetes and Go: `500ms`, `1.5s`, `1h30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     const WANTED: &str = "expected a number with a unit, such as 500ms, 1.5s or 1h30m";
-    // What is longer, or has a sign inside, may be more than a duration holds, and the parser would panic.
+    // The parser panics if the value overflows a duration, which longer texts and inner signs allow.
     let plain = text.len() <= 15 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
     let read = plain.then(|| text.parse::<kube::core::Duration>().ok()).flatten();
     read.map(Duration::from).filter(|span| !span.is_zero()).ok_or_else(|| WANTED.to_owned())
 }
 
-/// Reads a name that may stand in a request path as it is.
+/// Parses a name that is valid in a request path.
 pub fn dns_name(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     if text.is_empty() || text.len() > 253 || !text.bytes().all(plain) {

@@ -1,7 +1,7 @@
-//! Pauses as resources of the cluster: read and written here, believed and obeyed by the engine.
+//! Pause resources of the cluster. This module reads and writes them; the engine applies them.
 //!
-//! In reading order: `resource` (what a Pause looks like), `press` (creating and deleting one for a caller), `keeper` (their status,
-//! and their end). Who follows them is `ingest::pauses`.
+//! In reading order: `resource` (the form of a Pause), `press` (creates and deletes one for a caller), `keeper` (writes
+//! their status and deletes expired ones). `ingest::pauses` follows them.
 
 pub(crate) mod keeper;
 pub(crate) mod press;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) const PATH: &str = "/apis/ownergraph.dev/v1alpha1/pauses";
 /// Plural name of the resource.
 pub(crate) const RESOURCE: &str = "pauses";
-/// Name of the definition, and how people call the resource.
+/// Name of the CustomResourceDefinition.
 pub(crate) const DEFINITION: &str = "pauses.ownergraph.dev";
 
 /// Largest answer about one pause.

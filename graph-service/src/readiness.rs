@@ -1,4 +1,4 @@
-//! What the admin HTTP server answers: progress, readiness and what it waits for, metrics, the graph.
+//! The answers of the admin HTTP server: liveness, readiness with its reasons, metrics, the graph.
 
 use crate::clock::Clock;
 use crate::decisions::{DecisionLog, Progress, Standing};
@@ -23,31 +23,31 @@ pub(crate) mod progress;
 #[cfg(test)]
 mod tests;
 
-/// A driver that has not finished a round for so long stands still.
+/// A driver without a finished round for this long has stopped.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(30);
-/// A collection whose first list takes longer is given up as far as readiness goes.
+/// Readiness does not wait longer for the first list of a collection.
 const LISTING_GRACE: Duration = Duration::from_secs(30);
 /// Most nodes in one drawing.
 const GRAPH_NODES_MAX: usize = 20_000;
-/// Most unresolved kinds that are listed.
+/// Most unresolved kinds to list.
 const UNRESOLVED_MAX: usize = 50;
-/// Most groups and resources that are listed of those that discovery does not show.
+/// Most undiscovered groups and resources to list.
 const HIDDEN_MAX: usize = 50;
-/// Most blockers that are listed.
+/// Most blockers to list.
 const BLOCKERS_MAX: usize = 50;
 
-/// How the service is. Handed to the admin server before anything else runs.
+/// The health of the service. The admin server gets it before anything else runs.
 pub(crate) struct Health {
     clock: Clock,
     heartbeat: Heartbeat,
     registry: Registry,
     metrics: Metrics,
-    /// Why the start is not finished, while it is not.
+    /// Why the start is not complete.
     starting: Mutex<String>,
     running: OnceLock<Running>,
 }
 
-/// What is known once the cluster is.
+/// State that exists once the cluster is known.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) cluster_uid: String,
@@ -57,14 +57,14 @@ pub(crate) struct Running {
     pub(crate) decisions: DecisionLog,
 }
 
-/// One look at everything the answer is made of.
+/// One snapshot of the data of an answer.
 struct Look {
     status: Status,
     pauses: Vec<PauseView>,
     collections: Vec<CollectionStatus>,
     unresolved: Vec<UnresolvedKind>,
     executors: Vec<ExecutorView>,
-    /// And how many more there are.
+    /// And the number of further ones.
     blockers: (Vec<BlockerView>, usize),
 }
 
@@ -83,21 +83,21 @@ impl Look {
 
 impl Health {
     pub(crate) fn new(clock: Clock, heartbeat: Heartbeat, registry: Registry, metrics: Metrics) -> Arc<Health> {
-        let starting = Mutex::new("the API server has not been asked yet".to_owned());
+        let starting = Mutex::new("the API server was not contacted yet".to_owned());
         Arc::new(Health { clock, heartbeat, registry, metrics, starting, running: OnceLock::new() })
     }
 
-    /// Why the start is not finished.
+    /// Sets why the start is not complete.
     pub(crate) fn starting(&self, why: &str) {
         why.clone_into(&mut self.starting.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The cluster is known and everything runs.
+    /// The cluster is known and all tasks run.
     pub(crate) fn running(&self, running: Running) {
         assert!(self.running.set(running).is_ok(), "a service starts once");
     }
 
-    /// How far the start has come, as one sentence.
+    /// The progress of the start, as one sentence.
     pub(crate) fn progress(&self) -> String {
         let Some(running) = self.running.get() else {
             return self.starting.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -105,7 +105,7 @@ impl Health {
         progress::sentence(&running.ingest.status(), &running.reader.with(Leader::collections))
     }
 
-    /// How long since the collector's loop last turned.
+    /// The time since the last round of the collector.
     pub(crate) fn loop_idle(&self) -> Duration {
         self.heartbeat.age(self.clock)
     }
@@ -116,7 +116,7 @@ impl Health {
         self.metrics.stalled(leads, ready.and_then(|ready| ready.oldest), self.clock)
     }
 
-    /// Discovery has succeeded, and every collection is synced or given up.
+    /// Whether discovery has succeeded and no collection keeps readiness waiting.
     pub(crate) fn is_ready(&self) -> bool {
         let Some(running) = self.running.get() else { return false };
         let collections = running.reader.with(Leader::collections);
@@ -130,7 +130,7 @@ impl Probe for Health {
         if age <= PROGRESS_WITHIN {
             return Ok(());
         }
-        Err(format!("the collector has stood still for {} s", age.as_secs()))
+        Err(format!("the collector has not finished a round for {} s", age.as_secs()))
     }
 
     fn readyz(&self) -> Readiness {
@@ -153,12 +153,10 @@ impl Probe for Health {
         );
         let questions = &look.status.questions;
         if questions.waiting + questions.under_way > 0 {
-            lines.push(format!("owners asked for: {} under way, {} wait", questions.under_way, questions.waiting));
+            lines.push(format!("owner checks: {} in progress, {} wait", questions.under_way, questions.waiting));
         }
         lines.extend(look.status.stopped.iter().map(|why| format!("grants: stopped, {why}")));
-        lines.extend(
-            look.status.pauses_unknown.iter().map(|why| format!("pauses: nothing that destroys is granted, {why}")),
-        );
+        lines.extend(look.status.pauses_unknown.iter().map(|why| format!("pauses: deletions are suspended, {why}")));
         lines.extend(look.pauses.iter().map(|view| pause_line(view, self.clock)));
         lines.extend(
             look.status.undecided.iter().map(|(cause, count)| format!("undecided: {} {count}", cause.as_str())),
@@ -209,7 +207,7 @@ impl Probe for Health {
         if wanted.is_empty() && !uids.is_empty() {
             return Some(Ok(dot::graph(&[], None)));
         }
-        // Copied out under the lock, written without it.
+        // Copied under the lock, written without it.
         let (nodes, more) = running.reader.with(|leader| leader.component(&wanted, GRAPH_NODES_MAX));
         Some(Ok(dot::graph(&nodes, more.then_some(GRAPH_NODES_MAX))))
     }
@@ -221,14 +219,14 @@ impl std::fmt::Debug for Health {
     }
 }
 
-/// That discovery has succeeded says what has been sent to the engine, not what it has taken in. It takes in all kinds before the first list,
-/// so that where one list has come to an end or failed, no collection is missing here.
+/// Successful discovery says what was sent to the engine, not what the engine has handled. The engine handles all kinds
+/// before the first list. So after the first finished or failed list, no collection is missing.
 fn are_settled(collections: &[CollectionStatus], clock: Clock) -> bool {
     let mut states = collections.iter().map(|collection| collection.state);
     states.any(|state| state != State::Ignored) && collections.iter().all(|collection| is_settled(collection, clock))
 }
 
-/// Synced, or given up: after its first error, or after a while of listing.
+/// Whether the collection is synced, has failed once, or has been listing for too long.
 fn is_settled(collection: &CollectionStatus, clock: Clock) -> bool {
     match collection.state {
         State::Synced | State::Stale | State::Failed | State::Ignored => true,
@@ -242,7 +240,7 @@ fn leadership_line(leadership: &Leadership) -> String {
         _ if leadership.leading => format!("leadership: this replica leads, term {number}"),
         Some(holder) if leadership.endpoint.is_empty() => format!("leadership: {holder} leads, term {number}"),
         Some(holder) => format!("leadership: {holder} leads at {}, term {number}", leadership.endpoint),
-        None => "leadership: nobody leads, as far as is known".to_owned(),
+        None => "leadership: no known leader".to_owned(),
     }
 }
 
@@ -254,8 +252,8 @@ fn log_lines(log: &DecisionLog) -> Vec<String> {
         Standing::Writing => "written to".to_owned(),
         Standing::CatchingUp => "catching up".to_owned(),
         Standing::Away { since, why } => {
-            let what = if queue.is_required() { "and required" } else { "work goes on without it" };
-            format!("away for {} s ({why}), {what}", since.elapsed().as_secs())
+            let what = if queue.is_required() { "and required" } else { "grants continue" };
+            format!("unreachable for {} s ({why}), {what}", since.elapsed().as_secs())
         }
     };
     let mut lines = vec![format!("decision log: {standing}, {waiting} events wait, {lost} are lost")];
@@ -284,7 +282,7 @@ fn unresolved_line(kind: &UnresolvedKind) -> String {
         0 => "not served".to_owned(),
         _ => {
             let resources: Vec<String> = kind.resources.iter().map(ToString::to_string).collect();
-            format!("served as {}, and references do not say which they mean", resources.join(" and as "))
+            format!("served as {}; references do not say which one they mean", resources.join(" and as "))
         }
     };
     format!("unresolved: {}{dot}{} is {how}, {} dependents wait for it", kind.kind, kind.group, kind.dependents)
@@ -298,11 +296,11 @@ fn blocker_line(blocker: &BlockerView, clock: Clock) -> String {
     let items = if blocker.items == 1 { "item waits" } else { "items wait" };
     let next = match blocker.next_probe {
         _ if blocker.probing => "tried now".to_owned(),
-        Some(at) => format!("tried in {} s", at.since(clock.now()).as_secs_f64().ceil()),
-        None if blocker.what.starts_with("undiscovered") => "let go once discovery shows it".to_owned(),
-        None if blocker.what.starts_with("ambiguous") => "let go once one resource of the kind is left".to_owned(),
-        None if blocker.what.starts_with("in_doubt") => "let go once the collection says where it stands".to_owned(),
-        None => "let go at a pace".to_owned(),
+        Some(at) => format!("retried in {} s", at.since(clock.now()).as_secs_f64().ceil()),
+        None if blocker.what.starts_with("undiscovered") => "released when discovery shows it".to_owned(),
+        None if blocker.what.starts_with("ambiguous") => "released when one resource of the kind is left".to_owned(),
+        None if blocker.what.starts_with("in_doubt") => "released when the collection shows its position".to_owned(),
+        None => "released gradually".to_owned(),
     };
     let said = if blocker.said.is_empty() { String::new() } else { format!("; last answer: {}", blocker.said) };
     let since = clock.age(blocker.since).as_secs();
@@ -314,9 +312,9 @@ fn executor_line(executor: &ExecutorView) -> String {
     let draining = if executor.draining { ", draining" } else { "" };
     let overdue = if executor.overdue > 0 { format!(", {} overdue", executor.overdue) } else { String::new() };
     let stranger =
-        if executor.unauthenticated { ", takes no work: the API server does not accept its credentials" } else { "" };
+        if executor.unauthenticated { ", takes no work: the API server refuses its credentials" } else { "" };
     let untrue = if executor.untrue_reports > 0 {
-        format!(", {} of its reports were not true", executor.untrue_reports)
+        format!(", {} of its reports were wrong", executor.untrue_reports)
     } else {
         String::new()
     };
@@ -337,7 +335,7 @@ fn collection_line(collection: &CollectionStatus) -> String {
         line.push_str(&format!(" at {position}"));
     }
     if collection.kept_apart {
-        line.push_str(", apart from the main store, and not named by --separate-stores");
+        line.push_str(", not in the main store, and missing in --separate-stores");
     }
     if !collection.error.is_empty() {
         line.push_str(&format!(": {}", collection.error));

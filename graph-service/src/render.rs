@@ -1,4 +1,4 @@
-//! Events of the engine as log lines and counters. The engine itself neither logs nor counts.
+//! Turns events of the engine into log lines and counters. The engine itself neither logs nor counts.
 
 use crate::clock::Clock;
 use crate::decisions::Writer;
@@ -13,33 +13,33 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Longest round that is not worth a line: readers and executors wait meanwhile.
+/// A longer round is logged, because readers and executors wait for it.
 const ROUND_SLOW: Duration = Duration::from_millis(250);
 
-/// What the API server goes on refusing is worth a line so often.
+/// A repeated refusal of the API server is logged again after this.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
-/// Executors remembered for that; beyond them, each such report is a line.
+/// Most executors remembered for that. The refusals of further executors are all logged.
 const EXECUTORS_REMEMBERED_MAX: usize = 1024;
 
-/// Receives every event of the engine, in order. It is called by the collector's one task, so it must be quick.
+/// Receives every event of the engine, in order. The collector's task calls it, so it must be fast.
 pub type Observer = Box<dyn FnMut(&Event) + Send>;
 
-/// Logs, counts, and passes on to whoever watches.
+/// Logs and counts events, and passes them on.
 pub(crate) struct Render {
     metrics: Metrics,
     observer: Option<Observer>,
     warnings: mpsc::Sender<Warning>,
     decisions: Writer,
     clock: Clock,
-    /// Something went on with what is decided in this round.
+    /// This round made progress.
     moved: bool,
-    /// Collections that were reported as lost, with the reason: a retry that fails likewise is no news, and a return is.
+    /// Lost collections with the logged reason. A repeated failure for the same reason is not logged; a return is.
     lost: BTreeMap<GroupResource, String>,
-    /// What the API server refused, with when that was last reported: thousands of items may meet one missing rule.
+    /// Refusals of the API server with the time of the last log line. One missing right may refuse thousands of items.
     refused: BTreeMap<(GroupResource, ActionKind, Outcome), Instant>,
-    /// Executors whose credentials were not accepted, with when that was last reported.
+    /// Executors with refused credentials, and the time of the last log line.
     unauthenticated: BTreeMap<Name, Instant>,
-    /// It was reported that owners that orphan are forgotten early.
+    /// The early forgetting of orphaning owners was logged.
     forgets: bool,
 }
 
@@ -65,32 +65,32 @@ impl Render {
         }
     }
 
-    /// What came of a round may be seen.
+    /// Makes the results of a round visible.
     pub(crate) fn publish(&mut self) {
         self.decisions.publish();
     }
 
-    /// A round is over.
+    /// Records the end of a round.
     pub(crate) fn round(&mut self, inputs: usize, facts: usize, took: Duration) {
         self.metrics.round(facts, took);
         if std::mem::take(&mut self.moved) {
             self.metrics.moved(self.clock.now());
         }
         if took > ROUND_SLOW {
-            tracing::info!(inputs, took_ms = took.as_millis(), "a round of inputs took long");
+            tracing::info!(inputs, took_ms = took.as_millis(), "a round of inputs was slow");
         }
     }
 
-    /// Per-object decisions at debug, changes of state at info, and a warning only for what somebody may have to act on.
+    /// Logs decisions about objects at debug and changes of state at info. A warning may need an operator.
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
-            // The decision was counted when this replica made it.
+            // The decision was counted when this replica made it first.
             Event::Decided { repeated: true, .. } => {}
             Event::Decided { item, generation, target, action, causes, .. } => {
                 self.metrics.decided(*action, causes);
                 tracing::debug!(item, generation, %target, uid = %target.uid, action = action.as_str(), why = %Causes(causes), "decided");
             }
-            // What takes its place has been counted as decided.
+            // The replacement has been counted as a decision.
             Event::Withdrawn { replaced: true, .. } => {}
             Event::Withdrawn { item, target, action, .. } => {
                 self.metrics.withdrawn(*action);
@@ -125,7 +125,7 @@ impl Render {
                 tracing::debug!(%target, uid = %target.uid, action = action.as_str(), ?pause, "decision held or released");
             }
             Event::ExecutorRefused { executor, why } => {
-                tracing::warn!(%executor, why, "an executor is refused");
+                tracing::warn!(%executor, why, "refused an executor");
             }
             Event::ReportedLate { target, action, outcome, executor, lease_term, .. } => {
                 self.metrics.reported_late.inc();
@@ -136,7 +136,7 @@ impl Render {
                 tracing::debug!(%target, uid = %target.uid, ?resource_version, "deletion confirmed");
             }
             Event::AwaitingFinalizers { target, finalizers, .. } => {
-                tracing::debug!(%target, uid = %target.uid, ?finalizers, "deletion waits for finalizers of others");
+                tracing::debug!(%target, uid = %target.uid, ?finalizers, "deletion waits for finalizers of other controllers");
             }
             Event::Removed { object, caused_by_us, owner_gone } => {
                 self.metrics.removed(*caused_by_us, *owner_gone);
@@ -152,19 +152,19 @@ impl Render {
             }
             Event::Asked { owner, by, answer } => {
                 self.metrics.asked(answer);
-                tracing::debug!(%owner, uid = %owner.uid, ?by, answer, "asked whether an owner is there");
+                tracing::debug!(%owner, uid = %owner.uid, ?by, answer, "checked whether an owner exists");
             }
             Event::Inconsistent { collection, why } => {
                 self.metrics.inconsistent.inc();
-                tracing::warn!(%collection, why, "inconsistent reads: answers of the API server contradict each other; look for API servers or etcd members that lag, or that serve another store");
+                tracing::warn!(%collection, why, "inconsistent reads: answers of the API server contradict each other; look for API servers or etcd members that lag or serve another store");
             }
             Event::KeptApart { collection } => {
-                tracing::warn!(%collection, "the lists of this collection do not stand where the others do: no owner in it is proven absent, and none of its objects deleted because of a list; if the API server keeps it in an etcd of its own, name it with --separate-stores, else look for API servers that lag");
+                tracing::warn!(%collection, "the resourceVersions of this collection do not match those of the others; its lists prove no absence and delete no objects; if the API server keeps it in a separate etcd, name it in --separate-stores, else look for API servers that lag");
             }
             Event::Undone { target, action, times, wait } => {
                 self.metrics.undone.inc();
                 let (action, wait_s) = (action.as_str(), wait.as_secs());
-                tracing::warn!(%target, uid = %target.uid, action, times, wait_s, "a write was accepted and undone; find what writes the object, for example by its managedFields");
+                tracing::warn!(%target, uid = %target.uid, action, times, wait_s, "a write was accepted and then undone; find the client that writes the object, for example in its managedFields");
             }
             Event::Collection { collection, state, error } => self.collection(collection, *state, error),
             Event::SessionOpened { executor, version, protocol } => {
@@ -176,34 +176,34 @@ impl Render {
             Event::Untrue { executor, incarnation, field, why, count, first, refused } => {
                 self.metrics.untrue.get_or_create(&[("field", *field)]).inc();
                 if *refused {
-                    tracing::warn!(%executor, %incarnation, field, why, count, "too many reports of an executor are not true: it is refused for ten minutes; check whether its API server lags, or whether another process uses its identity");
+                    tracing::warn!(%executor, %incarnation, field, why, count, "too many reports of an executor are wrong; it is refused for ten minutes; check whether its API server lags or another process uses its identity");
                 } else if *first {
-                    tracing::warn!(%executor, %incarnation, field, why, count, "a report of an executor is not true, and is not believed");
+                    tracing::warn!(%executor, %incarnation, field, why, count, "ignored a wrong report of an executor");
                 } else {
-                    tracing::debug!(%executor, %incarnation, field, why, count, "a report of an executor is not true, and is not believed");
+                    tracing::debug!(%executor, %incarnation, field, why, count, "ignored a wrong report of an executor");
                 }
             }
             Event::TermGained(term) => {
                 tracing::info!(election = %term.election, term = term.number, "this replica leads");
             }
-            Event::TermLost => tracing::info!("this replica does not lead any more"),
-            Event::GrantsStopped { why } => tracing::warn!(why, "no work is granted"),
-            Event::GrantsResumed => tracing::info!("work is granted again"),
+            Event::TermLost => tracing::info!("this replica no longer leads"),
+            Event::GrantsStopped { why } => tracing::warn!(why, "grants are suspended"),
+            Event::GrantsResumed => tracing::info!("grants resume"),
             Event::Rewound { collection, why } => {
                 self.metrics.rewinds.inc();
-                tracing::warn!(%collection, why, "the API server's history went back; everything is listed again");
+                tracing::warn!(%collection, why, "the API server's store was restored to an earlier state; all collections are listed again");
             }
             Event::OwnerInOtherNamespace { dependent, reference } => {
                 self.metrics.misplaced.inc();
                 tracing::info!(%dependent, uid = %dependent.uid, owner = %reference.name, owner_uid = %reference.uid, "reference to an owner in another namespace");
-                // A full queue drops the event; the line and the counter are there.
+                // A full queue drops the event; the log line and the counter remain.
                 let (dependent, reference) = (dependent.clone(), reference.clone());
                 let _full = self.warnings.try_send(Warning::OwnerInOtherNamespace { dependent, reference });
             }
             Event::Readopted { dependent, resource_version, owner, first } => {
                 self.metrics.readopted.inc();
                 if *first {
-                    tracing::warn!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "reference to an owner that orphaned the object is there again, and is taken away; find the controller that writes it");
+                    tracing::warn!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "removing a restored reference to an owner that orphaned the object; find the controller that writes it");
                     let _full = self.warnings.try_send(Warning::Readopted {
                         dependent: dependent.clone(),
                         resource_version: resource_version.clone(),
@@ -211,7 +211,7 @@ impl Render {
                         writer: None,
                     });
                 } else {
-                    tracing::debug!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "reference to an owner that orphaned the object is there once more, and is taken away");
+                    tracing::debug!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, "removing a restored reference to an owner that orphaned the object");
                 }
             }
             Event::OrphaningForgotten { remembered_for } => {
@@ -220,35 +220,35 @@ impl Render {
                     let remembered_for_s = remembered_for.as_secs();
                     tracing::warn!(
                         remembered_for_s,
-                        "more owners orphan their dependents than can be remembered for an hour; dependents whose reference comes back to one that is forgotten are collected"
+                        "too many owners orphaned their dependents within an hour; if a reference to a forgotten owner comes back, its dependent is collected"
                     );
                 }
             }
             Event::TooManyReferences { object, count } => {
-                tracing::warn!(%object, uid = %object.uid, count, "object has more owner references than the collector looks at; it is kept until some are removed");
+                tracing::warn!(%object, uid = %object.uid, count, "object has more owner references than the collector reads; it is kept until some are removed");
                 let _full =
                     self.warnings.try_send(Warning::TooManyReferences { object: object.clone(), count: *count });
             }
             Event::Unusable { collection, why } => {
                 self.metrics.unusable.inc();
-                tracing::debug!(%collection, why, "object cannot be used and is left alone");
+                tracing::debug!(%collection, why, "object is invalid and is left out");
             }
             Event::PauseTaken { name, scope, reason, actor, problem, lasts } => {
                 let lasts_s = lasts.as_secs();
                 if problem.is_empty() {
                     tracing::info!(pause = %name, ?scope, reason, actor, lasts_s, "paused");
                 } else {
-                    tracing::warn!(pause = %name, problem, reason, lasts_s, "paused, and something is wrong with the pause");
+                    tracing::warn!(pause = %name, problem, reason, lasts_s, "paused; the pause has an error");
                 }
             }
             Event::PauseEffective { name } => tracing::info!(pause = %name, "the pause is effective"),
             Event::PauseEnded { name, why } => tracing::info!(pause = %name, why, "the pause has ended"),
             Event::PausesUnknown { why } => {
-                tracing::warn!(why, "it is not known which pauses there are; nothing that destroys is granted");
+                tracing::warn!(why, "cannot read Pause objects; deletions are suspended");
             }
-            Event::PausesKnown => tracing::info!("it is known again which pauses there are"),
+            Event::PausesKnown => tracing::info!("Pause objects are readable again; deletions resume"),
             Event::Rejected { why } => {
-                // At debug, because a misbehaving peer could write the log full.
+                // Logged at debug, because a faulty peer could flood the log.
                 self.metrics.rejected.inc();
                 tracing::debug!(why, "input ignored");
             }
@@ -259,7 +259,7 @@ impl Render {
         }
     }
 
-    /// A refusal does not pass by itself: it takes a rule, a credential or a webhook that somebody mends.
+    /// A refusal lasts until an administrator fixes a rule, a credential or a webhook.
     fn attempted(&mut self, target: &ObjectRef, action: ActionKind, outcome: Outcome, executor: &Name, message: &str) {
         match outcome {
             Outcome::Forbidden
@@ -284,18 +284,18 @@ impl Render {
         let reported = self.refused.get(&(collection.clone(), action, outcome));
         if reported.is_none_or(|&at| now.duration_since(at) >= REFUSED_AGAIN) {
             let (action_word, outcome_word) = (action.as_str(), outcome.as_str());
-            tracing::warn!(%collection, action = action_word, outcome = outcome_word, %target, message, "the API server refuses work; it is tried again");
+            tracing::warn!(%collection, action = action_word, outcome = outcome_word, %target, message, "the API server refuses work; the work is retried");
             self.refused.retain(|_, at| now.duration_since(*at) < REFUSED_AGAIN);
             self.refused.insert((collection, action, outcome), now);
         }
     }
 
-    /// What an executor's credentials cannot do is no matter of the object: one line for each executor.
+    /// Refused credentials concern the executor and not the object: one log line for each executor.
     fn unauthenticated(&mut self, executor: &Name, message: &str) {
         let now = Instant::now();
         let reported = self.unauthenticated.get(executor);
         if reported.is_none_or(|&at| now.duration_since(at) >= REFUSED_AGAIN) {
-            tracing::warn!(%executor, message, "the API server does not accept an executor's credentials; it takes no work until it does");
+            tracing::warn!(%executor, message, "the API server refuses an executor's credentials; the executor takes no work until they are accepted");
             self.unauthenticated.retain(|_, at| now.duration_since(*at) < REFUSED_AGAIN);
             if self.unauthenticated.len() < EXECUTORS_REMEMBERED_MAX {
                 self.unauthenticated.insert(executor.clone(), now);
@@ -309,15 +309,15 @@ impl Render {
             State::Failed | State::Stale => {
                 let known = self.lost.insert(collection.clone(), error.to_owned());
                 if known.as_deref() != Some(error) {
-                    tracing::warn!(%collection, state = word, error, "collection cannot be followed");
+                    tracing::warn!(%collection, state = word, error, "cannot list or watch a collection");
                 }
             }
             State::Synced if !error.is_empty() => {
                 self.lost.insert(collection.clone(), error.to_owned());
-                tracing::warn!(%collection, state = word, error, "collection will be missing after a restart");
+                tracing::warn!(%collection, state = word, error, "cannot list a collection again; its objects will be missing after a restart");
             }
             State::Synced | State::Ignored if self.lost.remove(collection).is_some() => {
-                tracing::info!(%collection, state = word, "collection is followed again");
+                tracing::info!(%collection, state = word, "collection is listed and watched again");
             }
             State::Synced | State::Listing | State::Ignored => {
                 tracing::debug!(%collection, state = word, "collection changed its state");

@@ -1,20 +1,20 @@
-//! Where what is written for readers is made: on threads of their own, after those that decide.
+//! The threads that write streams for readers. They run at a lower priority than the collector.
 
 use anyhow::Context as _;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use tokio::runtime::{Builder, Runtime};
 
-/// How much less than others these threads are wanted, as `nice` counts it.
+/// The `nice` value of these threads.
 const NICE: i32 = 10;
 
-/// Where the streams of readers are written.
+/// The threads that write the streams of readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReaderThreads {
-    /// On the runtime that the service runs on. For tests, whose time is that of their runtime.
+    /// The runtime of the service. For tests, which use its clock.
     #[default]
     Shared,
-    /// On so many threads beside it, which the system runs when the others have nothing to do.
+    /// This many separate threads of low priority.
     Own(NonZeroUsize),
 }
 
@@ -25,7 +25,7 @@ impl ReaderThreads {
         ReaderThreads::Own(NonZeroUsize::new(others).unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// Runs something there, with all that it spawns.
+    /// Runs `work`, with all tasks that it spawns, on these threads.
     pub(crate) async fn run<F>(self, work: F) -> anyhow::Result<()>
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -49,15 +49,15 @@ impl ReaderThreads {
     }
 }
 
-/// Lets the threads that decide come first. Without that right nothing is lost but this.
+/// Lowers the priority of this thread. Without the right to do so, the thread runs at the normal priority.
 fn step_back() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!(%error, "a thread for readers runs like all others");
+        tracing::debug!(%error, "a thread for readers runs at normal priority");
     }
 }
 
-/// A runtime that may end inside another one: nobody waits for its threads.
+/// A runtime that is dropped inside another one without waiting for its threads.
 struct Owned(Option<Runtime>);
 
 impl Drop for Owned {

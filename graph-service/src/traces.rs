@@ -1,17 +1,18 @@
-//! Traces of the leader: what it did for one cascade, from what its watches showed to the object that is gone.
+//! Traces of the leader: one cascade, from the first watch event to the last deleted object.
 //!
-//! One trace is one cascade, named after the uid of its root: every replica under every term gives it the same id, and whether it is recorded
-//! follows from that id. So nothing is kept for what is not recorded, the engine knows nothing of all this, and a cascade that is recorded is
-//! whole. Spans are made from the engine's own events:
+//! One trace is one cascade. Its id follows from the uid of the root, so it is the same on each replica and under each
+//! term. The sampling decision follows from the id, so unsampled cascades need no state, and sampled ones are complete.
+//! Spans are created from events of the engine:
 //!
-//! * `cascade`: from the moment when the root went, or was seen to be going, to the last object that went with it;
-//! * `collect`, for each object: from its first decision until it is gone, or nothing is wanted of it any more. Its parent is that of the
-//!   owner that led here, where that one is followed too;
-//! * `decide`: the round of inputs that brought the verdict; `queue`: from there to the grant; `lease`: to its report, or its return; the
-//!   executor's own spans are its children; `confirm`: from the report of a deletion to its DELETED.
+//! * `cascade`: from the deletion or deletion mark of the root to the last object of the cascade;
+//! * `collect`, for each object: from its first decision until it is gone or needs nothing more. Its parent is the span
+//!   of the owner, if that is followed too;
+//! * `decide`: the round of inputs with the verdict; `queue`: from the verdict to the grant; `lease`: from the grant to
+//!   the report or return, with the executor's spans as children; `confirm`: from the report of a deletion to its
+//!   DELETED.
 //!
-//! What is large is thinned: the first hundred objects of a cascade, and of the others one in a hundred. Everything that is open is bounded, and
-//! what does not end is ended.
+//! A large cascade is sampled: its first hundred objects, and one in a hundred of the others. All open state is bounded
+//! and has a time limit.
 
 use engine::leader::{Cause, Event, Grounds, Input};
 use engine::object::{ObjectRef, Uid};
@@ -28,27 +29,27 @@ mod moments;
 #[cfg(test)]
 mod tests;
 
-/// Cascades followed at once. Of further ones nothing is recorded.
+/// Most cascades at once. Further ones are not recorded.
 const CASCADES_MAX: usize = 256;
-/// Objects followed at once, of all cascades. Of further ones nothing is recorded.
+/// Most objects at once, in all cascades. Further ones are not recorded.
 const OBJECTS_MAX: usize = 4096;
-/// So many objects of a cascade are followed each,
+/// Each of the first objects of a cascade is followed.
 const WHOLE_MAX: usize = 100;
-/// and of what comes after them one in so many.
+/// After these, one object in this many is followed.
 const THINNED_TO: u64 = 100;
-/// A cascade without open objects is over after this: what is next in it is decided on within milliseconds.
+/// A cascade without open objects ends after this. Its next decision would come within milliseconds.
 const OVER_AFTER: Duration = Duration::from_secs(2);
-/// An object of which nothing was heard for so long is not followed any longer.
+/// An object without events for this long is no longer followed.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
-/// How often such are looked for.
+/// Interval of that check.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Outcome of a lease that came back unbegun, or whose executor was lost.
+/// Outcome of a lease that returned unstarted, or whose executor was lost.
 const UNREPORTED: &str = "unreported";
-/// Outcome of an object whose DELETED came.
+/// Outcome of an object after its DELETED.
 const GONE: &str = "gone";
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Traces {
     recorder: Recorder,
@@ -56,9 +57,9 @@ pub(crate) struct Traces {
     moments: Moments,
     cascades: HashMap<TraceId, Cascade>,
     objects: HashMap<Uid, Followed>,
-    /// Cascades without open objects, with since when, in that order.
+    /// Cascades without open objects, and since when, in that order.
     resting: VecDeque<(Instant, TraceId)>,
-    /// When this round began.
+    /// The start of this round.
     round: Instant,
     look_at: Instant,
     thinning: RandomState,
@@ -70,14 +71,14 @@ struct Cascade {
     root: ObjectRef,
     start: Instant,
     why: Why,
-    /// Decisions about objects that were not followed yet.
+    /// Number of objects that the cascade has had.
     objects: usize,
     open: usize,
-    /// When the last of its objects ended.
+    /// The end of its last object.
     last: Instant,
-    /// Since when none is open.
+    /// Since when no object is open.
     rests: Instant,
-    /// Of the first objects, so that what depends on them stands below them.
+    /// Spans of the first objects, as parents of their dependents.
     spans: HashMap<Uid, SpanId>,
 }
 
@@ -90,9 +91,9 @@ struct Followed {
     /// Since when it waits for a grant.
     ready: Instant,
     lease: Option<Lease>,
-    /// Since when it should be on its way out.
+    /// Since when its deletion is accepted.
     written: Option<Instant>,
-    /// Its DELETED came before the report of what deleted it, which is waited for.
+    /// Its DELETED came before the report of its deletion.
     gone: bool,
     heard: Instant,
     attempts: u32,
@@ -125,7 +126,7 @@ impl Traces {
         }
     }
 
-    /// A round of inputs begins. Ends what is over.
+    /// Starts a round of inputs. Ends cascades and objects that are over.
     pub(crate) fn round(&mut self) {
         self.round = Instant::now();
         while let Some((since, trace)) = self.resting.pop_front_if(|(since, _)| *since + OVER_AFTER <= self.round) {
@@ -142,13 +143,13 @@ impl Traces {
                 (followed.heard + GIVEN_UP_AFTER <= self.round).then(|| (uid.clone(), followed.heard))
             };
             for (uid, heard) in self.objects.iter().filter_map(given_up).collect::<Vec<_>>() {
-                // What was waited for in vain is no part of it.
+                // The time without events does not count.
                 self.end_at(&uid, heard, "given_up");
             }
         }
     }
 
-    /// What the API server shows, before the engine takes it in.
+    /// Records an input before the engine handles it.
     pub(crate) fn fact(&mut self, input: &Input) {
         if let Input::Seen { object, .. } = input
             && object.facts.terminating
@@ -157,7 +158,7 @@ impl Traces {
         }
     }
 
-    /// What the engine says. Called in order.
+    /// Records an event of the engine. Call in order.
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
             Event::Decided { generation, target, action, causes, grounds: Some(grounds), .. } => {
@@ -211,7 +212,7 @@ impl Traces {
         }
     }
 
-    /// Writes on grants whom to tell of them.
+    /// Adds the span context to grants.
     pub(crate) fn label(&self, message: &mut ToExecutor) {
         let ToExecutor::Grant { leases } = message else { return };
         if self.objects.is_empty() {
@@ -226,7 +227,7 @@ impl Traces {
         }
     }
 
-    /// Ends everything that is open, for this reason.
+    /// Ends everything that is open, with this outcome.
     pub(crate) fn finish(&mut self, why: &'static str) {
         for uid in self.objects.keys().cloned().collect::<Vec<_>>() {
             self.end(&uid, why);
@@ -319,7 +320,7 @@ impl Traces {
     fn granted(&mut self, target: &ObjectRef, action: ActionKind, executor: &str, attempt: u32) {
         let Some(followed) = self.objects.get_mut(&target.uid) else { return };
         let now = Instant::now();
-        // The one before came back without having been begun, or its executor is gone.
+        // The earlier lease returned unstarted, or its executor is gone.
         if let Some(lease) = followed.lease.take() {
             self.recorder.record(followed.leased(lease, now, UNREPORTED, Vec::new()));
         }
@@ -366,7 +367,7 @@ impl Traces {
         let Some(followed) = self.objects.get_mut(&object.uid) else { return };
         let now = Instant::now();
         let is_reported = followed.lease.is_none();
-        // A watch is often faster than a report: then there was nothing to wait for.
+        // A watch is often faster than a report; then there was no wait.
         let since = if is_reported { followed.written } else { Some(now) };
         if let Some(since) = since {
             let attributes = vec![("ownergraph.by_us", by_us.into())];
@@ -396,7 +397,7 @@ impl Traces {
             cascade.last = cascade.last.max(end);
             if cascade.open == 0 {
                 cascade.rests = Instant::now();
-                // A cascade that goes on object by object rests many times.
+                // A cascade that proceeds object by object rests many times.
                 self.resting.pop_back_if(|(_, last)| *last == trace);
                 self.resting.push_back((cascade.rests, trace));
             }
@@ -405,7 +406,7 @@ impl Traces {
 }
 
 impl Drop for Traces {
-    /// The process stops, or the collector has failed: what is open is told of as far as it went.
+    /// The process stops or the collector has failed. Open spans end here.
     fn drop(&mut self) {
         self.finish("stopped");
     }
@@ -487,7 +488,7 @@ fn describe(object: &ObjectRef) -> Attributes {
     ]
 }
 
-/// Whether nothing more is wanted of an object whose attempt ended so: all is well, or its owner is alive.
+/// Whether this outcome ends the work on an object: success, or an owner that is alive.
 fn is_settled(outcome: Outcome) -> bool {
     outcome.is_success() || outcome == Outcome::OwnerExists
 }

@@ -1,4 +1,4 @@
-//! Kubernetes events about references that cannot be right, come back, or are too many, on the object that has them.
+//! Posts Kubernetes events on dependents with invalid, restored or too many references.
 
 use engine::object::{ObjectRef, OwnerReference, REFERENCES_MAX, ResourceVersion, clip};
 use http::{Method, Request};
@@ -12,35 +12,35 @@ use tokio::time::Instant;
 mod tests;
 mod writer;
 
-/// Events that wait to be posted; beyond that they are dropped, and only logged and counted.
+/// Most waiting events. Further ones are only logged and counted.
 pub(crate) const QUEUE_MAX: usize = 1024;
 const COMPONENT: &str = "ownergraph";
-/// Cluster-scoped objects have their events here.
+/// Namespace of the events of cluster-scoped objects.
 const DEFAULT_NAMESPACE: &str = "default";
 const POST_WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_MAX_BYTES: usize = 1 << 20;
-/// Between two posts: a tenant who writes a thousand bad references is not to flood the API server.
+/// Delay between two posts. A user with a thousand invalid references must not flood the API server.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Between two lines about Events that could not be posted.
+/// Interval of log lines about failed posts.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// The API server's own limits.
+/// Limits of the API server.
 const MESSAGE_MAX_BYTES: usize = 1024;
 const NAME_MAX_BYTES: usize = 200;
 
-/// What the owner of an object should know.
+/// A warning for the user of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Warning {
-    /// A reference to a namespaced owner that is in another namespace.
+    /// A reference to a namespaced owner in another namespace.
     OwnerInOtherNamespace { dependent: ObjectRef, reference: OwnerReference },
-    /// A reference to an owner that orphaned the object has come back at this version.
+    /// A reference to an owner that orphaned the object was restored at this version.
     Readopted {
         dependent: ObjectRef,
         resource_version: ResourceVersion,
         owner: ObjectRef,
-        /// The field manager that wrote it, once it is known.
+        /// The field manager that wrote it, if known.
         writer: Option<String>,
     },
-    /// An object has more references than the collector looks at.
+    /// An object has more references than the collector reads.
     TooManyReferences { object: ObjectRef, count: u32 },
 }
 
@@ -55,7 +55,7 @@ impl Warning {
 
     fn reason(&self) -> &'static str {
         match self {
-            // The one that upstream gives too.
+            // The same reason as upstream.
             Warning::OwnerInOtherNamespace { .. } => "OwnerRefInvalidNamespace",
             Warning::Readopted { .. } => "OwnerReferenceReadopted",
             Warning::TooManyReferences { .. } => "TooManyOwnerReferences",
@@ -93,7 +93,7 @@ impl Warning {
         }
     }
 
-    /// FNV-1a over what it is about: short, and the same after a restart.
+    /// FNV-1a over the subject of the warning: short, and the same after a restart.
     fn digest(&self) -> u64 {
         let text = match self {
             Warning::OwnerInOtherNamespace { dependent, reference } => format!("{} {}", dependent.uid, reference.uid),
@@ -105,7 +105,7 @@ impl Warning {
     }
 }
 
-/// Posts what waits, until nobody can add to it any more. An event that exists already is counted up instead.
+/// Posts waiting events until the senders are gone. An existing event gets its count raised.
 pub(crate) async fn post(
     client: kube::Client,
     mut waiting: mpsc::Receiver<Warning>,
@@ -116,12 +116,12 @@ pub(crate) async fn post(
         writer::find(&client, &mut warning).await;
         let event = event(&warning, &host, SystemTime::now());
         if let Err(why) = post_one(&client, &event).await {
-            // One refused Event is followed by many like it.
+            // One refused event usually means many.
             if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
-                tracing::warn!(object = %warning.object(), why, "an Event could not be posted");
+                tracing::warn!(object = %warning.object(), why, "cannot post an Event");
                 told = Some(Instant::now());
             } else {
-                tracing::debug!(object = %warning.object(), why, "an Event could not be posted");
+                tracing::debug!(object = %warning.object(), why, "cannot post an Event");
             }
         }
         tokio::time::sleep(PAUSE).await;
@@ -153,7 +153,7 @@ async fn post_one(client: &kube::Client, event: &Value) -> Result<(), String> {
     Err(format!("the API server answers {status} to counting the Event up: {}", said(&answer)))
 }
 
-/// The API server's own words in a refusal; they name the right that is missing.
+/// The message of the API server in a refusal. It names the missing right.
 fn said(answer: &Value) -> String {
     clip(answer["message"].as_str().unwrap_or_default(), MESSAGE_MAX_BYTES)
 }
@@ -177,7 +177,7 @@ async fn send(
     Ok((answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
 }
 
-/// The event as an object. Its name says what of which object it is about, so that a second one finds the first.
+/// The Event object. Its name is derived from the subject, so that a second one finds the first.
 fn event(warning: &Warning, host: &str, now: SystemTime) -> Value {
     let object = warning.object();
     let namespace = if object.namespace.is_empty() { DEFAULT_NAMESPACE } else { &object.namespace };
@@ -209,7 +209,7 @@ fn event(warning: &Warning, host: &str, now: SystemTime) -> Value {
     })
 }
 
-/// RFC 3339 in whole seconds, as `metav1.Time` is written.
+/// RFC 3339 in whole seconds, as in `metav1.Time`.
 fn timestamp(now: SystemTime) -> String {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = i64::try_from(since).unwrap_or(0);

@@ -1,6 +1,6 @@
-//! What reading a watch allocates: nothing for the scan, and for an object no more than the object keeps.
+//! Counts allocations while reading a watch: none for the scan, and for an object only those that the object keeps.
 //!
-//! A test of its own, because the allocator that counts is the whole program's.
+//! A test binary of its own, because the counting allocator is global.
 
 #[path = "../src/metadata/tests/generate.rs"]
 #[allow(dead_code, reason = "shared with tests that need more of it")]
@@ -27,7 +27,7 @@ static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const EVENTS: usize = 1_000;
 
-/// The same objects for each `from`, at versions that begin there.
+/// The same objects for each `from`, at versions that begin with it.
 fn frames(from: usize) -> Vec<Vec<u8>> {
     let mut draw = Draw::new(1);
     let owners: Vec<String> = (0..EVENTS / 10).map(|_| draw.uid()).collect();
@@ -42,7 +42,7 @@ fn item(frame: &[u8]) -> Item<'_> {
     }
 }
 
-/// Allocations per event, once what is kept for later events is kept.
+/// Allocations for each event, after the caches are filled.
 fn counted(before: &[Vec<u8>], frames: &[Vec<u8>], mut each: impl FnMut(&[u8])) -> f64 {
     before.iter().for_each(|frame| each(frame));
     let region = Region::new(COUNTING);
@@ -98,7 +98,7 @@ fn the_scan_allocates_nothing_and_an_object_what_it_keeps() {
     let mut kept = 0;
     let object = counted(&before, &frames, |frame| {
         let object = decoder.object(&item(frame)).unwrap();
-        // Its name, its references and its finalizers; every other name is shared.
+        // Its name, its references and its finalizers. Every other name is shared.
         kept += 1 + usize::from(!object.facts.owners.is_empty()) + usize::from(!object.facts.finalizers.is_empty());
     });
     let (mut leader, collection) = (leader(), pods());

@@ -1,6 +1,7 @@
-//! `healthcheck`: asks a server how it is, for containers that have nothing else in them that could ask.
+//! `healthcheck`: probes a server, for container images without other tools.
 //!
-//! It sends one GET. An answer of 200 ends it with 0, everything else with 1 and a sentence on stderr, which `docker inspect` shows.
+//! It sends one GET. The exit code is 0 for an answer of 200. Otherwise it is 1, with a sentence on stderr, which
+//! `docker inspect` shows.
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
@@ -22,20 +23,20 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Of what an unhealthy server says, so much is looked at for a reason.
+/// Most bytes of an error answer that are read for a reason.
 const REASON_MAX_BYTES: usize = 64 << 10;
 const REASON_MAX_CHARACTERS: usize = 200;
 const WITHIN: Duration = Duration::from_secs(3);
 
-/// Asks a server how it is: ends with 0 where it answers 200 within three seconds, else with 1 and the reason.
+/// Probes a server. Exits with 0 if it answers 200 within three seconds, else with 1 and the reason.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "healthcheck", version, max_term_width = 110)]
 struct Options {
-    /// What to ask, such as https://localhost:7451/readyz.
+    /// URL to request, such as https://localhost:7451/readyz.
     #[arg(value_name = "URL")]
     url: Uri,
 
-    /// Who must have signed the server's certificate, as PEM; needed for https.
+    /// File with the authorities that sign the server's certificate, as PEM; required for https.
     #[arg(long, env = "OWNERGRAPH_TLS_CA", value_name = "FILE")]
     tls_ca: Option<PathBuf>,
 }
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
         .context("cannot start the thread")
         .and_then(|thread| thread.block_on(ask(&options)));
     let Err(error) = asked else { return ExitCode::SUCCESS };
-    // A stderr that cannot be written leaves no way to report that.
+    // If stderr cannot be written, there is no way to report that.
     let _closed = writeln!(std::io::stderr(), "healthcheck: {error:#}");
     ExitCode::FAILURE
 }
@@ -56,13 +57,13 @@ fn main() -> ExitCode {
 async fn ask(options: &Options) -> anyhow::Result<()> {
     let roots = match (&options.tls_ca, options.url.scheme() == Some(&Scheme::HTTPS)) {
         (Some(file), true) => authorities(file)?,
-        (None, true) => bail!("{} needs --tls-ca: who must have signed the server's certificate", options.url),
+        (None, true) => bail!("{} needs --tls-ca: the authorities that sign the server's certificate", options.url),
         (Some(_) | None, false) => RootCertStore::empty(),
     };
     let provider = rustls::crypto::ring::default_provider();
     let tls = ClientConfig::builder_with_provider(provider.into())
         .with_safe_default_protocol_versions()
-        .context("TLS cannot be used")?
+        .context("cannot use TLS")?
         .with_root_certificates(roots)
         .with_no_client_auth();
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
@@ -70,7 +71,7 @@ async fn ask(options: &Options) -> anyhow::Result<()> {
     let answered = async {
         let answer = client.get(options.url.clone()).await?;
         let status = answer.status();
-        // A body that is cut off or too long changes nothing about the status.
+        // A truncated or oversized body does not change the status.
         let body = Limited::new(answer.into_body(), REASON_MAX_BYTES).collect().await;
         anyhow::Ok((status, body.map(|body| body.to_bytes()).unwrap_or_default()))
     };
@@ -93,7 +94,7 @@ fn authorities(file: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// The first line of what the server says, without what could move a cursor.
+/// The first line of the answer, without control characters.
 fn reason(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");

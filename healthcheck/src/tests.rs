@@ -31,7 +31,7 @@ fn pki(name: &str) -> Pki {
     Pki { ca: authority.pem(), server }
 }
 
-/// Answers one request with `answer`, and says what `ask` made of it.
+/// Answers one request with `answer`, and returns the result of `ask`.
 async fn asked(scheme: &str, server: Option<ServerConfig>, ca: Option<&str>, answer: &str) -> Result<(), String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("{scheme}://localhost:{}/readyz", listener.local_addr().unwrap().port());
@@ -42,7 +42,7 @@ async fn asked(scheme: &str, server: Option<ServerConfig>, ca: Option<&str>, ans
     let served = async {
         let (stream, _) = listener.accept().await.unwrap();
         match server {
-            // A handshake that the other side breaks off is what some of these are about.
+            // Some tests break the handshake on purpose.
             Some(config) => match TlsAcceptor::from(Arc::new(config)).accept(stream).await {
                 Ok(stream) => say(stream, answer).await,
                 Err(_) => std::future::pending().await,

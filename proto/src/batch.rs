@@ -1,20 +1,20 @@
-//! Splitting what is too large for one message.
+//! Splits lists that are too large for one message.
 //!
-//! The engine thinks in lists, the wire in messages of at most [`BATCH_MAX_ENTRIES`] entries and about `BATCH_MAX_BYTES`: a quarter
-//! of a megabyte is far below what any peer or proxy accepts. One entry that is larger than that travels alone.
+//! The engine sends lists of any length. A message has at most [`BATCH_MAX_ENTRIES`] entries and about
+//! `BATCH_MAX_BYTES`, far below the limits of any peer or proxy. A larger entry is sent alone.
 
 use crate::work::v1beta1::{StreamWorkRequest, StreamWorkResponse};
 use crate::work::v1beta1::{stream_work_request as request, stream_work_response as response};
 use engine::work::{BATCH_MAX_ENTRIES, ToExecutor, ToLeader};
 use prost::Message;
 
-/// Where a batch ends, in encoded bytes.
+/// Size of a batch in encoded bytes.
 pub(crate) const BATCH_MAX_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests;
 
-/// The messages that say `message` to a leader, in order. None for an empty list.
+/// Encodes `message` for a leader, in order. Empty for an empty list.
 pub fn requests(message: ToLeader) -> Vec<StreamWorkRequest> {
     use request::Message as Kind;
     let Some(kind) = StreamWorkRequest::from(message).message else {
@@ -27,7 +27,7 @@ pub fn requests(message: ToLeader) -> Vec<StreamWorkRequest> {
         Kind::Reports(message) => {
             let mut reports = batches(message.reports);
             let mut returns = batches(message.returns);
-            // Returns are some forty bytes each, so both together stay about as small as the larger half.
+            // A return has about forty bytes, so both lists together are about as small as the larger one.
             let pairs = std::iter::from_fn(|| match (reports.next(), returns.next()) {
                 (None, None) => None,
                 (reports, returns) => Some(request::Reports {
@@ -42,7 +42,7 @@ pub fn requests(message: ToLeader) -> Vec<StreamWorkRequest> {
     kinds.into_iter().map(|kind| StreamWorkRequest { message: Some(kind) }).collect()
 }
 
-/// The messages that say `message` to an executor, in order. None for an empty list.
+/// Encodes `message` for an executor, in order. Empty for an empty list.
 pub fn responses(message: ToExecutor) -> Vec<StreamWorkResponse> {
     use response::Message as Kind;
     let Some(kind) = StreamWorkResponse::from(message).message else {
@@ -66,7 +66,7 @@ pub fn responses(message: ToExecutor) -> Vec<StreamWorkResponse> {
     kinds.into_iter().map(|kind| StreamWorkResponse { message: Some(kind) }).collect()
 }
 
-/// Cuts `entries` so that each part stays within both bounds, or has one entry.
+/// Splits `entries` into parts within both bounds, or of one entry.
 fn batches<T: Message>(entries: Vec<T>) -> impl Iterator<Item = Vec<T>> {
     let mut entries = entries.into_iter().peekable();
     std::iter::from_fn(move || {

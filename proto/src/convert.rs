@@ -1,11 +1,11 @@
-//! Engine values to messages, and messages, with every field checked, to engine values.
+//! Converts engine values to messages and back, with checks of every field.
 //!
-//! Encoding never fails. Decoding takes any bytes that are a message and either gives a value the engine may be shown, or says which
-//! field is [`Malformed`] and why. What a newer peer may add does not make a message malformed: an unknown outcome is `Transient`, an
-//! unknown action is handed back, an unknown message is ignored.
+//! Encoding never fails. Decoding accepts any message. It returns a value that is valid for the engine, or the
+//! [`Malformed`] field and the reason. Additions of a newer peer are not malformed: an unknown outcome becomes
+//! `Transient`, an unknown action is returned, an unknown message is ignored.
 //!
-//! Names, references and uids of Kubernetes objects have no length limit here, because the API server sets none on what users write
-//! into references; the size of the whole message bounds them.
+//! Names, references and uids of Kubernetes objects have no length limit here, because the API server sets none on the
+//! texts of references. The size of the whole message bounds them.
 
 use engine::work::LeaseId;
 use std::time::Duration;
@@ -38,24 +38,25 @@ pub use view::{collection, delete_time, executor, lag, obstacle, status, trouble
 #[cfg(test)]
 mod tests;
 
-/// Longest executor name, incarnation, version, election uid or cluster uid. Longer versions are cut, longer names refused.
+/// Longest executor name, incarnation, version, election uid or cluster uid. Longer versions are cut, longer names are
+/// refused.
 pub const NAME_MAX_BYTES: usize = 253;
 /// Longest address of a leader.
 pub const ENDPOINT_MAX_BYTES: usize = 1024;
-/// Most leases an executor may list as held, far above any window.
+/// Most held leases in one hello, far above any window.
 pub(crate) const HELD_MAX: usize = 10_000;
 /// Most kinds of work in one hello.
 pub(crate) const KINDS_MAX: usize = 100;
-/// Longest duration on the wire. Longer ones are shortened when sent and refused when received.
+/// Longest duration on the wire. Longer ones are cut when sent and refused when received.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A message that is not as the protocol wants it. It tells of a fault in the peer, or of a peer that is not ours.
+/// A message that violates the protocol. The peer has a bug or is not part of Ownergraph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field {field} {why}")]
 pub struct Malformed {
     /// Path from the message to the field: `reports[3].term.election_uid`.
     pub field: String,
-    /// What is wrong with it, to be read after the field's name.
+    /// The error, to be read after the field's name.
     pub why: String,
 }
 
@@ -65,19 +66,19 @@ impl Malformed {
         Malformed { field: String::from(field), why: why.into() }
     }
 
-    /// The same error, seen from the message that has the erroneous one as its field `parent`.
+    /// The same error in a message whose field `parent` has it.
     pub(crate) fn within(self, parent: &str) -> Malformed {
         Malformed { field: format!("{parent}.{}", self.field), why: self.why }
     }
 }
 
-/// Why a granted lease cannot be taken.
+/// Why a granted lease is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
-    /// The item asks for something this build does not know: hand the lease back as `KindUnsupported`.
+    /// The item has an action that this build does not know: return the lease as `KindUnsupported`.
     #[error("lease {lease} asks for an action that this version does not know")]
     UnknownAction { lease: LeaseId },
-    /// The lease is not as the protocol wants it.
+    /// The lease violates the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }

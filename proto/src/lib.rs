@@ -1,14 +1,16 @@
-//! The wire of Ownergraph: generated messages and services, and checked conversions to and from what the engine speaks.
+//! The wire format of Ownergraph: generated messages and services, and checked conversions to and from the types of the
+//! engine.
 //!
-//! It has no behaviour: it decides nothing, opens no connection, and knows nothing of Kubernetes beyond names. Status codes belong to
-//! the services.
+//! It has no behaviour: it decides nothing, opens no connection, and knows only the names of Kubernetes objects. The
+//! services choose status codes.
 //!
 //! Modules in reading order:
 //!
-//! * `type`, [`work`], [`graph`], [`admin`], [`decision`], [`cloudevents`]: generated from the `.proto` files of the same package.
-//! * [`convert`]: engine values to messages, and messages, with every field checked, to engine values.
-//! * [`batch`]: splitting what is too large for one message.
-//! * [`error_reason`]: how the reason of an error is spelled.
+//! * `type`, [`work`], [`graph`], [`admin`], [`decision`], [`cloudevents`]: generated from the `.proto` files of the
+//!   same package.
+//! * [`convert`]: engine values to messages and back, with checks of every field.
+//! * [`batch`]: splits lists that are too large for one message.
+//! * [`error_reason`]: the reasons of errors as text.
 
 pub mod batch;
 pub mod convert;
@@ -46,7 +48,7 @@ pub mod graph {
     }
 }
 
-/// The log of decisions: package `ownergraph.decision`.
+/// The decision log: package `ownergraph.decision`.
 pub mod decision {
     /// Version `v1beta1`.
     #[allow(clippy::all, clippy::wildcard_enum_match_arm, missing_debug_implementations, unused_qualifications)]

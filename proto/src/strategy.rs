@@ -1,4 +1,4 @@
-//! Any value of what travels, within the bounds of the wire.
+//! Strategies for arbitrary values within the bounds of the wire.
 
 use crate::convert::{DURATION_MAX, LIFETIME_MAX, PauseOrder};
 use engine::hold::{Filter, Scope};
@@ -24,7 +24,7 @@ fn identity() -> impl Strategy<Value = Name> {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    // What is spelled out on arrival has a test of its own.
+    // Escaping on arrival has a test of its own.
     "[ -~é系]{0,12}"
 }
 

@@ -14,7 +14,7 @@ fn enums_of(message: &DescriptorProto) -> Vec<EnumDescriptorProto> {
     message.enum_type.iter().cloned().chain(nested).collect()
 }
 
-/// `NAME=1 OTHER=2`, without the prefix and the zero that every enum has.
+/// `NAME=1 OTHER=2`, without the prefix and the zero value of each enum.
 fn numbers(of: &EnumDescriptorProto) -> String {
     let values = of.value.iter().map(|value| (value.name(), value.number()));
     let prefix = values.clone().find(|(_, number)| *number == 0).unwrap().0.strip_suffix("UNSPECIFIED").unwrap();
@@ -22,7 +22,7 @@ fn numbers(of: &EnumDescriptorProto) -> String {
     texts.map(|(name, number)| format!("{}={number}", name.strip_prefix(prefix).unwrap())).collect::<Vec<_>>().join(" ")
 }
 
-/// Numbers below the last that are neither used nor reserved, of a message and those within it.
+/// Unused and unreserved numbers below the last, of a message and its nested messages.
 fn free(of: &DescriptorProto) -> Vec<(String, Vec<i32>)> {
     let used: Vec<i32> = of.field.iter().map(|field| field.number()).collect();
     let is_reserved = |at: &i32| of.reserved_range.iter().any(|range| (range.start()..range.end()).contains(at));
@@ -142,13 +142,13 @@ fn enum_values_keep_their_numbers() {
     assert_eq!(all, expected);
 }
 
-/// Paths, as `descriptor.proto` numbers them, of everything in `message` that has a name.
+/// Paths in `descriptor.proto` numbering of all named elements of `message`.
 fn names_in_message(path: &[i32], message: &DescriptorProto, names: &mut Vec<Vec<i32>>) {
     let at = |tag: i32, index: usize| [path, &[tag, index as i32]].concat();
     names.push(path.to_vec());
     names.extend((0..message.field.len()).map(|index| at(2, index)));
     for (index, nested) in message.nested_type.iter().enumerate() {
-        // The entries of a map have no text of their own.
+        // The entries of a map have no comment.
         if !nested.options.as_ref().is_some_and(|options| options.map_entry()) {
             names_in_message(&at(3, index), nested, names);
         }
@@ -156,7 +156,7 @@ fn names_in_message(path: &[i32], message: &DescriptorProto, names: &mut Vec<Vec
     for (index, of) in message.enum_type.iter().enumerate() {
         names_in_enum(&at(4, index), of, names);
     }
-    // Nor has the oneof that stands for an optional field.
+    // Nor has the oneof of an optional field.
     let oneofs = message.oneof_decl.iter().enumerate().filter(|(_, oneof)| !oneof.name().starts_with('_'));
     names.extend(oneofs.map(|(index, _)| at(8, index)));
 }
@@ -166,7 +166,7 @@ fn names_in_enum(path: &[i32], of: &EnumDescriptorProto, names: &mut Vec<Vec<i32
     names.extend((0..of.value.len()).map(|index| [path, &[2, index as i32]].concat()));
 }
 
-/// A reference is generated from the comments, so whatever has a name has one.
+/// The reference is generated from the comments.
 #[test]
 fn everything_has_a_comment() {
     for file in files() {

@@ -28,7 +28,7 @@ const GAUGES: [(&str, (&str, &str)); 5] = [
             "The budget of a graph service is 60 MB for 100,000 objects, 250 MB for a million and 2 GB for ten million; compare with `ownergraph_graph_bytes`.",
         ),
     ),
-    (VIRTUAL, ("Address space of the process", "Of no consequence by itself.")),
+    (VIRTUAL, ("Address space of the process", "No action needed.")),
     (
         FILES,
         (

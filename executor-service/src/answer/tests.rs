@@ -1,4 +1,4 @@
-//! Every outcome, with the bodies that a kube-apiserver 1.36 sends where it sends one.
+//! Every outcome, with the body that kube-apiserver 1.36 sends for it, if it sends one.
 
 use super::*;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! The whole service against a leader and an API server that play by a script, over pipes, on a clock that nobody waits for.
+//! Tests of the whole service with a scripted leader and API server, over pipes, on a virtual clock.
 
 use super::*;
 use crate::scripted::{Api, Reply, broken, reply};
@@ -23,7 +23,7 @@ use tonic::transport::Server as Front;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// One call of an executor, as its leader has it.
+/// One call of an executor, as seen by its leader.
 struct Call {
     address: String,
     requests: Streaming<StreamWorkRequest>,
@@ -57,7 +57,7 @@ impl Call {
         received_from_executor(message).unwrap()
     }
 
-    /// The next message that is no heartbeat.
+    /// The next message other than a heartbeat.
     async fn hear(&mut self) -> ToLeader {
         loop {
             let message = self.next().await.expect("the executor goes on");
@@ -100,7 +100,7 @@ impl Call {
         self.responses.send(Err(Status::with_error_details(Code::Unavailable, "no", details))).await.unwrap();
     }
 
-    /// The reports and returns of the next message that has any.
+    /// The reports and returns of the next message with any.
     async fn reports(&mut self) -> (Vec<WorkReport>, Vec<WorkReturn>) {
         loop {
             if let ToLeader::Reports { reports, returns } = self.hear().await {
@@ -110,7 +110,7 @@ impl Call {
     }
 }
 
-/// Everything of one test: the service runs as a job, the test plays its peers.
+/// The service under test, with its peers.
 struct World {
     api: Api,
     calls: mpsc::Receiver<Call>,
@@ -179,7 +179,7 @@ impl World {
         exit.unwrap()
     }
 
-    /// What was asked of the API server after the first read.
+    /// Requests to the API server after the first read.
     fn asked(&self) -> Vec<String> {
         self.api.asked().into_iter().filter(|line| !line.contains("kube-system")).collect()
     }
@@ -270,7 +270,7 @@ async fn credentials_that_expire_close_the_window_and_are_tried_until_they_are_l
     }
     assert_eq!(ended, [Outcome::Unauthenticated; 2]);
     assert_eq!(back, [ReturnCause::NotStarted; 2]);
-    // One check is refused, the next is answered by somebody who knows who asks.
+    // One check is refused; the next one passes.
     assert_eq!(call.hear().await, ToLeader::Window { max_outstanding: 4 });
     assert_eq!(world.asked().len(), 2, "no item was tried meanwhile");
     call.say(ToExecutor::Grant { leases: vec![lease(5)] }).await;
@@ -309,7 +309,7 @@ async fn a_replica_that_does_not_lead_names_the_one_that_does() {
     call.refuse("NOT_LEADER", &[("leaderEndpoint", "127.0.0.1:9")]).await;
     let call = world.call().await;
     assert_eq!(call.address, "127.0.0.1:9");
-    // Plaintext does not leave the machine because a peer says so.
+    // A peer's hint must not send plaintext to another machine.
     call.refuse("NOT_LEADER", &[("leaderEndpoint", "192.0.2.1:9")]).await;
     assert_eq!(world.call().await.address, "127.0.0.1:2");
 }
@@ -353,7 +353,7 @@ async fn a_session_that_ends_by_itself_does_not_wait_for_a_trace_collector_that_
     call.refuse("SESSION_SUPERSEDED", &[]).await;
     let exit = tokio::time::timeout(Duration::from_secs(600), world.exit()).await.expect("the executor ends");
     assert_eq!(exit, Exit::Superseded);
-    assert!(!world.shutdown.is_requested(), "nobody asked for it");
+    assert!(!world.shutdown.is_requested(), "there was no request to stop");
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,7 +367,7 @@ async fn a_session_without_acknowledgements_stops_writing() {
     call.welcome().await;
     call.say(ToExecutor::Grant { leases: vec![lease(1)] }).await;
     let mut calls = vec![call];
-    // The session lapses, streams come and go; whichever is open in the end carries the report.
+    // The session lapses, and streams come and go. The last open stream carries the report.
     let report = loop {
         let call = calls.last_mut().unwrap();
         match call.next().await {
@@ -447,10 +447,14 @@ async fn the_cluster_is_asked_until_it_answers() {
     assert!(patience.await.is_err());
     let readiness = admin::Probe::readyz(&*health);
     assert!(!readiness.ready);
-    assert!(readiness.lines[0].starts_with("start: scripted does not say which cluster it is: "), "{readiness:?}");
+    assert!(
+        readiness.lines[0].starts_with("start: cannot read the identity of the cluster at scripted: "),
+        "{readiness:?}"
+    );
 }
 
-/// The leader stops without closing its connections; the other replica leads `after_ms` later. How long after that it is found.
+/// The leader stops without closing its connections. The other replica leads `after_ms` after that. Returns how long
+/// the executor took to find it.
 async fn found_after(after_ms: u64) -> Duration {
     let (frozen, other) = ("127.0.0.1:1", "127.0.0.1:2");
     let mut world = World::start_with([], vec![frozen.to_owned(), other.to_owned()]);

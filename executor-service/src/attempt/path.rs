@@ -1,13 +1,13 @@
-//! Where the API server keeps an object.
+//! Paths of objects at the API server.
 
 use engine::object::ObjectRef;
 use runtime::kubernetes::path::{collection_path, is_encodable_segment, query_value};
 
-/// Names in references are whatever users write, and a URI ends at 64 KiB.
+/// Names in references can be any text, and a URI ends at 64 KiB.
 const PATH_MAX_BYTES: usize = 60_000;
 
-/// The path of one object. `None` where its coordinates cannot be a path: an empty name would address the whole collection, and a slash
-/// a subresource, because the API server splits the path after it has decoded it. None either where it is too long for a URI.
+/// The path of one object. `None` if its coordinates are not a valid path, or are too long. An empty name would address
+/// the whole collection. A slash would address a subresource, because the API server splits the path after decoding.
 pub(crate) fn object_path(object: &ObjectRef) -> Option<String> {
     let needed = [&object.version, &object.resource, &object.name];
     let optional = [&object.group, &object.namespace];

@@ -1,4 +1,4 @@
-//! Typed requests of the engine as HTTP.
+//! Requests of the engine as HTTP.
 
 use super::path;
 use crate::metrics::Verb;
@@ -7,10 +7,10 @@ use engine::object::{ObjectRef, ResourceVersion, clip};
 use engine::work::PropagationPolicy;
 use serde_json::{Map, Value, json};
 
-/// Metadata is all an answer has to show, whatever the method.
+/// The executor needs only metadata in answers.
 const ACCEPT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// How a patch is to be read.
+/// The content type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchForm {
     StrategicMerge,
@@ -28,7 +28,7 @@ impl PatchForm {
     }
 }
 
-/// The request as it goes to the API server; an error where its object has no path there.
+/// The HTTP request. An error if its object has no path.
 pub(super) fn http(request: &Request<Value>) -> Result<(Verb, http::Request<Vec<u8>>), Failure> {
     let path = path::object_path(request.object()).ok_or_else(|| unaddressable(request.object()))?;
     Ok(match request {
@@ -47,7 +47,7 @@ pub(super) fn http(request: &Request<Value>) -> Result<(Verb, http::Request<Vec<
 
 fn unaddressable(object: &ObjectRef) -> Failure {
     let cause = format!(
-        "{} {:?} in namespace {:?} has no path at the API server: names are not empty, not endless, and hold neither '/' nor '%'",
+        "{} {:?} in namespace {:?} has no path at the API server: names must be non-empty, of bounded length, and without '/' and '%'",
         object.group_resource(),
         clip(&object.name, 253),
         clip(&object.namespace, 253)
@@ -69,7 +69,7 @@ fn delete_options(target: &ObjectRef, version: &ResourceVersion, policy: Propaga
     })
 }
 
-/// A patch of `target`, guarded by its uid and, where the patch has one, by its version.
+/// A patch of `target`, with its uid and, if the patch has one, its version as preconditions.
 pub fn patch_body(target: &ObjectRef, patch: &Patch<Value>) -> (PatchForm, Value) {
     match patch {
         Patch::DropReferences { uids } => {
@@ -155,7 +155,7 @@ fn build(
 ) -> http::Request<Vec<u8>> {
     let mut request = http::Request::new(body);
     *request.method_mut() = method;
-    // `address` writes nothing but unreserved characters, escapes and separators, and not too many of them.
+    // `path` contains only unreserved characters, escapes and separators, and has a bounded length.
     *request.uri_mut() = path.try_into().expect("an encoded path is a URI");
     request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(ACCEPT));
     if let Some(content_type) = content_type {

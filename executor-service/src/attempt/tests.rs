@@ -1,4 +1,4 @@
-//! Attempts against a scripted API server: exactly these requests, exactly this report.
+//! Attempts against a scripted API server: each test compares requests and report.
 
 use super::*;
 use crate::metrics::Metrics;
@@ -46,13 +46,13 @@ impl Script {
         self.attempts.next().await.report
     }
 
-    /// What was asked since the last look.
+    /// Requests since the last call.
     fn asked(&self) -> Vec<String> {
         self.api.asked()
     }
 }
 
-/// Runs one lease through a script and checks that all of it was used.
+/// Runs one lease through a script, and checks that the whole script was used.
 async fn play(replies: impl IntoIterator<Item = Reply>, lease: WorkLease) -> (WorkReport, Vec<String>) {
     let mut script = Script::new(replies);
     let report = script.run(lease).await;
@@ -150,7 +150,7 @@ fn deleted() -> Reply {
     )
 }
 
-/// A lease whose decision rests on the one owner reference of [`with_owner`], at version 5.
+/// A lease whose decision rests on the owner reference of [`with_owner`], at version 5.
 fn lease(action: Action) -> WorkLease {
     let facts = Facts { owners: Box::new([entry("owner", None)]), ..Facts::default() };
     lease_on(action, &facts)
@@ -184,7 +184,7 @@ fn delete(owner_checks: Vec<ObjectRef>) -> WorkLease {
     lease(Action::Delete { propagation_policy: PropagationPolicy::Background, owner_checks })
 }
 
-/// The DELETE at this version, as the server is to see it.
+/// The DELETE at this version, as the server sees it.
 fn delete_at(version: &str) -> String {
     let preconditions = format!(r#"{{"resourceVersion":"{version}","uid":"{UID}"}}"#);
     format!(

@@ -1,19 +1,20 @@
-//! The flags that say how many items are under way at once, the same for every program with executors in it.
+//! The flags for the number of items in progress. All programs with executors share them.
 
 use clap::Args;
 use engine::session::Concurrency;
 
-/// Most that can be asked for.
+/// Largest value.
 const MOST: i64 = 1024;
-/// What keeps an API server on two cores busy.
+/// Keeps an API server on two cores busy.
 const FIXED: u32 = 16;
-/// The bound where the API server decides.
+/// Bound of adaptive concurrency.
 const ADAPTIVE_MAX: u32 = 64;
 
-/// How many items an executor has under way at once.
+/// How many items an executor has in progress at once.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ConcurrencyOptions {
-    /// Items under way at once in an executor, however the API server answers; without it as many as it answers without making them wait.
+    /// Items in progress at once in each executor, regardless of the API server's answers. Default: adapted to the API
+    /// server, so that requests do not wait.
     #[arg(
         long,
         env = "OWNERGRAPH_CONCURRENCY",
@@ -22,7 +23,7 @@ pub struct ConcurrencyOptions {
     )]
     concurrency: Option<u32>,
 
-    /// Most items under way at once in an executor where --concurrency is not given.
+    /// Most items in progress at once in each executor, if --concurrency is not set.
     #[arg(
         long,
         env = "OWNERGRAPH_MAX_CONCURRENCY",
@@ -34,10 +35,10 @@ pub struct ConcurrencyOptions {
 }
 
 impl ConcurrencyOptions {
-    /// For a server that nobody else waits for.
+    /// For an API server without other clients.
     pub const ALONE: Concurrency = Concurrency::Fixed(FIXED);
 
-    /// What the flags say.
+    /// The value of the flags.
     pub fn concurrency(self) -> Concurrency {
         self.concurrency.map_or(Concurrency::Adaptive { max: self.max_concurrency }, Concurrency::Fixed)
     }

@@ -6,7 +6,7 @@ type Answer = Result<Vec<IpAddr>, String>;
 
 type Table = Arc<Mutex<(Answer, Vec<String>)>>;
 
-/// A resolver that the test changes under way, and what it was asked.
+/// A resolver whose table the test can change, and its questions.
 fn table() -> (Resolver, Table) {
     let table: Table = Arc::new(Mutex::new((Ok(Vec::new()), Vec::new())));
     let shared = Arc::clone(&table);
@@ -40,7 +40,7 @@ fn names_and_addresses_are_told_apart() {
     {
         Peer::parse(bad).unwrap_err();
     }
-    assert!(Peer::parse("dns:///[::1]:1").unwrap_err().contains("no name"));
+    assert!(Peer::parse("dns:///[::1]:1").unwrap_err().contains("not a name"));
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn a_name_is_asked_for_at_each_attempt_and_each_of_its_addresses_has_its_t
         tried.push(peers.next(Time::ZERO).1.address().await.unwrap());
     }
     assert_eq!(tried, ["10.0.0.1:7", "10.0.0.2:7", "[fd00::1]:7", "10.0.0.1:7"]);
-    // Every replica has moved.
+    // All replicas have moved.
     table.lock().unwrap().0 = ips(&["10.0.0.9"]);
     assert_eq!(peers.next(Time::ZERO).1.address().await, Ok("10.0.0.9:7".to_owned()));
     for (answer, why) in [(ips(&[]), "graph has no address"), (Err("gone".to_owned()), "graph has no address: gone")] {

@@ -43,7 +43,7 @@ fn refusals_are_read_from_their_reasons() {
 #[test]
 fn a_stranger_is_called_one() {
     let end = |code, heard| End::refused("a:1", &Status::new(code, "x"), heard);
-    assert!(end(Code::Unimplemented, false).why.contains("is no graph service"));
+    assert!(end(Code::Unimplemented, false).why.contains("is not a graph service"));
     assert!(end(Code::Internal, false).why.contains("does not answer as a gRPC service"));
     assert_eq!(end(Code::Internal, true).why, "a:1 ended the stream (Internal): x");
     assert_eq!(end(Code::Unavailable, false).refusal, None);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 
 fn bench() -> (Traces, Receiver<Span>) {
-    // The leader has chosen: what this process would record by itself does not matter.
+    // The leader decides on sampling; the ratio of this process does not matter.
     let (recorder, open, spans) = Recorder::to_memory("0".parse::<Ratio>().unwrap());
     (Traces::new(recorder, open), spans)
 }

@@ -1,9 +1,9 @@
-//! Pods as a busy cluster has them.
+//! Pods of a busy cluster.
 
 use super::generate::Draw;
 use serde_json::{Map, Value, json};
 
-/// A pod of a ReplicaSet as a busy cluster has it: labels, annotations and what field managers leave behind, about two kilobytes.
+/// A pod of a ReplicaSet with labels, annotations and managed fields: about two kilobytes.
 pub(crate) fn pod(draw: &mut Draw, number: usize, owner_uid: &str, version: usize) -> Value {
     let set = format!("web-{:x}", number / 10);
     let mut metadata = json!({

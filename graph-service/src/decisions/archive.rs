@@ -1,4 +1,4 @@
-//! What this replica does not have in memory any more is read from the stream, message by message.
+//! Reads from the stream, message by message, what this replica no longer has in memory.
 
 use super::connection::{Connection, with_source};
 use super::entry::{RECORD_HEADER, read};
@@ -10,21 +10,21 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use prost::bytes::Bytes;
 use std::fmt;
 
-/// Requests under way at once for one reader.
+/// Most concurrent requests for one reader.
 const AT_ONCE: usize = 32;
 
-/// Whatever has more of the log than this replica.
+/// A source that keeps more of the log than this replica.
 pub(super) trait Archive: fmt::Debug + Send + Sync {
-    /// What stands at so many positions of that log, from this one on.
+    /// The records at the positions of that log from `from` on.
     fn read<'a>(&'a self, log_id: &'a str, from: u64, max: Most) -> BoxFuture<'a, Result<Archived, String>>;
 }
 
 /// A part of the stream.
 #[derive(Debug)]
 pub(super) struct Archived {
-    /// The oldest that the stream has.
+    /// The oldest sequence in the stream.
     pub(super) first: u64,
-    /// Nothing, where the part begins before that.
+    /// Empty if the part begins before that sequence.
     pub(super) records: Vec<Record>,
 }
 
@@ -34,7 +34,7 @@ impl Archive for Connection {
             let stream = self.stream().await?;
             let info = stream.cached_info();
             if !mirror::is_of(log_id, info) {
-                return Err("it is another stream by now".to_owned());
+                return Err("the stream has been replaced".to_owned());
             }
             let first = mirror::first(info);
             let count = if from < first { 0 } else { max.events as u64 };
@@ -53,7 +53,7 @@ impl Archive for Connection {
     }
 }
 
-/// What is not there although older messages are was deleted by somebody: a loss.
+/// Reads one message. A missing message that is newer than the oldest one was deleted by hand: it is a gap.
 async fn message(stream: &Stream, sequence: u64) -> Result<Record, String> {
     match stream.get_raw_message(sequence).await {
         Ok(message) => {

@@ -1,4 +1,4 @@
-//! JetStream, and the one stream in it that holds this cluster's log.
+//! The connection to JetStream and to the stream that holds this cluster's log.
 
 use super::entry::{Entry, Name, RECORD_HEADER};
 use super::publisher::{Failure, Receipt, Store, Tip};
@@ -18,23 +18,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// What a stream that is created here keeps: the oldest goes first, whichever bound is reached.
+/// Limits of a stream that this service creates. At either limit, the oldest message goes first.
 const STREAM_EVENTS_MAX: i64 = 2_000_000;
 const STREAM_BYTES_MAX: i64 = 1 << 30;
 const STREAM_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// For what other readers of the stream may do with the names of messages; the publisher needs no such window.
+/// Window in which JetStream rejects a repeated message name. The publisher does not need it; other readers may.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
-/// How long a server may take to answer.
+/// A server that does not answer within this is unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Longest wait between two attempts to connect.
 const RECONNECT_AFTER_MAX: Duration = Duration::from_millis(500);
-/// How often a connection that nothing comes over is looked at.
+/// Interval between checks of an idle connection.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Messages that were sent and are not acknowledged, given up ones among them.
+/// Most messages that are sent and not acknowledged, including those given up.
 const UNACKNOWLEDGED_MAX: usize = 4096;
 
-/// The way to the stream. Cloning shares it.
+/// The connection to the stream. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     client: Client,
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Begins to connect, and goes on with that for as long as it takes.
+    /// Starts to connect, and keeps trying in the background.
     pub(crate) async fn open(config: &JetStream, cluster_uid: &str) -> anyhow::Result<Connection> {
         let servers: Vec<ServerAddr> = config.servers.iter().map(|server| server.address().clone()).collect();
         let wait = |attempt: usize| {
@@ -56,7 +56,7 @@ impl Connection {
         let failure = Arc::new(Mutex::new(String::new()));
         let told = Arc::clone(&failure);
         let options = match config.servers.iter().find_map(Server::credentials) {
-            // The library does not look for them in the address.
+            // The library does not read credentials from the address.
             Some(Credentials::Password { user, password }) => {
                 ConnectOptions::with_user_and_password(user.clone(), password.clone())
             }
@@ -85,7 +85,8 @@ impl Connection {
         Ok(Connection { client, jetstream, stream, subject, failure })
     }
 
-    /// The stream as it is now. It is created where there is none; one that somebody else has created is taken as it is.
+    /// The stream as it is now. Creates it if it does not exist. Keeps the settings of a stream that an administrator
+    /// created.
     pub(super) async fn stream(&self) -> Result<Stream, String> {
         if let Some(why) = self.broken() {
             return Err(why);
@@ -107,7 +108,7 @@ impl Connection {
         self.jetstream.get_or_create_stream(config).await.map_err(|error| with_source(&error))
     }
 
-    /// Until the connection there is now, or the attempt to get one, is over; why.
+    /// Waits until the present connection, or the attempt to connect, ends. Returns the reason.
     pub(super) async fn interrupted(&self) -> String {
         let statistics = self.client.statistics();
         let connects = statistics.connects.load(Ordering::Relaxed);
@@ -134,7 +135,7 @@ impl Connection {
                 let name = message.headers.get(async_nats::header::NATS_MESSAGE_ID);
                 Ok(Tip { sequence, name: name.and_then(|name| Name::parse(name.as_str())) })
             }
-            // Its time had come.
+            // The message has expired.
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(Tip { sequence, name: None }),
             Err(error) => Err(with_source(&error)),
         }

@@ -1,4 +1,4 @@
-//! What is written to the shared log, and how it is named there.
+//! The messages of the shared log, and their names.
 
 use super::kept::Record;
 use engine::work::Term;
@@ -9,23 +9,23 @@ use proto::decision::v1beta1::DecisionEvent;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
 use std::fmt;
 
-/// What the collector's task says of the log.
+/// One input of the log from the collector's task.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// With when that was.
+    /// A term begins, at this time.
     Begin(Term, prost_types::Timestamp),
     End,
     Event(Noted),
 }
 
-/// An event on its way into the log.
+/// An event to be written to the log.
 #[derive(Clone, Debug)]
 pub(super) struct Noted {
     pub(super) event: Bytes,
     pub(super) time: Option<prost_types::Timestamp>,
 }
 
-/// The header that says what a message is.
+/// Header that names the type of a message.
 pub(super) const RECORD_HEADER: &str = "Ownergraph-Record";
 const EVENT: &str = "event";
 const LOSS: &str = "loss";
@@ -40,12 +40,12 @@ pub(super) struct Entry {
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Event(Noted),
-    /// What is left of an event that the log does not take whole.
+    /// The short form of an event that is too large for the log.
     Stub(Noted),
     Loss(Loss),
 }
 
-/// Events that could not be written, in a row.
+/// Consecutive events that could not be written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Loss {
     pub(super) events: u64,
@@ -53,17 +53,17 @@ pub(super) struct Loss {
     pub(super) until: Option<prost_types::Timestamp>,
 }
 
-/// No other message of the stream has this name. A loss has the name of the last event that it stands for.
+/// The unique name of a message in the stream. A loss has the name of the last event that it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) term: Term,
-    /// Which event of the term, from 1.
+    /// The number of the event in its term, from 1.
     pub(super) number: u64,
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A header has one line.
+        // A header is one line.
         let election = self.term.election.replace(char::is_control, "_");
         write!(f, "{election}.{}.{}", self.term.number, self.number)
     }
@@ -80,7 +80,7 @@ impl Name {
 }
 
 impl What {
-    /// The most of it that is left once a log has refused it as too large.
+    /// The short form of an event that the log refused as too large.
     pub(super) fn shortened(self) -> What {
         match self {
             What::Event(Noted { event, time }) => {
@@ -105,7 +105,7 @@ impl Loss {
 }
 
 impl Entry {
-    /// Length of the payload, for what is kept in memory.
+    /// Length of the payload, for the memory bound.
     pub(super) fn len(&self) -> usize {
         match &self.what {
             What::Event(noted) | What::Stub(noted) => noted.event.len(),
@@ -132,8 +132,7 @@ impl Entry {
     }
 }
 
-/// What a message of the stream says, and no more than an event may. One that cannot be read is a loss like any other: somebody else has
-/// written it in the place of an event.
+/// Reads a message of the stream. A message that cannot be read came from another writer and is reported as a loss.
 pub(super) fn read(header: Option<&str>, payload: Bytes) -> Record {
     match header {
         Some(EVENT) => match DecisionEvent::decode(payload.clone()) {

@@ -1,4 +1,4 @@
-//! What reads messages of the shared log.
+//! Fuzz entry point for messages of the shared log.
 
 use super::entry::{self, Name};
 use super::kept::Record;
@@ -7,7 +7,7 @@ use prost::bytes::Bytes;
 use proto::decision::v1beta1::DecisionEvent;
 use proto::decision::v1beta1::watch_decisions_response::Gap;
 
-/// The first line as the name of a message, the rest as its payload under each header.
+/// Reads the first line as the name of a message, and the rest as its payload under each header.
 pub(crate) fn log_entry(bytes: &[u8]) {
     let (name, payload) = bytes.split_at(bytes.iter().position(|&byte| byte == b'\n').unwrap_or(0));
     if let Some(name) = std::str::from_utf8(name).ok().and_then(Name::parse) {
@@ -15,7 +15,7 @@ pub(crate) fn log_entry(bytes: &[u8]) {
     }
     let payload = Bytes::copy_from_slice(payload.get(1..).unwrap_or_default());
     for header in [None, Some("event"), Some("loss"), Some("else")] {
-        // What is passed on can be read by whoever follows.
+        // A record that is passed on must be readable.
         match entry::read(header, payload.clone()) {
             Record::Event(event) => assert!(DecisionEvent::decode(event).is_ok()),
             Record::Loss(gap) => assert!(Gap::decode(gap).is_ok()),

@@ -1,4 +1,4 @@
-//! What is kept of the log in memory.
+//! The part of the log that is kept in memory.
 
 use super::Logged;
 use prost::bytes::Bytes;
@@ -9,29 +9,29 @@ use tokio::time::Instant;
 
 mod times;
 
-/// Bytes of all events that are kept, at most.
+/// Most bytes of all kept events.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Empty where there is no log: this replica does not lead, or has not read the stream yet.
+    /// Empty if there is no log: this replica does not lead, or it has not read the stream yet.
     pub(super) log_id: String,
-    /// Sequence of the oldest record that is kept, or of the next to come.
+    /// Sequence of the oldest kept record. Without records, the next sequence.
     pub(super) oldest: u64,
     pub(super) records: VecDeque<Record>,
     pub(super) bytes: usize,
-    /// The oldest that the stream has, where there is one behind this.
+    /// The oldest sequence in the stream, if a stream is behind this log.
     pub(super) first: Option<u64>,
-    /// Readers see nothing before the mirror has come this far.
+    /// Readers see nothing before the mirror has reached this sequence.
     pub(super) shown_from: u64,
-    /// Where the stream ended when it was asked last, and when that was.
+    /// The end of the stream at the last check, and the time of that check.
     pub(super) end: Option<(Instant, u64)>,
-    /// How much of the stream is still to be read, as far as is known, and why it cannot be read.
+    /// How many events of the stream are still unread, if known.
     pub(super) behind: u64,
     pub(super) problem: Option<String>,
-    /// When this log began, where it is this leader's own,
+    /// When this log began. Only for a log of this leader's own.
     pub(super) begun: Option<Timestamp>,
-    /// and how the one before it ended.
+    /// How the previous log of this process ended.
     pub(super) former: Option<Former>,
 }
 
@@ -39,12 +39,12 @@ pub(super) struct Kept {
 #[derive(Clone, Debug)]
 pub(super) enum Record {
     Event(Bytes),
-    /// An encoded `Gap` without positions: what should be here was never written.
+    /// An encoded `Gap` without positions: the events here were never written.
     Loss(Bytes),
 }
 
 impl Record {
-    /// Of what stands at a position: the event.
+    /// The event at a position; `None` for a gap.
     pub(super) fn event((sequence, record): (u64, Record)) -> Option<Logged> {
         match record {
             Record::Event(bytes) => Some(Logged { sequence, bytes }),
@@ -59,22 +59,22 @@ impl Record {
     }
 }
 
-/// What is kept.
+/// The bounds of what is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) log_id: String,
-    /// The oldest that is kept; one more than `newest` where nothing is.
+    /// The oldest kept sequence. One more than `newest` if nothing is kept.
     pub(crate) oldest: u64,
-    /// The oldest that is kept in memory; what is before is read from the stream.
+    /// The oldest sequence in memory. Older ones are read from the stream.
     pub(crate) in_memory: u64,
-    /// The newest; 0 where there never was one.
+    /// The newest sequence; 0 if the log never had an event.
     pub(crate) newest: u64,
 }
 
-/// Where what is kept of a log begins.
+/// The beginning of what is kept of a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
-    /// The sequence of what comes next.
+    /// The next sequence.
     pub(super) oldest: u64,
     /// [`Kept::first`].
     pub(super) first: Option<u64>,
@@ -83,7 +83,7 @@ pub(super) struct Begin {
 }
 
 impl Default for Begin {
-    /// A log that is this leader's own.
+    /// A log of this leader's own.
     fn default() -> Begin {
         Begin { oldest: 1, first: None, shown_from: 0 }
     }
@@ -101,7 +101,7 @@ impl Kept {
         (self.oldest + self.records.len() as u64).saturating_sub(1)
     }
 
-    /// Of a sequence that is not before the oldest.
+    /// The index of a sequence that is not before the oldest.
     pub(super) fn index(&self, sequence: u64) -> usize {
         usize::try_from(sequence - self.oldest).unwrap_or(usize::MAX)
     }
@@ -112,7 +112,7 @@ impl Kept {
         *self = Kept { log_id, oldest, first, shown_from, former, ..Kept::default() };
     }
 
-    /// There is no log any more.
+    /// Ends the log.
     pub(super) fn end(&mut self) {
         let former = Former::of(self).or_else(|| self.former.take());
         *self = Kept { former, ..Kept::default() };

@@ -1,4 +1,4 @@
-//! Reads the shared log into this replica's own ring.
+//! Reads the shared log into this replica's memory.
 
 use super::connection::{Connection, with_source};
 use super::entry::{RECORD_HEADER, read};
@@ -12,28 +12,28 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Messages of one request,
+/// Messages of one request.
 const BATCH: usize = 1024;
-/// and how long it waits for them.
+/// How long one request waits for messages.
 const WAIT: Duration = Duration::from_secs(2);
-/// Messages that readers are told of with one word.
+/// Messages of one notification to readers.
 const CHUNK: usize = 256;
-/// Between two attempts.
+/// Wait between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// The server forgets a consumer that asks for nothing for so long.
+/// The server removes a consumer that requests nothing for this time.
 const FORGET_AFTER: Duration = Duration::from_secs(30);
 
-/// Runs for ever.
+/// Runs until the process ends.
 pub(super) async fn run(connection: Connection, log: DecisionLog) -> anyhow::Result<()> {
     let mut mirror = Mirror { connection, log, next: 1, history: None };
     let connection = mirror.connection.clone();
     loop {
-        // What was asked for over a connection that is lost never comes.
+        // A lost connection never delivers the messages that were requested over it.
         let why = tokio::select! {
             Err(why) = mirror.follow() => why,
             why = connection.interrupted() => why,
         };
-        tracing::debug!(why, "reading the log of decisions begins anew");
+        tracing::debug!(why, "restarting the read of the decision log");
         mirror.log.change(|kept| kept.problem = Some(why));
         sleep(RETRY_AFTER).await;
     }
@@ -42,17 +42,17 @@ pub(super) async fn run(connection: Connection, log: DecisionLog) -> anyhow::Res
 struct Mirror {
     connection: Connection,
     log: DecisionLog,
-    /// The sequence that is read next.
+    /// The next sequence to read.
     next: u64,
     history: Option<History>,
 }
 
-/// Which log it is.
+/// The identity of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct History {
-    /// Name and creation of the stream.
+    /// Name and creation time of the stream.
     stream: String,
-    /// Where the stream was found to end, although it had been read further.
+    /// The end of the stream if it was before the position that this replica had read.
     cut: Option<u64>,
 }
 
@@ -65,38 +65,38 @@ impl History {
     }
 }
 
-/// Of the log that a stream is.
+/// The identity of the log in a stream.
 fn name(info: &Info) -> String {
     format!("{}.{}", info.config.name, info.created.unix_timestamp_nanos())
 }
 
-/// The sequence of the oldest message, or of the next to come. A stream that never had one names 0.
+/// The oldest sequence, or the next one if there is none. A stream that never had a message names 0.
 pub(super) fn first(info: &Info) -> u64 {
     info.state.first_sequence.max(1)
 }
 
-/// Whether it is this stream that a log is, or was before it was cut.
+/// Whether `log_id` names this stream, before or after it was cut.
 pub(super) fn is_of(log_id: &str, info: &Info) -> bool {
     log_id.strip_prefix(&name(info)).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
-    /// Until its time was over.
+    /// The request timed out.
     Nothing,
     Messages,
-    /// What was to come next did not, but this.
+    /// The next sequence is missing; this one came instead.
     Jump(u64),
 }
 
-/// Messages that came together.
+/// Messages of one request.
 #[derive(Debug, Default)]
 struct Chunk {
     records: Vec<Record>,
-    /// What was to come next did not, but this.
+    /// The sequence that came instead of the next one.
     jumped_to: Option<u64>,
-    /// How many the server still had.
+    /// How many messages the server still has.
     behind: u64,
 }
 
@@ -105,7 +105,7 @@ impl Mirror {
         let asked = Instant::now();
         let stream = self.connection.stream().await?;
         self.look(asked, stream.cached_info());
-        // A message may get lost on its way here: asked for again, it comes, or is not there any more.
+        // A message can be lost in transit. The second request returns it, or shows that the stream does not have it.
         let mut missing = None;
         loop {
             let consumer = self.consumer(&stream).await?;
@@ -144,7 +144,7 @@ impl Mirror {
         stream.create_consumer(config).await.map_err(|error| with_source(&error))
     }
 
-    /// One request.
+    /// Sends one request.
     async fn read_some(&mut self, consumer: &Consumer<pull::Config>) -> Result<Read, String> {
         let batch = consumer.batch().max_messages(BATCH).expires(WAIT).messages().await;
         let mut chunks = batch.map_err(|error| with_source(&error))?.ready_chunks(CHUNK);
@@ -188,7 +188,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// What the stream says of itself decides whether it goes on with what has been read of it.
+    /// Compares the stream with what was read of it, and starts a new log if they differ.
     fn look(&mut self, asked: Instant, info: &Info) {
         let (first, last) = (first(info), info.state.last_sequence);
         let stream = name(info);
@@ -198,7 +198,7 @@ impl Mirror {
                 tracing::warn!(
                     read = self.next - 1,
                     ends = last,
-                    "the log of decisions has lost what it had acknowledged"
+                    "the decision log lost events that it had acknowledged; readers get a new log"
                 );
                 History { stream, cut: Some(last) }
             }
@@ -217,7 +217,7 @@ impl Mirror {
             None => History { stream, cut: None },
         };
         let oldest = first.max((last + 1).saturating_sub(EVENTS_MAX as u64));
-        tracing::info!(log = history.log_id(), oldest, newest = last, "reading the log of decisions");
+        tracing::info!(log = history.log_id(), oldest, newest = last, "reading the decision log");
         self.next = oldest;
         self.log.change(|kept| {
             kept.begin(history.log_id(), Begin { oldest, first: Some(first), shown_from: last });
@@ -226,9 +226,13 @@ impl Mirror {
         self.history = Some(history);
     }
 
-    /// What comes before this is not there: somebody has deleted it, or its time had come before it was read.
+    /// Continues at `next`. The messages before it were deleted or have expired.
     fn go_on_at(&mut self, next: u64) {
-        tracing::warn!(from = self.next, to = next, "the log of decisions has a hole");
+        tracing::warn!(
+            from = self.next,
+            to = next,
+            "the decision log has a gap: messages were deleted or have expired"
+        );
         self.next = next;
         let log_id = self.history.as_ref().map(History::log_id).unwrap_or_default();
         self.log.change(|kept| kept.begin(log_id, Begin { oldest: next, first: kept.first, shown_from: 0 }));

@@ -1,4 +1,4 @@
-//! What earlier leaders left without an end in the log that all replicas share, for the leader that follows them.
+//! Finds the decisions that earlier leaders left open in the shared log, and gives them to the new leader.
 
 use super::{DecisionLog, Missing};
 use crate::messages::Control;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// Events that are looked at before others have their turn.
+/// Events to look at before other tasks get a turn.
 const STEP: usize = 512;
-/// How long a new leader waits until its mirror has come to the end of the stream.
+/// Longest wait of a new leader for its mirror to reach the end of the stream.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
-/// Tells each leader, once in its term, which decisions earlier leaders left open. Runs for ever.
+/// Gives each leader, once in its term, the decisions that earlier leaders left open. Runs until the process ends.
 pub(crate) async fn hand_over(
     log: DecisionLog,
     mut leadership: watch::Receiver<Leadership>,
@@ -29,7 +29,7 @@ pub(crate) async fn hand_over(
         if let Some(term) = now.term.filter(|term| now.leading && told.as_ref() != Some(term)) {
             told = Some(term.clone());
             let open = left_open(&log, &term).await;
-            tracing::info!(decisions = open.len(), "decisions of earlier leaders that have no end in the log");
+            tracing::info!(decisions = open.len(), "found open decisions of earlier leaders");
             if !open.is_empty() && control.send(Control::Input(Input::OpenAtTermStart(open))).await.is_err() {
                 return Ok(());
             }
@@ -40,7 +40,7 @@ pub(crate) async fn hand_over(
     }
 }
 
-/// Decisions of earlier terms without an end, in the order of their last steps.
+/// Decisions of earlier terms without a final step, in the order of their last steps.
 async fn left_open(log: &DecisionLog, term: &Term) -> Vec<Logged> {
     log.read_to_the_end().await;
     let Some(extent) = log.extent() else { return Vec::new() };
@@ -60,7 +60,7 @@ async fn left_open(log: &DecisionLog, term: &Term) -> Vec<Logged> {
     open.into_logged()
 }
 
-/// Decisions by their ids, with where their last steps stand.
+/// Decisions by their ids, with the positions of their last steps.
 #[derive(Debug, Default)]
 struct Open(HashMap<String, (u64, Logged)>);
 
@@ -71,7 +71,7 @@ impl Open {
         let sequence = event.position.as_ref().map_or(0, |position| position.sequence);
         let id = &event.decision_id;
         match standing(event) {
-            // What this leader decides too may still be with an executor of an earlier term.
+            // An executor may still carry out an earlier lease for a target that this leader decides on.
             Some(Standing::Open(_)) if is_own && event.phase() == Phase::Proposed => {}
             Some(Standing::Open(_)) if is_own => {
                 self.0.remove(id);
@@ -81,7 +81,7 @@ impl Open {
             }
             Some(Standing::Open(logged)) => {
                 let known = self.0.get(id).map(|(_, known)| known.step);
-                // Held or decided again while an executor has it: its report is still to come.
+                // A decision that is held or taken again while an executor has its lease: the report is still to come.
                 let step = match (known, logged.step) {
                     (Some(LoggedStep::Accepted), LoggedStep::Waiting | LoggedStep::Leased) => LoggedStep::Accepted,
                     (_, step) => step,
@@ -95,14 +95,14 @@ impl Open {
     fn into_logged(self) -> Vec<Logged> {
         let mut open: Vec<_> = self.0.into_values().collect();
         open.sort_unstable_by_key(|(sequence, _)| *sequence);
-        // The newest count where there are too many.
+        // Keep the newest if there are too many.
         let beyond = open.len().saturating_sub(LOGGED_MAX);
         open.into_iter().skip(beyond).map(|(_, logged)| logged).collect()
     }
 }
 
 impl DecisionLog {
-    /// Waits, for a while, until this replica has read all that the stream had when this was asked.
+    /// Waits, for a bounded time, until this replica has read everything that the stream had at the time of the call.
     async fn read_to_the_end(&self) {
         let begun = Instant::now();
         let mut changes = self.changes();
@@ -135,7 +135,7 @@ mod tests {
     use runtime::tasks::Tasks;
     use std::sync::Arc;
 
-    /// A stream of which all is in memory.
+    /// A stream whose events are all in memory.
     #[derive(Debug)]
     struct Nothing;
 

@@ -1,7 +1,8 @@
 //! Writes the queue to the shared log.
 //!
-//! Many messages are on their way at once. Each names the sequence that it has to come after, so that none is written out of order, twice,
-//! or behind one of a later leader. Whatever goes wrong, the end of the log is read again, and it says what is still to be written.
+//! Many messages are in flight at once. Each names the sequence it must follow, so that none is written out of order,
+//! twice, or after a message of a later leader. After any error the publisher reads the end of the log again, which
+//! shows what is still to be written.
 
 use super::entry::{Entry, Name};
 use super::queue::Queue;
@@ -14,55 +15,56 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 #[cfg(test)]
 mod tests;
 
-/// Messages on their way.
+/// Most messages in flight.
 const WINDOW: usize = 256;
-/// A log that does not answer for so long is away.
+/// A log that does not answer within this is unreachable.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Between two attempts to reach it.
+/// Wait between two attempts to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// How often a log that nothing is written to is looked at.
+/// Interval between checks of an idle log.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// So many attempts in a row that wrote nothing are no accident: where the log ends may have been known too long ago, once.
+/// After this many consecutive attempts that wrote nothing, the known end of the log may be outdated. The publisher
+/// then reads it again.
 const FRUITLESS_MAX: u32 = 3;
 
 /// Where the log ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tip {
     pub(super) sequence: u64,
-    /// The last message, if it is kept and is one of ours.
+    /// The last message, if it still exists and Ownergraph wrote it.
     pub(super) name: Option<Name>,
 }
 
 /// Why a message was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It is larger than the log takes.
+    /// The message is larger than the log accepts.
     TooLarge(String),
     Other(String),
 }
 
-/// The sequence that a message was given.
+/// The sequence that the log gave a message.
 pub(super) type Receipt = BoxFuture<'static, Result<u64, Failure>>;
 
-/// The log, as the publisher sees it.
+/// The log as the publisher sees it.
 pub(super) trait Store: Send + Sync {
-    /// Where it ends. It is created where there is none.
+    /// The end of the log. Creates the log if it does not exist.
     fn tip(&self) -> BoxFuture<'_, Result<Tip, String>>;
 
-    /// Sends a message that is to be written only if the log ends at `after`, and with that message, where it has a name. Messages arrive in
-    /// the order in which they were sent.
+    /// Sends a message. The log writes it only if `after` is the end of the log and, where `after` has a name, the last
+    /// message has that name. Messages arrive in the order in which they are sent.
     fn append(&self, after: Tip, entry: Entry) -> BoxFuture<'_, Result<Receipt, Failure>>;
 
-    /// Why there is no connection, where there is none.
+    /// Why there is no connection; `None` while connected.
     fn broken(&self) -> Option<String>;
 }
 
-/// Runs for ever.
+/// Runs until the process ends.
 pub(super) async fn run(store: impl Store, queue: Arc<Queue>) -> anyhow::Result<()> {
     let mut fruitless = 0;
     loop {
         let answer = timeout(ANSWER_WITHIN, store.tip()).await;
-        let tip = match answer.unwrap_or_else(|_| Err(format!("it did not answer in {ANSWER_WITHIN:?}"))) {
+        let tip = match answer.unwrap_or_else(|_| Err(format!("it did not answer within {ANSWER_WITHIN:?}"))) {
             Ok(tip) => tip,
             Err(why) => {
                 queue.away(&why);
@@ -75,13 +77,13 @@ pub(super) async fn run(store: impl Store, queue: Arc<Queue>) -> anyhow::Result<
         match failure {
             Failure::TooLarge(why) => {
                 if !queue.shorten_first(&why) {
-                    queue.away(&format!("it does not take what is left of an event: {why}"));
+                    queue.away(&format!("it refuses the short form of an event: {why}"));
                     sleep(RETRY_AFTER).await;
                 }
             }
             Failure::Other(why) => {
                 fruitless = if written > 0 { 0 } else { fruitless + 1 };
-                tracing::debug!(why, written, fruitless, "writing the log of decisions begins anew");
+                tracing::debug!(why, written, fruitless, "restarting the write of the decision log");
                 if fruitless >= FRUITLESS_MAX {
                     queue.away(&why);
                     sleep(RETRY_AFTER).await;
@@ -91,13 +93,13 @@ pub(super) async fn run(store: impl Store, queue: Arc<Queue>) -> anyhow::Result<
     }
 }
 
-/// Until something goes wrong: what that was, and how many were written.
+/// Writes until an error occurs. Returns the error and the number of written messages.
 async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usize) {
     let mut sent: VecDeque<(Receipt, Instant)> = VecDeque::new();
     let mut added = queue.added();
     let mut written = 0;
-    // A sequence says nothing of who has written it: where another leader has taken the place of one message that is on its way, the next
-    // would fit behind. So each of them names the one before it. The first rests on what was just read.
+    // A sequence does not show who wrote it. If another leader writes in place of one message in flight, the next one
+    // would still fit. So each message names its predecessor. The first one relies on the end that was just read.
     let mut last = Tip { sequence: tip.sequence, name: None };
     loop {
         added.mark_unchanged();
@@ -110,7 +112,8 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
                     sent.push_back((receipt, Instant::now() + ANSWER_WITHIN));
                     last = Tip { sequence: last.sequence + 1, name: Some(name) };
                 }
-                // The others are answered first: only the first in the queue can be shortened.
+                // Only the first message in the queue can be shortened, so the messages before this one are settled
+                // first.
                 Err(Failure::TooLarge(_)) if !sent.is_empty() => break,
                 Err(failure) => return (failure, written),
             }
@@ -133,7 +136,7 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
                     queue.written();
                 }
                 Ok(sequence) => {
-                    let why = format!("a message that was to become {} is {sequence}", tip.sequence + 1);
+                    let why = format!("the log gave a message the sequence {sequence} instead of {}", tip.sequence + 1);
                     return (Failure::Other(why), written);
                 }
                 Err(failure) => return (failure, written),
@@ -144,7 +147,7 @@ async fn write(store: &impl Store, queue: &Queue, mut tip: Tip) -> (Failure, usi
                     return (Failure::Other(why), written);
                 }
                 if !sent.is_empty() {
-                    return (Failure::Other(format!("it did not acknowledge in {ANSWER_WITHIN:?}")), written);
+                    return (Failure::Other(format!("it did not acknowledge within {ANSWER_WITHIN:?}")), written);
                 }
             }
         }

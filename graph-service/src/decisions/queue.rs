@@ -1,7 +1,7 @@
-//! What waits to be written to the shared log, and how the log is.
+//! The queue of entries for the shared log, and the state of that log.
 //!
-//! The collector's task puts events in and never waits; one task takes them out once they are written. Where the queue is full, what comes
-//! is lost, and one entry stands for all that is lost in a row.
+//! The collector's task adds events and never waits. One task removes them after they are written. When the queue is
+//! full, new events are lost. One entry stands for all events that are lost in a row.
 
 use super::entry::{Entry, Loss, Name, Noted, Step, What};
 use engine::work::Term;
@@ -14,21 +14,22 @@ use tokio::time::{Instant, timeout};
 #[cfg(test)]
 mod tests;
 
-/// What waits while the log is written to: a large cascade is decided sooner than it is written, and the rest drains by itself.
+/// Bound of the queue while the log is reachable. A large cascade is decided faster than it is written; the queue takes
+/// the difference.
 const BURST: Bound = Bound { events: 262_144, bytes: 256 * 1024 * 1024 };
-/// What waits while the log is away, which may last.
+/// Bound of the queue while the log is unreachable, which can last.
 const ABSENCE: Bound = Bound { events: 16_384, bytes: 32 * 1024 * 1024 };
-/// A log that was never reached is not called away before this.
+/// A log that was never reached counts as unreachable after this.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// What waits, at most.
+/// A bound of the queue.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     events: usize,
     bytes: usize,
 }
 
-/// The queue, shared by the collector's task and the task that writes.
+/// The queue, shared by the collector's task and the publisher.
 #[derive(Debug)]
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
@@ -44,55 +45,55 @@ pub(crate) struct Queue {
 struct Waiting {
     places: VecDeque<Place>,
     bytes: usize,
-    /// Events that came in, since the start of the process,
+    /// Events added since the start of the process.
     taken: u64,
-    /// and in the present term.
+    /// Events added in the present term.
     of_term: u64,
     term: Option<Term>,
-    /// The term of the last message that another leader has written.
+    /// The term of the last message that another leader wrote.
     fence: Option<Term>,
-    /// [`Waiting::taken`] with the last event for which there was no room.
+    /// [`Waiting::taken`] at the last event for which there was no room.
     crowded_out: u64,
 }
 
 #[derive(Debug)]
 struct Place {
     entry: Entry,
-    /// It may have been written: it must not change any more.
+    /// The entry may have been written, so it must not change.
     is_sent: bool,
-    /// [`Waiting::taken`] with the last event that it stands for.
+    /// [`Waiting::taken`] at the last event that the entry stands for.
     taken: u64,
 }
 
-/// How far the log is written.
+/// How much of the queue is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// So many events that came in are written, or stand there as lost.
+    /// The number of added events that are written, or recorded as lost.
     pub(crate) settled: u64,
     pub(crate) standing: Standing,
     pub(crate) waiting: usize,
-    /// Events that were lost since the start of the process.
+    /// Events lost since the start of the process.
     pub(crate) lost: u64,
     pub(crate) written: u64,
 }
 
-/// How the log is.
+/// The state of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It was not reached yet.
+    /// The log was not reached yet.
     Connecting,
     Writing,
-    /// It cannot be written to.
+    /// The log cannot be written.
     Away {
         since: Instant,
         why: String,
     },
-    /// It is written to, and much waits.
+    /// The log is written, and many events wait.
     CatchingUp,
 }
 
 impl Queue {
-    /// `is_required`: nothing is granted while the log is away.
+    /// `is_required`: the leader grants nothing while the log is unreachable.
     pub(crate) fn new(is_required: bool) -> Queue {
         let progress = Progress { settled: 0, standing: Standing::Connecting, waiting: 0, lost: 0, written: 0 };
         Queue {
@@ -120,22 +121,22 @@ impl Queue {
         self.progress.subscribe()
     }
 
-    /// Events that have come in.
+    /// The number of added events.
     pub(crate) fn taken(&self) -> u64 {
         self.waiting().taken
     }
 
-    /// The same with the last event for which there was no room; 0 without one.
+    /// The number of added events up to the last one without room; 0 if there was room for all.
     pub(crate) fn crowded_out(&self) -> u64 {
         self.waiting().crowded_out
     }
 
-    /// Waits until nothing waits, or that is not to be hoped for.
+    /// Waits until the queue is empty, the log is unreachable, or the time is over.
     pub(crate) async fn emptied(&self, within: Duration) {
         let mut progress = self.progress();
         let hopeless =
             |progress: &Progress| progress.waiting == 0 || matches!(progress.standing, Standing::Away { .. });
-        // The sender lives as long as this queue; what is not written in time stays unwritten.
+        // The sender lives as long as this queue. An event that is not written in time stays unwritten.
         let _too_late = timeout(within, progress.wait_for(hopeless)).await;
     }
 
@@ -161,12 +162,12 @@ impl Queue {
         self.added.send_replace(());
     }
 
-    /// Tells of everything that comes in.
+    /// Notifies of added events.
     pub(super) fn added(&self) -> watch::Receiver<()> {
         self.added.subscribe()
     }
 
-    /// The entry at this place of the queue, which is about to be sent.
+    /// The entry at this index, marked as sent.
     pub(super) fn send(&self, at: usize) -> Option<Entry> {
         let mut waiting = self.waiting();
         let place = waiting.places.get_mut(at)?;
@@ -174,15 +175,15 @@ impl Queue {
         Some(place.entry.clone())
     }
 
-    /// The first entry is written.
+    /// Removes the first entry, which is written.
     pub(crate) fn written(&self) {
         let mut waiting = self.waiting();
         let settled = waiting.pop();
         self.reached(&waiting, settled, 1);
     }
 
-    /// The log can be written to, and ends with this message: what is there already has been written, and what is of an earlier term must
-    /// never be.
+    /// The log is writable and ends with `last`. Removes entries that are already written, and those of terms that a
+    /// later leader has ended.
     pub(super) fn resume(&self, last: Option<&Name>) {
         let mut waiting = self.waiting();
         let (mut settled, mut written, mut lost) = (None, 0, 0);
@@ -193,7 +194,7 @@ impl Queue {
                 settled = waiting.pop();
                 written += 1;
             } else if waiting.is_before(&name.term, &last.term) {
-                // No grant may rest on it, so it is not settled.
+                // It is not settled, so that no grant relies on it.
                 lost += waiting.pop().map_or(0, |_| 1);
             } else {
                 break;
@@ -202,7 +203,7 @@ impl Queue {
         if lost > 0 {
             tracing::warn!(
                 events = lost,
-                "a later leader has begun to write; what this one still had to tell of its term is lost to the log of decisions"
+                "a later leader writes the decision log; unwritten events of this replica's term are lost"
             );
         }
         self.progress.send_modify(|progress| progress.lost += lost);
@@ -216,8 +217,8 @@ impl Queue {
         }
     }
 
-    /// The log does not take the first entry, and never will: less of it is written, and at last only that it is lost. A log that is
-    /// required loses nothing: false where it does not even take what is left of an event.
+    /// The log refuses the first entry as too large. Replaces the entry by its short form, and the short form by a
+    /// loss. Returns false if the log is required and refuses even the short form: a required log loses nothing.
     pub(super) fn shorten_first(&self, why: &str) -> bool {
         let mut waiting = self.waiting();
         let Some(place) = waiting.places.front_mut() else { return true };
@@ -232,15 +233,15 @@ impl Queue {
         let after = place.entry.len();
         waiting.bytes = waiting.bytes - before + after;
         if lost > 0 {
-            tracing::warn!(why, "an event is lost to the log of decisions");
+            tracing::warn!(why, "an event is lost: the decision log refuses it");
         } else {
-            tracing::debug!(why, "an event is too large for the log of decisions: what is left of it is written");
+            tracing::debug!(why, "an event is too large for the decision log; its short form is written");
         }
         self.tell(&waiting, |progress| progress.lost += lost);
         true
     }
 
-    /// The log cannot be written to.
+    /// The log is not writable.
     pub(crate) fn away(&self, why: &str) {
         let waiting = self.waiting();
         let standing = self.progress.borrow().standing.clone();
@@ -248,9 +249,8 @@ impl Queue {
             Standing::Connecting if self.begun.elapsed() < CONNECT_WITHIN => return,
             Standing::Away { since, .. } => since,
             Standing::Connecting | Standing::Writing | Standing::CatchingUp => {
-                let what =
-                    if self.is_required { "nothing is granted until it is back" } else { "work goes on without it" };
-                tracing::warn!(why, meanwhile = what, "the log of decisions is away");
+                let what = if self.is_required { "grants are suspended" } else { "grants continue" };
+                tracing::warn!(why, meanwhile = what, "the decision log is unreachable");
                 Instant::now()
             }
         };
@@ -272,7 +272,7 @@ impl Queue {
         });
         if let Standing::Away { since, .. } = before {
             let (away_for, lost) = (since.elapsed().as_secs_f64(), self.progress.borrow().lost);
-            tracing::info!(away_for, lost, waiting = waiting.places.len(), "the log of decisions is written again");
+            tracing::info!(away_for, lost, waiting = waiting.places.len(), "the decision log is reachable again");
         }
     }
 
@@ -286,19 +286,19 @@ impl Queue {
         });
     }
 
-    /// Whether more waits than one of so many parts of what may wait.
+    /// Whether more than one part in `parts` of the queue's bound is used.
     fn has_more_than(&self, waiting: &Waiting, parts: usize) -> bool {
         waiting.places.len() > self.burst.events / parts || waiting.bytes > self.burst.bytes / parts
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Whoever panicked under this lock has ended the process.
+        // A panic under this lock ends the process.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waiting {
-    /// False where it is lost.
+    /// Returns false if the event is lost.
     fn add(&mut self, noted: Noted, bound: Bound) -> bool {
         let Some(term) = self.term.clone() else { return true };
         self.taken += 1;
@@ -314,7 +314,7 @@ impl Waiting {
             && let What::Loss(loss) = &mut place.entry.what
             && (events > bound.events / 2 || bytes > bound.bytes / 2)
         {
-            // Not as soon as there is room again: one loss is better to bear than many.
+            // The loss grows until there is ample room: one long gap is better than many short ones.
             loss.add(&noted);
             place.entry.name = name;
             place.taken = taken;
@@ -338,8 +338,8 @@ impl Waiting {
         Some(place.taken)
     }
 
-    /// Whether a term of this process has been overtaken by the one that the log ends with. The terms of two elections do not compare; the
-    /// one that this replica leads in is the later one then.
+    /// Whether the term at the end of the log supersedes a term of this process. Terms of two elections have no order;
+    /// then the term in which this replica leads is the later one.
     fn is_before(&self, ours: &Term, last: &Term) -> bool {
         if ours.election == last.election { ours.number < last.number } else { self.term.as_ref() != Some(ours) }
     }

@@ -1,28 +1,28 @@
-//! Where JetStream is reached, and who this service says it is there.
+//! The address of JetStream and the credentials for it.
 
 use async_nats::ServerAddr;
 use percent_encoding::percent_decode_str;
 use std::fmt;
 use std::str::FromStr;
 
-/// The log on JetStream.
+/// The configuration of a decision log on JetStream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JetStream {
-    /// Any of these; they lead to one and the same JetStream.
+    /// Addresses of one JetStream. Any of them may be used.
     pub servers: Vec<Server>,
-    /// Nothing is granted while the log cannot be written to.
+    /// The leader grants nothing while the log cannot be written.
     pub required: bool,
 }
 
-/// Where a NATS server is reached. Passwords and tokens are never shown.
+/// The address of a NATS server. Its output never shows passwords and tokens.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Without credentials: the library writes addresses into the log.
+    /// Has no credentials, because the library logs addresses.
     address: ServerAddr,
     credentials: Option<Credentials>,
 }
 
-/// Who this service says it is.
+/// The credentials of this service.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Credentials {
     Password { user: String, password: String },
@@ -32,8 +32,8 @@ pub(super) enum Credentials {
 impl FromStr for Server {
     type Err = &'static str;
 
-    /// Reads `nats://[USER:PASSWORD@]HOST[:PORT]`, `nats://TOKEN@…`, or the same with `tls://`; what is special there is percent-encoded.
-    /// The error does not repeat the text.
+    /// Reads `nats://[USER:PASSWORD@]HOST[:PORT]`, `nats://TOKEN@…`, or the same with `tls://`. Special characters are
+    /// percent-encoded. The error does not repeat the text.
     fn from_str(text: &str) -> Result<Server, &'static str> {
         parse(text).ok_or("expected nats://[USER:PASSWORD@]HOST[:PORT], or a TOKEN@ instead, or tls:// for TLS")
     }
@@ -57,12 +57,12 @@ fn parse(text: &str) -> Option<Server> {
 }
 
 impl Server {
-    /// Whether what is said to it can be read on the way by others than this machine.
+    /// Whether other machines can read the traffic to this server.
     pub fn is_open_to_others(&self) -> bool {
         !self.address.tls_required() && !runtime::host::is_loopback(self.address.host())
     }
 
-    /// Whether it is told something else about who this service is. Whoever names none is told what the others are.
+    /// Whether two addresses have different credentials. An address without credentials uses those of the others.
     pub fn contradicts(&self, other: &Server) -> bool {
         self.credentials.is_some() && other.credentials.is_some() && self.credentials != other.credentials
     }

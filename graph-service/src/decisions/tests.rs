@@ -113,7 +113,7 @@ async fn an_event_tells_what_it_is_of() {
     assert_eq!(event.term.as_ref().unwrap().number, 1);
 }
 
-/// A stream of which that much is there.
+/// A stream with this much content.
 #[derive(Debug)]
 struct Stream {
     first: u64,
@@ -132,7 +132,7 @@ impl Archive for Stream {
     }
 }
 
-/// An event, of as many seconds and with a decision named after its sequence, or a loss of so many.
+/// An event whose time and decision follow from its sequence, or a loss of this many events.
 fn record(sequence: u64, lost: Option<u64>) -> Record {
     match lost {
         Some(lost) => Record::Loss(Gap { lost, ..Gap::default() }.encode_to_vec().into()),
@@ -148,13 +148,13 @@ fn seconds(seconds: u64) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: seconds.try_into().unwrap(), nanos: 0 }
 }
 
-/// A mirror that has the last ten of so many events in memory. Its log is `stream.1`.
+/// A mirror with the last ten of this many events in memory. Its log is `stream.1`.
 pub(crate) fn mirror_of_many(events: u64) -> DecisionLog {
     let begin = Begin { oldest: events - 9, first: Some(1), shown_from: events };
     mirror_of(Stream { first: 1, losses: Vec::new(), is_away: false }, begin, &[], events)
 }
 
-/// What was read of a stream that is said to begin at `first`: events, and losses of so many.
+/// A mirror of a stream that begins at `first`: events, and losses.
 fn mirror_of(stream: Stream, begin: Begin, losses: &[(u64, u64)], newest: u64) -> DecisionLog {
     let log = DecisionLog::mirror(Arc::new(stream), Arc::new(Queue::new(false)));
     log.change(|kept| {
@@ -167,7 +167,7 @@ fn mirror_of(stream: Stream, begin: Begin, losses: &[(u64, u64)], newest: u64) -
     log
 }
 
-/// All that the stream has is in memory.
+/// A mirror with the whole stream in memory.
 fn mirrored(oldest: u64, shown_from: u64, losses: &[(u64, u64)], newest: u64) -> DecisionLog {
     let stream = Stream { first: oldest, losses: Vec::new(), is_away: true };
     mirror_of(stream, Begin { oldest, first: Some(oldest), shown_from }, losses, newest)
@@ -196,7 +196,7 @@ async fn a_loss_has_a_position_and_is_told_before_what_comes_after_it() {
     assert_eq!(sequences(log.among(&in_stream(9), 4).await.unwrap().collect()), [10, 11, 13], "a list passes over it");
 }
 
-/// Positions from 11 on are in memory, and the stream is thought to begin with 3.
+/// Positions from 11 on are in memory; the stream is said to begin with 3.
 fn partly(stream: Stream) -> DecisionLog {
     mirror_of(stream, Begin { oldest: 11, first: Some(3), shown_from: 11 }, &[], 20)
 }
@@ -263,7 +263,7 @@ async fn a_time_is_found_in_memory_and_in_the_stream() {
     let extent = log.extent().unwrap();
     for wanted in 0..25 {
         let found = log.before(&seconds(wanted), &extent).await.unwrap();
-        // What has no time is not passed over: a reader is told of the loss before.
+        // An event without a time is never passed over, so the reader gets the loss before it.
         let expected = match wanted {
             0..=4 => 2,
             8 | 9 => 6,

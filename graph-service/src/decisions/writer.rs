@@ -1,4 +1,4 @@
-//! The end of the log that the collector's task writes to.
+//! The write end of the log, for the collector's task.
 
 use super::entry::{Noted, Step};
 use super::kept::{Begin, Record};
@@ -9,19 +9,19 @@ use prost::Message as _;
 use proto::convert::{self, decision_event};
 use std::sync::Arc;
 
-/// The one end that writes. It belongs to the collector's task, and never waits.
+/// The only writer of the log. The collector's task owns it, and it never waits.
 #[derive(Debug)]
 pub(crate) struct Writer {
     sink: Sink,
     term: Option<Term>,
-    /// Of this round; all of them become visible at its end, with one word to the readers.
+    /// Steps of this round. They become visible together at its end, with one notification.
     round: Vec<Step>,
 }
 
 #[derive(Debug)]
 enum Sink {
     Memory(DecisionLog),
-    /// On the way to the log that all replicas share.
+    /// Steps go to the log that all replicas share.
     Queue(Arc<Queue>),
 }
 
@@ -36,7 +36,7 @@ impl Writer {
         Writer { sink: Sink::Queue(queue), term: None, round: Vec::new() }
     }
 
-    /// Takes note of what happened.
+    /// Records an event.
     pub(crate) fn note(&mut self, event: &Event, clock: convert::Clock) {
         if let Event::TermGained(term) = event {
             self.round.push(Step::Begin(term.clone(), clock.calendar.into()));
@@ -52,7 +52,7 @@ impl Writer {
         }
     }
 
-    /// Shows what was noted, or sends it on its way.
+    /// Shows the recorded steps to readers, or queues them for the shared log.
     pub(crate) fn publish(&mut self) {
         if self.round.is_empty() {
             return;
@@ -75,7 +75,7 @@ impl Writer {
     }
 }
 
-/// One log for each term: the next leader does not know what this one told.
+/// One log for each term: the next leader does not know the events of this one.
 fn log_id(term: &Term) -> String {
     format!("{}.{}", term.election, term.number)
 }

@@ -1,8 +1,8 @@
 //! Grants whose events are not in the log yet.
 //!
-//! Where the log of decisions is shared, no grant leaves before the log has acknowledged the event that tells of it: whatever kills this
-//! process then, nothing was written at the API server of which the log does not know. A grant that is recalled meanwhile comes back at
-//! once, as one that the executor has not begun. So does a grant whose event had no room, where the log is required.
+//! If replicas share the decision log, no grant leaves before the log has acknowledged the event of that grant. The log
+//! then knows every write, even if this process is killed. A grant that is recalled before it leaves returns at once,
+//! as one that the executor has not started. So does a grant whose event had no room in a required log.
 
 use crate::decisions::{Progress, Queue, Standing};
 use engine::leader::StreamId;
@@ -14,17 +14,17 @@ use tokio::sync::watch;
 #[cfg(test)]
 mod tests;
 
-/// What waits for the log.
+/// Messages that wait for the log.
 #[derive(Debug)]
 pub(crate) struct PendingDecisions {
     log: Option<Log>,
-    /// In the order in which they were granted.
+    /// In the order of the grants.
     held: VecDeque<Held>,
-    /// In the executors' stead.
+    /// Answers in place of the executors.
     returned: Vec<(StreamId, ToLeader)>,
-    /// What the engine was told last.
+    /// The last reason that the engine got.
     withheld: Option<&'static str>,
-    /// Events that had come in when the last round was over of which everything was carried out.
+    /// The number of added events at the end of the last complete round.
     noted: u64,
 }
 
@@ -35,22 +35,22 @@ struct Log {
 }
 
 impl Log {
-    /// Whether a grant may leave that is told of by so many events.
+    /// Whether a grant may leave whose event has this number.
     fn lets_go(&self, after: Option<u64>, progress: &Progress) -> bool {
         let goes_without = !self.queue.is_required() && matches!(progress.standing, Standing::Away { .. });
         after.is_some_and(|after| goes_without || after <= progress.settled)
     }
 
-    /// Why nothing is to be granted.
+    /// Why the leader must not grant.
     fn objects(&self, progress: &Progress) -> Option<&'static str> {
         if !self.queue.is_required() {
             return None;
         }
         match &progress.standing {
             Standing::Writing => None,
-            Standing::Connecting => Some("the log of decisions was not reached yet"),
-            Standing::Away { .. } => Some("the log of decisions is away"),
-            Standing::CatchingUp => Some("the log of decisions has to catch up first"),
+            Standing::Connecting => Some("the decision log was not reached yet"),
+            Standing::Away { .. } => Some("the decision log is unreachable"),
+            Standing::CatchingUp => Some("the decision log is catching up"),
         }
     }
 }
@@ -59,7 +59,7 @@ impl Log {
 struct Held {
     stream: StreamId,
     leases: Vec<WorkLease>,
-    /// So many events have to be in the log before; not known until the round is over.
+    /// The number of events that must be in the log first. Unknown until the round is over.
     after: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl PendingDecisions {
         PendingDecisions { log, held: VecDeque::new(), returned: Vec::new(), withheld: None, noted: 0 }
     }
 
-    /// Takes a message to an executor, and gives what may leave now.
+    /// Takes a message for an executor. Returns it if it may leave now.
     pub(super) fn admit(&mut self, stream: StreamId, message: ToExecutor) -> Option<ToExecutor> {
         if self.log.is_none() {
             return Some(message);
@@ -84,7 +84,7 @@ impl PendingDecisions {
                 let leases = self.recall(stream, leases);
                 (!leases.is_empty()).then_some(ToExecutor::Revoke { leases, mode, reason })
             }
-            // Whoever is sent away gives up what it has.
+            // An executor that is sent away gives up its leases.
             ToExecutor::GoAway { .. } => {
                 self.forget(stream);
                 Some(message)
@@ -97,13 +97,14 @@ impl PendingDecisions {
         }
     }
 
-    /// The stream has ended.
+    /// Forgets the messages of an ended stream.
     pub(super) fn forget(&mut self, stream: StreamId) {
         self.held.retain(|held| held.stream != stream);
     }
 
-    /// What the round decided is on its way into the log, or had no room there: a grant of which a log that is required may not tell does
-    /// not leave. `unfinished`: the next round carries out more of the same, so that an event and its grant may be in two rounds.
+    /// Records that the events of the round are queued for the log, or had no room there. A grant without room for its
+    /// event in a required log does not leave. `unfinished`: the next round continues this one, so an event and its
+    /// grant may be in two rounds.
     pub(super) fn round_is_noted(&mut self, unfinished: bool) {
         let Some(log) = &self.log else { return };
         let taken = log.queue.taken();
@@ -122,7 +123,7 @@ impl PendingDecisions {
         }
     }
 
-    /// The grants that may leave by now.
+    /// The grants that may leave now.
     pub(super) fn released(&mut self) -> Vec<(StreamId, ToExecutor)> {
         let Some(log) = &self.log else { return Vec::new() };
         let progress = log.progress.borrow();
@@ -131,7 +132,7 @@ impl PendingDecisions {
         self.held.drain(..count).map(|held| (held.stream, ToExecutor::Grant { leases: held.leases })).collect()
     }
 
-    /// What executors would say if they had been given what was recalled.
+    /// The answers that executors would give to recalls of grants that never left.
     pub(super) fn returned(&mut self) -> Vec<(StreamId, ToLeader)> {
         std::mem::take(&mut self.returned)
     }
@@ -140,7 +141,7 @@ impl PendingDecisions {
         !self.returned.is_empty()
     }
 
-    /// Why nothing is to be granted, where that is news.
+    /// The reason not to grant, if it has changed.
     pub(super) fn news(&mut self) -> Option<Option<String>> {
         let log = self.log.as_ref()?;
         let why = log.objects(&log.progress.borrow());
@@ -151,7 +152,7 @@ impl PendingDecisions {
         Some(why.map(str::to_owned))
     }
 
-    /// Until a grant may leave, or nothing is to be granted for another reason than before.
+    /// Waits until a grant may leave, or the reason not to grant changes.
     pub(super) async fn changed(&mut self) {
         let Some(log) = &self.log else { return std::future::pending().await };
         let (first, withheld) = (self.held.front(), self.withheld);
@@ -163,7 +164,7 @@ impl PendingDecisions {
         }
     }
 
-    /// Gives the leases that the executor has.
+    /// Removes held grants of these leases. Returns the leases that the executor already has.
     fn recall(&mut self, stream: StreamId, leases: Vec<LeaseId>) -> Vec<LeaseId> {
         let mut returns = Vec::new();
         for held in self.held.iter_mut().filter(|held| held.stream == stream) {

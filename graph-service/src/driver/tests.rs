@@ -209,7 +209,7 @@ async fn a_quiet_hour_is_no_stop_and_a_loop_that_turns_no_more_is_not_alive() {
         .await;
     tokio::time::advance(Duration::from_secs(31)).await;
     let why = health.livez().unwrap_err();
-    assert!(why.starts_with("the collector has stood still for 3"), "{why}");
+    assert!(why.starts_with("the collector has not finished a round for 3"), "{why}");
     let shown = health.metrics().lines().find_map(|line| {
         let value = line.strip_prefix("ownergraph_loop_idle_seconds ")?;
         value.parse::<f64>().ok()

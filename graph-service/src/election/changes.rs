@@ -1,6 +1,7 @@
-//! The Lease's own watch: a hint to look at once, so that nobody waits for the next round after a hand-over.
+//! Watches the election Lease, so that a replica notices a released Lease at once.
 //!
-//! Nothing rests on it. What it shows is not read, a read follows; while it is broken, the rounds go on.
+//! The watch is only a hint. Its content is not used: each event leads to a read. Without the watch, the elector reads
+//! at its interval.
 
 use super::LeaseOptions;
 use engine::jitter::Backoff;
@@ -11,16 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Largest event that is read; one of ours has under 1 KiB.
+/// Largest event. An event of this Lease has less than 1 KiB.
 const LINE_MAX_BYTES: usize = 256 * 1024;
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
-/// The server ends the watch after so long, so that one which has died unseen is replaced.
+/// Timeout of the watch on the server, so that a dead watch is replaced.
 const WATCH_FOR_S: u32 = 60;
-/// Waits before a watch that broke, or was refused, is opened again.
+/// Bounds of the wait before a broken or refused watch is opened again.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Notifies of every write to the Lease, as long as it is polled.
+/// Notifies of each write to the Lease, for as long as it is polled.
 pub(crate) async fn follow(
     client: Client,
     options: LeaseOptions,
@@ -30,7 +31,7 @@ pub(crate) async fn follow(
     let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX, seed);
     loop {
         if let Err(why) = watch(&client, &options, &changes, &mut backoff).await {
-            tracing::debug!(why, "the election Lease is not watched, only read now and then");
+            tracing::debug!(why, "cannot watch the election Lease; it is read at an interval");
         }
         tokio::time::sleep(backoff.next_delay()).await;
     }
@@ -48,7 +49,7 @@ async fn watch(client: &Client, options: &LeaseOptions, changes: &Notify, backof
         Opened::Streaming { body, .. } => Lines::new(body, LINE_MAX_BYTES),
         Opened::Refused(answer) => return Err(format!("the API server answers {}", answer.status.as_u16())),
     };
-    // The first event shows the Lease as it is, whatever was missed since the last watch.
+    // The first event shows the present Lease, so that no change is missed between two watches.
     while lines.next().await.map_err(sentence)?.is_some() {
         backoff.reset();
         changes.notify_one();

@@ -16,25 +16,25 @@ mod tests;
 
 pub(super) const GROUP: &str = "coordination.k8s.io";
 pub(super) const RESOURCE: &str = "leases";
-/// Largest Lease that is read; one of ours has under 1 KiB.
+/// Largest Lease. A Lease of this service has less than 1 KiB.
 const ANSWER_MAX: usize = 256 * 1024;
-/// Longest reason that is kept for lines.
+/// Longest error text.
 const REASON_MAX: usize = 512;
-/// Where the holder writes its address, for hints to clients.
+/// Annotation with the address of the holder, as a hint for clients.
 const ENDPOINT_ANNOTATION: &str = "ownergraph.dev/endpoint";
 
-/// Where the Lease is, and how it last looked.
+/// The location of the Lease, and its last state.
 pub(super) struct Access {
     client: Client,
     namespace: String,
     name: String,
     endpoint: String,
     within: Duration,
-    /// The whole object as last read or written, so that a write keeps what others put into it.
+    /// The whole object as last read or written. A write keeps fields that others have set.
     last: Option<Value>,
 }
 
-/// What came back from one call.
+/// The result of one call.
 #[derive(Debug)]
 pub(super) struct Answered {
     write: bool,
@@ -49,7 +49,7 @@ enum Found {
 
 #[derive(Debug)]
 enum Failure {
-    /// It was certainly not written.
+    /// The write certainly had no effect.
     Conflict,
     Other(String),
 }
@@ -59,19 +59,19 @@ impl Access {
         Access { client, namespace: namespace.to_owned(), name: name.to_owned(), endpoint, within, last: None }
     }
 
-    /// Where this replica is reached.
+    /// The address of this replica.
     pub(super) fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Where `holder` says it is reached; empty where it does not.
+    /// The address of `holder` according to the Lease; empty if unknown.
     pub(super) fn endpoint_of(&self, holder: &str) -> String {
         let lease = self.last.as_ref().filter(|lease| lease["spec"]["holderIdentity"] == holder);
         let endpoint = lease.and_then(|lease| lease["metadata"]["annotations"][ENDPOINT_ANNOTATION].as_str());
         endpoint.unwrap_or_default().to_owned()
     }
 
-    /// Reads the Lease, or writes it.
+    /// Reads or writes the Lease.
     pub(super) fn call(
         &self,
         _call: CallId,
@@ -97,7 +97,7 @@ impl Access {
         let (client, name, within) = (self.client.clone(), self.name.clone(), self.within);
         async move {
             let result = match request {
-                Err(error) => Err(Failure::Other(format!("namespace or name of the Lease cannot be used: {error}"))),
+                Err(error) => Err(Failure::Other(format!("invalid namespace or name of the Lease: {error}"))),
                 Ok(request) => match call(&client, request, ANSWER_MAX, within).await {
                     Err(error) => Err(Failure::Other(error.to_string())),
                     Ok(answer) => read(&answer, &method, &name),
@@ -107,7 +107,7 @@ impl Access {
         }
     }
 
-    /// The engine's word for the answer. Keeps what the Lease looks like now.
+    /// Converts an answer for the engine, and keeps the present state of the Lease.
     pub(super) fn learn(&mut self, call: CallId, answered: Answered) -> Input {
         let record = match answered.result {
             Ok(Found::Lease(lease)) => match record(&lease) {
@@ -115,7 +115,7 @@ impl Access {
                     self.last = Some(lease);
                     Ok(Some(record))
                 }
-                None => Err(Failure::Other("the API server's answer is no Lease".to_owned())),
+                None => Err(Failure::Other("the answer of the API server is not a Lease".to_owned())),
             },
             Ok(Found::Nothing) => {
                 self.last = None;
@@ -170,7 +170,9 @@ impl Access {
 fn read(answer: &Answer, method: &Method, name: &str) -> Result<Found, Failure> {
     if answer.status.is_success() {
         let lease = serde_json::from_slice(&answer.body);
-        return lease.map(Found::Lease).map_err(|_| Failure::Other("the API server's answer is not JSON".to_owned()));
+        return lease
+            .map(Found::Lease)
+            .map_err(|_| Failure::Other("the answer of the API server is not JSON".to_owned()));
     }
     let creates = method == Method::POST;
     if answer.status == StatusCode::CONFLICT {
@@ -186,7 +188,7 @@ fn read(answer: &Answer, method: &Method, name: &str) -> Result<Found, Failure> 
 
 fn record(lease: &Value) -> Option<LeaseRecord> {
     let (metadata, spec) = (&lease["metadata"], &lease["spec"]);
-    // The next write fills this object in, which it can only where it is one.
+    // The next write changes this object in place, so its `spec` must be an object or null.
     if !(spec.is_object() || spec.is_null()) {
         return None;
     }

@@ -24,7 +24,7 @@ struct Store {
     lease: Option<Value>,
     version: u64,
     forbidden: bool,
-    /// Whoever watches the Lease.
+    /// The watchers of the Lease.
     watchers: Vec<Arc<Notify>>,
 }
 
@@ -110,7 +110,7 @@ fn replica(name: &str, store: &Arc<Mutex<Store>>) -> Replica {
     Replica { orders, leadership, release: Shutdown::new(), validity, election }
 }
 
-/// The next order that is not about a write.
+/// The next order other than a write notice.
 async fn about_terms(orders: &mut mpsc::Receiver<Control>) -> Option<Control> {
     loop {
         match orders.recv().await {
@@ -200,7 +200,7 @@ async fn a_driver_that_took_the_term_for_over_is_told_of_it_again_once_the_lease
         let Some(Control::Input(Input::TermGained(term))) = about_terms(&mut only.orders).await else {
             panic!("no term")
         };
-        // As if the last renewal were heard of in the moment in which the one before ran out.
+        // As if the notice of the last renewal came when the one before expired.
         only.validity.set(Some(engine::time::Time::ZERO));
         let order = tokio::time::timeout(Duration::from_secs(10), about_terms(&mut only.orders)).await.unwrap();
         assert!(matches!(&order, Some(Control::Input(Input::TermGained(again))) if *again == term), "{order:?}");

@@ -1,20 +1,20 @@
-//! Who calls, what they may do, and what they may see.
+//! Authentication and authorization of callers.
 //!
-//! Where connections are TLS, every call has to say who makes it, and the API server says what that one may do:
+//! On TLS, each call needs credentials, and the API server decides what the caller may do:
 //!
-//! * *Who*: a bearer token, which the API server is asked about (TokenReview, for our own audience), or else the certificate that came with
-//!   the connection. A token that is not accepted is not made up for by a certificate.
-//! * *May*: [`super::rights`] has one row for each RPC: a verb and a virtual resource of the group `ownergraph.dev`, about which the API server is
-//!   asked (SubjectAccessReview). A call without a row is not answered.
-//! * *See*: calls about objects and decisions are judged by namespace. The handler asks its [`Visibility`]; what is not seen is not there, for
-//!   filters and counts too, except for the number of what was left out.
+//! * *Authentication*: a bearer token, checked by TokenReview for our audience, or else the client certificate of the
+//!   connection. A valid certificate does not replace a refused token.
+//! * *Authorization*: [`super::rights`] has one row for each RPC: a verb and a virtual resource of the group
+//!   `ownergraph.dev`, checked by SubjectAccessReview. A call without a row is refused.
+//! * *Visibility*: calls about objects and decisions are checked by namespace. The handler asks its [`Visibility`].
+//!   Hidden objects count as absent, also for filters and counts, except in the number of redacted objects.
 //!
-//! Answers of the API server are kept for ten seconds where they allow and two where they do not. **An API server that does not answer
-//! allows nothing, and its silence is not kept**: the call is `UNAVAILABLE`. A stream is looked at again every five minutes and when its
-//! token or certificate ends; it ends with what a new call would be told, and only where the API server has been silent for a minute.
+//! Positive answers of the API server are cached for ten seconds, negative ones for two. **Without an answer of the API
+//! server nothing is allowed, and the missing answer is not cached**: the call is `UNAVAILABLE`. A stream is checked
+//! again every five minutes and when its token or certificate expires. It ends with the status that a new call would
+//! get. While the API server does not answer, the stream goes on for one minute.
 //!
-//! Plaintext connections and pipes within the process have no [`Authenticator`]: the service asks the API server nothing, and every caller sees
-//! everything.
+//! Plaintext connections and pipes within the process have no [`Authenticator`]: every caller sees everything.
 
 use super::status;
 use crate::metrics::Metrics;
@@ -46,30 +46,30 @@ pub(super) use caller::Holder;
 pub(crate) use reviews::ApiServer;
 pub(super) use visibility::{Seen, Visibility, Whose};
 
-/// How long an answer is kept that allows,
+/// How long a positive answer is cached.
 const ALLOWED_FOR: Duration = Duration::from_secs(10);
-/// and one that does not.
+/// How long a negative answer is cached.
 const DENIED_FOR: Duration = Duration::from_secs(2);
-/// Answers that are kept, at most, of each kind.
+/// Most cached answers of each kind.
 const KEPT_MAX: usize = 10_000;
-/// Questions to the API server that are under way at once, of each kind: whoever guesses tokens keeps nobody else's rights from being asked.
-/// Further ones wait.
+/// Most concurrent questions of each kind to the API server. Further ones wait, so that guessed tokens do not block the
+/// reviews of other callers' rights.
 const ASKED_AT_ONCE_MAX: usize = 32;
-/// How long a question may take, its wait included.
+/// Longest time of a question, including its wait.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// Longest token that is passed on.
+/// Longest token that is forwarded.
 const TOKEN_MAX_BYTES: usize = 16 * 1024;
 
-/// Whether callers are told apart.
+/// Whether callers are authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody who reaches the service may do everything. For loopback, and pipes within the process.
+    /// Every caller may do everything. For loopback, and pipes within the process.
     Open,
-    /// Each call needs a token for this audience or a client certificate, and the rights that the API server says its caller has.
+    /// Each call needs a token for this audience, or a client certificate, and the rights that the API server grants.
     Reviewed { audience: String },
 }
 
-/// Asks the API server, and remembers for a moment what it said.
+/// Asks the API server about callers, and caches the answers.
 pub(crate) struct Authenticator {
     reviews: Box<dyn Reviews>,
     audience: String,
@@ -81,7 +81,7 @@ pub(crate) struct Authenticator {
     metrics: AccessMetrics,
 }
 
-/// What is known of a token.
+/// The result of a token review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Accepted(Arc<Caller>),
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// `None` where callers are not told apart.
+    /// `None` if callers are not authenticated.
     pub(crate) fn of(access: &Access, client: kube::Client, metrics: &Metrics) -> Option<Arc<Authenticator>> {
         match access {
             Access::Open => None,
@@ -120,7 +120,7 @@ impl Authenticator {
         }
     }
 
-    /// Who makes a call.
+    /// The identity of the caller.
     async fn identify(&self, credentials: &Credentials) -> Result<Identity, Status> {
         match credentials {
             Credentials::Missing => Err(status::credentials_missing(&self.audience)),
@@ -144,7 +144,7 @@ impl Authenticator {
                 let holder = Holder::Token { pod: caller.pod() };
                 Ok(Identity { caller, holder, ends })
             }
-            // What the token says of itself serves for words alone.
+            // Unverified claims of the token; used only for the error message.
             Token::Refused(_) if claims.as_ref().is_some_and(|claims| claims.is_for_others(&self.audience)) => {
                 Err(status::token_for_other_audience(&self.audience))
             }
@@ -155,7 +155,7 @@ impl Authenticator {
     async fn review(&self, token: &str, claims: Option<&Claims>) -> Result<Token, Unanswered> {
         let left = claims.and_then(Claims::left);
         let lifetime = |token: &Token| match token {
-            // Of one whose time is over, the API server has been asked a moment ago.
+            // The clock of this machine says that the token has expired; the API server accepted it just now.
             Token::Accepted(_) => left.unwrap_or(ALLOWED_FOR).clamp(DENIED_FOR, ALLOWED_FOR),
             Token::Refused(_) => DENIED_FOR,
         };
@@ -175,7 +175,7 @@ impl Authenticator {
         self.tokens.get(caller::digest(token), ask, lifetime).await
     }
 
-    /// Whether somebody has a right.
+    /// Whether a caller has a right.
     async fn may(&self, caller: &Arc<Caller>, asked: Asked) -> Result<bool, Status> {
         let question = Arc::new(Question { caller: Arc::clone(caller), asked });
         let lifetime = |allowed: &bool| if *allowed { ALLOWED_FOR } else { DENIED_FOR };
@@ -189,7 +189,7 @@ impl Authenticator {
     }
 }
 
-/// When its turn comes, and not longer than a call should wait.
+/// Runs a question when a permit is free, within [`ANSWER_WITHIN`].
 fn in_time<T: Send + 'static>(
     asking: &Arc<Semaphore>,
     ask: impl Future<Output = Result<T, Unanswered>> + Send + 'static,

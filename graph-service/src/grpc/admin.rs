@@ -1,4 +1,4 @@
-//! The state of the collector, on every replica.
+//! The state of the collector, on each replica.
 
 use super::connection::Link;
 use super::followers::Followers;
@@ -25,10 +25,10 @@ mod bounds;
 mod tests;
 mod watch;
 
-/// Most obstacles of each sort that a status names.
+/// Most obstacles of each kind in a status.
 const OBSTACLES_MAX: usize = 10;
 
-/// How old a status may be that all streams share, so that many of them cost no more than one.
+/// Age of the status that all streams share. Many streams thus cost as much as one.
 const RECENT: Duration = Duration::from_millis(900);
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Admin {
     }
 }
 
-/// Looks at the collector.
+/// Reads the state of the collector.
 #[derive(Debug)]
 struct State {
     shared: Arc<Shared>,
@@ -78,7 +78,7 @@ impl State {
         })
     }
 
-    /// One that is [`RECENT`].
+    /// A status that is at most [`RECENT`] old.
     fn recent(&self) -> Arc<GetStatusResponse> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, status)) = &*last
@@ -121,7 +121,7 @@ impl AdminService for Admin {
         let executors = executors.into_iter().map(|view| proto::convert::executor(view, clock)).collect();
         let name = |executor: &Executor| {
             let identity = executor.identity.clone().unwrap_or_default();
-            // Of two with one name, one is on its way out.
+            // Of two executors with one name, one is leaving.
             format!("{}\0{}", identity.executor, identity.incarnation)
         };
         let (executors, next_page_token) = cursor.page(executors, name);
@@ -201,12 +201,12 @@ fn of_log(log: &DecisionLog) -> DecisionLogStatus {
     }
 }
 
-/// The name of a pause's resource, of its name on the wire.
+/// The resource name of a pause, from its name on the wire.
 fn pause_name(name: &str) -> Result<&str, Status> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     let name = name.strip_prefix(PAUSE_PREFIX).unwrap_or_default();
     if name.is_empty() || name.len() > NAME_MAX_BYTES || !name.bytes().all(plain) || name.starts_with('.') {
-        return Err(status::bad_field("name", "is not pauses/{pause}"));
+        return Err(status::bad_field("name", "is not of the form pauses/{pause}"));
     }
     Ok(name)
 }

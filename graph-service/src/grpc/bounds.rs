@@ -1,5 +1,6 @@
-//! What each service's reads may have at most: so many calls at a time, and so long for each answer, or for its beginning where it is a
-//! stream. A call beyond that is refused and told when to come back. Pauses are no reads: the brake must work when everything is full.
+//! Bounds the reads of each service: the number of concurrent calls, and the time to an answer or to the beginning of a
+//! stream. Further calls are refused with a time to retry. Calls about pauses have no bound: a pause must work when
+//! everything else is full.
 
 use super::status;
 use futures::FutureExt as _;
@@ -16,11 +17,11 @@ use tower::load_shed::error::Overloaded;
 use tower::timeout::Timeout;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-/// Calls of one service at a time.
+/// Most concurrent calls of one service.
 pub(super) const READS_MAX: usize = 256;
-/// How long an answer may take. More than the longest waits within one: for freshness, for filters, for a turn.
+/// Longest time to an answer. Longer than the waits within a call: for freshness, for filters, for a permit.
 pub(super) const READ_WITHIN: Duration = Duration::from_secs(30);
-/// Not bounded.
+/// Methods without bounds.
 const PAUSES: [&str; 2] = [
     "/ownergraph.admin.v1beta1.AdminService/PauseCollection",
     "/ownergraph.admin.v1beta1.AdminService/ResumeCollection",
@@ -61,7 +62,7 @@ where
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
 
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // Whether there is room is found out by the call, which is refused where there is none.
+        // The call finds out whether there is room, and is refused if not.
         Poll::Ready(Ok(()))
     }
 

@@ -1,4 +1,4 @@
-//! Where connections come from: a socket, or a pipe within the process.
+//! Sources of connections: a socket, or a pipe within the process.
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -18,43 +18,43 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tonic::transport::server::Connected;
 
-/// Connections at a time. Further ones wait in the kernel's queue.
+/// Most open connections. Further ones wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 1024;
-/// Pause after a failed accept, most often for want of file descriptors.
+/// Pause after a failed accept. A lack of file descriptors is the usual cause.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// TLS handshakes under way. Further ones wait in the kernel's queue; each ends in a few seconds, well or not.
+/// Most concurrent TLS handshakes. Further ones wait in the kernel's queue. Each handshake ends within a few seconds.
 const HANDSHAKES_MAX: usize = 256;
 const _: () = assert!(HANDSHAKES_MAX < CONNECTIONS_MAX, "handshakes leave room for connections");
 
-/// From a connection's beginning to the end of what every HTTP/2 client says first. Before that nothing else watches over it.
+/// Time for a new connection to send the HTTP/2 preface. No other timeout covers it.
 const PREFACE_WITHIN: Duration = Duration::from_secs(10);
-/// The length of that.
+/// Length of the preface.
 const PREFACE_BYTES: usize = 24;
 
-/// Connections as they come. It ends only where no more can come.
+/// New connections. The stream ends when no more can come.
 pub type Incoming = BoxStream<'static, io::Result<Connection>>;
 
 /// One connection.
 pub struct Connection {
     io: Pin<Box<dyn Duplex>>,
-    /// `None` once the peer has said what it must.
+    /// `None` after the peer has sent the preface.
     silence: Option<Silence>,
     link: Link,
     is_cut: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-/// The connection of a request, which has this among its extensions.
+/// The connection of a request, in the extensions of the request.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub(crate) cut: Cut,
     pub peer: Peer,
-    /// Its other end is in this process.
+    /// Whether the other end is in this process.
     pub(crate) within: bool,
 }
 
-/// Ends one connection.
+/// Closes one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     wanted: Shutdown,
@@ -73,13 +73,13 @@ impl Cut {
         self.wanted.request();
     }
 
-    /// Which connection of this process it is.
+    /// The number of the connection in this process.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 }
 
-/// A connection whose peer has yet to begin.
+/// State of a connection before the preface.
 struct Silence {
     ends: Pin<Box<Sleep>>,
     missing: usize,
@@ -101,21 +101,21 @@ impl Connection {
         Connection { io: Box::pin(io), silence: Some(silence), link, is_cut, _place: None }
     }
 
-    /// A pipe whose other end is in this process too.
+    /// A pipe whose other end is in this process.
     pub fn within_process(io: impl AsyncRead + AsyncWrite + Send + Sync + 'static) -> Connection {
         let mut connection = Connection::new(io);
         connection.link.within = true;
         connection
     }
 
-    /// The same connection, with what is known of whoever is at its other end.
+    /// Adds the identity of the peer.
     pub fn with_peer(mut self, peer: Peer) -> Connection {
         self.link.peer = peer;
         self
     }
 }
 
-/// The connections of a socket, each without Nagle's delay, a bounded number at a time.
+/// The connections of a socket, at most [`CONNECTIONS_MAX`] at a time, without Nagle's delay.
 pub fn accept(listener: TcpListener) -> Incoming {
     let socket = Socket { listener, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
     futures::stream::unfold(socket, |socket| async move {
@@ -125,7 +125,7 @@ pub fn accept(listener: TcpListener) -> Incoming {
     .boxed()
 }
 
-/// The same over TLS: a connection comes once its handshake is done.
+/// TLS connections of a socket, after their handshakes.
 pub fn accept_tls(listener: TcpListener, tls: Arc<ServerTls>) -> Incoming {
     let socket = Socket { listener, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
     let handshakes: Jobs<(), Option<Connection>> = Jobs::new(HANDSHAKES_MAX);
@@ -156,7 +156,7 @@ struct Socket {
 }
 
 impl Socket {
-    /// The next connection, once there is a place for it. Cancel safe.
+    /// Waits for a free place and the next connection. Cancel safe.
     async fn next(&self) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.expect("nobody closes the semaphore of a socket");
@@ -174,7 +174,7 @@ impl Socket {
 }
 
 impl Connection {
-    /// Why nothing more is read from a peer that says nothing at the moment, once that is so.
+    /// Why nothing more is read from a peer that sends nothing; pending until then.
     fn ended(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         if self.is_cut.poll_unpin(context).is_ready() {
             return Poll::Ready(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer does not read"));

@@ -1,4 +1,4 @@
-//! Ends the answer to a call when the time is over that its `grpc-timeout` names: the library looks at it only until the answer begins.
+//! Ends an answer when its `grpc-timeout` is over. The library checks the timeout only until the answer begins.
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -14,7 +14,7 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 
 const TIMEOUT: &str = "grpc-timeout";
-/// By the protocol.
+/// Set by the gRPC protocol.
 const DIGITS_MAX: usize = 8;
 
 /// The layer.
@@ -29,7 +29,7 @@ impl<S> Layer<S> for DeadlineLayer {
     }
 }
 
-/// A service whose answers end in time.
+/// A service whose answers end at the caller's deadline.
 #[derive(Clone, Debug)]
 pub(super) struct Ending<S> {
     inner: S,
@@ -62,7 +62,7 @@ where
     }
 }
 
-/// What a call's header says; nothing where it says nothing that the protocol knows.
+/// The timeout in a call's headers; `None` if there is no valid one.
 fn timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(TIMEOUT)?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -79,10 +79,10 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// An answer that ends at a moment.
+/// An answer with a deadline.
 struct Until {
     inner: Body,
-    /// Nothing once it is over.
+    /// `None` after the deadline.
     end: Option<Pin<Box<Sleep>>>,
 }
 
@@ -90,15 +90,15 @@ impl http_body::Body for Until {
     type Data = Bytes;
     type Error = Status;
 
-    /// A frame has whole messages, so a stream is cut between two.
+    /// A frame has whole messages, so a stream ends between two messages.
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let Some(end) = &mut self.end else { return Poll::Ready(None) };
         if end.poll_unpin(context).is_ready() {
             self.end = None;
-            // The handler finds that its reader is gone.
+            // Dropping the body tells the handler that its reader is gone.
             self.inner = Body::empty();
             let mut trailers = HeaderMap::new();
-            Status::deadline_exceeded("the time is over that the caller gave this call").add_header(&mut trailers)?;
+            Status::deadline_exceeded("the deadline of the call has passed").add_header(&mut trailers)?;
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
         let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(context));

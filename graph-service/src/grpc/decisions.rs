@@ -1,4 +1,4 @@
-//! The log of decisions, for whoever asks and whoever follows. The leader has it, or every replica does.
+//! Serves the decision log to queries and subscribers. The log is the leader's, or shared by all replicas.
 
 use super::access::{Visibility, redact};
 use super::connection::Link;
@@ -29,25 +29,25 @@ pub(super) mod place;
 mod tests;
 pub(super) mod watching;
 
-/// Positions that are looked at under one hold of the log,
+/// Most positions to read from memory at once.
 const STEP: u64 = 1024;
-/// and of the stream behind it: what is read there is all in memory.
+/// Most positions to read from the stream at once: all of them are in memory together.
 const STEP_IN_STREAM: u64 = 64;
-/// Events that are decoded at once.
+/// Most decoded events at once.
 const DECODED_MAX: usize = 32;
-/// Events that one page of a list looks at.
+/// Most events that one page of a list reads.
 const LOOKED_AT_MAX: u64 = 65_536;
-/// Positions of the stream that the search for one decision looks at, once it is not in memory.
+/// Most positions of the stream to search for one decision that is not in memory.
 const IN_STREAM_MAX: u64 = 16_384;
-/// Phases of one decision that are told at once.
+/// Most phases of one decision in an answer.
 const PHASES_MAX: usize = 1000;
-/// What a timestamp of protobuf can say, in seconds.
+/// The earliest protobuf timestamp, in seconds.
 const YEAR_1: i64 = -62_135_596_800;
 const YEAR_10_000: i64 = 253_402_300_800;
-/// Events of one message where nothing is said, and at most.
+/// Events of one message: default and maximum.
 const BATCH_DEFAULT: usize = 64;
 const BATCH_MAX: usize = 256;
-/// Between two bookmarks of a quiet stream where nothing is said, at least and at most.
+/// Interval of bookmarks on a quiet stream: default, minimum and maximum.
 const BOOKMARK_DEFAULT: Duration = Duration::from_secs(5);
 const BOOKMARK_MIN: Duration = Duration::from_secs(1);
 const BOOKMARK_MAX: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ impl Decisions {
         Decisions { shared, followers, recent: Arc::default() }
     }
 
-    /// Follows the log. Messages are encoded already, and compressed where that is wanted.
+    /// Follows the log. Messages are already encoded, and compressed on request.
     async fn watch(
         &self,
         request: Request<WatchDecisionsRequest>,
@@ -81,7 +81,7 @@ impl Decisions {
             wanted => wanted.min(BATCH_MAX),
         };
         let encoding = EventEncoding::try_from(request.encoding)
-            .map_err(|_| status::bad_field("encoding", "is none that this version knows"))?;
+            .map_err(|_| status::bad_field("encoding", "is unknown to this version"))?;
         let wanted = match &request.start {
             Some(watch_decisions_request::Start::After(position)) => Some(position),
             Some(
@@ -122,7 +122,7 @@ impl Decisions {
 
     async fn start_at(&self, time: &prost_types::Timestamp, extent: &Extent) -> Result<Start, Status> {
         if !(YEAR_1..YEAR_10_000).contains(&time.seconds) || !(0..1_000_000_000).contains(&time.nanos) {
-            return Err(status::bad_field("start_time", "is no moment in time"));
+            return Err(status::bad_field("start_time", "is not a valid timestamp"));
         }
         let _turn = self.shared.long_read().await?;
         match self.shared.decisions.before(time, extent).await {
@@ -132,7 +132,8 @@ impl Decisions {
         }
     }
 
-    /// Where this replica's log reaches, once it reaches this position, if another replica has given that out.
+    /// The extent of this replica's log. Waits until it reaches `wanted` if another replica has given out that
+    /// position.
     async fn extent_with(&self, wanted: Option<&Position>) -> Result<Extent, Status> {
         let extent = self.extent()?;
         let ahead = |position: &&Position| position.log_id == extent.log_id && position.sequence > extent.newest;
@@ -142,36 +143,36 @@ impl Decisions {
         match self.shared.decisions.reach(position).await {
             Reached::Yes | Reached::Never => self.extent(),
             Reached::NotYet => {
-                Err(status::log_unavailable("this replica has not read the log of decisions so far yet"))
+                Err(status::log_unavailable("this replica has not read the decision log up to this position yet"))
             }
         }
     }
 }
 
-/// How much of each event is wanted.
+/// Which fields of an event the caller requests.
 fn view(wanted: i32) -> Result<EventView, Status> {
-    EventView::try_from(wanted).map_err(|_| status::bad_field("view", "is none that this version knows"))
+    EventView::try_from(wanted).map_err(|_| status::bad_field("view", "is unknown to this version"))
 }
 
-/// Why this replica has no log to read from.
+/// Why this replica has no log.
 fn no_log(shared: &Shared) -> Status {
     if !shared.decisions.is_shared() {
         return status::not_leader(&shared.leadership());
     }
-    let why = shared.decisions.problem().unwrap_or_else(|| "it is being read".to_owned());
-    status::log_unavailable(&format!("this replica has not read the log of decisions yet: {why}"))
+    let why = shared.decisions.problem().unwrap_or_else(|| "reading is in progress".to_owned());
+    status::log_unavailable(&format!("this replica has not read the decision log yet: {why}"))
 }
 
-/// Why what is kept by the stream alone cannot be read.
+/// The error for events that only the stream has while it cannot be read.
 fn unreadable(why: &str) -> Status {
-    status::log_unavailable(&format!("what is not in this replica's memory any more cannot be read: {why}"))
+    status::log_unavailable(&format!("events that are no longer in memory cannot be read: {why}"))
 }
 
 #[tonic::async_trait]
 impl DecisionService for Decisions {
     type WatchDecisionsStream = BoxStream<'static, Result<WatchDecisionsResponse, Status>>;
 
-    /// The same as the wire has, decoded; on the wire, messages go out as they were encoded, see [`watching`].
+    /// The decoded form, for tests. The server sends encoded messages; see [`watching`].
     async fn watch_decisions(
         &self,
         request: Request<WatchDecisionsRequest>,
@@ -200,7 +201,7 @@ impl DecisionService for Decisions {
         let _turn = self.shared.long_read().await?;
         let mut before = place.before;
         let mut found: Vec<DecisionEvent> = Vec::new();
-        // One more than the page, to know whether there is a next.
+        // One more than the page, to know whether there is a next page.
         let until = before.saturating_sub(LOOKED_AT_MAX);
         let mut bytes = 0;
         while found.len() <= size && bytes <= pages::BYTES_MAX && before > extent.oldest.max(until) {
@@ -222,7 +223,7 @@ impl DecisionService for Decisions {
                     }
                     before = from;
                 }
-                // What was trimmed meanwhile is not kept, and so is not listed.
+                // Events that were trimmed meanwhile are no longer listed.
                 Err(Missing::Compacted(now)) => extent = now,
                 Err(Missing::Replaced) => return Err(no_log(&self.shared)),
                 Err(Missing::Unreadable(why)) => return Err(unreadable(&why)),
@@ -260,7 +261,7 @@ impl DecisionService for Decisions {
         while before > extent.oldest && !is_whole && in_stream > 0 {
             let from = step_back(before, &extent);
             if from < extent.in_memory {
-                // Its beginning was in memory.
+                // The first phase of the decision is in memory.
                 if found.last().is_some_and(|event: &DecisionEvent| event.phase() == Phase::Proposed) {
                     break;
                 }
@@ -303,7 +304,7 @@ impl DecisionService for Decisions {
     }
 }
 
-/// Where the positions begin that are looked at next, of those before this one.
+/// The beginning of the positions to read next, before this one.
 fn step_back(before: u64, extent: &Extent) -> u64 {
     if before > extent.in_memory {
         before.saturating_sub(STEP).max(extent.in_memory)
@@ -312,7 +313,7 @@ fn step_back(before: u64, extent: &Extent) -> u64 {
     }
 }
 
-/// Each filter has to name the namespaces of its targets, unless the caller may see everything.
+/// Each filter must name the namespaces of its targets, unless the caller may see everything.
 async fn require_named(visibility: &Visibility, filters: &[DecisionFilter]) -> Result<(), Status> {
     const NONE: &[String] = &[];
     let mut named = Vec::new();

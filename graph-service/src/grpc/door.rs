@@ -1,7 +1,8 @@
-//! What a request has to be before anything else looks at it: a gRPC call, and none that a web page made.
+//! Refuses requests that are not gRPC calls, and calls from web pages.
 //!
-//! gRPC demands a content type of its own, so that no browser can make a call for a page without asking first; a server has to look at it
-//! for that to help. No web is served here, so a request that says that it comes from a page is refused as well.
+//! A browser sends the content type of gRPC to another origin only after a preflight request. This protects only if the
+//! server checks the content type. The server has no web clients, so it also refuses requests with the headers of a web
+//! page.
 
 use super::status;
 use futures::future::{Either, Ready, ready};
@@ -11,9 +12,9 @@ use std::task::{Context, Poll};
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-/// The content types of calls. Parameters may follow.
+/// The content types of gRPC. Parameters may follow.
 const CALLS: [&str; 2] = ["application/grpc", "application/grpc+proto"];
-/// What only browsers send.
+/// A header that only browsers send.
 const FETCHED_FOR: &str = "sec-fetch-site";
 
 /// The layer.
@@ -28,7 +29,7 @@ impl<S> Layer<S> for DoorLayer {
     }
 }
 
-/// Lets calls through.
+/// Admits gRPC calls.
 #[derive(Clone, Debug)]
 pub(super) struct Door<S> {
     inner: S,
@@ -60,11 +61,11 @@ fn refusal(headers: &HeaderMap) -> Option<Response<Body>> {
     if !CALLS.iter().any(|call| kind.eq_ignore_ascii_case(call)) {
         return Some(http(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "this port serves gRPC: the content type has to be application/grpc or application/grpc+proto\n",
+            "this port serves gRPC: the content type must be application/grpc or application/grpc+proto\n",
         ));
     }
     if headers.contains_key(ORIGIN) || headers.contains_key(FETCHED_FOR) {
-        return Some(http(StatusCode::FORBIDDEN, "no web pages are served: no call may come from one\n"));
+        return Some(http(StatusCode::FORBIDDEN, "calls from web pages are not allowed\n"));
     }
     let lists_trailers = |given: &HeaderValue| {
         given.to_str().is_ok_and(|given| given.split(',').any(|one| one.trim().eq_ignore_ascii_case("trailers")))
@@ -73,7 +74,7 @@ fn refusal(headers: &HeaderMap) -> Option<Response<Body>> {
     (!takes_trailers).then(|| status::not_grpc().into_http())
 }
 
-/// An answer to what is no call, so without a status of gRPC.
+/// A plain HTTP answer to a request that is not a gRPC call.
 fn http(code: StatusCode, why: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::new(http_body_util::Full::from(why)));
     *response.status_mut() = code;

@@ -1,8 +1,10 @@
-//! Conditions in the Common Expression Language: read once per request, and sure to come to an end for every object.
+//! Conditions in the Common Expression Language. An expression is parsed once for each request, and its evaluation
+//! always ends.
 //!
-//! What an expression may be is bounded before it is looked at (its length, and how many operators and brackets it has, which bounds how
-//! deep the parser recurses) and after (how deep it is, and that no loop is inside another, which could run for very long). Lists it is shown are bounded too. So the work for
-//! one object is in proportion to the length of the expression times that of one list.
+//! Before parsing, the length, the number of operators and brackets, and their nesting are bounded, and with them the
+//! recursion of the parser. After parsing, the depth is bounded, and nested loops are refused. Lists in the input are
+//! bounded. Evaluation for one object therefore takes time in proportion to the length of the expression times the
+//! length of one list.
 
 use super::status;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, operators};
@@ -23,18 +25,18 @@ mod tests;
 
 /// Longest expression.
 const BYTES_MAX: usize = 1024;
-/// Most signs that are neither letters, digits nor blanks. Parsing goes no deeper than that.
+/// Most characters other than letters, digits and blanks. They bound the recursion of the parser.
 const SIGNS_MAX: usize = 200;
 /// Deepest nesting of brackets.
 const NESTING_MAX: u16 = 12;
-/// Deepest nesting of what was read, where each operator counts, and a loop for some. Evaluating goes as deep.
+/// Deepest nesting after parsing. Each operator counts one, a loop several. Evaluation recurses as deep.
 const DEPTH_MAX: usize = 24;
-/// Most entries of a list that an expression is shown.
+/// Most entries of a list in the input of an expression.
 pub(super) const LIST_MAX: usize = 100;
 /// Longest foreign text in an error.
 const TEXT_MAX_BYTES: usize = 256;
 
-/// Functions that an expression may call, beside the operators. What takes a pattern is not among them.
+/// Functions that an expression may call besides operators. None takes a pattern.
 const FUNCTIONS: [&str; 9] = ["size", "contains", "startsWith", "endsWith", "int", "uint", "double", "string", "type"];
 const OPERATORS: [&str; 18] = [
     operators::CONDITIONAL,
@@ -59,14 +61,14 @@ const OPERATORS: [&str; 18] = [
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-/// The one variable of an expression, and the fields it has.
+/// The one variable of an expression, and its fields.
 #[derive(Debug)]
 pub(super) struct Subject {
     pub(super) name: &'static str,
     pub(super) fields: Fields,
 }
 
-/// What expressions see, for as many of them as look at the same thing.
+/// Input for expressions about the same object.
 pub(super) struct Activation(Context<'static, 'static>);
 
 impl std::fmt::Debug for Activation {
@@ -76,7 +78,7 @@ impl std::fmt::Debug for Activation {
 }
 
 impl Activation {
-    /// Of variables, each of which is the subject of some expressions.
+    /// Input with these variables. Each is the subject of some expressions.
     pub(super) fn of(variables: impl IntoIterator<Item = (&'static Subject, Value)>) -> Activation {
         let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
         for (subject, value) in variables {
@@ -86,19 +88,19 @@ impl Activation {
     }
 }
 
-/// An expression that can be evaluated.
+/// A checked expression.
 #[derive(Clone)]
 pub(super) struct Expression {
     subject: &'static Subject,
     expr: Arc<IdedExpr>,
 }
 
-/// What came of an expression.
+/// The result of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     True,
     False,
-    /// It cannot be evaluated: it asks for what is not there, divides by zero, or the like.
+    /// The evaluation failed: for example a missing field or a division by zero.
     Failed,
 }
 
@@ -108,7 +110,7 @@ impl std::fmt::Debug for Expression {
     }
 }
 
-/// What is wrong with an expression, and where: line and column, from 1.
+/// An error in an expression, and its position: line and column, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mistake {
     what: String,
@@ -122,7 +124,7 @@ impl Mistake {
 }
 
 impl Expression {
-    /// `None` for the empty text. `field` is where the request has it.
+    /// Parses and checks an expression. `None` for an empty text. `field` names the request field in errors.
     pub(super) fn of(field: &str, text: &str, subject: &'static Subject) -> Result<Option<Expression>, Status> {
         if text.is_empty() {
             return Ok(None);
@@ -138,13 +140,13 @@ impl Expression {
         }
     }
 
-    /// What it is for what it sees.
+    /// Evaluates the expression.
     pub(super) fn evaluate(&self, activation: &Activation) -> Verdict {
         let evaluate = || {
             let found = Value::resolve_val(&self.expr, &activation.0).ok()?;
             found.downcast_ref::<CelBool>().map(|found| *found.inner())
         };
-        // A foreign interpreter, on an expression from the network: a panic of it is a failure of that expression.
+        // A panic of the interpreter counts as a failed evaluation: the expression comes from the network.
         match catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or_default() {
             Some(true) => Verdict::True,
             Some(false) => Verdict::False,
@@ -159,7 +161,7 @@ pub(super) fn map<const N: usize>(fields: [(&'static str, Value); N]) -> Value {
     Value::Map(Map { map: Arc::new(fields.collect::<HashMap<Key, Value>>()) })
 }
 
-/// A list, cut to what expressions may be shown.
+/// A list, cut to [`LIST_MAX`] entries.
 pub(super) fn list(entries: impl Iterator<Item = Value>) -> Value {
     Value::List(Arc::new(entries.take(LIST_MAX).collect()))
 }
@@ -174,22 +176,22 @@ fn read(text: &str) -> Result<IdedExpr, Mistake> {
             "it has {signs} operators, brackets and other signs; at most {SIGNS_MAX}"
         )));
     }
-    // A foreign parser, on text from the network: whatever it makes of it, this is a mistake of the caller's.
+    // A panic of the parser counts as a syntax error: the text comes from the network.
     let parsed = catch_unwind(|| PrattParser::new().max_recursion_depth(NESTING_MAX).parse(text));
-    let Ok(parsed) = parsed else { return Err(Mistake::nowhere("it cannot be read")) };
+    let Ok(parsed) = parsed else { return Err(Mistake::nowhere("it cannot be parsed")) };
     parsed.map_err(|errors| match errors.errors.into_iter().next() {
         Some(error) => {
             let place = |number: isize| usize::try_from(number).ok().filter(|&number| number > 0);
             let at = place(error.pos.0).zip(place(error.pos.1));
             Mistake { what: error.msg, at }
         }
-        None => Mistake::nowhere("it cannot be read"),
+        None => Mistake::nowhere("it cannot be parsed"),
     })
 }
 
-/// Only what is known to be there, and nothing that could take long.
+/// Admits only known variables, functions and fields, and no expensive operation.
 fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> {
-    // Each with how deep it is, and the variables that the loop around it has.
+    // Each expression with its depth, and the loop variables in scope.
     let mut open: Vec<(&IdedExpr, usize, Vec<&str>)> = vec![(expr, 1, Vec::new())];
     while let Some((next, depth, known)) = open.pop() {
         if depth > DEPTH_MAX {
@@ -198,13 +200,15 @@ fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> 
         let depth = depth + 1;
         let mistake = |what: String, word: &str| Mistake { what, at: place(text, word) };
         match &next.expr {
-            Expr::Unspecified => return Err(Mistake::nowhere("it cannot be read")),
+            Expr::Unspecified => return Err(Mistake::nowhere("it cannot be parsed")),
             Expr::Literal(_) => {}
             Expr::Ident(name) if name == subject.name || known.contains(&name.as_str()) => {}
             Expr::Ident(name) => {
                 return Err(mistake(format!("there is no variable {name:?}, only {:?}", subject.name), name));
             }
-            Expr::Struct(made) => return Err(mistake("messages cannot be made here".to_owned(), &made.type_name)),
+            Expr::Struct(made) => {
+                return Err(mistake("an expression cannot create messages".to_owned(), &made.type_name));
+            }
             Expr::Call(call) => {
                 let name = call.func_name.as_str();
                 if !FUNCTIONS.contains(&name) && !OPERATORS.contains(&name) && name != operators::NOT_STRICTLY_FALSE {
@@ -229,7 +233,7 @@ fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> 
             }
             Expr::Comprehension(over) => {
                 if !known.is_empty() {
-                    return Err(mistake("one loop inside another could take too long".to_owned(), &over.iter_var));
+                    return Err(mistake("nested loops are not allowed".to_owned(), &over.iter_var));
                 }
                 let names = [Some(&over.iter_var), over.iter_var2.as_ref(), Some(&over.accu_var)];
                 let inside: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
@@ -243,7 +247,7 @@ fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<(), Mistake> 
     Ok(())
 }
 
-/// Line and column, from 1, of the first place where a word stands.
+/// Line and column, from 1, of the first occurrence of a word.
 fn place(text: &str, word: &str) -> Option<(usize, usize)> {
     let of_word = |sign: char| sign.is_alphanumeric() || sign == '_';
     let whole = |&(at, _): &(usize, &str)| {

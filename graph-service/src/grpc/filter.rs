@@ -1,4 +1,4 @@
-//! Conditions on objects.
+//! Filters on objects.
 
 use super::expression::{Activation, Element, Expression, Subject, Type, Verdict, list, map};
 use super::status;
@@ -17,10 +17,10 @@ mod tests;
 
 /// Most conditions in all filters of one request.
 const CONDITIONS_MAX: usize = 1000;
-/// Most expressions among them.
+/// Most expressions in all filters of one request.
 const EXPRESSIONS_MAX: usize = 16;
 
-/// What a name says of an object, for expressions.
+/// The fields of an object's name, for expressions.
 pub(super) static NAME: Type = Type::Object(&NAME_FIELDS);
 static NAME_FIELDS: [(&str, Type); 6] = [
     ("group", Type::String),
@@ -38,7 +38,7 @@ static OWNER: Type = Type::Object(&[
     ("controller", Type::Bool),
     ("block_owner_deletion", Type::Bool),
 ]);
-/// An object of the graph, for expressions.
+/// The variable `object` for an object of the graph.
 static OBJECT: Subject = Subject {
     name: "object",
     fields: &[
@@ -58,10 +58,10 @@ static OBJECT: Subject = Subject {
         ("owners", Type::List(Element::Of(&OWNER))),
     ],
 };
-/// An object of which only the name is there.
+/// The variable `object` for an object that is only named.
 pub(super) static NAMED: Subject = Subject { name: "object", fields: &NAME_FIELDS };
 
-/// An error for more conditions or expressions, in all filters of one request, than are looked at.
+/// An error if the filters of a request have too many conditions or expressions.
 pub(super) fn ensure_bounded<'a>(
     field: &str,
     conditions: usize,
@@ -77,7 +77,7 @@ pub(super) fn ensure_bounded<'a>(
     Ok(())
 }
 
-/// Admits what one of its filters admits.
+/// Admits an object that any of its filters admits.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     any: Vec<One>,
@@ -93,7 +93,7 @@ impl Errors {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Whether an expression is true. One that fails is not, and is counted.
+    /// Whether an expression is true. A failed evaluation is false, and is counted.
     pub(super) fn is_true(&self, expression: &Expression, activation: &Activation) -> bool {
         let verdict = expression.evaluate(activation);
         if verdict == Verdict::Failed {
@@ -110,12 +110,12 @@ struct One {
 }
 
 impl Filter {
-    /// `None` where there is no filter.
+    /// `None` without filters.
     pub(super) fn of(field: &str, filters: &[ObjectFilter]) -> Result<Option<Filter>, Status> {
         Filter::about(field, filters, &OBJECT)
     }
 
-    /// The same for objects that are only named.
+    /// The filters for objects that are only named.
     pub(super) fn of_names(field: &str, filters: &[ObjectFilter]) -> Result<Option<Filter>, Status> {
         Filter::about(field, filters, &NAMED)
     }
@@ -143,13 +143,13 @@ impl Filter {
         self.any(&object.group, &object.resource, &object.namespace, uid, is_true)
     }
 
-    /// The same for an object that is only named, as expressions with [`NAMED`] see it.
+    /// Whether a named object is admitted. `seen` gives the input for expressions with [`NAMED`].
     pub(super) fn admits_name<'a>(&self, object: &wire::ObjectRef, seen: impl Fn() -> &'a Activation) -> bool {
         let is_true = |expression: &Expression| self.errors.is_true(expression, seen());
         self.any(&object.group, &object.resource, &object.namespace, |wanted| object.uid == wanted, is_true)
     }
 
-    /// Counts with these from now on.
+    /// Uses this error counter.
     pub(super) fn counting(mut self, errors: &Errors) -> Filter {
         self.errors = errors.clone();
         self
@@ -173,7 +173,7 @@ impl Filter {
     }
 }
 
-/// What is admitted by one and not by the other.
+/// Admits objects that one filter admits and the other does not.
 #[derive(Clone, Debug)]
 pub(super) struct Sieve {
     include: Option<Filter>,
@@ -197,7 +197,7 @@ impl Sieve {
     }
 }
 
-/// A name as expressions see it.
+/// A name as input for expressions.
 pub(super) fn named(object: &wire::ObjectRef) -> Value {
     let text = |text: &String| Value::from(text.clone());
     map([
@@ -210,7 +210,7 @@ pub(super) fn named(object: &wire::ObjectRef) -> Value {
     ])
 }
 
-/// An object as expressions see it.
+/// An object as input for expressions.
 fn activation(node: &NodeView) -> Activation {
     Activation::of([(&OBJECT, value(node))])
 }
@@ -253,7 +253,7 @@ fn owner(owner: &OwnerReference) -> Value {
     ])
 }
 
-/// Numbers are ints, so that they compare with plain literals.
+/// An int, so that it compares with plain literals.
 fn count(number: usize) -> Value {
     Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -1,8 +1,8 @@
-//! Streams that this service writes for as long as somebody reads.
+//! Streams to readers.
 //!
-//! A writer makes the next message only when the one before has been taken, so one message is all that is kept for a reader. One that
-//! takes nothing for [`UNREAD_FOR`] is sent away: its place is wanted by others. How many places, how much time and how many bytes a caller
-//! may have is in [`share`].
+//! A writer creates the next message only after the reader has taken the last one, so the service keeps one message for
+//! each reader. A reader that takes nothing for [`UNREAD_FOR`] is disconnected. The limits of each caller are in
+//! [`share`].
 
 use super::access::Visibility;
 use super::connection::Cut;
@@ -23,11 +23,11 @@ mod share;
 #[cfg(test)]
 mod tests;
 
-/// How long a reader may leave a message untaken.
+/// How long a reader may leave a message unread.
 pub(super) const UNREAD_FOR: Duration = Duration::from_secs(60);
-/// How long it has after that to take the end.
+/// How long it then has to read the end of the stream.
 const FAREWELL_WITHIN: Duration = Duration::from_secs(30);
-/// A stream is renewed about so often.
+/// About how often a stream is renewed.
 pub(super) const STREAM_AGE: Duration = Duration::from_secs(30 * 60);
 
 /// Opens streams.
@@ -37,7 +37,7 @@ pub(super) struct Followers {
     places: Places,
 }
 
-/// Runs what writes them.
+/// Runs the writers.
 #[derive(Debug)]
 pub(super) struct Writers {
     started: mpsc::Receiver<Writing>,
@@ -46,7 +46,7 @@ pub(super) struct Writers {
 
 type Writing = BoxFuture<'static, ()>;
 
-/// Where a writer puts its messages.
+/// The sending end of a stream.
 #[derive(Debug)]
 pub(super) struct Reader<T> {
     messages: mpsc::Sender<T>,
@@ -54,17 +54,17 @@ pub(super) struct Reader<T> {
     dismissed: CancellationToken,
 }
 
-/// Why a message was not taken.
+/// Why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotTaken {
-    /// Nobody reads any more.
+    /// The reader is gone.
     Gone,
-    /// The reader is there, and takes nothing.
+    /// The reader is connected, and reads nothing.
     Slow,
 }
 
 impl<T: Weighed> Reader<T> {
-    /// Waits until there is room for a message.
+    /// Waits for room, and sends a message.
     pub(super) async fn send(&self, message: T) -> Result<(), NotTaken> {
         self.share.spend_bytes(message.weight());
         let taken = timeout(UNREAD_FOR, self.messages.send(message));
@@ -75,7 +75,7 @@ impl<T: Weighed> Reader<T> {
         }
     }
 
-    /// Until nobody reads any more.
+    /// Waits until the reader is gone.
     pub(super) async fn gone(&self) {
         tokio::select! {
             () = self.messages.closed() => {}
@@ -83,7 +83,7 @@ impl<T: Weighed> Reader<T> {
         }
     }
 
-    /// Ends the stream as when its reader is gone.
+    /// Ends the stream as if its reader were gone.
     pub(super) fn dismissal(&self) -> CancellationToken {
         self.dismissed.clone()
     }
@@ -96,8 +96,9 @@ impl Followers {
         (Writers { started, running: Jobs::new(STREAMS_MAX) }, followers)
     }
 
-    /// A stream of what `write` sends, and then of how it ends. `connection` is cut where not even the end is taken: HTTP/2 has no other
-    /// way to get rid of a stream whose peer does not read. `visibility` has been asked about what the stream shows.
+    /// A stream of the messages of `write`, with its final status. If the peer does not read even the end, `connection`
+    /// is closed: HTTP/2 has no other way to drop such a stream. `visibility` has been checked for the content of the
+    /// stream.
     pub(super) fn open<T, W>(
         &self,
         connection: Option<Cut>,
@@ -115,7 +116,7 @@ impl Followers {
         let dismissed = CancellationToken::new();
         let writing = write(Reader { messages: sender.clone(), share: share.clone(), dismissed });
         let end = End { ending: Arc::clone(&ending), connection, _place: place };
-        // There is room for as many as there are places, so a failure is the end of the process.
+        // There is a place for each stream, so this fails only when the process ends.
         let writing = Metered::new(end.after(writing, sender), share);
         self.started.try_send(Box::pin(writing)).map_err(|_| status::stopping())?;
         let messages = stream::unfold((receiver, Some(ending)), async |(mut receiver, mut ending)| {
@@ -140,17 +141,17 @@ impl End {
         if let Err(status) = writing.await {
             self.ending.set(status).expect("it is set here only");
         }
-        // The last message is taken when there is room for another.
+        // The last message has been taken when there is room for another.
         let taken = timeout(FAREWELL_WITHIN, messages.reserve()).await;
         if let (Err(_), Some(connection)) = (taken, self.connection) {
-            tracing::info!("a connection is cut: its peer does not read");
+            tracing::info!("closing a connection whose peer does not read");
             connection.cut();
         }
     }
 }
 
 impl Writers {
-    /// Never ends while the service lives.
+    /// Runs while the service lives.
     pub(super) async fn run(mut self) -> anyhow::Result<()> {
         loop {
             tokio::select! {

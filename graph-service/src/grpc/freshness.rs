@@ -1,11 +1,11 @@
-//! How fresh answers are, and waiting until they are as fresh as somebody wants.
+//! Freshness of answers, and waiting for it.
 //!
-//! Each replica runs its own watches, so freshness is a position for each collection, never one number. A collection has reached a position
-//! when its watch has, by events or bookmarks. A quiet one gets a bookmark about once a minute only; so where waiting does not help at
-//! once, the API server is asked where the collection stands, by a short consistent list, and if the graph shows just what that list shows,
-//! it is as fresh as the list, whatever its watch has said. A quiet collection that is too large for that is watched for a moment from
-//! where the graph is: an ending watch gets a bookmark, and what it brought before is all there was to know. One question serves all who ask
-//! while it has not been sent.
+//! Each replica has its own watches, so freshness is one position for each collection. A collection reaches a position
+//! when its watch does, by an event or a bookmark. A quiet collection gets a bookmark only about once a minute. If
+//! waiting does not help, the service lists the collection with consistency: if the graph shows exactly that list, it
+//! is as fresh as the list. If the collection is too large to list, the service opens a short watch from the position
+//! of the graph: the last bookmark of that watch proves that nothing else has changed. Concurrent calls share one
+//! question to the API server.
 
 use super::status;
 use crate::driver::Reader;
@@ -30,40 +30,40 @@ use tonic::Status;
 mod tests;
 pub(super) mod token;
 
-/// How long a call waits where it does not say, and at most.
+/// How long a call waits: default and maximum.
 const WAIT_DEFAULT: Duration = Duration::from_secs(2);
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a watch may take on its own before the API server is asked.
+/// How long a call waits for the watch before the service asks the API server.
 const ASK_AFTER: Duration = Duration::from_millis(100);
-/// How long the watch may take after that before another one is opened.
+/// How long it then waits before the service opens a short watch.
 const WATCH_AFTER: Duration = Duration::from_millis(200);
-/// Between two looks of one call at the graph, at least.
+/// Shortest time between two looks of one call at the graph.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Calls that wait at a time.
+/// Most waiting calls.
 const WAITERS_MAX: usize = 1024;
-/// Bounds of one call.
+/// Most bounds of one call.
 const BOUNDS_MAX: usize = 1000;
-/// Questions to the API server at a time.
+/// Most concurrent questions to the API server.
 const ASKING_MAX: usize = 16;
 
-/// What a call is about.
+/// The collections that a call is about.
 #[derive(Clone, Debug)]
 pub(super) enum About {
-    /// Objects of these collections and nothing else.
+    /// Objects of only these collections.
     Collections(BTreeSet<GroupResource>),
-    /// Whatever may be found anywhere.
+    /// Objects of any collection.
     Everything,
 }
 
-/// What a replica knows of freshness.
+/// A replica's state of freshness.
 pub(crate) struct Freshness {
     reader: Reader,
     ask: Questions,
     cluster_uid: String,
-    /// Tells this process from every other.
+    /// Identifies this process.
     process: u64,
     questions: Mutex<BTreeMap<GroupResource, Arc<Question>>>,
-    /// Counts whoever wants an answer, so that it is known which question was sent after that.
+    /// Counts calls that want an answer, to tell which question was sent after a call.
     asked: AtomicU64,
     asking: Semaphore,
     waiting: Semaphore,
@@ -75,36 +75,36 @@ impl std::fmt::Debug for Freshness {
     }
 }
 
-/// The last answer about a collection. Whoever has the lock asks; the others wait for it and find the answer there.
+/// The last answer about a collection. The holder of the lock asks; the others wait and find the answer.
 #[derive(Debug, Default)]
 struct Question {
     last: tokio::sync::Mutex<Option<(u64, Answer)>>,
-    /// Whoever has come to the second version has everything up to the first.
+    /// A graph that has reached the second version has everything up to the first.
     settled: tokio::sync::Mutex<Option<(ResourceVersion, ResourceVersion)>>,
 }
 
 type Answer = Result<Arc<Stand>, String>;
 
-/// One collection that has to reach something.
+/// A collection that must reach a bound.
 #[derive(Clone, Debug)]
 struct Target {
     collection: GroupResource,
     bound: ResourceVersion,
     stand: Option<Arc<Stand>>,
-    /// Whoever has come there has everything up to `bound`.
+    /// A graph that has reached this version has everything up to `bound`.
     settled: Option<ResourceVersion>,
     asked: bool,
 }
 
-/// How a target stands.
+/// The progress of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Progress {
     Reached,
-    /// Not there yet.
+    /// Not reached yet.
     Behind(Option<ResourceVersion>),
     /// The position and the bound have no order.
     NotComparable,
-    /// Nothing moves it at present.
+    /// The collection has no working list or watch.
     Unsynced,
 }
 
@@ -114,7 +114,7 @@ impl Freshness {
             reader,
             ask,
             cluster_uid,
-            // Without randomness two processes may take each other's tokens for their own: bounds are compared all the same.
+            // Without randomness two processes may accept each other's tokens. Bounds are compared all the same.
             process: getrandom::u64().unwrap_or_default(),
             questions: Mutex::default(),
             asked: AtomicU64::new(0),
@@ -123,21 +123,21 @@ impl Freshness {
         }
     }
 
-    /// How far all collections have come, as a token. To be asked before what the answer is read from.
+    /// The positions of all collections, as a token. Call this before reading the answer.
     pub(super) fn now(&self) -> Positions {
         let (histories, positions) = self.reader.with(|leader| (leader.histories(), leader.positions()));
         let cluster_uid = self.cluster_uid.clone();
         Positions { token: Token { cluster_uid, process: self.process, histories, ..Token::default() }, positions }
     }
 
-    /// The labels and annotations of an object as the API server has them now.
+    /// The labels and annotations of an object, from the API server.
     pub(super) async fn texts(&self, object: ObjectRef) -> Result<Texts, Status> {
         let _turn = self.asking.acquire().await;
         let texts = (self.ask.texts)(object).await.map_err(|why| status::api_server_refuses(&why))?;
         Ok(texts.unwrap_or_default())
     }
 
-    /// Returns once the graph is as fresh as is asked for.
+    /// Returns when the graph is as fresh as requested.
     pub(super) async fn wait(&self, wanted: Option<Consistency>, about: &About) -> Result<(), Status> {
         let Some(Consistency { requirement: Some(requirement), max_wait }) = wanted else { return Ok(()) };
         let max_wait = match max_wait {
@@ -154,7 +154,7 @@ impl Freshness {
             .map_err(|_| status::limit_exceeded("calls that wait for freshness", WAITERS_MAX))?;
         match requirement {
             Requirement::MinimizeLatency(_) | Requirement::Latest(false) => {
-                Err(status::bad_field("consistency.requirement", "is false; leave out what is not wanted"))
+                Err(status::bad_field("consistency.requirement", "is false; leave out the field instead"))
             }
             Requirement::AtLeastAsFresh(token) => {
                 let targets = self.targets_of(&token)?;
@@ -185,7 +185,7 @@ impl Freshness {
             (leader.histories(), leader.collections().into_iter().map(|status| status.kind.group_resource))
         });
         if token.process == self.process && token.histories != histories {
-            return Err(status::token_from_other_history("a store went back since it was given out"));
+            return Err(status::token_from_other_history("a store was restored since the token was issued"));
         }
         let known: BTreeMap<u64, GroupResource> = collections.map(|of| (token::digest(&of), of)).collect();
         let target = |(digest, bound): (u64, ResourceVersion)| {
@@ -213,7 +213,7 @@ impl Freshness {
             let collection = GroupResource { group: of.group.as_str().into(), resource: of.resource.as_str().into() };
             let version = ResourceVersion::parse(&bound.resource_version);
             if !version.is_ordered() {
-                return Err(field(&format!("has a resource version for {collection} that is no decimal number")));
+                return Err(field(&format!("has a resource version for {collection} that is not a decimal number")));
             }
             if self.reader.with(|leader| leader.reached(&collection)).is_none() {
                 return Err(field(&format!("names {collection}, which the API server does not serve")));
@@ -223,7 +223,7 @@ impl Freshness {
         bounds.iter().map(target).collect()
     }
 
-    /// Where the API server says that the collections stand now.
+    /// The present positions of the collections at the API server.
     async fn latest(&self, about: &About, until: Instant) -> Result<Vec<Target>, Status> {
         let collections: Vec<GroupResource> = match about {
             About::Collections(collections) => collections.iter().cloned().collect(),
@@ -281,7 +281,7 @@ impl Freshness {
         Err(self.too_late(first))
     }
 
-    /// Whether all are reached in time; those that are not are left.
+    /// Waits until all targets are reached or the time is over. Leaves those that are not reached.
     async fn reached_by(&self, open: &mut Vec<Target>, until: Instant) -> Result<bool, Status> {
         let mut rounds = self.reader.rounds();
         loop {
@@ -311,7 +311,7 @@ impl Freshness {
         }
     }
 
-    /// Where the graph has to be to have everything up to the bound of a target, for those of which that can be said.
+    /// The positions that prove the bounds of targets, where a short watch can tell.
     async fn settle_all(&self, open: &[Target]) -> Vec<(GroupResource, ResourceVersion)> {
         let asking = open.iter().map(async |target| Some((target.collection.clone(), self.settle(target).await?)));
         join_all(asking).await.into_iter().flatten().collect()
@@ -329,7 +329,7 @@ impl Freshness {
         let from = position.filter(|position| position.is_before(&target.bound))?;
         let _turn = self.asking.acquire().await;
         let (collection, to) = (target.collection.clone(), target.bound.clone());
-        // Without an answer there is still the graph's own watch.
+        // Without an answer the graph's own watch remains.
         let at = (self.ask.last)(Span { collection, version, from, to: to.clone() }).await.ok()?;
         *known = Some((to, at.clone()));
         Some(at)
@@ -340,16 +340,17 @@ impl Freshness {
         Arc::clone(questions.entry(collection.clone()).or_default())
     }
 
-    /// A bound that the store has not reached is of another history; one that it has is reached by a graph that shows the same as it.
+    /// Asks the API server about all targets. A bound beyond the store's position belongs to another history. A reached
+    /// bound is proven if the graph shows the same as the store.
     async fn ask_all(&self, open: &mut [Target], until: Instant, given: Given) -> Result<(), Status> {
         let asking = open.iter_mut().filter(|target| !target.asked).map(async |target| {
             target.asked = true;
-            // Without an answer there is still the watch.
+            // Without an answer the watch remains.
             let Ok(stand) = self.stand(&target.collection, until).await else { return Ok(()) };
             if stand.position.is_before(&target.bound) {
                 let (at, collection) = (&stand.position, &target.collection);
                 return Err(match given {
-                    Given::Token => status::token_from_other_history(&format!("{collection} stands at {at} now")),
+                    Given::Token => status::token_from_other_history(&format!("{collection} is at {at} now")),
                     Given::Bound | Given::Latest => {
                         let note = "; the API server itself has not got so far";
                         status::replica_behind(
@@ -371,7 +372,7 @@ impl Freshness {
         Ok(())
     }
 
-    /// By a question that is sent after this call, and shared with whoever calls before it is sent.
+    /// The position of a collection, by a question that is sent after this call. Calls before that question share it.
     async fn stand(&self, collection: &GroupResource, until: Instant) -> Result<Arc<Stand>, Status> {
         let Some(Reached { version, position, .. }) = self.reader.with(|leader| leader.reached(collection)) else {
             return Err(status::collection_unsynced(&collection.to_string()));
@@ -393,13 +394,13 @@ impl Freshness {
         };
         match timeout_at(until, answer).await {
             Ok(Ok(stand)) if position.as_ref().is_some_and(|position| stand.position.is_before(position)) => {
-                let why = format!("{collection} stands at {} now, before what was seen of it", stand.position);
+                let why = format!("{collection} is at {} now, which is before its known position", stand.position);
                 Err(status::token_from_other_history(&why))
             }
             Ok(Ok(stand)) => Ok(stand),
             Ok(Err(why)) => Err(status::api_server_refuses(&why)),
             Err(_) => {
-                let note = "; the API server did not say in time where it stands";
+                let note = "; the API server did not answer in time";
                 Err(status::replica_behind(&collection.to_string(), "latest", "", note))
             }
         }
@@ -419,7 +420,7 @@ impl Freshness {
     }
 }
 
-/// Where a bound comes from.
+/// The source of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Given {
     Token,
@@ -450,7 +451,7 @@ fn progress(target: &Target, leader: &engine::leader::Leader) -> Progress {
     }
 }
 
-/// How far all collections had come at one moment.
+/// The positions of all collections at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Positions {
     token: Token,
@@ -458,7 +459,7 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// Of what a call was about.
+    /// The token for the collections of a call.
     pub(super) fn token(mut self, about: &About) -> ConsistencyToken {
         for (collection, position) in &self.positions {
             let counts = match about {

@@ -1,4 +1,4 @@
-//! What reads texts and tokens of callers.
+//! Fuzz entry points for texts and tokens of callers.
 
 use super::decisions::filter::Filter as DecisionsFilter;
 use super::decisions::looked::Looked;
@@ -14,7 +14,7 @@ use proto::decision::v1beta1::{DecisionEvent, DecisionFilter};
 use proto::graph::v1beta1::ListDependentsRequest;
 use proto::r#type::v1beta1::ObjectFilter;
 
-/// The bytes as the text of an expression, and as the filters of a request.
+/// Reads the bytes as an expression, and as the filters of a request.
 pub(crate) fn filters(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         let filter = ObjectFilter { cel: text.to_owned(), ..ObjectFilter::default() };
@@ -44,7 +44,7 @@ fn sieve(include: &[ObjectFilter], exclude: &[ObjectFilter]) {
     }
 }
 
-/// An object with something of everything.
+/// An object with all fields set.
 fn node() -> NodeView {
     let uid = |text| Uid::parse(text).expect("the text is not empty");
     let owner = OwnerReference {
@@ -78,7 +78,7 @@ fn node() -> NodeView {
     }
 }
 
-/// The bytes as each kind of token. One that is read is written again as it was, or as one that reads the same.
+/// Reads the bytes as each kind of token. A valid token must survive a round trip.
 pub(crate) fn tokens(bytes: &[u8]) {
     if let Some(token) = Freshness::read(bytes) {
         assert_eq!(Freshness::read(&token.write()).as_ref(), Some(&token), "a token of freshness");

@@ -1,6 +1,7 @@
-//! Reads of the graph, on every replica.
+//! Reads of the graph, on each replica.
 //!
-//! No read holds the graph for long: what looks at many objects does so in steps of [`STEP`] and lets decisions go on in between.
+//! No read holds the graph for long. A read of many objects takes steps of [`STEP`] objects, and lets decisions go on
+//! in between.
 
 use super::access::{Visibility, redact};
 use super::connection::Link;
@@ -40,7 +41,7 @@ mod targets;
 mod tests;
 pub(super) mod watch;
 
-/// Objects that are looked at under one hold of the graph: about a millisecond.
+/// Objects to read under one lock of the graph: about a millisecond.
 const STEP: usize = 500;
 /// Deepest walk.
 const DEPTH_MAX: u32 = 64;
@@ -48,15 +49,15 @@ const DEPTH_MAX: u32 = 64;
 const WALK_MAX: usize = 200_000;
 /// Most references of one BatchGetObjects.
 const BATCH_MAX: usize = 500;
-/// and most bytes of them, because what is missing is told in the words of the request.
+/// Most bytes of these references: the answer repeats the missing ones.
 const BATCH_BYTES_MAX: usize = 512 * 1024;
-/// Longest uid of a request: some are told again in the answer.
+/// Longest uid of a request. The answer may repeat it.
 const UID_MAX_BYTES: usize = 1024;
-/// Most targets of a preview, and most objects assumed gone.
+/// Most targets of a preview, and most objects that it assumes gone.
 const TARGETS_MAX: usize = 100;
-/// Objects that filters look at between two turns of others on this thread,
+/// Objects to filter before other tasks get a turn.
 const SIFT_STEP: usize = 256;
-/// and how long they may look in all.
+/// Longest time to filter one answer.
 const SIFT_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -83,17 +84,14 @@ impl Graph {
         if walked.cut { Err(status::traversal_limit(WALK_MAX)) } else { Ok(walked.found) }
     }
 
-    /// Those that are admitted. Expressions take their time, so this is done in steps, and not for ever.
+    /// The admitted items. Filtering takes steps, and has a time limit.
     async fn sift<T>(&self, items: Vec<T>, admits: impl Fn(&T) -> bool) -> Result<Vec<T>, Status> {
         let until = tokio::time::Instant::now() + SIFT_WITHIN;
         let mut admitted = Vec::new();
         for (at, item) in items.into_iter().enumerate() {
             if at % SIFT_STEP == SIFT_STEP - 1 {
                 if tokio::time::Instant::now() > until {
-                    return Err(status::limit_exceeded(
-                        "seconds for the filters to look at it all",
-                        SIFT_WITHIN.as_secs() as usize,
-                    ));
+                    return Err(status::limit_exceeded("seconds to filter the answer", SIFT_WITHIN.as_secs() as usize));
                 }
                 tokio::task::yield_now().await;
             }
@@ -104,14 +102,14 @@ impl Graph {
         Ok(admitted)
     }
 
-    /// Once the graph is as fresh as is asked for: what the answer is to say of itself.
+    /// Waits for the requested freshness. Returns the metadata of the answer.
     async fn fresh(&self, wanted: Option<Consistency>, about: &About) -> Result<ResponseMeta, Status> {
         self.shared.freshness.wait(wanted, about).await?;
         Ok(self.shared.meta_about(about))
     }
 
-    /// The collections of objects, where they are known or can only be there. Who does not see everything is told of all of them, so
-    /// that an object that is not there is as one that may not be seen.
+    /// The collections of the objects. A caller that does not see everything gets all collections, so that a hidden
+    /// object looks like an absent one.
     fn about(&self, objects: &[ObjectRef], visibility: &Visibility) -> About {
         if !visibility.sees_everything() {
             return About::Everything;
@@ -131,17 +129,18 @@ impl Graph {
         self.shared.reader.with(all).map_or(About::Everything, About::Collections)
     }
 
-    /// The uid that a reference of a request means.
+    /// The uid that a reference of a request names.
     async fn resolve(&self, object: Option<ObjectRef>, visibility: &Visibility) -> Result<Known, Status> {
         lookup::resolve(self, object.unwrap_or_default(), visibility).await
     }
 
-    /// What is known of an object, of that which the caller may see.
+    /// The best-known visible state of an object.
     fn best_known(&self, uid: &Uid, visibility: &Visibility) -> Option<NodeView> {
         best_known(self.shared.reader.with(|leader| leader.nodes(uid)), visibility)
     }
 
-    /// Those of a walk that the caller may see, and how many it may not. Before any filter, which could ask about the others.
+    /// The visible objects of a walk, and the number of hidden ones. Call this before any filter: filters could
+    /// otherwise probe hidden objects.
     async fn seen(&self, found: Vec<Found>, visibility: &Visibility) -> Result<(Vec<Found>, u32), Status> {
         if visibility.sees_everything() {
             return Ok((found, 0));
@@ -155,7 +154,7 @@ impl Graph {
     }
 }
 
-/// Each once: of a great many objects there are few.
+/// Each namespace once.
 fn namespaces<'a>(nodes: impl Iterator<Item = &'a NodeView>) -> BTreeSet<&'a str> {
     nodes.map(|node| &*node.object.namespace).collect()
 }
@@ -281,7 +280,7 @@ impl GraphService for Graph {
             let found = self.sift(found, |found| sieve.admits(&found.node)).await?;
             let filtered_count = u32::try_from(all - found.len()).unwrap_or(u32::MAX);
             let mut found: Vec<list_owners_response::Owner> = found.into_iter().map(Into::into).collect();
-            // References of what is hidden are its own affair.
+            // The references of a hidden object are hidden too.
             found.iter_mut().for_each(|found| found.edges.retain(|edge| seen.contains(&edge.dependent_uid)));
             let rest = ListOwnersResponse { filtered_count, redacted_count, meta: Some(meta), ..Default::default() };
             apart(move || Listed::new(found, rest)).await
@@ -445,7 +444,7 @@ impl GraphService for Graph {
     }
 }
 
-/// Does what takes its time and needs no graph beside the tasks, which would have to wait for it: the driver is one of them.
+/// Runs expensive work that needs no graph on its own thread, away from the driver.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
     tokio::task::spawn_blocking(work).await.map_err(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
@@ -458,8 +457,7 @@ fn named(filters: &[ObjectFilter]) -> impl Iterator<Item = &[String]> {
     filters.iter().map(|filter| filter.namespaces.as_slice())
 }
 
-/// Where references contradict each other about a uid, the object that was observed counts before those only claimed, of that which the
-/// caller may see.
+/// If references disagree about a uid, an observed object wins over claimed ones. Only visible objects count.
 fn best_known(nodes: Vec<NodeView>, visibility: &Visibility) -> Option<NodeView> {
     let seen = nodes.into_iter().filter(|node| visibility.sees(&node.object.namespace));
     seen.min_by_key(|node| match node.presence {
@@ -469,7 +467,7 @@ fn best_known(nodes: Vec<NodeView>, visibility: &Visibility) -> Option<NodeView>
     })
 }
 
-/// An object that went, as a node.
+/// A deleted object as a node.
 fn gone(tombstone: &Tombstone) -> Node {
     Node {
         r#ref: Some(tombstone.object.clone().into()),

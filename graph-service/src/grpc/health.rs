@@ -1,5 +1,5 @@
-//! `grpc.health.v1`: which services answer. Work, and the log of decisions, are the leader's alone, so that clients with health checking
-//! find it.
+//! `grpc.health.v1`: the health of each service. Work and the decision log are served only by the leader, so that
+//! clients with health checking find it.
 
 use super::Shared;
 use futures::StreamExt as _;
@@ -19,12 +19,12 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_health::server::{HealthReporter, HealthService};
 
-/// How soon health follows readiness.
+/// How fast health follows readiness.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The name that stands for the whole server.
+/// The name of the whole server.
 const SERVER: &str = "";
 
-/// The service. To watch what is not known here is no error, as the protocol has it.
+/// The health service. As the protocol requires, a watch of an unknown service is not an error.
 pub(super) fn service(reporter: HealthReporter, shutdown: Shutdown) -> HealthServer<Watched> {
     HealthServer::new(Watched { inner: HealthService::from_health_reporter(reporter), shutdown })
 }
@@ -44,7 +44,7 @@ impl Health for Watched {
         self.inner.check(request).await
     }
 
-    /// No service comes or goes while this process runs: one that is unknown stays so.
+    /// The set of services never changes, so an unknown service stays unknown.
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         match self.inner.watch(request).await {
             Ok(known) => Ok(known.map(|stream| stream.boxed())),
@@ -59,7 +59,7 @@ impl Health for Watched {
     }
 }
 
-/// Keeps the reported health true. Nothing is reported as serving any more once a stop was asked for.
+/// Updates the reported health. After a request to stop, no service is serving.
 pub(super) async fn follow(reporter: HealthReporter, shared: Arc<Shared>, shutdown: Shutdown) -> anyhow::Result<()> {
     let mut leadership = shared.leadership.clone();
     let mut told = BTreeMap::new();
@@ -69,7 +69,7 @@ pub(super) async fn follow(reporter: HealthReporter, shared: Arc<Shared>, shutdo
         let leading = open && leadership.borrow_and_update().leading;
         for (service, serves) in [(SERVER, ready), (GRAPH, ready), (ADMIN, open), (WORK, leading), (DECISION, leading)]
         {
-            // Whoever watches is sent whatever is set, changed or not.
+            // The reporter notifies watchers of each value, even of an unchanged one.
             if told.insert(service, serves) != Some(serves) {
                 let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
                 reporter.set_service_status(service, status).await;
@@ -80,7 +80,7 @@ pub(super) async fn follow(reporter: HealthReporter, shared: Arc<Shared>, shutdo
         }
         tokio::select! {
             () = shutdown.requested() => {}
-            // An election that has ended changes nothing any more; the interval goes on.
+            // After the end of the election, only the interval remains.
             Ok(()) = leadership.changed() => {}
             () = tokio::time::sleep(INTERVAL) => {}
         }

@@ -1,7 +1,7 @@
-//! Pages of lists that are ordered by a name: nothing is kept for a later page, which begins after the last name of the one before.
+//! Pages of lists that are ordered by name. A page begins after the last name of the page before, so no state is kept.
 //!
-//! A token is a format byte, a check and that name, in hex. The check ties it to the list it belongs to and finds what was changed; it is
-//! no secret, because a name gives no right.
+//! A token is a format byte, a check and that name, in hex. The check binds the token to its list and detects changes.
+//! It is not secret, because a name grants no right.
 
 use super::pages::{digest, fitting, page_size};
 use super::status;
@@ -15,10 +15,10 @@ mod tests;
 const FORMAT: u8 = 2;
 /// Format and check, in hex.
 const HEAD_CHARS: usize = 2 + 16;
-/// Longest token: no name is longer than the two of a collection.
+/// Longest token. The longest name is that of a collection.
 const TOKEN_MAX_CHARS: usize = HEAD_CHARS + 2 * 1024;
 
-/// Which page of which list.
+/// A page of a list.
 #[derive(Debug)]
 pub(super) struct Cursor {
     list: &'static str,

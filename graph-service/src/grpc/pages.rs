@@ -1,13 +1,13 @@
-//! Answers in pages: what later pages are made of is kept between them, for the caller that asks.
+//! Answers in pages. The service keeps the rest of an answer for the caller's later pages.
 //!
 //! ```text
-//! page one -> open   there is more: kept under a number that cannot be guessed, with how many pages it gave
-//! open     -> open   the next page was asked for; or the one before again, because its answer was lost: it is given once more
+//! page one -> open   there is more: kept under a random number, with the count of its pages
+//! open     -> open   the caller asks for the next page, or for the last one again because its answer was lost
 //! open     -> gone   five minutes after page one, or when newer answers need its room
 //! ```
 //!
-//! A token is a format byte, the number and which page it asks for, in hex. Where callers are told apart it is good only for the caller that
-//! got it, and only for the same question.
+//! A token is a format byte, the number and the page, in hex. It is valid only for the same request, and only for the
+//! same caller if callers are authenticated.
 
 use super::access::{Visibility, Whose};
 use super::status;
@@ -25,22 +25,22 @@ mod tests;
 
 const SIZE_DEFAULT: usize = 100;
 const SIZE_MAX: usize = 1000;
-/// A page of more than this ends early. What an answer says beside its entries stays below the rest of a MiB.
+/// Most bytes of a page. Together with the other fields of an answer it stays below a MiB.
 pub(super) const BYTES_MAX: usize = 960 * 1024;
-/// What an entry of a list costs beside its own bytes: its tag and its length.
+/// Bytes of a list entry besides its content: its tag and its length.
 pub(super) const ENTRY_BYTES: usize = 6;
 /// How long an answer is kept for its later pages.
 const AGE_MAX: Duration = Duration::from_secs(300);
-/// Answers that are kept of one caller, at most. The oldest of its own make room.
+/// Most kept answers of one caller. The caller's oldest answers make room.
 const CALLER_ANSWERS_MAX: usize = 16;
-/// Bytes of all answers of one caller, at most. An answer of more is refused.
+/// Most bytes of all kept answers of one caller. A larger answer is refused.
 const CALLER_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of all answers, at most. The oldest of the caller that has most make room.
+/// Most bytes of all kept answers. The oldest answers of the largest caller make room.
 const ALL_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// First byte of a token.
 const FORMAT: u8 = 1;
 
-/// Which page of which question.
+/// A page of a request.
 #[derive(Debug)]
 pub(super) struct Paging {
     question: Question,
@@ -48,7 +48,7 @@ pub(super) struct Paging {
     token: Option<(u128, u32)>,
 }
 
-/// What was asked, and by whom: what is kept for one caller is of no use to another.
+/// The request and its caller. Another caller cannot use the kept answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     digest: u64,
@@ -62,7 +62,7 @@ impl Question {
 }
 
 impl Paging {
-    /// `question` is the request without its page.
+    /// `question` is the request without its page fields.
     pub(super) fn of(
         question: &impl Message,
         size: i32,
@@ -83,24 +83,24 @@ impl Paging {
     }
 }
 
-/// What an answer's pages come from.
+/// The source of an answer's pages.
 pub(super) trait Source: Send + 'static {
     type Page: Clone + Send;
 
-    /// The next page, of at most so many entries. A call that is dropped before its end loses nothing: the next one gives what it would have.
+    /// The next page, of at most `size` entries. A dropped call loses nothing: the next call returns the same page.
     fn next(&mut self, size: usize) -> impl Future<Output = Result<Self::Page, Status>> + Send;
 
-    /// Whether that was the last page.
+    /// Whether the last page was taken.
     fn has_ended(&self) -> bool;
 
-    /// About how many bytes are held for later pages.
+    /// Approximate bytes that are kept for later pages.
     fn bytes(&self) -> usize;
 }
 
-/// An answer that was found as a whole.
+/// An answer that is complete.
 #[derive(Debug)]
 pub(super) struct Listed<T, R> {
-    /// Those of later pages, encoded: that is less than they take otherwise.
+    /// The items of later pages, encoded to save memory.
     items: VecDeque<Box<[u8]>>,
     bytes: usize,
     rest: R,
@@ -141,7 +141,7 @@ where
     }
 }
 
-/// What is kept for later pages.
+/// The kept answers.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     kept: Mutex<VecDeque<Kept>>,
@@ -158,19 +158,19 @@ struct Kept {
     open: Box<dyn Any + Send>,
 }
 
-/// An answer, of which pages were given.
+/// An answer of which pages were given.
 #[derive(Debug)]
 struct Open<S: Source> {
     source: S,
     pages: u32,
-    /// The last page, with its token. Page one is none of them: who lost it has no token to ask for it.
+    /// The last page, with its token. Page one has no token to ask for it again.
     last: Option<(S::Page, String)>,
 }
 
 type Shared<S> = Arc<tokio::sync::Mutex<Open<S>>>;
 
 impl Answers {
-    /// The page that was asked for, and the token of the one after; `first` is called for page one only.
+    /// The requested page, and the token of the next one. `first` is called for page one only.
     pub(super) async fn page<S: Source>(
         &self,
         paging: Paging,
@@ -224,7 +224,7 @@ impl Answers {
         Ok(number)
     }
 
-    /// Notes how many bytes are held for an answer now.
+    /// Records how many bytes an answer keeps now.
     fn weigh(&self, number: u128, bytes: usize) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(of) = kept.iter_mut().find(|kept| kept.number == number) {
@@ -234,10 +234,10 @@ impl Answers {
     }
 }
 
-/// Drops answers until all bounds are kept.
+/// Drops answers until all bounds hold.
 fn make_room(kept: &mut VecDeque<Kept>) {
     kept.retain(|kept| kept.at.elapsed() < AGE_MAX);
-    // Few, as each caller has few and all have few bytes.
+    // The loop is short: the bounds on answers and bytes keep the queue small.
     loop {
         let mut callers: Vec<(&Option<Whose>, usize, usize)> = Vec::new();
         for kept in kept.iter() {
@@ -261,15 +261,15 @@ fn token(number: u128, page: u32) -> String {
     format!("{FORMAT:02x}{number:032x}{page:08x}")
 }
 
-/// Entries of a page, of what a request says.
+/// The number of entries that a request asks for.
 pub(super) fn page_size(wanted: i32) -> Result<usize, Status> {
     let size = usize::try_from(wanted).map_err(|_| status::bad_field("page_size", "is negative"))?;
     Ok(if size == 0 { SIZE_DEFAULT } else { size.min(SIZE_MAX) })
 }
 
-/// How many items of these many bytes make a page.
+/// How many of these items fit on a page.
 pub(super) fn fitting(mut lengths: impl Iterator<Item = usize>, size: usize) -> usize {
-    // One that is larger than a page is a page.
+    // An oversized item is a page of its own.
     let Some(mut bytes) = lengths.next().map(|length| length + ENTRY_BYTES) else { return 0 };
     let fits = |length: &usize| {
         bytes += length + ENTRY_BYTES;
@@ -287,7 +287,7 @@ pub(super) fn parse(token: &str) -> Option<(u128, u32)> {
     Some((u128::from_str_radix(&token[2..34], 16).ok()?, u32::from_str_radix(&token[34..], 16).ok()?))
 }
 
-/// FNV-1a: tells the questions of one caller apart, no more.
+/// FNV-1a. Distinguishes the requests of one caller.
 pub(super) fn digest(bytes: &[u8]) -> u64 {
     let step = |digest: u64, &byte: &u8| (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

@@ -1,4 +1,4 @@
-//! Sees to it that every error has a reason, also those that the transport finds by itself and those of services that are not ours.
+//! Adds a reason to every error, also to those of the transport and of third-party services.
 
 use super::status;
 use http::{HeaderMap, Response};
@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-/// Adds a reason to a status without one, wherever in the answer it is: before the messages, or after them.
+/// Adds a reason to a status without one, in the headers or in the trailers.
 pub(super) fn complete(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     explain(&mut head.headers);
@@ -23,7 +23,7 @@ fn explain(headers: &mut HeaderMap) {
     let Some(found) = Status::from_header_map(headers) else { return };
     if found.code() != Code::Ok && found.details().is_empty() {
         let explained = status::of_transport(found.code(), found.message());
-        // What cannot be written leaves the status as it was.
+        // If the reason cannot be written, the status stays as it is.
         let _unwritten = explained.add_header(headers);
     }
 }

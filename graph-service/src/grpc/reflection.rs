@@ -1,7 +1,7 @@
-//! What the API looks like, for clients that ask: `grpc.reflection` in both of its versions, which are the same on the wire.
+//! `grpc.reflection` in both versions, which are identical on the wire.
 //!
-//! Files are given as they were compiled, byte by byte, so that options are kept which this program does not know. What is not there is
-//! answered with an `error_response`, and the stream goes on.
+//! Files are returned as they were compiled, which keeps options that this program does not know. A missing symbol gets
+//! an `error_response`, and the stream continues.
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -22,25 +22,25 @@ mod tests;
 /// No name is nearly as long.
 const QUESTION_MAX_BYTES: usize = 64 * 1024;
 
-/// A set of files, each as it was compiled.
+/// A set of compiled files.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Set {
     #[prost(bytes = "vec", repeated, tag = "1")]
     file: Vec<Vec<u8>>,
 }
 
-/// Files, and what each of them declares.
+/// Files, and their symbols.
 #[derive(Debug, Default)]
 struct Files {
     by_name: BTreeMap<String, Vec<u8>>,
-    /// The name of the file that declares it.
+    /// The file that declares a symbol.
     symbols: BTreeMap<String, String>,
-    /// Of the extended message and the number, the same.
+    /// The file that declares an extension of a message, by number.
     extensions: BTreeMap<(String, i32), String>,
     services: BTreeSet<String>,
 }
 
-/// Answers in both versions.
+/// The service in both versions.
 #[derive(Clone, Debug)]
 pub(super) struct Reflection(Arc<Files>);
 
@@ -98,7 +98,7 @@ impl Files {
             self.symbols.insert(full, name.clone());
         }
         for (outer, of) in enums {
-            // Values are siblings of their enum.
+            // Values have the scope of their enum.
             for value in of.value.iter().map(|value| value.name()) {
                 self.symbols.insert(inside(&outer, value), name.clone());
             }
@@ -115,7 +115,7 @@ impl Files {
 
     fn answer(&self, request: ServerReflectionRequest) -> ServerReflectionResponse {
         let answer = match &request.message_request {
-            None => Err((Code::InvalidArgument, "the request asks for nothing".to_owned())),
+            None => Err((Code::InvalidArgument, "the request is empty".to_owned())),
             Some(MessageRequest::FileByFilename(name)) => self.file(Some(name), "file", name),
             Some(MessageRequest::FileContainingSymbol(name)) => {
                 self.file(self.symbols.get(name.trim_start_matches('.')), "symbol", name)
@@ -187,7 +187,7 @@ impl alpha::ServerReflection for Reflection {
     }
 }
 
-/// A message of the one version as that of the other.
+/// Converts a message of one version to the other.
 fn same<A: Message, B: Message + Default>(message: &A) -> Result<B, Status> {
     B::decode(message.encode_to_vec().as_slice()).map_err(|error| Status::internal(error.to_string()))
 }

@@ -1,32 +1,32 @@
-//! Which right each RPC takes: the one table that everything reads.
+//! The right that each RPC requires.
 //!
-//! Resources are virtual: nothing is stored under them. `docs/access.md` has this table in words, which a test compares.
+//! Resources are virtual: no objects of them exist. A test compares this table with `docs/access.md`.
 
-/// The group of all of them.
+/// The API group of the virtual resources.
 pub(in crate::grpc) const GROUP: &str = "ownergraph.dev";
 
-/// What a caller needs.
+/// A required right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::grpc) struct Right {
     pub(in crate::grpc) verb: &'static str,
     pub(in crate::grpc) resource: &'static str,
 }
 
-/// Where it needs it.
+/// The scope of a required right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::grpc) enum Needs {
-    /// Nothing: probes, and what the API looks like.
+    /// No right: probes and reflection.
     Nothing,
-    /// The right for all namespaces; asked before the call is handled.
+    /// The right for all namespaces. The guard checks it before the handler runs.
     Everywhere(Right),
-    /// The right for the namespaces that the call is about; asked by its handler.
+    /// The right for the namespaces of the call. The handler checks it.
     ByNamespace(Right),
 }
 
 /// One RPC.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::grpc) struct Row {
-    /// Service and method, as in the path of a call without its first slash.
+    /// Service and method, as in the path of a call without the leading slash.
     pub(in crate::grpc) rpc: &'static str,
     pub(in crate::grpc) needs: Needs,
 }
@@ -43,7 +43,7 @@ const fn by_namespace(verb: &'static str, resource: &'static str) -> Needs {
     Needs::ByNamespace(Right { verb, resource })
 }
 
-/// Every RPC that is served.
+/// All served RPCs.
 pub(in crate::grpc) const TABLE: &[Row] = &[
     row("ownergraph.work.v1beta1.WorkService/StreamWork", everywhere("lease", "workitems")),
     row("ownergraph.graph.v1beta1.GraphService/GetObject", by_namespace("get", "graphobjects")),

@@ -1,4 +1,4 @@
-//! What the tests of the services stand on: a leader that was told of a few Secrets.
+//! Fixtures for tests of the services: a leader with a few Secrets.
 
 use super::access::Authenticator;
 use super::freshness::Freshness;
@@ -62,7 +62,7 @@ pub(super) fn secret(name: &str, owners: &[&str]) -> Object {
     }
 }
 
-/// The collection with these objects, and then without `gone`, which is one of them.
+/// The collection with these objects, and then without `gone`, one of them.
 pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
     let collection = secrets();
     let served = ServedKind {
@@ -83,12 +83,12 @@ pub(super) fn facts(objects: Vec<Object>, gone: &str) -> Vec<Input> {
     facts
 }
 
-/// What the services of `replica-a` share.
+/// The shared state of `replica-a`.
 pub(super) fn shared(leader: Leader, decisions: DecisionLog, leadership: watch::Receiver<Leadership>) -> Arc<Shared> {
     gated(leader, decisions, leadership, None)
 }
 
-/// The same behind an authenticator.
+/// The shared state behind an authenticator.
 pub(super) fn gated(
     leader: Leader,
     decisions: DecisionLog,
@@ -125,7 +125,7 @@ pub(super) fn gated(
     })
 }
 
-/// Why a call failed, in the API's word.
+/// The reason of a failed call.
 pub(super) fn reason(status: &Status) -> String {
     status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }

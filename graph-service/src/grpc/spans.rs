@@ -1,8 +1,8 @@
-//! A span for each call that somebody traces, as a child of what its `traceparent` names.
+//! Spans of calls, as children of the caller's `traceparent`.
 //!
-//! Only calls that the guard has let through come here. A caller that records has its calls recorded here too; one that says it does not has
-//! not. Of calls without such a header as many are recorded as of cascades. The streams of executors are left out, because they last for an
-//! hour and their leases have spans of their own; and so are probes and reflection.
+//! Only calls that pass the guard get here. A sampled `traceparent` makes the call sampled; an unsampled one does not.
+//! Calls without the header are sampled at the rate of cascades. Executor streams have no span: they last for an hour,
+//! and their leases have spans. Probes and reflection have none either.
 
 use super::rights;
 use futures::FutureExt as _;
@@ -17,9 +17,9 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 const TRACEPARENT: &str = "traceparent";
-/// Services whose calls have none.
+/// Services without spans.
 const UNTRACED: [&str; 2] = ["grpc.", "ownergraph.work."];
-/// Name of a call of what is not served: a path may be anything, and a name must not.
+/// Span name of an unknown method. A path may be any text; a span name may not.
 const UNKNOWN: &str = "unknown";
 
 /// The layer.
@@ -29,7 +29,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Without a recorder nothing is looked at.
+    /// Without a recorder the layer does nothing.
     pub(super) fn new(recorder: Option<Recorder>) -> Calls {
         Calls { recorder }
     }
@@ -73,7 +73,7 @@ where
     }
 }
 
-/// A call under way. Its span is recorded when it is dropped: after the last message, or because the caller has gone.
+/// A call in progress. Its span is recorded on drop: after the last message, or when the caller is gone.
 struct Call {
     recorder: Recorder,
     context: Context,
@@ -81,12 +81,12 @@ struct Call {
     /// Service and method.
     rpc: &'static str,
     start: Instant,
-    /// `None` until the answer says how it ended.
+    /// `None` until the answer has a status.
     ended: Option<Status>,
 }
 
 impl Call {
-    /// `None` where nobody wants to know.
+    /// `None` if the call is not recorded.
     fn begin<B>(recorder: &Recorder, request: &Request<B>) -> Option<Call> {
         let rpc = rights::of_path(request.uri().path()).map_or(UNKNOWN, |row| row.rpc);
         if UNTRACED.iter().any(|service| rpc.starts_with(service)) {
@@ -120,7 +120,7 @@ impl Call {
     }
 }
 
-/// The trace that a call is recorded in, and its caller's span.
+/// The trace of a call, and the span of its caller.
 fn belongs(recorder: &Recorder, headers: &HeaderMap) -> Option<(TraceId, Option<SpanId>)> {
     let text = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
     match text.and_then(Incoming::parse) {
@@ -143,7 +143,7 @@ impl Drop for Call {
             ("rpc.method", method.into()),
             ("rpc.grpc.status_code", (status.code() as u32).into()),
         ];
-        // What the server itself is to blame for, by OpenTelemetry's conventions.
+        // Server errors, by the conventions of OpenTelemetry.
         let is_fault = matches!(
             status.code(),
             Code::Unknown
@@ -177,7 +177,7 @@ mod tests {
     const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
     const PATH: &str = "/ownergraph.graph.v1beta1.GraphService/GetObject";
 
-    /// Calls a service that answers with this status, and reads the answer to its end, or not at all.
+    /// Calls a service that answers with this status. Reads the answer to its end if `read` is set.
     async fn call(ratio: &str, path: &str, traceparent: Option<&str>, status: Status, read: bool) -> Receiver<Span> {
         let (recorder, open, spans) = Recorder::to_memory(ratio.parse::<Ratio>().unwrap());
         let answer = move |_request: Request<Body>| {

@@ -1,4 +1,4 @@
-//! Errors of the wire. The only place where status codes are chosen.
+//! Statuses of the API. Only this module chooses status codes.
 
 use super::rights::{GROUP, Right};
 use crate::decisions::Extent;
@@ -20,20 +20,20 @@ use tonic_types::{ErrorDetails, StatusExt};
 #[cfg(test)]
 mod tests;
 
-/// When it makes sense to try again where somebody else leads: that replica is ready.
+/// Retry delay if another replica leads: that replica is ready.
 const RETRY_ELSEWHERE: Duration = Duration::from_millis(100);
-/// When it makes sense to try again where nobody leads, or there is no room.
+/// Retry delay if no replica leads, or a limit is reached.
 const RETRY_LATER: Duration = Duration::from_secs(2);
-/// Header that tells gRPC clients the same as `RetryInfo`.
+/// Header that repeats `RetryInfo` for gRPC clients.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
-/// How the definition of pauses comes to an API server.
+/// The command that installs the definition of pauses.
 const INSTALL: &str = "ownergraph crds | kubectl apply -f -";
-/// Longest duration there is, by its definition.
+/// Longest protobuf duration.
 const DURATION_MAX_SECONDS: u64 = 315_576_000_000;
-/// Longest foreign text in a status: all details of one stay under 4 KiB.
+/// Longest foreign text in a status. All details together stay below 4 KiB.
 const TEXT_MAX_BYTES: usize = 512;
 
-/// How a stream ends that does not end well.
+/// The status of a stream that ends with an error.
 pub(super) fn ended(ending: &Ending, leadership: &Leadership) -> Status {
     match ending {
         Ending::Refused(refusal) => refused(refusal, leadership),
@@ -43,7 +43,7 @@ pub(super) fn ended(ending: &Ending, leadership: &Leadership) -> Status {
     }
 }
 
-/// A hello that is not welcome.
+/// The status of a refused hello.
 pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
     match refusal {
         Refusal::NotLeader => not_leader(leadership),
@@ -94,7 +94,7 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
             Code::PermissionDenied,
             ErrorReason::ExecutorUntrusted,
             format!(
-                "too many reports of this process were not true; it is admitted again in {} s: look whether its API server lags, or whether another process has its credentials, and start it anew",
+                "too many reports of this process were wrong; it is admitted again in {} s. Check whether its API server lags or another process has its credentials, then restart it",
                 retry_in.as_secs()
             ),
             &[],
@@ -105,14 +105,14 @@ pub(super) fn refused(refusal: &Refusal, leadership: &Leadership) -> Status {
     }
 }
 
-/// A message that cannot be read, or that nobody may send now.
+/// An unreadable message, or one that the protocol does not allow now.
 pub(super) fn violation(how: &str) -> Status {
     let how = clip(how, TEXT_MAX_BYTES);
     let field = how.strip_prefix("field ").and_then(|rest| rest.split_once(' ')).map(|(field, _)| field.to_owned());
     invalid(ErrorReason::StreamProtocolViolation, &field.unwrap_or_default(), how, &[])
 }
 
-/// A bound of this replica is reached.
+/// A limit of this replica is reached.
 pub(super) fn limit_exceeded(what: &str, max: usize) -> Status {
     error(
         Code::ResourceExhausted,
@@ -123,14 +123,14 @@ pub(super) fn limit_exceeded(what: &str, max: usize) -> Status {
     )
 }
 
-/// An answer was not found in time.
+/// An answer took too long.
 pub(super) fn too_slow(within: Duration) -> Status {
     let seconds = within.as_secs().to_string();
     let how = format!("the answer took longer than {seconds} s; ask for less, or try again later");
     error(Code::ResourceExhausted, ErrorReason::LimitExceeded, how, &[(reason::LIMIT, &seconds)], Some(RETRY_LATER))
 }
 
-/// A bound of streams is reached; `user` is whose, where callers are told apart.
+/// A limit of streams is reached. `user` is the caller, if callers are authenticated.
 pub(super) fn streams_exceeded(what: &str, max: usize, user: &str) -> Status {
     let user = clip(user, TEXT_MAX_BYTES);
     let metadata = [(reason::LIMIT, &*max.to_string()), (reason::LIMIT_NAME, what), (reason::USER, &user)];
@@ -154,13 +154,13 @@ pub(super) fn object_not_found_at(kind: &str, namespace: &str, name: &str) -> St
     error(Code::NotFound, ErrorReason::ObjectNotFound, how, &metadata, None)
 }
 
-/// The name is that of one object, the uid that of another.
+/// The name and the uid belong to different objects.
 pub(super) fn uid_mismatch(how: &str, uid: &str) -> Status {
     let (how, uid) = (clip(how, TEXT_MAX_BYTES), clip(uid, TEXT_MAX_BYTES));
     error(Code::FailedPrecondition, ErrorReason::UidMismatch, how, &[(reason::UID, &uid)], None)
 }
 
-/// A walk met more than it may.
+/// A walk exceeds its limit.
 pub(super) fn traversal_limit(max: usize) -> Status {
     error(
         Code::ResourceExhausted,
@@ -171,26 +171,26 @@ pub(super) fn traversal_limit(max: usize) -> Status {
     )
 }
 
-/// A token that this service did not make.
+/// A token that this service did not issue.
 pub(super) fn token_malformed(field: &str) -> Status {
-    let how = format!("{field} is none of this service");
+    let how = format!("this service did not issue {field}");
     invalid(ErrorReason::TokenMalformed, field, how, &[(reason::FIELD, field)])
 }
 
-/// A token of freshness that came from another cluster.
+/// A consistency token of another cluster.
 pub(super) fn token_from_other_cluster(field: &str, ours: &str, theirs: &str) -> Status {
     let theirs = clip(theirs, TEXT_MAX_BYTES);
     let how = format!("this graph is of cluster {ours}, the token of cluster {theirs:?}");
     invalid(ErrorReason::TokenFromOtherCluster, field, how, &[(reason::OURS, ours), (reason::THEIRS, &theirs)])
 }
 
-/// What a token or an answer speaks of may never have been, in the history the store has now.
+/// A token or a position that may not exist in the present history of the store.
 pub(super) fn token_from_other_history(why: &str) -> Status {
-    let how = format!("the store has another history: {why}; begin anew");
+    let how = format!("the store has another history: {why}; start again without the token");
     error(Code::FailedPrecondition, ErrorReason::TokenFromOtherHistory, how, &[], None)
 }
 
-/// The graph does not show yet what is asked for.
+/// The graph is not as fresh as requested.
 pub(super) fn replica_behind(collection: &str, wanted: &str, position: &str, note: &str) -> Status {
     let (collection, wanted) = (clip(collection, TEXT_MAX_BYTES), clip(wanted, TEXT_MAX_BYTES));
     let at = if position.is_empty() { String::new() } else { format!(", it is at {position}") };
@@ -203,7 +203,7 @@ pub(super) fn replica_behind(collection: &str, wanted: &str, position: &str, not
     )
 }
 
-/// A collection that cannot be listed, so that nothing can be said of its freshness.
+/// A collection that cannot be listed, so that its freshness is unknown.
 pub(super) fn collection_unsynced(collection: &str) -> Status {
     let collection = clip(collection, TEXT_MAX_BYTES);
     error(
@@ -221,19 +221,19 @@ pub(super) fn not_comparable(collection: &str) -> Status {
     error(
         Code::FailedPrecondition,
         ErrorReason::ResourceVersionNotComparable,
-        format!("resource versions of {collection} are no ordered numbers"),
+        format!("resource versions of {collection} are not ordered numbers"),
         &[(reason::COLLECTION, &collection)],
         None,
     )
 }
 
-/// The API server does not do what a call needs of it.
+/// The API server does not support a feature that the call needs.
 pub(super) fn api_server_refuses(why: &str) -> Status {
     let why = clip(why, TEXT_MAX_BYTES);
     error(Code::Unavailable, ErrorReason::ApiServerRefuses, why, &[], Some(RETRY_LATER))
 }
 
-/// What the transport, or a service that is not ours, says without a reason.
+/// A status of the transport or of a third-party service, without a reason.
 pub(super) fn of_transport(code: Code, message: &str) -> Status {
     let reason = if code == Code::Unimplemented {
         ErrorReason::MethodUnknown
@@ -247,13 +247,13 @@ pub(super) fn of_transport(code: Code, message: &str) -> Status {
     error(code, reason, clip(message, TEXT_MAX_BYTES), &[], None)
 }
 
-/// This process ends.
+/// This replica stops.
 pub(super) fn stopping() -> Status {
     let how = "this replica stops".to_owned();
     error(Code::Unavailable, ErrorReason::Stopping, how, &[], Some(RETRY_ELSEWHERE))
 }
 
-/// An expression that cannot be used; `at` is line and column.
+/// An invalid expression. `at` is line and column.
 pub(super) fn expression_invalid(field: &str, what: &str, at: Option<(usize, usize)>) -> Status {
     let (line, column) = at.map(|(line, column)| (line.to_string(), column.to_string())).unwrap_or_default();
     let place = if at.is_some() { format!(", line {line}, column {column}") } else { String::new() };
@@ -263,38 +263,38 @@ pub(super) fn expression_invalid(field: &str, what: &str, at: Option<(usize, usi
     invalid(ErrorReason::ExpressionInvalid, field, how, known)
 }
 
-/// What a page token pinned is not kept here.
+/// The kept answer of a page token is gone.
 pub(super) fn page_token_expired() -> Status {
-    let how = "what page_token pinned is not kept by this replica any more, or never was; begin anew".to_owned();
+    let how = "this replica does not keep the answer that page_token names; start again without page_token".to_owned();
     error(Code::FailedPrecondition, ErrorReason::PageTokenExpired, how, &[], None)
 }
 
-/// A page token of another question.
+/// A page token of another request.
 pub(super) fn page_token_mismatch() -> Status {
     let how = "the token belongs to a request with other arguments".to_owned();
     invalid(ErrorReason::PageTokenMismatch, "page_token", how, &[])
 }
 
-/// Nothing is kept of this decision.
+/// The log has no event of this decision.
 pub(super) fn decision_not_found(which: &str) -> Status {
     let which = clip(which, TEXT_MAX_BYTES);
-    let how = format!("nothing is kept of decision {which:?}");
+    let how = format!("no event of decision {which:?} is kept");
     error(Code::NotFound, ErrorReason::DecisionNotFound, how, &[], None)
 }
 
-/// What comes after a position is not kept.
+/// Events after a position are no longer kept.
 pub(super) fn position_compacted(extent: &Extent) -> Status {
     let oldest = extent.oldest.to_string();
     error(
         Code::OutOfRange,
         ErrorReason::PositionCompacted,
-        format!("log {} begins at {oldest}; start there, or with what is open", extent.log_id),
+        format!("log {} begins at {oldest}; start there, or with open decisions", extent.log_id),
         &[(reason::LOG_ID, &extent.log_id), (reason::OLDEST_SEQUENCE, &oldest)],
         None,
     )
 }
 
-/// What comes after a position was never written.
+/// Events after a position were never written.
 pub(super) fn position_not_written(gap: &Gap) -> Status {
     let next = gap.next.clone().unwrap_or_default();
     let oldest = next.sequence.to_string();
@@ -307,12 +307,12 @@ pub(super) fn position_not_written(gap: &Gap) -> Status {
     )
 }
 
-/// This replica has not read the shared log, or not so far.
+/// This replica has not read the shared log, or not far enough.
 pub(super) fn log_unavailable(why: &str) -> Status {
     error(Code::Unavailable, ErrorReason::LogUnavailable, clip(why, TEXT_MAX_BYTES), &[], Some(RETRY_LATER))
 }
 
-/// A reader cannot keep up.
+/// A reader is too slow.
 pub(super) fn slow_consumer(sent: Option<&Position>) -> Status {
     let (log_id, last) = sent.map(|at| (at.log_id.as_str(), at.sequence.to_string())).unwrap_or_default();
     error(
@@ -324,54 +324,54 @@ pub(super) fn slow_consumer(sent: Option<&Position>) -> Status {
     )
 }
 
-/// The same for a reader of objects, whose place is in its last message.
+/// An object watcher is too slow. Its last message has the place to resume from.
 pub(super) fn slow_watcher() -> Status {
-    let how = "the reader took nothing for too long; call again with its last resume_token".to_owned();
+    let how = "the client read nothing for too long; call again with the last resume_token".to_owned();
     error(Code::ResourceExhausted, ErrorReason::SlowConsumer, how, &[], None)
 }
 
-/// The same for a reader of the status, who loses nothing by it.
+/// A reader of the status is too slow. It loses nothing.
 pub(super) fn slow_status_reader() -> Status {
-    let how = "the reader took nothing for too long; call again, the first message is the whole status".to_owned();
+    let how = "the client read nothing for too long; call again: the first message is the whole status".to_owned();
     error(Code::ResourceExhausted, ErrorReason::SlowConsumer, how, &[], None)
 }
 
-/// A request that lacks what it needs.
+/// An invalid request field.
 pub(super) fn bad_field(field: &str, why: &str) -> Status {
     let how = format!("field {field} {}", clip(why, TEXT_MAX_BYTES));
     invalid(ErrorReason::FieldInvalid, field, how, &[(reason::FIELD, field)])
 }
 
-/// The duration of a field.
+/// Reads the duration of a field.
 pub(super) fn duration(field: &str, value: prost_types::Duration) -> Result<Duration, Status> {
     let nanos = u32::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
     let seconds = u64::try_from(value.seconds).ok().filter(|seconds| *seconds <= DURATION_MAX_SECONDS);
     match (seconds, nanos) {
         (Some(seconds), Some(nanos)) => Ok(Duration::new(seconds, nanos)),
         _ if value.seconds < 0 || value.nanos < 0 => Err(bad_field(field, "is negative")),
-        _ => Err(bad_field(field, "is no duration of at most 10,000 years")),
+        _ => Err(bad_field(field, "is not a duration of at most 10,000 years")),
     }
 }
 
-/// Nobody knows who calls.
+/// The call has no credentials.
 pub(super) fn credentials_missing(audience: &str) -> Status {
-    let how = format!("a bearer token for the audience {audience:?} is needed, or a client certificate");
+    let how = format!("a bearer token for the audience {audience:?} or a client certificate is required");
     error(Code::Unauthenticated, ErrorReason::CredentialsMissing, how, &[(reason::AUDIENCE, audience)], None)
 }
 
-/// What the caller has shown is not accepted.
+/// The credentials are refused.
 pub(super) fn credentials_invalid(audience: &str, why: &str) -> Status {
     let why = clip(why, TEXT_MAX_BYTES);
     error(Code::Unauthenticated, ErrorReason::CredentialsInvalid, why, &[(reason::AUDIENCE, audience)], None)
 }
 
-/// A token that was not meant for this service.
+/// A token that was issued for another service.
 pub(super) fn token_for_other_audience(audience: &str) -> Status {
-    let how = format!("the token is for another audience; get one for {audience:?}");
+    let how = format!("the token is for another audience; request one for {audience:?}");
     error(Code::Unauthenticated, ErrorReason::TokenForOtherAudience, how, &[(reason::AUDIENCE, audience)], None)
 }
 
-/// The caller lacks a right. Without a namespace, the one for all of them.
+/// The caller lacks a right. Without a namespace: the right for all namespaces.
 pub(super) fn access_denied(user: &str, right: Right, namespace: &str) -> Status {
     let (user, namespace) = (clip(user, TEXT_MAX_BYTES), clip(namespace, TEXT_MAX_BYTES));
     let Right { verb, resource } = right;
@@ -390,7 +390,7 @@ pub(super) fn access_denied(user: &str, right: Right, namespace: &str) -> Status
     error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
 }
 
-/// The same for an object of the API server's.
+/// The caller lacks the right to get an object of the API server.
 pub(super) fn object_denied(user: &str, group: &str, resource: &str, namespace: &str) -> Status {
     let [user, group, resource, namespace] = [user, group, resource, namespace].map(|text| clip(text, TEXT_MAX_BYTES));
     let dot = if group.is_empty() { "" } else { "." };
@@ -406,7 +406,7 @@ pub(super) fn object_denied(user: &str, group: &str, resource: &str, namespace: 
     error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
 }
 
-/// The same for a path of the admin port.
+/// The caller lacks the right to get a path of the admin port.
 pub(super) fn path_denied(user: &str, path: &str) -> Status {
     let (user, path) = (clip(user, TEXT_MAX_BYTES), clip(path, TEXT_MAX_BYTES));
     let how = format!("user {user:?} may not get {path}");
@@ -415,34 +415,34 @@ pub(super) fn path_denied(user: &str, path: &str) -> Status {
     error(Code::PermissionDenied, ErrorReason::AccessDenied, how, metadata, None)
 }
 
-/// An executor that goes by another name than its token's.
+/// The name of an executor differs from the pod of its token.
 pub(super) fn executor_mismatch(executor: &str, pod: &str) -> Status {
     let (executor, pod) = (clip(executor, TEXT_MAX_BYTES), clip(pod, TEXT_MAX_BYTES));
     let bound = if pod.is_empty() { "to no pod".to_owned() } else { format!("to pod {pod:?}") };
-    let how = format!("executor {executor:?} shows a token that is bound {bound}; its name has to be that of its pod");
+    let how = format!("executor {executor:?} has a token that is bound {bound}; its name must be that of its pod");
     let metadata: &[(&str, &str)] = &[(reason::EXECUTOR, &executor), (reason::POD, &pod)];
     error(Code::PermissionDenied, ErrorReason::ExecutorMismatch, how, metadata, None)
 }
 
-/// The API server did not say who somebody is, or what they may do.
+/// The API server did not answer a review.
 pub(super) fn review_unavailable(why: &str) -> Status {
-    let how = format!("who calls, or what they may do, cannot be found out: {}", clip(why, TEXT_MAX_BYTES));
+    let how = format!("cannot authenticate or authorize the caller: {}", clip(why, TEXT_MAX_BYTES));
     error(Code::Unavailable, ErrorReason::ReviewUnavailable, how, &[], Some(RETRY_LATER))
 }
 
-/// A request that takes no trailers.
+/// A request without trailers.
 pub(super) fn not_grpc() -> Status {
-    let how = "the request lacks the header `te: trailers`, which every gRPC call has: a proxy on the way takes it away, or the client speaks no gRPC";
+    let how = "the request lacks the header `te: trailers` of every gRPC call: a proxy removes it, or the client does not speak gRPC";
     error(Code::InvalidArgument, ErrorReason::NotGrpc, how.to_owned(), &[], None)
 }
 
-/// A call that this version does not serve.
+/// A method that this version does not serve.
 pub(super) fn method_unknown() -> Status {
     let how = "this version has no such service or method".to_owned();
     error(Code::Unimplemented, ErrorReason::MethodUnknown, how, &[], None)
 }
 
-/// A pause that this replica does not know.
+/// An unknown pause.
 pub(super) fn pause_not_found(name: &str) -> Status {
     let name = clip(name, TEXT_MAX_BYTES);
     error(Code::NotFound, ErrorReason::PauseNotFound, format!("there is no pause {name}"), &[("name", &name)], None)
@@ -466,12 +466,12 @@ pub(super) fn pause(failure: &press::Failure, name: &str) -> Status {
 }
 
 pub(super) fn not_leader(leadership: &Leadership) -> Status {
-    // A replica that wakes after it has lost the Lease does not know the new holder yet. It must not name itself.
+    // After a suspension this replica may not know the new holder yet. It must not name itself.
     let Some(holder) = leadership.holder.as_ref().filter(|_| !leadership.leading) else {
         return error(
             Code::Unavailable,
             ErrorReason::NoLeader,
-            "nobody leads at the moment".to_owned(),
+            "no replica leads at the moment".to_owned(),
             &[],
             Some(RETRY_LATER),
         );
@@ -486,7 +486,7 @@ pub(super) fn not_leader(leadership: &Leadership) -> Status {
     error(
         Code::Unavailable,
         ErrorReason::NotLeader,
-        format!("this replica does not lead, {holder} does"),
+        format!("this replica does not lead; {holder} leads"),
         metadata,
         Some(RETRY_ELSEWHERE),
     )
@@ -511,7 +511,7 @@ fn error(
     status
 }
 
-/// An argument that cannot be used, with the field it is in; empty where it is in none.
+/// An invalid argument, with its field; empty if it has none.
 fn invalid(reason: ErrorReason, field: &str, how: String, metadata: &[(&str, &str)]) -> Status {
     let mut details = details(reason, metadata);
     details.add_bad_request_violation(field, how.as_str());

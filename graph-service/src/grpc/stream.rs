@@ -1,7 +1,7 @@
-//! Streams of messages that are encoded by those who write them, and go to the connection as they are.
+//! Streams of messages that their writers encode.
 //!
-//! The library encodes each message for each of its readers anew, on the task of the connection. Here a message is made of parts: one that
-//! is this reader's, and one that it shares with others. Nobody copies them on their way to the socket.
+//! The library would encode each message for each reader, on the task of the connection. Here a message has two parts:
+//! one for this reader, and one that readers share without a copy.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -21,22 +21,22 @@ use tonic::codec::{Codec as _, CompressionEncoding, Streaming};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic_prost::ProstCodec;
 
-/// What stands before a message: whether it is compressed, and its length.
+/// The prefix of a message: the compression flag and the length.
 const PREFIX_BYTES: usize = 5;
 
 /// Shorter messages are not compressed.
 const COMPRESSED_FROM: usize = 1024;
 const GZIP: &str = "gzip";
-/// Header that says how the messages of a body are compressed.
+/// Header with the compression of a body.
 const ENCODING: &str = "grpc-encoding";
-/// Header that says which of that the other side can read.
+/// Header with the compressions that the peer accepts.
 const ACCEPTED: &str = "grpc-accept-encoding";
 
 /// A message of a stream, with its prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Encoded {
     own: Bytes,
-    /// The rest; empty where there is none.
+    /// The shared rest; empty if there is none.
     shared: Bytes,
 }
 
@@ -48,7 +48,7 @@ impl Encoded {
         Encoded { own: own.freeze(), shared: Bytes::new() }
     }
 
-    /// A message that has a message in this field, which is encoded already. The order of fields does not matter.
+    /// A message with this encoded field added. The order of fields does not matter.
     pub(super) fn with_field(message: &impl Message, number: u32, field: Bytes) -> Encoded {
         let length = field.len() as u64;
         let head = encoding::key_len(number) + encoding::encoded_len_varint(length);
@@ -60,7 +60,7 @@ impl Encoded {
         Encoded { own: own.freeze(), shared: field }
     }
 
-    /// The same compressed, where that is worth it. Each message says whether it is.
+    /// Compresses the message if it is long enough. Each message has its own flag.
     pub(super) fn compressed(self) -> Encoded {
         if self.weight() < COMPRESSED_FROM {
             return self;
@@ -75,7 +75,7 @@ impl Encoded {
         Encoded { own: bytes.into(), shared: Bytes::new() }
     }
 
-    /// The message as its reader will have it, unless it is compressed.
+    /// Decodes the message, unless it is compressed.
     pub(super) fn decode<M: Message + Default>(&self) -> Result<M, Status> {
         let bytes = [self.own.get(PREFIX_BYTES..).unwrap_or_default(), &self.shared].concat();
         M::decode(bytes.as_slice()).map_err(|error| Status::internal(error.to_string()))
@@ -84,13 +84,13 @@ impl Encoded {
 
 #[cfg(test)]
 impl Encoded {
-    /// The bytes as they go out.
+    /// The bytes to send.
     pub(super) fn parts(self) -> [Bytes; 2] {
         [self.own, self.shared]
     }
 }
 
-/// How many bytes of a connection something takes.
+/// The bytes that a message takes on a connection.
 pub(super) trait Weighed {
     fn weight(&self) -> usize;
 }
@@ -112,13 +112,13 @@ fn put_prefix(length: usize, bytes: &mut BytesMut) {
     bytes.put_u32(u32::try_from(length).expect("messages are below 4 GiB"));
 }
 
-/// Whether the answer to a request may be compressed.
+/// Whether the peer accepts gzip.
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let accepted = headers.get(ACCEPTED).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
     accepted.split(',').any(|one| one.trim() == GZIP)
 }
 
-/// The one message of a request.
+/// Reads the one message of a request.
 pub(super) async fn read<M: Message + Default + Send + 'static>(
     request: http::Request<tonic::body::Body>,
     bytes_max: usize,
@@ -128,7 +128,7 @@ pub(super) async fn read<M: Message + Default + Send + 'static>(
         None | Some(b"identity") => None,
         Some(b"gzip") => Some(CompressionEncoding::Gzip),
         Some(other) => {
-            let how = format!("messages are not read that are compressed by {:?}", String::from_utf8_lossy(other));
+            let how = format!("the compression {:?} is not supported", String::from_utf8_lossy(other));
             let mut refused = Status::unimplemented(how);
             refused.metadata_mut().insert(ACCEPTED, MetadataValue::from_static("gzip,identity"));
             return Err(refused);
@@ -140,7 +140,7 @@ pub(super) async fn read<M: Message + Default + Send + 'static>(
     Ok(tonic::Request::from_parts(MetadataMap::from_headers(parts.headers), parts.extensions, message))
 }
 
-/// The answer that a stream is, or how the call failed. `gzip` says that messages may be compressed.
+/// The answer of a stream, or the error of the call. `gzip`: messages may be compressed.
 pub(super) fn answer(
     messages: Result<BoxStream<'static, Result<Encoded, Status>>, Status>,
     gzip: bool,
@@ -163,7 +163,7 @@ pub(super) fn answer(
 struct Messages {
     /// `None` after the end.
     messages: Option<BoxStream<'static, Result<Encoded, Status>>>,
-    /// The rest of the message that is going out.
+    /// The rest of the present message.
     next: Option<Bytes>,
 }
 

@@ -1,4 +1,4 @@
-//! The whole service over in-memory pipes: a client of the wire on one side, a small API server on the other.
+//! The whole service over pipes in memory, with a gRPC client and a small API server.
 
 use crate::{Access, Config, Connection, Edges, Election, Incoming, ReaderThreads, serve};
 use engine::leader::Mode;
@@ -38,7 +38,7 @@ mod strangers;
 pub(super) const CLUSTER: &str = "7e5cf8a6-0000-4000-8000-000000000001";
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// An API server that has a namespace kube-system and nothing else.
+/// An API server with the namespace kube-system and nothing else.
 fn cluster() -> Cluster {
     let service = tower::service_fn(|request: HttpRequest<Body>| async move {
         let (status, content_type, body) = match request.uri().path() {
@@ -60,12 +60,12 @@ pub(super) struct Dial {
     pipes: mpsc::Sender<Connection>,
     peer: Peer,
     stop: Shutdown,
-    /// As if from this process.
+    /// As if the client were in this process.
     within: bool,
 }
 
 impl Dial {
-    /// Connections of somebody else.
+    /// Connections of another peer.
     pub(super) fn by(&self, peer: Peer) -> Dial {
         Dial { pipes: self.pipes.clone(), peer, stop: self.stop.clone(), within: false }
     }
@@ -98,7 +98,7 @@ async fn with_service<T>(story: impl AsyncFnOnce(Dial) -> T) -> T {
     with_service_at(cluster(), Access::Open, story).await
 }
 
-/// The same at another API server, whose callers may be told apart.
+/// The same, on another API server, with or without authentication.
 pub(super) async fn with_service_at<T>(cluster: Cluster, access: Access, story: impl AsyncFnOnce(Dial) -> T) -> T {
     let (pipes, connections) = mpsc::channel::<Connection>(8);
     let grpc: Incoming = tokio_stream::wrappers::ReceiverStream::new(connections).map(Ok).boxed();

@@ -1,7 +1,7 @@
-//! `StreamWork`: one stream per executor, between the wire and the driver's queues.
+//! `StreamWork`: one stream for each executor, between the wire and the queues of the driver.
 //!
-//! Reading and writing are apart. The reader parses and hands over without ever waiting for the driver; what the driver has to say waits
-//! in a bounded outbox that the response drains. Whoever overflows either ends only this stream.
+//! Reading and writing are separate. The reader parses messages and queues them without waiting for the driver. Answers
+//! of the driver wait in a bounded outbox that the response drains. An overflow of either ends only this stream.
 
 use super::access::Holder;
 use super::connection::{Cut, Link};
@@ -27,22 +27,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tonic::{Extensions, Request, Response, Status, Streaming};
 
-/// Streams at a time.
+/// Most open streams.
 pub(super) const STREAMS_MAX: usize = 512;
-/// Messages of one executor that wait for the driver.
+/// Most messages of one executor that wait for the driver.
 pub(super) const MESSAGES_WAITING_MAX: usize = 256;
-/// A stream is renewed about so often.
+/// About how often a stream is renewed.
 pub(super) const STREAM_AGE: Duration = Duration::from_secs(60 * 60);
-/// From the announcement of a renewal to the end of the stream; reports count meanwhile.
+/// From the announcement of a renewal to the end of the stream. Reports still count in between.
 const CLOSE_AFTER: Duration = Duration::from_secs(5);
-/// From the call to its first message.
+/// Longest time from the call to its first message.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 /// How long a peer may take to read the end of its stream.
 const UNREAD_FOR: Duration = Duration::from_secs(30);
-/// How long a call waits for the place of one that has said nothing yet.
+/// How long a call waits for the place of a stream that has sent nothing yet.
 const PLACE_WITHIN: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Work {
     shared: Arc<Shared>,
@@ -52,8 +52,8 @@ pub(super) struct Work {
     next_stream: AtomicU64,
 }
 
-/// The streams on which nothing was said yet. Where there are too many streams the oldest of these goes: who has something to say says
-/// it at once.
+/// Streams without a first message. If there are too many streams, the oldest of these is ended: an executor sends its
+/// hello at once.
 #[derive(Debug, Default)]
 struct Silent(Mutex<BTreeMap<StreamId, Shutdown>>);
 
@@ -68,7 +68,7 @@ impl Silent {
         self.streams().remove(&stream);
     }
 
-    /// Whether there was one that could be sent away.
+    /// Ends the oldest silent stream. Returns false if there is none.
     fn send_oldest_away(&self) -> bool {
         self.streams().pop_first().map(|(_, gone)| gone.request()).is_some()
     }
@@ -114,7 +114,7 @@ impl Work {
 impl WorkService for Work {
     type StreamWorkStream = BoxStream<'static, Result<StreamWorkResponse, Status>>;
 
-    /// Answers its headers at once: the executor waits for them before it reads, and it sends its hello before it waits.
+    /// Answers its headers at once: the executor sends its hello first, and then waits for the headers before it reads.
     async fn stream_work(
         &self,
         request: Request<Streaming<StreamWorkRequest>>,
@@ -148,7 +148,7 @@ impl WorkService for Work {
         };
         let reading = reader.run(over.clone(), renewal_age(STREAM_AGE));
         if self.readers.try_send((stream, Box::pin(reading))).is_err() {
-            // There is a place for each stream, so this is the end of the process.
+            // There is a place for each stream, so this fails only when the process ends.
             let _gone = self.shared.sessions.try_send(SessionInput::Closed { stream });
             return Err(too_many());
         }
@@ -159,7 +159,7 @@ impl WorkService for Work {
 }
 
 impl Readers {
-    /// Never ends while the service lives.
+    /// Runs while the service lives.
     pub(super) async fn run(mut self) -> anyhow::Result<()> {
         loop {
             tokio::select! {
@@ -167,7 +167,7 @@ impl Readers {
                     JobEnd::Done(()) | JobEnd::Aborted => {}
                     JobEnd::Panicked(message) => {
                         tracing::error!(message, "the reader of a stream panicked");
-                        // Fails only when the driver has ended.
+                        // Fails only if the driver has ended.
                         let _gone = self.sessions.send(SessionInput::Closed { stream }).await;
                     }
                 },
@@ -179,7 +179,7 @@ impl Readers {
     }
 }
 
-/// Reads one stream.
+/// The reader of one stream.
 struct StreamReader {
     stream: StreamId,
     requests: Streaming<StreamWorkRequest>,
@@ -189,31 +189,32 @@ struct StreamReader {
     ending: Arc<OnceLock<Ending>>,
     waiting: Arc<Semaphore>,
     silent: Arc<Silent>,
-    /// Ends when the driver lets go of the stream.
+    /// Completes when the driver drops the stream.
     dropped: oneshot::Receiver<()>,
     connection: Option<Cut>,
-    /// Nothing where callers are not told apart.
+    /// `None` if callers are not authenticated.
     holder: Option<Holder>,
     origin: Origin,
     _place: OwnedSemaphorePermit,
 }
 
 impl StreamReader {
-    /// Until the peer has finished, the driver has, or the stream is of `age`; and then until the response is `over` too.
+    /// Runs until the peer or the driver ends the stream, or the stream reaches `age`. Then waits until the response is
+    /// `over`.
     async fn run(mut self, over: Shutdown, age: Duration) {
         if let Err(ending) = self.read(&over, age).await {
-            // Set by whoever is first; the driver may have refused the stream in the same moment.
+            // The first reason wins. The driver may have refused the stream at the same moment.
             let _already_set = self.ending.set(ending);
         }
         self.silent.leave(self.stream);
-        // The driver lets the outbox go, and with it the response ends. It fails only when the driver has ended.
+        // The driver drops the outbox, which ends the response. Fails only if the driver has ended.
         let _gone = self.shared.sessions.send(SessionInput::Closed { stream: self.stream }).await;
-        // The rest of the response is kept for the peer, and with it the stream's place. HTTP/2 has no other way to end a stream whose
-        // peer does not read.
+        // The rest of the response waits for the peer and keeps its place. HTTP/2 has no other way to end a stream
+        // whose peer does not read.
         if timeout(UNREAD_FOR, over.requested()).await.is_err()
             && let Some(connection) = self.connection
         {
-            tracing::info!("a connection is cut: its peer does not read");
+            tracing::info!("closing a connection whose peer does not read");
             connection.cut();
         }
     }
@@ -253,7 +254,7 @@ impl StreamReader {
         }
     }
 
-    /// Whether the message was a hello.
+    /// Queues a message for the driver. Returns whether it was a hello.
     fn hand_over(&self, message: StreamWorkRequest, phase: Phase) -> Result<bool, Ending> {
         let message = match received_from_executor(message) {
             Ok(Some(message)) => message,
@@ -285,7 +286,7 @@ impl StreamReader {
         self.shared.sessions.try_send(input).map(|()| is_hello).map_err(|_| full())
     }
 
-    /// The session outlives the stream: the executor comes back on a new one.
+    /// The session survives the stream: the executor opens a new one.
     fn announce_end(&self) {
         let Some(outbox) = self.farewell.upgrade() else { return };
         let go_away = ToExecutor::GoAway {
@@ -294,12 +295,12 @@ impl StreamReader {
             reconnect_after: Duration::ZERO,
             close_after: CLOSE_AFTER,
         };
-        // A full outbox ends the stream anyway.
+        // A full outbox ends the stream in any case.
         let _full = outbox.try_send(go_away);
     }
 }
 
-/// Where a call comes from: from this process, from a caller that the authenticator let in, or from any other.
+/// The origin of a call: this process, an authenticated caller, or any other.
 fn origin(extensions: &Extensions) -> Origin {
     if extensions.get::<Link>().is_some_and(|link| link.within) {
         return Origin::Process;
@@ -309,22 +310,22 @@ fn origin(extensions: &Extensions) -> Origin {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// No hello was received.
+    /// No hello yet.
     Silent,
     Open,
-    /// The renewal was announced.
+    /// The renewal is announced.
     Closing,
 }
 
-/// A stream that broke off is its peer's business; one with a message that is no message is a violation.
+/// A broken stream is no violation. An invalid message is one.
 fn broken(error: &Status) -> Ending {
-    Ending::Violation(format!("the stream cannot be read: {}", error.message()))
+    Ending::Violation(format!("cannot read the stream: {}", error.message()))
 }
 
-/// The response: what the driver says, then how it ended.
+/// The response: the driver's messages, then the status.
 struct Replies {
     receiver: mpsc::Receiver<ToExecutor>,
-    /// The rest of a message that was too large for one.
+    /// The rest of a message that was too large for one part.
     parts: VecDeque<StreamWorkResponse>,
     ending: Arc<OnceLock<Ending>>,
     shared: Arc<Shared>,
@@ -350,8 +351,8 @@ impl Stream for Replies {
                     let Some(ending) = self.ending.get() else { return Poll::Ready(None) };
                     let status = status::ended(ending, &self.shared.leadership());
                     self.shared.metrics.streams_refused.inc();
-                    // At debug, because a misbehaving peer could write the log full.
-                    tracing::debug!(code = ?status.code(), why = status.message(), "stream of an executor refused");
+                    // Logged at debug, because a faulty peer could flood the log.
+                    tracing::debug!(code = ?status.code(), why = status.message(), "refused an executor's stream");
                     return Poll::Ready(Some(Err(status)));
                 }
             }
@@ -360,7 +361,7 @@ impl Stream for Replies {
 }
 
 impl Drop for Replies {
-    /// Whether it ended or the peer has gone: nothing that is still read can be answered.
+    /// After the end of the response, nothing that is still read can be answered.
     fn drop(&mut self) {
         self.over.request();
     }

@@ -1,4 +1,4 @@
-//! One collection's steps as the engine's inputs.
+//! Turns the steps of one collection into inputs of the engine.
 
 use super::follow::{Halt, Sink, Step};
 use crate::metadata::{self, Decoder, Item};
@@ -11,22 +11,22 @@ use tokio::sync::{Notify, mpsc};
 #[cfg(test)]
 mod tests;
 
-/// Hands a collection to the engine.
+/// Sends a collection to the engine.
 #[derive(Debug)]
 pub(crate) struct Collection {
     key: GroupResource,
     kind: Name,
-    /// Versions come from the main store, whose versions are numbers.
+    /// The versions come from the main store, so they are numbers.
     numbered: bool,
     decoder: Decoder,
     inputs: mpsc::Sender<Input>,
-    /// To be notified when the server does not know the resource.
+    /// Notified when the server does not know the resource.
     unserved: Arc<Notify>,
     leaving: Arc<AtomicBool>,
 }
 
 impl Collection {
-    /// Once `leaving` is set, the first 404 is the end: the kind is gone, and its last events have been taken.
+    /// Once `leaving` is set, the first 404 ends the task: the kind is gone, and its last events have been read.
     pub(crate) fn new(
         served: &ServedKind,
         inputs: mpsc::Sender<Input>,
@@ -51,21 +51,21 @@ impl Collection {
     fn read(&mut self, item: &Item<'_>) -> Result<Object, String> {
         let object = self.decoder.object(item)?;
         if self.numbered && !object.resource_version.is_ordered() {
-            return Err(format!("object {:?}: its version {:?} is no number", object.name, object.resource_version));
+            return Err(format!("object {:?}: its version {:?} is not a number", object.name, object.resource_version));
         }
         Ok(object)
     }
 
-    /// Refuses an event about something else. An item of a list need not say what it is, an object of an event always does.
+    /// Refuses an event about another kind. An item of a list may omit its kind, an object of an event must not.
     fn is_of_kind(&self, item: &Item<'_>) -> Result<(), String> {
         match item {
             Item::Json(object) => metadata::check_kind(object, &self.key.group, &self.kind),
-            // Its envelope was looked at.
+            // The envelope was checked.
             Item::Protobuf(_) => Ok(()),
         }
     }
 
-    /// Sends the object of an event, or says why there is none in it; then the answer is `false`.
+    /// Sends the object of an event. Without a usable object, sends the reason and returns false.
     async fn event(&mut self, item: &Item<'_>, input: fn(GroupResource, Object) -> Input) -> Result<bool, Halt> {
         let collection = self.key.clone();
         match self.is_of_kind(item) {
@@ -74,7 +74,7 @@ impl Collection {
         }
     }
 
-    /// Sends the object in `item`, or says why there is none in it; then the answer is `false`.
+    /// Sends the object in `item`. Without a usable object, sends the reason and returns false.
     async fn object(
         &mut self,
         collection: GroupResource,
@@ -119,12 +119,12 @@ impl Sink for Collection {
                 if self.event(&item, deleted).await? {
                     return Ok(());
                 }
-                // Something is gone, and only a list can say what.
+                // An unknown object is gone; only a list can tell which.
                 Err(Halt::Relist(format!("a DELETED of {} named no object", self.key)))
             }
-            Step::Bookmark(resource_version) if self.numbered && !resource_version.is_ordered() => {
-                Err(Halt::Relist(format!("a bookmark of {} is at {resource_version:?}, which is no number", self.key)))
-            }
+            Step::Bookmark(resource_version) if self.numbered && !resource_version.is_ordered() => Err(Halt::Relist(
+                format!("a bookmark of {} is at {resource_version:?}, which is not a number", self.key),
+            )),
             Step::Bookmark(resource_version) => self.send(Input::Bookmark { collection, resource_version }).await,
             Step::WatchLost(end, failure) => {
                 self.send(Input::WatchLost { collection, end, error: failure.sentence.clone() }).await

@@ -1,5 +1,5 @@
-//! Custom resource definitions and APIServices, followed whole: they say at once what discovery says a little later, which kinds a
-//! server of its own answers for, and that a removed kind has no objects left.
+//! Follows CustomResourceDefinitions and APIServices in full. They show changes before discovery does, name the kinds
+//! of aggregated API servers, and prove that a removed kind has no objects left.
 
 use super::discovery::{Services, View};
 use super::follow::{Halt, Sink, Step};
@@ -16,11 +16,11 @@ use tokio::sync::{Notify, mpsc};
 #[cfg(test)]
 mod tests;
 
-/// What both kinds of definition say, shared between those who follow them and the supervisor.
+/// The content of both kinds of definition, shared by the watchers and the supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
     state: Mutex<State>,
-    /// Notified when what is served may have changed.
+    /// Notified when the served kinds may have changed.
     pub(crate) changed: Notify,
 }
 
@@ -36,9 +36,9 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Followed<T> {
     items: BTreeMap<String, T>,
-    /// The list under way.
+    /// The content of the present list.
     listing: BTreeMap<String, T>,
-    /// A definition could not be read, so one that is missing may be that one.
+    /// A definition could not be read, so a missing definition may be that one.
     unreadable: Option<String>,
     listed: bool,
     error: Option<String>,
@@ -52,25 +52,25 @@ impl<T> Default for Followed<T> {
 
 impl Definitions {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of the state is one assignment or leaves it usable.
+        // Each change of the state is one assignment or leaves it usable, so a poisoned lock is safe.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What keeps the definitions from being known, one sentence each.
+    /// Why the definitions are not known, one sentence each.
     pub(crate) fn errors(&self) -> Vec<String> {
         let state = self.state();
         let (crds, services) = (&state.crds, &state.services);
         [&crds.error, &crds.unreadable, &services.error, &services.unreadable].into_iter().flatten().cloned().collect()
     }
 
-    /// Both kinds have been listed, or cannot be.
+    /// Whether both kinds were listed, or cannot be.
     pub(crate) fn are_settled(&self) -> bool {
         let state = self.state();
         let settled = |listed: bool, error: &Option<String>| listed || error.is_some();
         settled(state.crds.listed, &state.crds.error) && settled(state.services.listed, &state.services.error)
     }
 
-    /// What the APIServices say.
+    /// The content of the APIServices.
     pub(crate) fn services(&self) -> Services {
         let state = self.state();
         if !state.services.listed {
@@ -93,7 +93,7 @@ impl Definitions {
         }
     }
 
-    /// Why `view` cannot be the last word: discovery lags behind the definitions.
+    /// Why `view` is outdated: discovery lags behind the definitions.
     pub(crate) fn unmet(&self, view: &View) -> Option<String> {
         let state = self.state();
         for crd in state.crds.items.values().filter(|crd| crd.is_served()) {
@@ -112,12 +112,12 @@ impl Definitions {
         Some(format!("discovery has not caught up with APIService {}.{}", suspect.version, suspect.group))
     }
 
-    /// The server has no definitions of this kind.
+    /// The server does not serve definitions of this kind.
     pub(crate) fn are_not_served<T: Definition>(&self) {
         T::slot(&mut self.state()).listed = true;
     }
 
-    /// Forgets the losses that have been dealt with.
+    /// Forgets deleted definitions that the view no longer contains.
     pub(crate) fn prune(&self, known: &Known) {
         let mut state = self.state();
         state.deleted.retain(|key| known.get(key).is_some());
@@ -140,7 +140,7 @@ impl<T: Definition> Watcher<T> {
         Watcher { definitions, inputs, kind: PhantomData }
     }
 
-    /// Applies `change`, wakes the supervisor if it says so, and hands on what it found out.
+    /// Applies `change`, wakes the supervisor if `change` returns true, and sends the inputs.
     async fn apply(&mut self, change: impl FnOnce(&mut State) -> (bool, Vec<Input>)) -> Result<(), Halt> {
         let (changed, inputs) = change(&mut self.definitions.state());
         if changed {
@@ -173,7 +173,7 @@ impl<T: Definition> Sink for Watcher<T> {
             Step::Bookmark(_) => Ok(()),
             Step::ListFailed(failure) | Step::WatchLost(_, failure) => {
                 let error = failure.sentence.clone();
-                // The first failure ends the wait for a list.
+                // The first error ends the wait for a list.
                 self.apply(|state| (T::slot(state).error.replace(error).is_none(), Vec::new())).await
             }
             Step::WatchResumed => {
@@ -191,16 +191,16 @@ impl<T: Definition> Sink for Watcher<T> {
 pub(crate) trait Definition: Clone + PartialEq + Send + Sync + 'static {
     /// Group and resource.
     const RESOURCE: (&'static str, &'static str);
-    /// Name and content, or why there are none.
+    /// Name and content of a definition, or why it cannot be read.
     fn read(item: &RawValue) -> Result<(String, Self), String>;
     fn slot(state: &mut State) -> &mut Followed<Self>;
-    /// Whether both are one object, and not one that came after the other under the same name.
+    /// Whether both are the same object, and not two objects of the same name.
     fn is_same(&self, other: &Self) -> bool;
-    /// It is there.
+    /// The definition exists again.
     fn back(&self, state: &mut State);
-    /// It is there; `before` is how it was known.
+    /// The definition exists; `before` is its known state.
     fn shown(&self, before: Option<&Self>) -> Option<Input>;
-    /// It is gone; this was its last state.
+    /// The definition is gone; this was its last state.
     fn gone(self, state: &mut State) -> Option<Input>;
 
     fn see(state: &mut State, read: Result<(String, Self), String>) -> (bool, Vec<Input>) {
@@ -221,7 +221,7 @@ pub(crate) trait Definition: Clone + PartialEq + Send + Sync + 'static {
 
     fn delete(state: &mut State, name: &str, last: Self) -> (bool, Vec<Input>) {
         let before = Self::slot(state).items.remove(name);
-        // The state in the event may be older than the one seen last, so each may say what the other does not.
+        // An event can be older than the last known state. Each may contain what the other does not.
         let before = before.and_then(|before| before.gone(state));
         let last = last.gone(state);
         (true, before.or(last).into_iter().collect())
@@ -266,17 +266,17 @@ impl<T> Followed<T> {
     }
 }
 
-/// A CustomResourceDefinition, as far as it says what is served.
+/// The part of a CustomResourceDefinition that says what is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Crd {
     key: GroupResource,
     uid: Uid,
     kind: String,
-    /// Those that are served.
+    /// Served versions.
     versions: Vec<String>,
     established: bool,
     terminating: bool,
-    /// Terminating=False, reason InstanceDeletionCompleted.
+    /// Condition Terminating=False with reason InstanceDeletionCompleted.
     emptied: bool,
 }
 
@@ -296,12 +296,12 @@ impl Definition for Crd {
 
     fn read(item: &RawValue) -> Result<(String, Crd), String> {
         let raw: RawCrd = serde_json::from_str(item.get())
-            .map_err(|error| format!("a custom resource definition that cannot be read: {error}"))?;
+            .map_err(|error| format!("cannot read a custom resource definition: {error}"))?;
         let name = raw.metadata.name;
         let Some(uid) = Uid::parse(&raw.metadata.uid) else {
             return Err(format!("the custom resource definition {name:?} has no uid"));
         };
-        // What was accepted is what is served; what is asked for may be taken by another definition.
+        // Accepted names are served. Another definition may have taken the requested ones.
         let names = raw.status.accepted_names.filter(|names| !names.plural.is_empty()).unwrap_or(raw.spec.names);
         let conditions = raw.status.conditions.unwrap_or_default();
         let has = |kind: &str, status: &str, reason: Option<&str>| {
@@ -353,7 +353,7 @@ impl Definition for Crd {
 pub(crate) struct Service {
     group: Name,
     version: Name,
-    /// A server of its own answers.
+    /// An aggregated API server answers.
     aggregated: bool,
     available: bool,
 }
@@ -363,7 +363,7 @@ impl Definition for Service {
 
     fn read(item: &RawValue) -> Result<(String, Service), String> {
         let raw: RawService =
-            serde_json::from_str(item.get()).map_err(|error| format!("an APIService that cannot be read: {error}"))?;
+            serde_json::from_str(item.get()).map_err(|error| format!("cannot read an APIService: {error}"))?;
         let conditions = raw.status.conditions.unwrap_or_default();
         let service = Service {
             group: Arc::from(raw.spec.group.unwrap_or_default()),

@@ -1,7 +1,7 @@
-//! What an API server says it serves, read from its discovery documents.
+//! Reads from discovery documents what an API server serves.
 //!
-//! Pure: bytes in, a [`View`] out. What is stale, failing or unreadable makes its group *suspect*: such a group can add to what is
-//! known, and takes nothing away.
+//! Pure: bytes in, a [`View`] out. Stale, failing or unreadable parts make their group *suspect*. A suspect group can
+//! add to what is known, and removes nothing.
 
 use engine::object::{Access, Backend, GroupResource, Name, ServedKind, clip};
 use runtime::kubernetes::path::is_path_segment;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Of a text from outside that goes into a reason.
+/// Most bytes of a foreign text in an error.
 const REASON_MAX_BYTES: usize = 200;
-/// Names of a resource beside its own, and the longest of them.
+/// Most names of a resource besides its own, and the longest of them.
 const NAMES_MAX: usize = 16;
 const NAME_MAX_BYTES: usize = 253;
 
-/// Groups that the API server answers from its own store. Only asked where the APIServices cannot be read.
+/// Groups that the API server serves from its own store. Used only if the APIServices cannot be read.
 const BUILT_IN_GROUPS: [&str; 24] = [
     "",
     "admissionregistration.k8s.io",
@@ -47,11 +47,11 @@ const BUILT_IN_GROUPS: [&str; 24] = [
     "extensions",
 ];
 
-/// Groups in the order of the documents, their versions by preference.
+/// Groups in the order of the documents, each with its versions by preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) groups: Vec<Group>,
-    /// Why the document may lack groups, if it may.
+    /// Why the document may lack groups.
     pub(crate) incomplete: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl Document {
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) versions: Vec<Version>,
-    /// Why the group may lack something, if it may.
+    /// Why the group may be incomplete.
     pub(crate) suspect: Option<String>,
 }
 
@@ -80,12 +80,12 @@ pub(crate) struct Group {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) name: String,
-    /// The server vouches for what it says of this version.
+    /// The server declares this version to be current.
     pub(crate) fresh: bool,
     pub(crate) resources: Vec<Resource>,
 }
 
-/// A resource of a version, subresources left out.
+/// A resource of a version, without subresources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub(crate) name: String,
@@ -96,31 +96,32 @@ pub(crate) struct Resource {
     pub(crate) names: Vec<String>,
 }
 
-/// What the APIServices say.
+/// The content of the APIServices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Services {
-    /// They cannot be read; the sets holds the groups that custom resource definitions declare.
+    /// The APIServices cannot be read. Holds the groups of custom resource definitions.
     Unreadable { declared_groups: BTreeSet<Name> },
-    /// All of them that name a service, by group and version, and whether they are available. Empty where none are served.
+    /// All APIServices with a service, by group and version, and whether they are available. Empty if the server has
+    /// none.
     Known(BTreeMap<(Name, Name), bool>),
 }
 
-/// What is served, one version per resource.
+/// The served kinds, one version for each resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) kinds: BTreeMap<GroupResource, ServedKind>,
-    /// Groups of which the view may lack something, and why.
+    /// Groups that may be incomplete, and why.
     pub(crate) suspects: BTreeMap<Name, String>,
-    /// Versions by their groups that the document says something of,
+    /// Group versions that the document describes.
     pub(crate) shown: BTreeSet<(Name, Name)>,
-    /// and those that are there, and of which it says nothing, and why. The version is empty where the document does not even name it.
+    /// Group versions that exist without a description, and why. The version is empty if the document does not name it.
     pub(crate) blank: BTreeMap<(Name, Name), String>,
-    /// Why the view may lack groups, if it may.
+    /// Why the view may lack groups.
     pub(crate) incomplete: Option<String>,
 }
 
 impl View {
-    /// The kinds of `document`. Fails if it has none: an API server always serves some.
+    /// The kinds of `document`. Fails without any: an API server always serves some.
     pub(crate) fn new(
         document: &Document,
         services: &Services,
@@ -150,7 +151,7 @@ impl View {
                 for resource in resources.filter(|_| is_path_segment(&version.name)) {
                     let key = GroupResource { group: name.clone(), resource: Arc::from(resource.name.as_str()) };
                     let Some(access) = resource.access(ignored.contains(&key)) else { continue };
-                    // That a kind cannot be listed is a ground for proofs of its own, so only a fresh version may say it.
+                    // Only a current version may say that a kind cannot be listed: this is a ground for proofs.
                     if view.kinds.contains_key(&key) || (access == Access::ReadOnly && !version.fresh) {
                         continue;
                     }
@@ -195,7 +196,7 @@ impl Services {
         if aggregated { Backend::Aggregated } else { Backend::Main }
     }
 
-    /// A server that is down may simply be missing from the document.
+    /// A document may omit the groups of a server that is down.
     fn suspect(&self, document: &Document, view: &mut View) {
         let Services::Known(services) = self else { return };
         for ((group, version), available) in services {
@@ -232,20 +233,20 @@ impl Resource {
     }
 }
 
-/// What one discovery document turned out to be.
+/// The content of one discovery document.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// The server has aggregated discovery: this is all.
+    /// The server has aggregated discovery: the document is complete.
     Aggregated(Document),
-    /// It has not: the versions of the core group.
+    /// Without aggregated discovery: the versions of the core group.
     CoreVersions(Vec<String>),
-    /// It has not: the groups with their versions by preference.
+    /// Without aggregated discovery: the groups, with their versions by preference.
     GroupVersions(Vec<(String, Vec<String>)>),
 }
 
 /// Reads the answer to `GET /api` or `GET /apis`. The error is a sentence without its subject.
 pub(crate) fn answer(body: &[u8]) -> Result<Answer, String> {
-    let unreadable = |error: serde_json::Error| format!("is no discovery document: {error}");
+    let unreadable = |error: serde_json::Error| format!("is not a discovery document: {error}");
     let typed: RawTyped = serde_json::from_slice(body).map_err(unreadable)?;
     match typed.kind.as_str() {
         "APIGroupDiscoveryList" => {
@@ -260,15 +261,16 @@ pub(crate) fn answer(body: &[u8]) -> Result<Answer, String> {
             let list: RawGroupVersions = serde_json::from_slice(body).map_err(unreadable)?;
             Ok(Answer::GroupVersions(list.groups.into_iter().map(RawGroupVersion::by_preference).collect()))
         }
-        other => Err(format!("is no discovery document but of kind {:?}", clip(other, REASON_MAX_BYTES))),
+        other => Err(format!("is of kind {:?} instead of a discovery document", clip(other, REASON_MAX_BYTES))),
     }
 }
 
 /// Reads the answer to `GET /api/VERSION` or `GET /apis/GROUP/VERSION` of a server without aggregated discovery.
 pub(crate) fn resources(body: &[u8]) -> Result<Vec<Resource>, String> {
-    let list: RawResources = serde_json::from_slice(body).map_err(|error| format!("is no resource list: {error}"))?;
+    let list: RawResources =
+        serde_json::from_slice(body).map_err(|error| format!("is not a resource list: {error}"))?;
     if list.kind != "APIResourceList" {
-        return Err(format!("is no resource list but of kind {:?}", clip(&list.kind, REASON_MAX_BYTES)));
+        return Err(format!("is of kind {:?} instead of a resource list", clip(&list.kind, REASON_MAX_BYTES)));
     }
     let resources = list.resources.unwrap_or_default().into_iter();
     Ok(resources
@@ -289,7 +291,7 @@ fn aggregated(items: &[&RawValue]) -> Document {
         match serde_json::from_str::<RawGroup>(item.get()) {
             Ok(group) => document.groups.push(group.read()),
             Err(error) => {
-                // If at least the name can be read, only this group is in doubt.
+                // With a readable name, only this group is suspect.
                 let why = format!("its discovery cannot be read: {error}");
                 match serde_json::from_str::<RawNamed>(item.get()) {
                     Ok(named) => {
@@ -436,7 +438,7 @@ struct RawLegacyResource {
     short_names: Option<Vec<String>>,
 }
 
-/// What people call a resource; a few at most, because a server may say anything.
+/// The singular and short names. Their number is bounded, because a server may send any.
 fn names(singular: Option<String>, short: Option<Vec<String>>) -> Vec<String> {
     let all = singular.into_iter().chain(short.unwrap_or_default());
     all.filter(|name| !name.is_empty() && name.len() <= NAME_MAX_BYTES).take(NAMES_MAX).collect()

@@ -1,4 +1,4 @@
-//! Questions whether one object is there: what the API server says of one name, without any conclusion.
+//! Asks whether one object exists. Returns the API server's answer without a conclusion.
 
 use super::Clients;
 use super::request::{self, Failure};
@@ -13,10 +13,10 @@ use serde_json::value::RawValue;
 #[cfg(test)]
 mod tests;
 
-/// Names in references are whatever users write, and a URI ends at 64 KiB.
+/// Names in references can be any text, and a URI ends at 64 KiB.
 const URI_MAX_BYTES: usize = 60_000;
 
-/// Asks for the one object.
+/// Asks about one object.
 pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> Result<ProbeAnswer, Failure> {
     let what = match (&probe.namespace, named.by) {
         (Some(namespace), CheckBy::List) => {
@@ -29,7 +29,7 @@ pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> R
         (None, CheckBy::Read) => format!("get {} {:?}", probe.collection, named.name),
     };
     let Some(uri) = uri(probe, named) else {
-        return Err(Failure::senseless(format!("{what}: such a name cannot be asked for")));
+        return Err(Failure::senseless(format!("{what}: the name is not valid in a request")));
     };
     let senseless = |why: String| Failure::senseless(format!("{what}: {why}"));
     let object = match named.by {
@@ -57,10 +57,10 @@ pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> R
     }
     let object = request::accepted(&what, object)?;
     if request::encoding(&object.content_type).map_err(senseless)? != Encoding::Json {
-        return Err(senseless("the answer is not JSON, which was asked for".to_owned()));
+        return Err(senseless("the answer is not JSON, as requested".to_owned()));
     }
-    let raw: &RawValue =
-        serde_json::from_slice(&object.body).map_err(|error| senseless(format!("no object: {error}")))?;
+    let raw: &RawValue = serde_json::from_slice(&object.body)
+        .map_err(|error| senseless(format!("the answer is not an object: {error}")))?;
     metadata::check_kind(raw, &probe.collection.group, &probe.kind).map_err(senseless)?;
     let object = decode(probe, &Item::Json(raw)).map_err(senseless)?;
     if !is_asked_for(probe, named, &object) {
@@ -81,8 +81,8 @@ fn found(resource_version: ResourceVersion, object: Option<Object>) -> ProbeAnsw
     ProbeAnswer { resource_version, objects: object.into_iter().collect(), complete: true, remaining: None }
 }
 
-/// `None` where the coordinates cannot be a path: an empty name would address the whole collection, and a slash a subresource, because
-/// the API server splits the path after it has decoded it. None either where it is too long for a URI.
+/// The URI of the object. `None` if the coordinates are not a valid path, or are too long. An empty name would address
+/// the whole collection. A slash would address a subresource, because the API server splits the path after decoding.
 fn uri(probe: &Probe, named: &Named) -> Option<String> {
     let namespace = probe.namespace.as_deref();
     if named.name.is_empty() || namespace.is_some_and(|namespace| !is_encodable_segment(namespace)) {
@@ -98,7 +98,7 @@ fn uri(probe: &Probe, named: &Named) -> Option<String> {
         CheckBy::Read if !is_encodable_segment(&named.name) => return None,
         CheckBy::Read => format!("{collection}/{}", query_value(&named.name)),
         CheckBy::List => {
-            // No resourceVersion: the server answers from the present.
+            // Without resourceVersion the server answers from the latest state.
             format!("{collection}?fieldSelector={}", name_selector(&named.name))
         }
     };

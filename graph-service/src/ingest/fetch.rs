@@ -1,4 +1,4 @@
-//! Asks for the discovery documents: two requests where the server aggregates them, else one more per version.
+//! Reads the discovery documents: two requests with aggregated discovery, else one more for each version.
 
 use super::Clients;
 use super::discovery::{self, Answer, Document, Group, Version};
@@ -11,19 +11,19 @@ use tokio::time::timeout;
 #[cfg(test)]
 mod tests;
 
-/// Aggregated discovery in both its versions; a server without it sends the plain documents.
+/// Aggregated discovery in both versions. A server without it sends the plain documents.
 const ACCEPT_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-/// Versions of all groups of a server without aggregated discovery, at most.
+/// Most versions to read from a server without aggregated discovery.
 const VERSIONS_MAX: usize = 2_000;
 
-/// Stale versions that are asked for one by one, at most,
+/// Most stale versions to read one by one.
 const STALE_MAX: usize = 64;
-/// and for how long, all at once: one dead backend must not hold up what the others serve.
+/// Time for all of them, at once: a dead backend must not delay the others.
 const STALE_WITHIN: Duration = Duration::from_secs(2);
 
-/// The core group and all others as one document. The error says which request failed, and how.
+/// The core group and all others as one document. The error names the failed request.
 pub(crate) async fn document(clients: &Clients) -> Result<Document, String> {
     let (core, groups) = future::try_join(answer(clients, "/api"), answer(clients, "/apis")).await?;
     let mut document = Document::default();
@@ -54,7 +54,8 @@ pub(crate) async fn document(clients: &Clients) -> Result<Document, String> {
     Ok(document)
 }
 
-/// Asks for what the aggregated document calls stale: after an outage it says so for minutes, while the group has long been back.
+/// Reads stale versions directly. After an outage, the aggregated document can list a group as stale for minutes after
+/// its return.
 async fn freshen(clients: &Clients, document: &mut Document) {
     let stale = document.groups.iter_mut().flat_map(|group| {
         let Group { name, versions, .. } = group;
@@ -64,7 +65,7 @@ async fn freshen(clients: &Clients, document: &mut Document) {
     let asked = stale.take(STALE_MAX).map(|(group, version)| async move {
         let path =
             if group.is_empty() { format!("/api/{}", version.name) } else { format!("/apis/{group}/{}", version.name) };
-        // One that does not answer stays stale.
+        // A version that does not answer stays stale.
         if let Ok(Ok(resources)) = timeout(STALE_WITHIN, resources(clients, &path, group, &version.name)).await {
             version.resources = resources;
             version.fresh = true;
@@ -79,7 +80,7 @@ async fn answer(clients: &Clients, path: &str) -> Result<Answer, String> {
     discovery::answer(&body).map_err(|why| format!("{what}: the answer {why}"))
 }
 
-/// What fails in a group stays with it.
+/// Errors of a group affect only that group.
 async fn group(clients: &Clients, path: &str, name: String, served: Vec<String>) -> Group {
     let mut group = Group { name, versions: Vec::new(), suspect: None };
     for version in served {
@@ -104,7 +105,7 @@ async fn resources(
 ) -> Result<Vec<discovery::Resource>, String> {
     let what = format!("discovery at {path}");
     if !(group.is_empty() || is_path_segment(group)) || !is_path_segment(version) {
-        return Err(format!("{what}: that is no name of a group and version"));
+        return Err(format!("{what}: not a valid group and version"));
     }
     let body = request::get(clients, &what, path, "application/json").await.map_err(|failure| failure.sentence)?;
     discovery::resources(&body).map_err(|why| format!("{what}: the answer {why}"))

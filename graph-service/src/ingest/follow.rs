@@ -1,6 +1,7 @@
-//! Lists a collection and watches it: sends what [`engine::follow`] asks for, and gives it the answers.
+//! Lists and watches a collection: sends the requests of [`engine::follow`], and feeds it the answers.
 //!
-//! What is learned goes to a [`Sink`] as [`Step`]s, in order. Objects go from the answer to the sink; the machine sees their versions.
+//! Results go to a [`Sink`] as [`Step`]s, in order. Objects go straight to the sink; the machine sees only their
+//! versions.
 
 use super::Clients;
 use super::request::{self, Events, Failure};
@@ -24,10 +25,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 #[cfg(test)]
 mod tests;
 
-/// A list that takes longer no longer keeps others waiting.
+/// A list that takes longer no longer counts against the limit of concurrent lists.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
-/// What is learned of a collection.
+/// One result of following a collection.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
     ListBegun,
@@ -41,39 +42,39 @@ pub(crate) enum Step<'a> {
     WatchResumed,
 }
 
-/// Why a sink wants no further steps.
+/// Why a sink refuses further steps.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// Nobody takes them any more.
+    /// The receiver is gone.
     Closed,
-    /// What came cannot be followed up: list anew.
+    /// The content cannot be used: list again.
     Relist(String),
 }
 
-/// Takes the steps.
+/// Receives the steps.
 pub(crate) trait Sink: Send {
-    /// Waits while there is no room.
+    /// Waits until there is room.
     fn take(&mut self, step: Step<'_>) -> impl Future<Output = Result<(), Halt>> + Send;
 }
 
-/// What to follow.
+/// A collection to follow.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) clients: Clients,
-    /// For sentences, such as `configmaps`.
+    /// The name in errors, such as `configmaps`.
     pub(crate) name: String,
     pub(crate) path: String,
     pub(crate) accept_list: &'static str,
     pub(crate) accept_watch: &'static str,
     pub(crate) page_size: u32,
-    /// How many lists may run at a time.
+    /// Limits concurrent lists.
     pub(crate) turns: Arc<Semaphore>,
-    /// The server has no watch-list here. Outlives the follower, so that it is found out once.
+    /// The server does not support watch-lists. Outlives the follower, so that this is found out once.
     pub(crate) paged: Arc<AtomicBool>,
     pub(crate) seed: u64,
 }
 
-/// Follows the source until nobody takes the steps any more.
+/// Follows the source until the receiver is gone.
 pub(crate) async fn follow<S: Sink>(source: Source, sink: &mut S) {
     let clock = Clock::start();
     let config = Config {
@@ -84,7 +85,7 @@ pub(crate) async fn follow<S: Sink>(source: Source, sink: &mut S) {
     };
     let machine = Follow::new(clock.now(), config);
     let mut follower = Follower { source, clock, machine, asked: Ask::Nothing, open: None };
-    // Its only end is that nobody listens.
+    // Ends only when the receiver is gone.
     let Err(Closed) = follower.run(sink).await;
 }
 
@@ -92,22 +93,22 @@ struct Follower {
     source: Source,
     clock: Clock,
     machine: Follow,
-    /// What is to be asked next.
+    /// The next request.
     asked: Ask,
-    /// A watch or watch-list.
+    /// An open watch or watch-list.
     open: Option<Events>,
 }
 
 #[derive(Debug)]
 struct Closed;
 
-/// The leave of a list to run.
+/// The permit of a list.
 enum Turn {
     Held {
         _permit: Option<OwnedSemaphorePermit>,
         until: Instant,
     },
-    /// The list goes on without it.
+    /// The list goes on without a permit.
     Over,
 }
 
@@ -136,7 +137,7 @@ impl Follower {
         }
     }
 
-    /// Sends the request, reads what is open, or waits, until the machine has something new to say; and does that.
+    /// Sends the request, reads the open stream, or waits, until the machine has an output, and carries it out.
     async fn step<S: Sink>(&mut self, sink: &mut S) -> Result<(), Closed> {
         match std::mem::replace(&mut self.asked, Ask::Nothing) {
             Ask::Page { limit, token } => return self.page(sink, limit, token).await,
@@ -164,7 +165,7 @@ impl Follower {
         self.drain(sink, None).await
     }
 
-    /// Does what the machine says. `objects` are those of the page that it has been told of.
+    /// Carries out the machine's outputs. `objects` are those of the page that the machine was told about.
     async fn drain<S: Sink>(&mut self, sink: &mut S, mut objects: Option<Items<'_>>) -> Result<(), Closed> {
         while let Some(output) = self.machine.poll() {
             let taken = match output {
@@ -185,7 +186,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Goes on from how the sink took a step.
+    /// Continues after a step of the sink.
     fn take(&mut self, taken: Result<(), Halt>) -> Result<(), Closed> {
         match taken {
             Ok(()) => Ok(()),
@@ -241,7 +242,7 @@ impl Follower {
         }
     }
 
-    /// Reads events until one comes that is no object, or the sink halts, or the machine's patience ends.
+    /// Reads events until one without an object arrives, the sink halts, or the machine's deadline passes.
     async fn read<S: Sink>(&mut self, sink: &mut S, mut events: Events) -> Result<(), Closed> {
         loop {
             let piece = match self.next(&mut events).await {
@@ -269,12 +270,12 @@ impl Follower {
                 break self.take(taken)?;
             }
         }
-        // If the machine is done with it, it asks for something else now.
+        // If the stream is no longer wanted, the machine's next output replaces it.
         self.open = Some(events);
         Ok(())
     }
 
-    /// The next event, or `None` when it takes longer than the machine waits. Of what has come already many are read between two waits.
+    /// The next event, or `None` at the machine's deadline. Reads many received events between two waits.
     async fn next(&mut self, events: &mut Events) -> Option<Result<Option<Bytes>, CallError>> {
         if let Some(next) = events.next().now_or_never() {
             return Some(next);
@@ -295,7 +296,7 @@ impl Follower {
         }
     }
 
-    /// What is under way, for sentences.
+    /// The current request, for errors.
     fn what(&self) -> String {
         format!("{} {}", if self.machine.is_listing() { "list" } else { "watch" }, self.source.name)
     }

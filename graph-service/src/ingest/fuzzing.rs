@@ -1,4 +1,4 @@
-//! What reads documents about kinds, and pauses.
+//! Fuzz entry points for documents about kinds and for pauses.
 
 use super::definitions::{Crd, Definition, Service};
 use super::discovery;
@@ -6,7 +6,7 @@ use crate::pauses::resource::{self, Sight};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
-/// Foreign text in a reason is cut, or is one word of a document.
+/// Foreign text in an error is clipped, or is one word of a document.
 const REASON_MAX_BYTES: usize = 2_000;
 
 fn ensure_said<T>(read: Result<T, String>) {

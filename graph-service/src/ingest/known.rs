@@ -1,7 +1,7 @@
-//! What is known to be served, and how a new view of it changes that.
+//! What the API server is known to serve, and how a new view changes it.
 //!
-//! Additions count at once. What takes away counts only when a fresh and complete view has lacked it twice, some time apart, or when
-//! its definition was seen deleted: a server that restarts shows less than it serves for a while.
+//! Additions count at once. A removal counts only after two fresh and complete views without the resource, some time
+//! apart, or after the deletion of its definition: a restarting server shows less than it serves for a while.
 
 use super::discovery::View;
 use engine::leader::Undiscovered;
@@ -13,17 +13,17 @@ use tokio::time::Instant;
 #[cfg(test)]
 mod tests;
 
-/// A resource must have been missing for this long, in successive views, before it counts as gone.
+/// A resource counts as gone only after successive views have lacked it for this long.
 pub(crate) const CONFIRM_AFTER: Duration = Duration::from_secs(10);
 
-/// What the definitions say beside discovery.
+/// The content of the definitions, besides discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Declared {
-    /// Resources whose custom resource definition stands, with its uid: whatever discovery lacks, these are not gone.
+    /// Resources with a custom resource definition, and its uid. They are not gone, whatever discovery lacks.
     pub(crate) custom: BTreeMap<GroupResource, Uid>,
-    /// Resources whose custom resource definition was seen deleted and has not come back.
+    /// Resources whose custom resource definition was deleted and has not returned.
     pub(crate) deleted: BTreeSet<GroupResource>,
-    /// Groups and versions whose APIService was seen deleted and has not come back.
+    /// Group versions whose APIService was deleted and has not returned.
     pub(crate) withdrawn: BTreeSet<(Name, Name)>,
 }
 
@@ -34,18 +34,18 @@ impl Declared {
     }
 }
 
-/// What to do about a new view, in this order.
+/// Consequences of a new view, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// End the collection's task at once: it is served still, but not to be watched.
+    /// End the collection's task at once: the kind is served and no longer watched.
     Stop(GroupResource),
-    /// Tell the engine what is served.
+    /// Tell the engine about a served kind.
     Served(ServedKind),
-    /// Let the collection's task take what its watch still brings, then tell the engine that it is served no longer.
+    /// Let the collection's task read the rest of its watch, then tell the engine that the kind is no longer served.
     Unserved(GroupResource),
-    /// Begin to collect.
+    /// Start the collection's task.
     Start(ServedKind),
-    /// End the collection's task if there is one, and collect anew.
+    /// End the collection's task, if it runs, and start it again.
     Restart(ServedKind),
 }
 
@@ -53,14 +53,14 @@ pub(crate) enum Change {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     kinds: BTreeMap<GroupResource, Entry>,
-    /// Versions by their groups that were shown once, and are there still: what they serve is among the kinds.
+    /// Group versions that were shown once and still exist. Their kinds are in `kinds`.
     versions: BTreeSet<(Name, Name)>,
 }
 
 #[derive(Debug)]
 struct Entry {
     served: ServedKind,
-    /// The uid of the definition last seen.
+    /// The uid of the last known definition.
     definition: Option<Uid>,
     missing_since: Option<Instant>,
 }
@@ -75,12 +75,13 @@ impl Known {
         self.kinds.get(collection).map(|entry| &entry.served)
     }
 
-    /// Whether something is missing that the next view may confirm.
+    /// Whether a missing resource needs the next view as confirmation.
     pub(crate) fn awaits_confirmation(&self) -> bool {
         self.kinds.values().any(|entry| entry.missing_since.is_some())
     }
 
-    /// What is there, and neither shown by this view, which was taken in, nor known from an earlier one; by group and resource.
+    /// Groups and resources that exist and are neither in this view (already absorbed) nor known from an earlier one,
+    /// by group and resource.
     pub(crate) fn undiscovered(
         &self,
         view: &View,
@@ -102,7 +103,7 @@ impl Known {
         groups.chain(customs).map(entry).collect()
     }
 
-    /// Takes a view in. Of what is new, everything is served before anything is collected.
+    /// Absorbs a view. All new kinds are served before any task starts.
     pub(crate) fn absorb(&mut self, view: &View, declared: &Declared, now: Instant) -> Vec<Change> {
         let mut changes = Vec::new();
         self.versions.retain(|of| view.blank.contains_key(of));
@@ -132,14 +133,14 @@ impl Known {
                 self.kinds.insert(key.clone(), Entry { served: new.clone(), definition, missing_since: None });
             }
         }
-        // A stable sort: who asks what all kinds have to say must know all of them before the first of them has said anything.
+        // The sort is stable. A reader that asks about all kinds must know all of them before the first has an answer.
         changes.sort_by_key(|change| matches!(change, Change::Start(_)));
         changes
     }
 }
 
 impl Entry {
-    /// The view shows the resource.
+    /// The view contains the resource.
     fn meet(&mut self, new: &ServedKind, suspect: bool, declared: &Declared, now: Instant, changes: &mut Vec<Change>) {
         let definition = declared.custom.get(&new.group_resource);
         let recreated = matches!((&self.definition, definition), (Some(old), Some(new)) if old != new);
@@ -166,7 +167,7 @@ impl Entry {
         if collected == (true, false) {
             changes.push(Change::Stop(new.group_resource.clone()));
         }
-        // A definition that came after another of the same name takes back what was said of that one's objects.
+        // A new definition of the same name invalidates what was said about the objects of the old one.
         if old != *new || recreated {
             changes.push(Change::Served(new.clone()));
         }
@@ -178,7 +179,7 @@ impl Entry {
         }
     }
 
-    /// Counts one more view that lacks the resource.
+    /// Counts one more view without the resource.
     fn is_gone(&mut self, declared: &Declared, now: Instant) -> bool {
         if declared.confirms_loss(&self.served) {
             return true;

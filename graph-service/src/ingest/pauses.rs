@@ -1,4 +1,4 @@
-//! Pauses, followed whole; and the consistent read that says which there are, or that there can be none.
+//! Follows Pause objects in full, and reads them consistently: which pauses exist, or that there can be none.
 
 use super::Clients;
 use super::follow::{Halt, Sink, Step};
@@ -21,9 +21,9 @@ use tokio::time::timeout;
 #[cfg(test)]
 mod tests;
 
-/// Questions that wait; each makes those before it pointless.
+/// Most waiting reads. A newer read supersedes the older ones.
 pub(super) const QUEUE_MAX: usize = 16;
-/// For all requests of one read together: three, of five seconds each, where the API server is slow.
+/// Time for all requests of one read: three, of up to five seconds each.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -32,14 +32,14 @@ pub(super) fn is_pauses(collection: &GroupResource) -> bool {
     *collection.group == *engine::hold::GROUP && *collection.resource == *crate::pauses::RESOURCE
 }
 
-/// Hands pauses to the engine, ahead of all other facts.
+/// Sends pauses to the engine, before all other facts.
 #[derive(Debug)]
 pub(super) struct Follower {
     clients: Clients,
     control: mpsc::Sender<Control>,
-    /// What the list under way has brought.
+    /// The content of the present list.
     listing: Vec<Pause>,
-    /// With what time it was at the API server when the first of them came.
+    /// The time of the API server when the first pause of the list arrived.
     sight: Option<Sight>,
     more: bool,
 }
@@ -64,7 +64,7 @@ impl Follower {
             Ok(Seen::Standing(_)) => self.more = true,
             Ok(Seen::Leaving { .. }) => {}
             Err(why) => {
-                tracing::warn!(why, "something among the pauses is none; everything is held");
+                tracing::warn!(why, "a Pause object cannot be read; everything is held");
                 self.more = true;
             }
         }
@@ -107,19 +107,19 @@ impl Sink for Follower {
     }
 }
 
-/// Pauses are asked for whole, and so as JSON.
+/// Pauses are requested in full, and therefore as JSON.
 fn read(item: Item<'_>, sight: Sight) -> Result<Seen, String> {
     resource::read(item.json()?.get(), sight)
 }
 
-/// What time it is at the API server, if it tells.
+/// The time of the API server, if known.
 async fn now(clients: &Clients) -> Option<Duration> {
     let (what, uri) = (format!("list {DEFINITION}"), format!("{PATH}?limit=1"));
     let asking = request::answer(clients, &what, &uri, media::JSON);
     resource::date(&timeout(READ_WITHIN, asking).await.ok()?.ok()?)
 }
 
-/// Answers the engine's questions. A newer one takes the place of the one under way.
+/// Answers the engine's reads. A newer read replaces the current one.
 pub(super) async fn answer(
     clients: Clients,
     mut questions: mpsc::Receiver<PauseRead>,
@@ -143,8 +143,8 @@ pub(super) async fn answer(
     Ok(())
 }
 
-/// Which pauses there are. Only a list of them says so, or a list of definitions without theirs: a 404 may come from a server that has
-/// not found its definitions yet.
+/// Which pauses exist. Only a list of pauses proves that, or a list of definitions without theirs: a 404 may come from
+/// a server that has not loaded its definitions yet.
 async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
     let what = format!("list {DEFINITION}");
     let uri = format!("{PATH}?limit={}", PAUSES_MAX + 1);
@@ -158,7 +158,7 @@ async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
     match request::get(clients, &what, &uri, media::JSON).await {
         Ok(body) => {
             let mut page = metadata::page(Encoding::Json, &body).map_err(|why| format!("{what}: the answer {why}"))?;
-            // A server that does not know field selectors would show others.
+            // A server without field selectors would return other definitions.
             if page.items.next().is_none() && page.continues.is_none() {
                 return Ok(PauseAnswer::NotServed);
             }
@@ -169,7 +169,7 @@ async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
     }
 }
 
-/// A server that says completely what it serves, and serves neither pauses nor definitions, has none.
+/// A server whose complete discovery has neither pauses nor definitions has no pauses.
 async fn no_definitions(clients: &Clients, failure: &Failure) -> Result<PauseAnswer, String> {
     let body = request::get(clients, "list API groups", "/apis", media::JSON).await.map_err(|other| other.sentence)?;
     let groups: Groups = serde_json::from_slice(&body).map_err(|_| failure.sentence.clone())?;

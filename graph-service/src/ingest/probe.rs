@@ -1,4 +1,4 @@
-//! Answers the engine's questions by consistent lists and reads, a bounded number at a time.
+//! Answers the engine's questions by consistent lists and reads, with bounded concurrency.
 
 use super::request;
 use super::{Clients, existence};
@@ -20,36 +20,37 @@ use tokio::time::{sleep, timeout};
 #[cfg(test)]
 mod tests;
 
-/// Probes that wait, at most.
+/// Most waiting probes.
 pub(crate) const QUEUE_MAX: usize = 4_096;
-/// Refused probes whose answers wait, at most.
+/// Most refused probes whose answers wait.
 pub(crate) const REFUSALS_MAX: usize = 65_536;
-/// Probes under way, at most: the engine asks for no more than 32 single objects at a time, so there is always room for others.
+/// Most probes in progress. The engine asks about at most 32 single objects at a time, so there is always room for
+/// others.
 const IN_FLIGHT_MAX: usize = 48;
-/// A question about one object that the server turns away is answered when the server wants to be asked again, and no later than this.
+/// Longest delay of the answer about one object after the server rejects the request with a time to retry.
 const TURNED_AWAY_MAX: Duration = Duration::from_secs(10);
-/// For all pages of a probe together.
+/// Time for all pages of a probe.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// A watch gets its last bookmark two seconds before its end,
+/// Timeout of a short watch. Its last bookmark comes two seconds before the end.
 const LAST_WATCH_S: u64 = 3;
-/// and has brought it by then.
+/// Time to wait for that bookmark.
 const LAST_WITHIN: Duration = Duration::from_secs(5);
-/// How long a question for labels may take.
+/// Time for a read of labels.
 const TEXTS_WITHIN: Duration = Duration::from_secs(5);
-/// Objects in a list that is to show where a collection stands, at most.
+/// Most objects in a list that finds the position of a collection.
 const STAND_OBJECTS_MAX: u32 = 500;
-/// Objects in one answer, at most.
+/// Most objects in one answer.
 const OBJECTS_MAX: usize = 500_000;
 
-/// What waits to be done.
+/// The queues of waiting probes.
 #[derive(Debug)]
 pub(crate) struct Queues {
     pub(crate) probes: mpsc::Receiver<Probe>,
-    /// Probes that found no room in the other.
+    /// Probes without room in the other queue.
     pub(crate) refusals: mpsc::Receiver<ProbeId>,
 }
 
-/// Carries probes out until the queue is closed, nobody takes the answers, or the stop is asked for.
+/// Answers probes until the queue is closed, the receiver of the answers is gone, or a stop is requested.
 pub(crate) async fn run(
     clients: Clients,
     page_size: u32,
@@ -78,7 +79,7 @@ pub(crate) async fn run(
                 jobs.spawn(probe.id, async move {
                     let id = probe.id;
                     let answer = answer(&clients, page_size, &probe).await;
-                    // Nobody to tell: the process ends.
+                    // The receiver is gone: the process ends.
                     let _closed = inputs.send(Input::Probed { probe: id, answer }).await;
                 });
             }
@@ -86,9 +87,9 @@ pub(crate) async fn run(
     }
 }
 
-/// Where a collection stands now, with everything in it where that is at most [`STAND_OBJECTS_MAX`].
+/// The present position of a collection, with its objects if there are at most [`STAND_OBJECTS_MAX`].
 pub(super) async fn stand(clients: Clients, collection: GroupResource, version: Name) -> Result<Stand, String> {
-    // Probes are numbered for the engine alone.
+    // Probe numbers have a meaning for the engine only.
     let limit = Some(STAND_OBJECTS_MAX);
     let kind = Name::from("");
     let probe = Probe { id: ProbeId(0), collection, kind, version, namespace: None, limit, object: None, fresh: false };
@@ -98,12 +99,12 @@ pub(super) async fn stand(clients: Clients, collection: GroupResource, version: 
     Ok(Stand { position: found.resource_version, objects })
 }
 
-/// The labels and annotations of an object, if it is there under this uid.
+/// The labels and annotations of an object, if it exists with this uid.
 pub(super) async fn texts(clients: Clients, object: ObjectRef) -> Result<Option<Texts>, String> {
     let what = format!("read the labels of {object}");
     let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
     if namespace.is_some_and(|namespace| !is_path_segment(namespace)) {
-        return Err(format!("{what}: that is no name of a namespace"));
+        return Err(format!("{what}: not a valid namespace"));
     }
     let path = collection_path(&object.group, &object.version, &object.resource, namespace);
     let uri = format!("{path}?fieldSelector={}", name_selector(&object.name));
@@ -134,10 +135,10 @@ struct TextsMetadata {
     annotations: BTreeMap<String, String>,
 }
 
-/// The version of the last change of a collection within a span, or where the span begins: by a watch that is so short that the server
-/// sends its last bookmark at once.
+/// The version of the last change of a collection within a span, or the beginning of the span. Uses a watch so short
+/// that the server sends its last bookmark at once.
 pub(super) async fn last(clients: Clients, span: Span) -> Result<ResourceVersion, String> {
-    let what = format!("watch {} for a moment", span.collection);
+    let what = format!("watch {} briefly", span.collection);
     match timeout(LAST_WITHIN, changes(&clients, &what, &span)).await {
         Ok(last) => last,
         Err(_) => Err(format!("{what}: nothing within {} s", LAST_WITHIN.as_secs())),
@@ -160,7 +161,7 @@ async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceV
             Event::Error(_) => return Err(format!("{what}: the API server ended it with an error")),
         };
         let at = at.ok_or_else(|| format!("{what}: a change without a resourceVersion"))?;
-        // Changes come in order: one past the span says that there is no other within it.
+        // Changes come in order: one past the span proves that there is no other within it.
         if is_change && !span.to.is_before(&at) {
             last = at.clone();
         }
@@ -201,7 +202,7 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
     };
     let senseless = |why: String| Failure::senseless(format!("{what}: {why}"));
     if namespace.is_some_and(|namespace| !is_path_segment(namespace)) {
-        return Err(senseless("that is no name of a namespace".to_owned()));
+        return Err(senseless("not a valid namespace".to_owned()));
     }
     let path = collection_path(&probe.collection.group, &probe.version, &probe.collection.resource, namespace);
     let mut decoder = Decoder::new(namespace.map(|_| true));
@@ -213,14 +214,14 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
             uri.push_str(&format!("&continue={}", query_value(token)));
         }
         let page = request::one(clients, &what, &uri, media::METADATA_LIST_PROTOBUF, probe.fresh).await?;
-        // A reader that asks where a collection stands does not know its kind, and proves nothing by it.
+        // A reader that asks for a position does not know the kind, and proves nothing by it.
         let page = if probe.kind.is_empty() {
             request::page(&page).map_err(|why| format!("the answer {why}"))
         } else {
             request::page_of(&page, &probe.collection.group, &probe.kind)
         };
         let page = page.map_err(senseless)?;
-        // All pages show the collection as of the first.
+        // All pages show the state as of the first.
         let answer = found.get_or_insert_with(|| ProbeAnswer {
             resource_version: ResourceVersion::parse(&page.resource_version),
             objects: Vec::new(),
@@ -235,7 +236,7 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
                 Ok(object) => {
                     return Err(senseless(format!("the answer has an object of namespace {:?}", object.namespace)));
                 }
-                // A list that is to show what is not there must show all that is; one for its position only may have a hole.
+                // A list that proves absence must be complete. A list for a position may have gaps.
                 Err(why) if probe.limit.is_none() => return Err(senseless(why)),
                 Err(_) => answer.complete = false,
             }

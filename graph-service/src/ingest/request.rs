@@ -1,4 +1,4 @@
-//! Raw requests to the API server, and their failures as sentences.
+//! Raw requests to the API server, and their errors as sentences.
 
 use super::Clients;
 use crate::metadata::{self, Encoding, Page};
@@ -13,25 +13,25 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// A page of a list, or a discovery document. A server that ignores the limit sends a whole collection.
+/// Largest page of a list, or discovery document. A server that ignores the limit sends a whole collection.
 const BODY_MAX_BYTES: usize = 256 * 1024 * 1024;
-/// A line or frame of a watch; etcd holds no object above 1.5 MiB, escapes may double it.
+/// Largest event of a watch. etcd holds no object above 1.5 MiB; escapes may double it.
 const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
-/// From request to the last byte of a page.
+/// Time from the request to the last byte of a page.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
-/// From request to the head of a watch.
+/// Time from the request to the head of a watch.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// No server makes us wait longer.
+/// Longest retry delay that a server can impose.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// Of a text from outside that goes into a sentence.
+/// Most bytes of a foreign text in an error.
 const MESSAGE_MAX_BYTES: usize = 300;
 
-/// No answer, or one that broke off.
+/// The error of a missing or interrupted answer.
 pub(crate) fn transport(what: &str, error: &CallError) -> Failure {
     Failure::transport(format!("{what}: {error}"))
 }
 
-/// The server has nothing in the forms asked for, or knows one of them not at all.
+/// Whether the server supports none of the requested encodings, or does not know one of them.
 fn is_about_form(failure: &Failure) -> bool {
     matches!(failure.status, Some(406 | 415))
 }
@@ -52,7 +52,7 @@ fn refused(what: &str, answer: &Answer) -> Failure {
     }
 }
 
-/// What an ERROR event says.
+/// The error of an ERROR event.
 pub(crate) fn error_event(what: &str, status: &Status) -> Failure {
     let expired = status.code == 410 || matches!(status.reason.as_str(), "Expired" | "Gone");
     Failure {
@@ -77,7 +77,7 @@ pub(crate) async fn answer(clients: &Clients, what: &str, uri: &str, accept: &st
     one(clients, what, uri, accept, false).await
 }
 
-/// A 200, over a connection that no other request uses where it is to be `fresh`.
+/// A 200. `fresh`: over a connection that no other request uses.
 pub(crate) async fn one(
     clients: &Clients,
     what: &str,
@@ -94,7 +94,7 @@ pub(crate) async fn one(
     }
 }
 
-/// Whatever is answered.
+/// Any answer.
 pub(crate) async fn any(
     clients: &Clients,
     what: &str,
@@ -110,29 +110,29 @@ pub(crate) async fn any(
     call(client, request, BODY_MAX_BYTES, BODY_WITHIN).await.map_err(|error| transport(what, &error))
 }
 
-/// Takes a 200, and nothing else.
+/// Accepts only a 200.
 pub(crate) fn accepted(what: &str, answer: Answer) -> Result<Answer, Failure> {
     if answer.status == StatusCode::OK { Ok(answer) } else { Err(refused(what, &answer)) }
 }
 
-/// Reads a page of a list, in the encoding it came in. The error is a sentence without its subject.
+/// Reads a page of a list in its encoding. The error is a sentence without its subject.
 pub(crate) fn page(answer: &Answer) -> Result<Page<'_>, String> {
     metadata::page(encoding(&answer.content_type)?, &answer.body)
 }
 
 pub(super) fn encoding(content_type: &str) -> Result<Encoding, String> {
-    let other = || format!("is neither JSON nor protobuf but {:?}", clip(content_type, MESSAGE_MAX_BYTES));
+    let other = || format!("is {:?}, neither JSON nor protobuf", clip(content_type, MESSAGE_MAX_BYTES));
     Encoding::of(content_type).ok_or_else(other)
 }
 
-/// The same, where it says that it is a list of this kind.
+/// A page that claims to be a list of this kind.
 pub(crate) fn page_of<'a>(answer: &'a Answer, group: &str, kind: &str) -> Result<Page<'a>, String> {
     let page = page(answer).map_err(|why| format!("the answer {why}"))?;
     page.check(group, kind).map_err(|why| format!("the answer {why}"))?;
     Ok(page)
 }
 
-/// The events of a watch, one by one and still to be read.
+/// The undecoded events of a watch.
 #[derive(Debug)]
 pub(crate) enum Events {
     Json(Lines),
@@ -147,7 +147,7 @@ impl Events {
         }
     }
 
-    /// The next one, or `None` where the stream ended well. Cancel safe.
+    /// The next event, or `None` at a regular end. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         match self {
             Events::Json(lines) => lines.next().await,
@@ -178,7 +178,7 @@ async fn stream_to(clients: &Clients, what: &str, uri: &str, accept: &str) -> Re
     }
 }
 
-/// What is left to ask for where a server refuses as a whole what it should only have passed over; `None` if nothing else was asked for.
+/// The remaining media types for a server that rejects a request because of an unknown one; `None` if nothing is left.
 fn without_protobuf(accept: &str) -> Option<&str> {
     let (first, rest) = accept.split_once(',')?;
     (Encoding::of(first) == Some(Encoding::Protobuf)).then_some(rest)
@@ -189,5 +189,5 @@ fn request(what: &str, uri: &str, accept: &str) -> Result<Request<Vec<u8>>, Fail
         .header(ACCEPT, accept)
         .header(ACCEPT_ENCODING, "identity")
         .body(Vec::new())
-        .map_err(|error| Failure::senseless(format!("{what}: cannot be asked for: {error}")))
+        .map_err(|error| Failure::senseless(format!("{what}: invalid request: {error}")))
 }

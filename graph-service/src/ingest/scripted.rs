@@ -1,4 +1,4 @@
-//! An API server that plays a script: one answer per request, in order, then silence.
+//! An API server with a script: one answer for each request, in order, then silence.
 
 use super::Clients;
 use crate::metadata::tests::oracle;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// What is done with a request.
+/// The reaction to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     Answer {
@@ -24,16 +24,16 @@ pub(crate) enum Reply {
         lines: Vec<String>,
         then: Then,
     },
-    /// A 200 that is exactly this.
+    /// A 200 with exactly these bytes.
     Bytes {
         content_type: &'static str,
         bytes: Vec<u8>,
     },
-    /// The connection cannot be made.
+    /// The connection fails.
     Unreachable,
 }
 
-/// How a body goes on after its lines.
+/// How a body ends after its lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
     End,
@@ -54,16 +54,16 @@ pub(crate) fn refuse(status: u16, reason: &str) -> Reply {
     Reply::Answer { status, retry_after: None, lines: vec![body], then: Then::End }
 }
 
-/// What was asked for, in order.
+/// The requests, in order.
 pub(crate) type Asked = Arc<Mutex<Vec<String>>>;
 
-/// Clients of the server that plays `script` in `encoding`; what has no other form than JSON stays that.
+/// Clients of a server that plays `script` in `encoding`. Replies without such a form stay JSON.
 pub(crate) fn server_in(encoding: Encoding, script: Vec<Reply>) -> (Clients, Asked) {
     let script = Arc::new(Mutex::new(VecDeque::from(script)));
     answering(encoding, move |_| script.lock().unwrap().pop_front())
 }
 
-/// Clients of the server that answers as `route` says, in JSON; `None` is silence.
+/// Clients of a server that answers as `route` says, in JSON; `None` is silence.
 pub(crate) fn routed(route: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> (Clients, Asked) {
     answering(Encoding::Json, route)
 }
@@ -104,7 +104,7 @@ fn answering(encoding: Encoding, route: impl Fn(&str) -> Option<Reply> + Send + 
     (Clients { lists: client.clone(), watches: client.clone(), fresh: client }, asked)
 }
 
-/// The same as protobuf, where all of it has such a form.
+/// The lines as protobuf, if all of them have such a form.
 fn protobuf(lines: &[String]) -> Option<Vec<Vec<u8>>> {
     let read = |line: &String| -> Option<Vec<u8>> {
         let json: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -144,7 +144,7 @@ pub(crate) fn event(kind: &str, object: &str) -> String {
     format!(r#"{{"type":"{kind}","object":{object}}}"#)
 }
 
-/// A bookmark, at the end of the initial events or any other.
+/// A bookmark. `ends_list`: the end of the initial events.
 pub(crate) fn bookmark(version: u64, ends_list: bool) -> String {
     let annotations = if ends_list { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
     event("BOOKMARK", &format!(r#"{{"metadata":{{"resourceVersion":"{version}"{annotations}}}}}"#))

@@ -1,4 +1,5 @@
-//! Which collections run: discovery when something asks for it or time has passed, and a task for each collection it shows.
+//! Decides which collections run: repeats discovery on request and at an interval, and runs one task for each
+//! collection.
 
 use super::collection::Collection;
 use super::definitions::{Crd, Definition, Definitions, Service, Watcher};
@@ -26,25 +27,25 @@ use tokio::time::{Instant, sleep_until};
 #[cfg(test)]
 mod tests;
 
-/// Collections and definitions that are followed, at most.
+/// Most collections and definitions to follow.
 const JOBS_MAX: usize = 20_000;
-/// What asks for a discovery asks more than once, as a rule.
+/// Delay before a requested discovery: requests usually come several at a time.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Discovery lags behind the definitions: looked at again so soon, so seldom at last, and so often.
+/// Retries while discovery lags behind the definitions: shortest delay, longest delay, and number.
 const LAG_MIN: Duration = Duration::from_millis(200);
 const LAG_MAX: Duration = Duration::from_secs(2);
 const LAG_TRIES_MAX: u32 = 20;
-/// A collection whose kind is gone may take this long over the last events of its watch.
+/// Longest time for a collection whose kind is gone to read the last events of its watch.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
-/// After a discovery that failed.
+/// Bounds of the delay after a failed discovery.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// The first view waits so long for the definitions, because they say which server answers.
+/// How long the first view waits for the definitions, which say which server answers.
 const DEFINITIONS_WITHIN: Duration = Duration::from_secs(5);
 /// The version of pauses that is read and written.
 const PAUSES_VERSION: &str = "v1alpha1";
 
-/// Runs discovery and the collections until the stop is asked for or nobody takes the facts.
+/// Runs discovery and the collections until a request to stop, or until the receiver of facts is gone.
 pub(crate) async fn run(
     clients: Clients,
     config: Config,
@@ -86,7 +87,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What runs.
+/// A running task.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Job {
     Discovery,
@@ -99,7 +100,7 @@ enum Job {
 #[derive(Debug)]
 enum Done {
     Discovered(Result<Document, String>),
-    /// Nobody takes the facts any more.
+    /// The receiver of facts is gone.
     Followed,
 }
 
@@ -116,28 +117,28 @@ struct Supervisor {
     control: mpsc::Sender<Control>,
     shared: Arc<Shared>,
     definitions: Arc<Definitions>,
-    /// A collection was answered 404.
+    /// Notified of a 404 of a collection.
     unserved: Arc<Notify>,
     known: Known,
-    /// As the engine was told last.
+    /// The last list that the engine got.
     undiscovered: Vec<Undiscovered>,
     jobs: Jobs<Job, Done>,
     /// The keys of `jobs`.
     running: BTreeSet<Job>,
     turns: Arc<Semaphore>,
-    /// Collections whose server has no watch-list.
+    /// Whether the server supports watch-lists of a collection; set if not.
     paged: BTreeMap<GroupResource, Arc<AtomicBool>>,
-    /// Tells a collection's task that its kind is gone.
+    /// Tells the task of a collection that its kind is gone.
     leave: BTreeMap<GroupResource, Arc<AtomicBool>>,
-    /// Collections whose kind is gone, until when they may go on. The engine hears of it when they have ended.
+    /// Collections whose kind is gone, and how long they may go on. The engine is told when they have ended.
     leaving: BTreeMap<GroupResource, Instant>,
-    /// What discovery brought while another job's end was awaited.
+    /// The result of discovery that arrived while another job's end was awaited.
     discovered: Option<Result<Document, String>>,
-    /// When discovery is wanted next; `None` while it runs.
+    /// The time of the next discovery; `None` while it runs.
     due: Option<Instant>,
-    /// Another discovery was asked for while one was running, which may have asked too early.
+    /// Another discovery was requested while one was running, which may have started too early.
     hurried: bool,
-    /// Delay and number of the looks at a discovery that lags.
+    /// Delay and number of retries of a lagging discovery.
     lag: (Duration, u32),
     /// When the first view stops waiting for the definitions.
     definitions_by: Option<Instant>,
@@ -176,7 +177,7 @@ impl Supervisor {
         Ok(Turn::Next)
     }
 
-    /// Something says that another kind is served now.
+    /// Requests discovery soon.
     fn hurry(&mut self) {
         self.lag = (LAG_MIN, 0);
         let soon = Instant::now() + self.debounce();
@@ -184,7 +185,7 @@ impl Supervisor {
         self.due = self.due.map(|due| due.min(soon));
     }
 
-    /// What changes usually does so together. Before the first view everything waits for the definitions, and so for nothing beyond them.
+    /// Changes usually come together. Before the first view everything waits for the definitions only.
     fn debounce(&self) -> Duration {
         let awaited = !self.shared.state().status.discovered && self.definitions.are_settled();
         if awaited { Duration::ZERO } else { DEBOUNCE }
@@ -202,7 +203,7 @@ impl Supervisor {
         Ok(Turn::Next)
     }
 
-    /// Takes in what discovery brought.
+    /// Absorbs the result of discovery.
     async fn digest(&mut self, result: Result<Document, String>) -> anyhow::Result<Turn> {
         let view = result.and_then(|document| {
             self.follow_definitions(&document);
@@ -223,7 +224,7 @@ impl Supervisor {
         let now = Instant::now();
         let by = *self.definitions_by.get_or_insert(now + DEFINITIONS_WITHIN);
         if !self.shared.state().status.discovered && !self.definitions.are_settled() && now < by {
-            // Their first list asks for the next discovery at once.
+            // The first list of the definitions requests the next discovery at once.
             self.due = Some(if std::mem::take(&mut self.hurried) { now + self.debounce() } else { by });
             return Ok(Turn::Next);
         }
@@ -233,7 +234,8 @@ impl Supervisor {
         self.definitions.prune(&self.known);
         let next = self.next_look(&view);
         self.due = Some(now + if std::mem::take(&mut self.hurried) { next.min(DEBOUNCE) } else { next });
-        // What cannot be seen any more counts before what can is told, and what can be seen now is told before it ceases to count.
+        // The engine learns about hidden groups before about new kinds, and about new kinds before a group stops being
+        // hidden.
         let is_left = |entry: &&Undiscovered| !undiscovered.iter().any(|new| new.is_same(entry));
         let both = self.undiscovered.iter().filter(is_left).chain(&undiscovered).cloned().collect();
         if let Turn::End = self.tell_undiscovered(both).await {
@@ -247,7 +249,7 @@ impl Supervisor {
         if let Turn::End = self.tell_undiscovered(undiscovered).await {
             return Ok(Turn::End);
         }
-        // Only now are the collections with the engine, so only now is there something to be ready for.
+        // The engine has the collections only now, so only now can the service become ready.
         self.report(None, Some(&view));
         Ok(Turn::Next)
     }
@@ -261,12 +263,12 @@ impl Supervisor {
         self.send(Input::Undiscovered(all)).await
     }
 
-    /// How long until the next look at discovery.
+    /// The time until the next discovery.
     fn next_look(&mut self, view: &View) -> Duration {
         if let Some(why) = self.definitions.unmet(view) {
             let (delay, tries) = self.lag;
             if tries < LAG_TRIES_MAX {
-                tracing::debug!(why, "looking at discovery again");
+                tracing::debug!(why, "repeating discovery");
                 self.lag = ((delay * 2).min(LAG_MAX), tries + 1);
                 return delay;
             }
@@ -294,7 +296,7 @@ impl Supervisor {
         match change {
             Change::Stop(key) => self.end(Job::Collection(key)).await?,
             Change::Served(served) => {
-                // It was gone, and is back before its task had ended.
+                // The kind returned before its task had ended.
                 if self.leaving.contains_key(&served.group_resource) {
                     self.end(Job::Collection(served.group_resource.clone())).await?;
                 }
@@ -306,7 +308,7 @@ impl Supervisor {
             Change::Unserved(key) => {
                 if pauses::is_pauses(&key) {
                     self.end(Job::Pauses).await?;
-                    let error = format!("{key} is not served any more");
+                    let error = format!("{key} is no longer served");
                     self.order(Input::PausesLost { error }).await;
                 }
                 if !self.running.contains(&Job::Collection(key.clone())) {
@@ -335,20 +337,20 @@ impl Supervisor {
     }
 
     async fn order(&self, input: Input) {
-        // Fails where the driver has ended, which shows with the next fact.
+        // Fails if the driver has ended, which the next fact shows.
         let _ended = self.control.send(Control::Input(input)).await;
     }
 
     fn spawn(&mut self, job: Job, future: impl Future<Output = Done> + Send + 'static) {
         if !self.jobs.has_room() {
-            tracing::error!(?job, limit = JOBS_MAX, "too many collections: this one is not followed");
+            tracing::error!(?job, limit = JOBS_MAX, "too many collections; this one is not followed");
             return;
         }
         self.running.insert(job.clone());
         self.jobs.spawn(job, future);
     }
 
-    /// Takes note of a job's end.
+    /// Handles the end of a job.
     async fn bury(&mut self, job: Job, end: JobEnd<Done>) -> anyhow::Result<Turn> {
         self.running.remove(&job);
         match end {
@@ -366,12 +368,12 @@ impl Supervisor {
         Ok(if self.inputs.is_closed() { Turn::End } else { Turn::Next })
     }
 
-    /// Ends a job and waits until nothing of it is left. Does nothing if it does not run.
+    /// Ends a job and waits for it. Does nothing if the job does not run.
     async fn end(&mut self, wanted: Job) -> anyhow::Result<()> {
         self.jobs.abort(&wanted);
         while self.running.contains(&wanted) {
             let (job, end) = self.jobs.next().await;
-            // That nobody takes the facts any more shows again with the next one.
+            // The next fact shows again that the receiver is gone.
             self.bury(job, end).await?;
         }
         Ok(())
@@ -404,7 +406,8 @@ impl Supervisor {
         }
     }
 
-    /// Follows pauses whole, beside their metadata, which are objects like others. At the one version that this build can read.
+    /// Follows pauses in full at the one version that this build reads. Their metadata is followed like that of other
+    /// objects.
     fn follow_pauses(&mut self, key: &GroupResource) {
         if self.running.contains(&Job::Pauses) {
             return;
@@ -430,7 +433,7 @@ impl Supervisor {
         }
         let (group, resource) = T::RESOURCE;
         let Some(version) = document.version_of(group, resource) else {
-            // A server without them, as its discovery says completely.
+            // A complete discovery without definitions.
             if document.incomplete.is_none() {
                 self.definitions.are_not_served::<T>();
             }

@@ -1,4 +1,4 @@
-//! Metadata as JSON, a part at a time: what nobody asks for is passed over unread.
+//! Reads metadata as JSON in parts. Unused fields are not parsed.
 
 use super::{
     Event, INITIAL_EVENTS_END, Item, Items, ItemsForm, Owner, Page, REASON_MAX_BYTES, Said, bookmark, since_epoch,
@@ -13,10 +13,10 @@ use std::num::NonZeroU32;
 
 /// Reads a page. The error is a sentence without its subject.
 pub(super) fn page(body: &[u8]) -> Result<Page<'_>, String> {
-    let list: RawList<'_> = serde_json::from_slice(body).map_err(|error| format!("is no list: {error}"))?;
-    // A page that merely looks empty would remove every object of the collection.
+    let list: RawList<'_> = serde_json::from_slice(body).map_err(|error| format!("is not a list: {error}"))?;
+    // A page that only looks empty would remove all objects of the collection.
     if !list.kind.0.ends_with("List") {
-        return Err(format!("is no list but of kind {:?}", clip(&list.kind.0, REASON_MAX_BYTES)));
+        return Err(format!("is of kind {:?} instead of a list", clip(&list.kind.0, REASON_MAX_BYTES)));
     }
     let items: Option<Vec<&RawValue>> =
         serde_json::from_str(list.items.get()).map_err(|error| format!("is a list without items: {error}"))?;
@@ -32,7 +32,7 @@ pub(super) fn page(body: &[u8]) -> Result<Page<'_>, String> {
 
 /// Reads a line of a watch. The error is a sentence without its subject.
 pub(super) fn event(line: &[u8]) -> Result<Event<'_>, String> {
-    let event: RawEvent<'_> = serde_json::from_slice(line).map_err(|error| format!("is no watch event: {error}"))?;
+    let event: RawEvent<'_> = serde_json::from_slice(line).map_err(|error| format!("is not a watch event: {error}"))?;
     let item = Item::Json(event.object);
     Ok(match &*event.kind.0 {
         "ADDED" => Event::Added(item),
@@ -41,14 +41,14 @@ pub(super) fn event(line: &[u8]) -> Result<Event<'_>, String> {
         "ERROR" => Event::Error(serde_json::from_str(event.object.get()).unwrap_or_default()),
         "BOOKMARK" => {
             let read: RawBookmark<'_> =
-                serde_json::from_str(event.object.get()).map_err(|error| format!("is no bookmark: {error}"))?;
+                serde_json::from_str(event.object.get()).map_err(|error| format!("is not a bookmark: {error}"))?;
             bookmark(&read.metadata.resource_version.0, read.metadata.annotations.initial_events_end)?
         }
         other => return Err(unknown_type(other)),
     })
 }
 
-/// The version an item carries, however broken the rest of it is.
+/// The version of an item, if it is readable. The rest may be malformed.
 pub(super) fn resource_version(item: &RawValue) -> Option<ResourceVersion> {
     let object: RawVersioned<'_> = serde_json::from_str(item.get()).ok()?;
     let text = object.metadata.resource_version.0;
@@ -57,11 +57,12 @@ pub(super) fn resource_version(item: &RawValue) -> Option<ResourceVersion> {
 
 /// The `apiVersion` and `kind` of an object.
 pub(super) fn types(object: &RawValue) -> Result<(String, String), String> {
-    let typed: RawTyped<'_> = serde_json::from_str(object.get()).map_err(|error| format!("is no object: {error}"))?;
+    let typed: RawTyped<'_> =
+        serde_json::from_str(object.get()).map_err(|error| format!("is not an object: {error}"))?;
     Ok((typed.api_version.0.into_owned(), typed.kind.0.into_owned()))
 }
 
-/// Reads what the collector needs of an object.
+/// Reads the fields that the collector needs.
 pub(super) fn read(item: &RawValue) -> Result<Read<'_>, serde_json::Error> {
     serde_json::from_str(item.get()).map(|RawObject { metadata }| Read(metadata))
 }
@@ -102,13 +103,13 @@ fn text<'t>(text: &'t Option<Text<'_>>) -> &'t str {
     text.as_ref().map_or("", |text| &text.0)
 }
 
-/// A time of Kubernetes in seconds of the Unix epoch. One that cannot be read is not known; that it is there is what counts.
+/// A Kubernetes time as seconds since the Unix epoch. An unreadable time is unknown; the field's presence still counts.
 fn seconds(time: &RawValue) -> Option<NonZeroU32> {
     let time: prost_types::Timestamp = time.get().trim_matches('"').parse().ok()?;
     since_epoch(time.seconds)
 }
 
-/// Text that is borrowed unless it has escapes. A newtype, because serde borrows a `Cow` only where it is a field of its own.
+/// Text that is borrowed unless it has escapes. A newtype, because serde borrows a `Cow` only as a field of its own.
 #[derive(Debug, serde::Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -128,7 +129,7 @@ struct RawList<'a> {
     api_version: Option<Text<'a>>,
     #[serde(borrow)]
     metadata: RawListMetadata<'a>,
-    /// Raw, so that the key must be there, and may hold `null`: so Go writes an empty slice.
+    /// Raw: the key is required, and its value may be `null`, which is an empty slice in Go.
     #[serde(borrow)]
     items: &'a RawValue,
 }
@@ -224,7 +225,7 @@ fn or_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Annotations,
     Ok(Option::<Annotations>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Which of the annotations that mean something to us are there. Values can be large, and are passed over.
+/// The presence of annotations that the collector knows. Their values can be large, and are not parsed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Annotations {
     hold: bool,

@@ -1,38 +1,39 @@
-//! Kubernetes' protobuf: an envelope, and in it metadata that is scanned in place, without allocation.
+//! Reads Kubernetes protobuf: an envelope with metadata, scanned in place without allocation.
 //!
-//! Fields nobody asks for are passed over by their length, so managed fields cost nothing but their bytes. What stands more than once
-//! counts as protobuf has it: the last of a text or number, all of a message put together.
+//! Unused fields are jumped over by their length, so managed fields cost only their bytes. Repeated occurrences of a
+//! field count as in protobuf: the last text or number wins, and messages are merged.
 
 use super::wire::{Field, Fields, Malformed};
 use super::{INITIAL_EVENTS_END, REASON_MAX_BYTES};
 use engine::object::{HOLD_ANNOTATION, clip};
 use runtime::kubernetes::{Status, StatusCause, StatusDetails};
 
-/// What each object begins with.
+/// The prefix of each object.
 const MAGIC: &[u8] = b"k8s\0";
-/// The group whose metadata types are read here; other types have other fields under the same numbers.
+/// The group of the metadata types. Other groups use the same field numbers for other fields.
 const GROUP: &str = "meta.k8s.io/";
 const OBJECT: &str = "PartialObjectMetadata";
 const LIST: &str = "PartialObjectMetadataList";
 
-/// The metadata of an object, borrowed from the answer. Texts that are not there are empty.
+/// The metadata of an object, borrowed from the answer. Missing texts are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata<'a> {
     pub name: &'a str,
     pub namespace: &'a str,
     pub uid: &'a str,
     pub resource_version: &'a str,
-    /// Seconds since the Unix epoch. A time without content is Go's zero time, which JSON shows as `null`, so it counts as none.
+    /// Seconds since the Unix epoch. A time without content is Go's zero time, which is `null` in JSON, and counts as
+    /// absent.
     pub deletion_seconds: Option<i64>,
-    /// The hold annotation is there.
+    /// The hold annotation is present.
     pub hold: bool,
-    /// The annotation is there that ends the initial events of a watch-list.
+    /// The annotation at the end of a watch-list's initial events is present.
     pub ends_initial_events: bool,
     owners: Repeated<'a>,
     finalizers: Repeated<'a>,
 }
 
-/// One entry of `metadata.ownerReferences`. Texts that are not there are empty.
+/// One entry of `metadata.ownerReferences`. Missing texts are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner<'a> {
     pub api_version: &'a str,
@@ -46,8 +47,8 @@ pub struct Owner<'a> {
 impl<'a> Metadata<'a> {
     /// Reads the metadata of a `PartialObjectMetadata` without its envelope.
     ///
-    /// # Errors
-    /// When it is no protobuf, or a text in it no UTF-8. What is in owner references and finalizers is looked at when they are read.
+    /// # Errors The bytes are not protobuf, or a text is not UTF-8. Owner references and finalizers are checked when
+    /// they are read.
     pub fn scan(object: &'a [u8]) -> Result<Metadata<'a>, Malformed> {
         let mut fields = MetadataFields::new(object);
         let mut found = Metadata {
@@ -144,7 +145,7 @@ fn owner(field: Field<'_>) -> Result<Owner<'_>, Malformed> {
     Ok(owner)
 }
 
-/// The fields of an object's metadata, wherever in the object they stand.
+/// The fields of an object's metadata, at any depth of the object.
 #[derive(Clone, Copy, Debug)]
 struct MetadataFields<'a> {
     object: Fields<'a>,
@@ -170,7 +171,7 @@ impl<'a> MetadataFields<'a> {
     }
 }
 
-/// Where the entries of a repeated field are: so many from here on.
+/// The position of a repeated field, and the number of its entries.
 #[derive(Clone, Copy, Debug)]
 struct Repeated<'a> {
     from: MetadataFields<'a>,
@@ -190,7 +191,7 @@ impl<'a> Repeated<'a> {
     }
 }
 
-/// The entries of a repeated field that has been counted.
+/// The entries of a counted repeated field.
 struct Entries<'a, T> {
     repeated: Repeated<'a>,
     number: u32,
@@ -228,7 +229,7 @@ pub(super) struct Page<'a> {
     pub(super) objects: Objects<'a>,
 }
 
-/// The objects of a page that are left.
+/// The rest of the objects of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
     list: Fields<'a>,
@@ -238,7 +239,7 @@ impl<'a> Iterator for Objects<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        // The list has been read to its end before, so that nothing in it can be wrong.
+        // The list was read to its end before, so it has no errors.
         while let Ok(Some(field)) = self.list.next() {
             if field.number == 2 {
                 return field.bytes().ok();
@@ -250,11 +251,11 @@ impl<'a> Iterator for Objects<'a> {
 
 /// Reads a page. The error is a sentence without its subject.
 pub(super) fn page(body: &[u8]) -> Result<Page<'_>, String> {
-    let malformed = |why: Malformed| format!("is no list: {why}");
-    let envelope = envelope(body).map_err(|why| format!("is no list: {why}"))?;
-    // A page that merely looks empty would remove every object of the collection.
+    let malformed = |why: Malformed| format!("is not a list: {why}");
+    let envelope = envelope(body).map_err(|why| format!("is not a list: {why}"))?;
+    // A page that only looks empty would remove all objects of the collection.
     if !envelope.is(LIST) {
-        return Err(format!("is no list of metadata but of kind {:?}", clip(envelope.kind, REASON_MAX_BYTES)));
+        return Err(format!("is of kind {:?} instead of a list of metadata", clip(envelope.kind, REASON_MAX_BYTES)));
     }
     let mut list = Fields::new(envelope.raw);
     let objects = Objects { list };
@@ -270,7 +271,7 @@ pub(super) fn page(body: &[u8]) -> Result<Page<'_>, String> {
             _ => {}
         }
     }
-    if has_metadata { Ok(page) } else { Err("is no list: it has no metadata".to_owned()) }
+    if has_metadata { Ok(page) } else { Err("is not a list: it has no metadata".to_owned()) }
 }
 
 impl<'a> Page<'a> {
@@ -297,7 +298,7 @@ pub(super) struct Event<'a> {
 
 /// Reads a frame. The error is a sentence without its subject.
 pub(super) fn event(frame: &[u8]) -> Result<Event<'_>, String> {
-    let malformed = |why: Malformed| format!("is no watch event: {why}");
+    let malformed = |why: Malformed| format!("is not a watch event: {why}");
     let mut event = Event { kind: "", object: &[] };
     let mut fields = Fields::new(frame);
     while let Some(field) = fields.next().map_err(malformed)? {
@@ -320,11 +321,11 @@ pub(super) fn event(frame: &[u8]) -> Result<Event<'_>, String> {
 impl<'a> Event<'a> {
     /// The event's object, without its envelope.
     pub(super) fn object(&self) -> Result<&'a [u8], String> {
-        let envelope = envelope(self.object).map_err(|why| format!("is no watch event: its object {why}"))?;
+        let envelope = envelope(self.object).map_err(|why| format!("is not a watch event: its object {why}"))?;
         if envelope.is(OBJECT) {
             return Ok(envelope.raw);
         }
-        Err(format!("is a watch event with no metadata but of kind {:?}", clip(envelope.kind, REASON_MAX_BYTES)))
+        Err(format!("is a watch event of kind {:?} instead of metadata", clip(envelope.kind, REASON_MAX_BYTES)))
     }
 
     /// The event's `Status`, if it is one.
@@ -348,7 +349,7 @@ impl Envelope<'_> {
 /// `runtime.Unknown`. The error is a sentence without its subject.
 fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, String> {
     let Some(unknown) = bytes.strip_prefix(MAGIC) else {
-        return Err("does not begin as protobuf of Kubernetes".to_owned());
+        return Err("does not begin with the prefix of Kubernetes protobuf".to_owned());
     };
     let malformed = |why: Malformed| why.to_string();
     let (mut api_version, mut kind, mut raw) = ("", "", None);
@@ -375,7 +376,7 @@ fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, String> {
     if !encoding.is_empty() || !matches!(content_type, "" | super::PROTOBUF) {
         return Err("is wrapped in another encoding".to_owned());
     }
-    let raw = raw.ok_or_else(|| "is an envelope with nothing in it".to_owned())?;
+    let raw = raw.ok_or_else(|| "is an empty envelope".to_owned())?;
     Ok(Envelope { api_version, kind, raw })
 }
 
@@ -388,7 +389,7 @@ pub(crate) fn status(bytes: &[u8]) -> Option<Status> {
     read_status(envelope.raw).ok().flatten()
 }
 
-/// `None` where a number in it makes no sense.
+/// `None` if a number is out of range.
 fn read_status(raw: &[u8]) -> Result<Option<Status>, Malformed> {
     let mut status = Status::default();
     let mut fields = Fields::new(raw);

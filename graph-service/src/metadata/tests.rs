@@ -55,15 +55,18 @@ fn what_is_not_surely_an_object_is_refused() {
         (r#"{"metadata":{"name":"a","namespace":"n","uid":"","resourceVersion":"1"}}"#, "no uid"),
         (r#"{"metadata":{"name":"a","namespace":"n","uid":"u"}}"#, "no resourceVersion"),
         (r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"1"}}"#, "no namespace"),
-        (r#"{"metadata":{"name":"a","namespace":"n","uid":7,"resourceVersion":"1"}}"#, "cannot be read"),
-        (r#"{"metadata":{"name":"a","name":"b","namespace":"n","uid":"u","resourceVersion":"1"}}"#, "cannot be read"),
+        (r#"{"metadata":{"name":"a","namespace":"n","uid":7,"resourceVersion":"1"}}"#, "cannot read an object"),
+        (
+            r#"{"metadata":{"name":"a","name":"b","namespace":"n","uid":"u","resourceVersion":"1"}}"#,
+            "cannot read an object",
+        ),
         (
             r#"{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1","finalizers":"x"}}"#,
-            "cannot be read",
+            "cannot read an object",
         ),
-        ("{}", "cannot be read"),
-        ("null", "cannot be read"),
-        ("[]", "cannot be read"),
+        ("{}", "cannot read an object"),
+        ("null", "cannot read an object"),
+        ("[]", "cannot read an object"),
     ];
     for (text, why) in cases {
         assert!(decode(text).unwrap_err().contains(why), "{text}: {:?}", decode(text));
@@ -142,7 +145,7 @@ fn a_bookmark_says_whether_it_ends_the_list() {
     event(Encoding::Json, br#"{"type":"BOOKMARK","object":{"metadata":{}}}"#).unwrap_err();
 }
 
-/// What was read is what the text says, not almost.
+/// Checks that the object has exactly the values of the text.
 fn agrees_with_a_naive_reader(object: &Object, item: &RawValue) {
     let value: serde_json::Value = serde_json::from_str(item.get()).unwrap();
     let metadata = &value["metadata"];
@@ -161,7 +164,7 @@ fn agrees_with_a_naive_reader(object: &Object, item: &RawValue) {
     }
 }
 
-/// Bytes that are nearly right, from a good line by a few changes drawn from the seed.
+/// Bytes that are almost valid: a valid line with a few random changes.
 #[test]
 fn arbitrary_bytes_never_panic() {
     let good = br#"{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1","ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p\u00e9","uid":"u1","controller":true}],"finalizers":["orphan"]}}}"#;

@@ -1,40 +1,40 @@
-//! Protobuf as it is on the wire: the fields of a message, one after the other, borrowed from its bytes.
+//! The protobuf wire format: the fields of a message in order, borrowed from its bytes.
 //!
-//! Takes and refuses what prost takes and refuses; the differential tests hold the two against each other.
+//! Accepts and refuses the same bytes as prost. Differential tests compare the two.
 
-/// Groups inside groups that are passed over, at most. Kubernetes has no groups at all.
+/// Deepest nesting of groups. Kubernetes uses no groups.
 const GROUPS_MAX: usize = 32;
-/// A varint of 64 bits has at most so many bytes.
+/// Most bytes of a varint of 64 bits.
 const VARINT_MAX_BYTES: usize = 10;
 
-/// Why bytes are not the message that they should be.
+/// Why the bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// They end inside a field.
+    /// The bytes end inside a field.
     #[error("the protobuf ends inside a field")]
     CutShort,
     #[error("the protobuf has a number of more than 64 bits")]
     NumberTooLong,
-    /// A field has the number 0, or one that is too large.
-    #[error("the protobuf has an impossible field number")]
+    /// A field number is 0 or too large.
+    #[error("the protobuf has an invalid field number")]
     FieldNumber,
-    /// There are wire types 0 to 5, and this is none.
+    /// Valid wire types are 0 to 5.
     #[error("the protobuf has the unknown wire type {0}")]
     WireType(u32),
-    /// A field whose meaning is known is of another wire type than its meaning has.
+    /// A known field has another wire type than its definition.
     #[error("field {0} of the protobuf has an unexpected wire type")]
     UnexpectedWireType(u32),
-    /// A group ends that has not begun, or another one than began last.
-    #[error("the protobuf has a group that does not end as it began")]
+    /// A group ends without its beginning.
+    #[error("the protobuf has a group whose end does not match its beginning")]
     Group,
-    /// Groups inside groups, more than are followed.
+    /// Groups are nested too deep.
     #[error("the protobuf has groups more than {GROUPS_MAX} deep")]
     GroupsTooDeep,
-    #[error("field {0} of the protobuf is no UTF-8")]
+    #[error("field {0} of the protobuf is not UTF-8")]
     NotUtf8(u32),
 }
 
-/// One field as it came.
+/// One field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
     pub(super) number: u32,
@@ -45,7 +45,7 @@ pub(super) struct Field<'a> {
 enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// A fixed number or a group, passed over: nothing that is read here has one.
+    /// A fixed-size number or a group: no known field has one.
     Other,
 }
 
@@ -72,12 +72,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// An `int64`: two's complement.
+    /// An `int64` in two's complement.
     pub(super) fn int64(self) -> Result<i64, Malformed> {
         self.varint().map(u64::cast_signed)
     }
 
-    /// An `int32`: of what does not fit, the lower half.
+    /// An `int32`: the lower half of a larger number.
     pub(super) fn int32(self) -> Result<i32, Malformed> {
         self.varint().map(|number| (number & u64::from(u32::MAX)) as u32).map(u32::cast_signed)
     }
@@ -87,7 +87,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What is left of a message.
+/// The rest of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
         Fields { rest: message }
     }
 
-    /// The next field. After an error there is no sense in going on.
+    /// The next field. Stop after an error.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<Field<'a>>, Malformed> {
         if self.rest.is_empty() {
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
     #[inline]
     fn varint(&mut self) -> Result<u64, Malformed> {
         match self.rest.split_first() {
-            // Nearly every key and length.
+            // Nearly all keys and lengths take one byte.
             Some((&byte, rest)) if byte < 0x80 => {
                 self.rest = rest;
                 Ok(u64::from(byte))
@@ -143,7 +143,7 @@ impl<'a> Fields<'a> {
     fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut number = 0_u64;
         for (at, &byte) in self.rest.iter().take(VARINT_MAX_BYTES).enumerate() {
-            // Of the last byte only one bit has room.
+            // The last byte has room for one bit.
             if at + 1 == VARINT_MAX_BYTES && byte > 1 {
                 return Err(Malformed::NumberTooLong);
             }
@@ -178,7 +178,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Up to the end of the group `number`, whose beginning has been read.
+    /// Passes over the group `number`, whose beginning has been read.
     fn pass_group(&mut self, number: u32) -> Result<(), Malformed> {
         let mut open = [0_u32; GROUPS_MAX];
         open[0] = number;

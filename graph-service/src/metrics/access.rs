@@ -1,4 +1,4 @@
-//! Calls that were refused for who makes them, and what the API server was asked about callers.
+//! Refused calls, and questions to the API server about callers.
 
 use super::zeroed;
 use prometheus_client::metrics::counter::Counter;
@@ -7,7 +7,7 @@ use proto::error_reason;
 use proto::r#type::v1beta1::ErrorReason;
 use runtime::metrics::{Book, Label};
 
-/// The reasons that are about who calls.
+/// The reasons that concern the caller.
 pub(crate) const REASONS: [ErrorReason; 8] = [
     ErrorReason::CredentialsMissing,
     ErrorReason::CredentialsInvalid,
@@ -18,12 +18,12 @@ pub(crate) const REASONS: [ErrorReason; 8] = [
     ErrorReason::ExecutorUntrusted,
     ErrorReason::ReviewUnavailable,
 ];
-/// What the API server is asked for,
+/// Kinds of review.
 const REVIEWS: [&str; 2] = ["token", "access"];
-/// and what it says.
+/// Results of a review.
 const OUTCOMES: [&str; 3] = ["allowed", "denied", "unanswered"];
 
-/// What the API server was asked about callers, and who was refused.
+/// Metrics of reviews and refused calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AccessMetrics {
     refused: Family<[(&'static str, &'static str); 1], Counter>,
@@ -39,8 +39,8 @@ impl AccessMetrics {
                 "ownergraph_calls_refused",
                 [Label::of("reason", REASONS.map(error_reason::text))],
                 (
-                    "Calls refused for who makes them",
-                    "The log names each caller once in ten minutes. `REVIEW_UNAVAILABLE`: the API server does not answer, or this service may not ask it.",
+                    "Calls refused because of the caller",
+                    "The log names each caller once in ten minutes. `REVIEW_UNAVAILABLE`: the API server does not answer, or the service lacks the right to create reviews.",
                 ),
                 zeroed(REASONS.map(|reason| [("reason", error_reason::text(reason))])),
             ),
@@ -49,14 +49,14 @@ impl AccessMetrics {
                 [Label::of("review", REVIEWS), Label::of("outcome", OUTCOMES)],
                 (
                     "Questions to the API server about callers and their rights",
-                    "Answers are kept for some seconds; a high rate means many callers.",
+                    "Answers are cached for some seconds. A high rate means many callers.",
                 ),
                 zeroed(reviews),
             ),
         }
     }
 
-    /// `allowed` is nothing where there was no answer.
+    /// `allowed` is `None` without an answer.
     pub(crate) fn reviewed(&self, review: &'static str, allowed: Option<bool>) {
         let outcome = match allowed {
             Some(true) => "allowed",
@@ -66,7 +66,7 @@ impl AccessMetrics {
         self.reviews.get_or_create(&[("review", review), ("outcome", outcome)]).inc();
     }
 
-    /// A call was refused for this reason.
+    /// Counts a refused call with this reason.
     pub(crate) fn refuse(&self, reason: &'static str) {
         self.refused.get_or_create(&[("reason", reason)]).inc();
     }

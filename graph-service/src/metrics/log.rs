@@ -1,4 +1,4 @@
-//! Metrics of the log of decisions and its followers.
+//! Metrics of the decision log and its followers.
 
 use super::count_of;
 use crate::decisions::{Progress, Size, Standing};
@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use runtime::metrics::Book;
 use std::sync::atomic::Ordering;
 
-/// Cloning shares them.
+/// Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct LogMetrics {
     kept: Gauge,
@@ -23,24 +23,18 @@ pub(crate) struct LogMetrics {
 
 impl LogMetrics {
     pub(super) fn register(book: &mut Book<'_>) -> LogMetrics {
-        let shared = "0 where the log is kept in memory.";
+        let shared = "0 if the log is kept in memory.";
         LogMetrics {
             kept: book.put(
                 "ownergraph_decision_log_events",
                 [],
-                (
-                    "Events of the log of decisions that are kept in memory",
-                    "Its bound and what is older are told in docs/decisions.md.",
-                ),
+                ("Events of the decision log in memory", "docs/decisions.md describes the bound, and older events."),
                 Gauge::default(),
             ),
             kept_bytes: book.put(
                 "ownergraph_decision_log_bytes",
                 [],
-                (
-                    "Bytes of the events of the log of decisions that are kept in memory",
-                    "Part of the memory of the process.",
-                ),
+                ("Bytes of the events of the decision log in memory", "Part of the memory of the process."),
                 Gauge::default(),
             ),
             unread: book.put(
@@ -59,8 +53,8 @@ impl LogMetrics {
                 "ownergraph_decision_log_away",
                 [],
                 (
-                    "1 while the log on JetStream cannot be written to",
-                    "With `--decision-log-required` nothing is granted meanwhile. Look at NATS.",
+                    "1 while the log on JetStream cannot be written",
+                    "With `--decision-log-required` grants are suspended meanwhile. Check NATS.",
                 ),
                 Gauge::default(),
             ),
@@ -75,29 +69,29 @@ impl LogMetrics {
                 [],
                 (
                     "Events that could not be written to JetStream",
-                    "Followers are told of each gap. Consumers that must see everything have to list anew.",
+                    "Followers get each gap. Consumers that need every event must list again.",
                 ),
                 Counter::default(),
             ),
             followers: book.put(
                 "ownergraph_decision_followers",
                 [],
-                ("Streams that follow the log of decisions", "A consumer that should be there and is not shows here."),
+                ("Streams that follow the decision log", "A missing consumer lowers this number."),
                 Gauge::default(),
             ),
             slow_followers: book.put(
                 "ownergraph_decision_followers_slow",
                 [],
                 (
-                    "Followers that were sent away because they did not read",
-                    "They can go on where they were; the consumer is too slow.",
+                    "Followers that were disconnected because they did not read",
+                    "The consumer is too slow. It can resume at its last position.",
                 ),
                 Counter::default(),
             ),
         }
     }
 
-    /// Sets what is measured only when somebody asks.
+    /// Sets the gauges for a scrape.
     pub(crate) fn refresh(&self, size: Size, progress: Option<&Progress>) {
         self.kept.set(count_of(size.events));
         self.kept_bytes.set(count_of(size.bytes));

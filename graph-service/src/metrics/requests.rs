@@ -9,13 +9,13 @@ use prometheus_client::metrics::family::Family;
 use runtime::metrics::{Book, Label};
 
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "other"];
-/// Codes beyond these say nothing that these do not.
+/// The codes with a label of their own.
 const CODES: [&str; 19] = [
     "200", "201", "202", "400", "401", "403", "404", "406", "409", "410", "415", "422", "429", "500", "502", "503",
     "504", "other", "none",
 ];
 
-/// Cloning shares them.
+/// Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests(Family<Labels<2>, Counter>);
 
@@ -24,7 +24,10 @@ impl Requests {
         Requests(book.put(
             "ownergraph_api_requests",
             [Label::of("verb", VERBS), Label::of("code", CODES)],
-            ("Requests of the graph service at the API server; code is none where there was no answer", "Lists and watches, questions, the election Lease, events. What collecting itself takes is counted by the executors."),
+            (
+                "Requests of the graph service to the API server; code is none without an answer",
+                "Lists and watches, questions, the election Lease, events. Executors count the requests of collection.",
+            ),
             Family::default(),
         ))
     }
@@ -38,7 +41,7 @@ impl Requests {
     }
 }
 
-/// The same client, whose requests are counted.
+/// The client, with its requests counted.
 pub(crate) fn counted(client: Client, requests: &Requests) -> Client {
     let namespace = client.default_namespace().to_owned();
     let requests = requests.clone();
@@ -54,7 +57,7 @@ pub(crate) fn counted(client: Client, requests: &Requests) -> Client {
     Client::new(counting, namespace)
 }
 
-/// What the API server's own rules call such a request.
+/// The verb of a request in the API server's rules.
 fn verb(method: &Method, path: &str, query: &str) -> &'static str {
     match *method {
         Method::GET if query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")) => "watch",

@@ -38,7 +38,7 @@ fn bad_flags_are_named() {
         ),
         (&["--lease-duration", "2h"], "longer than an hour"),
         (&["--renew-deadline", "18s"], "--renew-deadline 18s must be shorter than --lease-duration 18s"),
-        (&["--retry-period", "10s"], "--retry-period 10s must be well below --renew-deadline 12s"),
+        (&["--retry-period", "10s"], "--retry-period 10s must be more than a fifth shorter than --renew-deadline 12s"),
         (&["--retry-period", "0s"], "--retry-period"),
         (&["--decision-log", "localhost:4222"], "'--decision-log <URL>': expected nats://[USER:PASSWORD@]HOST[:PORT]"),
         (

@@ -1,4 +1,4 @@
-//! The status of pauses, written by whoever leads; and the end of those whose time has been over for a while.
+//! Writes the status of pauses while this replica leads, and deletes pauses some time after their end.
 
 use super::press::status_patch;
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, resource};
@@ -15,16 +15,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// Between two looks.
+/// Interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// After a write that failed.
+/// Delay after a failed write.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// A pause stays for so long after its end, for people to see.
+/// How long an expired pause stays visible.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
-/// Of a text of the API server's in a line.
+/// Most bytes of a text of the API server in a log line.
 const TEXT_MAX_BYTES: usize = 300;
 
-/// Keeps the statuses until the stop is asked for.
+/// Keeps the status of pauses until a request to stop.
 pub(crate) async fn run(client: kube::Client, reader: Reader, clock: Clock, shutdown: Shutdown) -> anyhow::Result<()> {
     let mut keeper =
         Keeper { client, reader, clock, written: BTreeMap::new(), not_before: Instant::now(), told: String::new() };
@@ -43,10 +43,10 @@ struct Keeper {
     client: kube::Client,
     reader: Reader,
     clock: Clock,
-    /// What was written last, by the pause's uid.
+    /// The last written status, by the uid of the pause.
     written: BTreeMap<Uid, Value>,
     not_before: Instant,
-    /// The failure that was told of last.
+    /// The last logged failure.
     told: String,
 }
 
@@ -65,7 +65,7 @@ impl Keeper {
         for view in &pauses {
             if let Err(why) = self.keep(view).await {
                 if self.told != why {
-                    tracing::warn!(pause = %view.name, why, "the status of a pause cannot be written");
+                    tracing::warn!(pause = %view.name, why, "cannot write the status of a pause");
                     self.told = why;
                 }
                 self.not_before = Instant::now() + AGAIN_AFTER;
@@ -103,7 +103,7 @@ impl Keeper {
             .map_err(|error| error.to_string())?;
         let answer =
             call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await.map_err(|error| error.to_string())?;
-        // Gone, or another of its name: its watch says so in a moment.
+        // The pause is gone, or another has its name. The watch reports that next.
         if answer.status.is_success() || matches!(answer.status.as_u16(), 404 | 409) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Creating and deleting a Pause for a caller, and waiting until the engine has taken it in.
+//! Creates and deletes a Pause for a caller, and waits until the engine has applied it.
 
 use super::resource::{self, REQUEST_ID, Seen, Sight};
 use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, RESOURCE};
@@ -17,14 +17,14 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
 
-/// How long a caller waits for the pause to be effective before it is told that it is not yet.
+/// How long a caller waits for the pause to become effective.
 const EFFECTIVE_WITHIN: Duration = Duration::from_secs(2);
-/// Between two looks at it.
+/// Interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Of a text of the API server's in a message.
+/// Most bytes of a text of the API server in a message.
 const TEXT_MAX_BYTES: usize = 300;
 
-/// Presses and lifts.
+/// Creates and deletes pauses.
 #[derive(Clone)]
 pub(crate) struct Press {
     pub(crate) client: kube::Client,
@@ -32,14 +32,14 @@ pub(crate) struct Press {
     pub(crate) reader: Reader,
 }
 
-/// Why it did not work.
+/// Why a call failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The definition is not there.
+    /// The definition is not installed.
     NotInstalled,
-    /// No pause of that name.
+    /// No pause has that name.
     NotFound,
-    /// Anything else, in a sentence.
+    /// Any other error, as a sentence.
     Refused(String),
 }
 
@@ -50,11 +50,12 @@ impl std::fmt::Debug for Press {
 }
 
 impl Press {
-    /// Writes a pause, and waits a moment for it to become effective where this replica leads. The same request id gives the same pause.
+    /// Creates a pause. If this replica leads, waits a moment for it to become effective. The same request id returns
+    /// the same pause.
     pub(crate) async fn pause(&self, order: &PauseOrder, user: Option<&str>) -> Result<PauseView, Failure> {
         let written = self.create(order, user).await?;
         let Seen::Standing(pause) = written else {
-            return Err(Failure::Refused("the pause is being deleted by somebody else".to_owned()));
+            return Err(Failure::Refused("another client is deleting the pause".to_owned()));
         };
         let uid = pause.uid.clone();
         self.tell(Input::PauseSeen(pause)).await?;
@@ -71,14 +72,14 @@ impl Press {
                 (_, None) if Instant::now() < by => {}
                 (_, None) => {
                     let why =
-                        "the pause is written, and this replica has not taken it in; somebody may have deleted it";
+                        "the pause is written and this replica has not applied it; another client may have deleted it";
                     return Err(Failure::Refused(why.to_owned()));
                 }
             }
         }
     }
 
-    /// Deletes a pause, and waits until this replica has forgotten it.
+    /// Deletes a pause, and waits until this replica has dropped it.
     pub(crate) async fn resume(&self, name: &str) -> Result<(), Failure> {
         let known = self.reader.with(|leader| leader.pauses().into_iter().find(|view| *view.name == *name));
         let answer = self.send(Method::DELETE, &format!("{PATH}/{name}"), &Value::Null).await?;
@@ -101,7 +102,7 @@ impl Press {
         Ok(())
     }
 
-    /// Queued behind nothing but terms and stops; handled when the next round has ended.
+    /// Sends an input that only terms and stops precede. Returns after the round that handles it.
     async fn tell(&self, input: Input) -> Result<(), Failure> {
         let (taken, handled) = tokio::sync::oneshot::channel();
         let stopped = |_| Failure::Refused("the service is stopping".to_owned());
@@ -112,7 +113,8 @@ impl Press {
 
     async fn create(&self, order: &PauseOrder, user: Option<&str>) -> Result<Seen, Failure> {
         let id = &order.request_id;
-        // Short, because people type it. Somebody else's may be the same by chance, or this call may be a repetition.
+        // Short, because users type it. A pause with this name may belong to another call, or this call may be a
+        // repetition.
         let names = [format!("pause-{}", id.split('-').next().unwrap_or(id)), format!("pause-{id}")];
         for name in &names {
             let answer = self.send(Method::POST, PATH, &resource::write(name, order, user)).await?;
@@ -128,7 +130,7 @@ impl Press {
                 return seen(&there, Sight::Found { now: resource::date(&there) });
             }
         }
-        Err(Failure::Refused(format!("a pause named {} is there already, and is another one", names[1])))
+        Err(Failure::Refused(format!("another pause is already named {}", names[1])))
     }
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Answer, Failure> {
@@ -151,7 +153,7 @@ fn find(leader: &Leader, uid: &Uid) -> Option<PauseView> {
 
 fn seen(answer: &Answer, sight: Sight) -> Result<Seen, Failure> {
     let text = std::str::from_utf8(&answer.body).map_err(|error| Failure::Refused(error.to_string()))?;
-    resource::read(text, sight).map_err(|why| Failure::Refused(format!("the API server answers with {why}")))
+    resource::read(text, sight).map_err(|why| Failure::Refused(format!("the API server returned {why}")))
 }
 
 fn refused(what: &str, answer: &Answer) -> Failure {
@@ -160,7 +162,7 @@ fn refused(what: &str, answer: &Answer) -> Failure {
     Failure::Refused(format!("{what}: the API server answers {}: {said}", answer.status.as_u16()))
 }
 
-/// What the keeper writes.
+/// The patch that the keeper sends.
 pub(crate) fn status_patch(uid: &Uid, status: &Value) -> Value {
     json!({ "metadata": { "uid": uid.to_string() }, "status": status })
 }

@@ -1,4 +1,4 @@
-//! What a Pause looks like at the API server. Whatever cannot be read of one makes it hold more, never less.
+//! The form of a Pause at the API server. A part that cannot be read makes the pause hold more, never less.
 
 use engine::hold::{Filter, Pause, Scope};
 use engine::object::{GroupResource, ResourceVersion, Uid, clip};
@@ -17,24 +17,24 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Which call a pause goes back to.
+/// Annotation with the id of the request that created the pause.
 pub(crate) const REQUEST_ID: &str = "ownergraph.dev/request-id";
-/// Who called for it.
+/// Annotation with the user that requested the pause.
 pub(crate) const PRESSED_BY: &str = "ownergraph.dev/pressed-by";
-/// Longest name of who pressed a pause that is written or read.
+/// Longest user name that is written or read.
 const ACTOR_MAX_BYTES: usize = 256;
-/// How far the clock of one API server may be ahead of another's: a pause is not to end early because of that.
+/// How far the clock of one API server may be ahead of another's. A pause must not end early because of it.
 const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(10);
-/// Longest account of a scope in a status.
+/// Longest summary of a scope in a status.
 const SUMMARY_MAX_BYTES: usize = 200;
 
-/// How a pause came into view.
+/// How a pause was first seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// It was written a moment ago, so that its whole lifetime is still to come.
+    /// Just created: its whole lifetime is left.
     Fresh,
-    /// It was there. How much of its lifetime is left says the API server's clock, which wrote down its beginning too: the time of its
-    /// answer, after 1970. Where it does not tell, all of it is left.
+    /// Found. The rest of its lifetime follows from the API server's clock: the time of its answer since 1970, compared
+    /// with the creation time. Without that time, the whole lifetime is left.
     Found { now: Option<Duration> },
 }
 
@@ -42,16 +42,16 @@ pub(crate) enum Sight {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Standing(Pause),
-    /// It is being deleted, which is as good as gone: whoever did that has resumed.
+    /// Being deleted, which counts as gone: the deletion is the order to resume.
     Leaving {
         name: String,
         uid: Uid,
     },
 }
 
-/// Reads a Pause. The error says why it is not even one.
+/// Reads a Pause. The error says why the text is not a Pause.
 pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
-    let raw: RawPause = serde_json::from_str(json).map_err(|error| format!("a pause that cannot be read: {error}"))?;
+    let raw: RawPause = serde_json::from_str(json).map_err(|error| format!("an unreadable pause: {error}"))?;
     let metadata = raw.metadata;
     let uid = Uid::parse(&metadata.uid).ok_or("a pause without a uid")?;
     if metadata.name.is_empty() {
@@ -71,7 +71,7 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
     let lifetime = match lifetime(&raw.spec["lifetimeSeconds"]) {
         Ok(lifetime) => lifetime,
         Err(why) => {
-            problems.push(format!("its lifetimeSeconds {why}, so it lasts the longest that a pause may"));
+            problems.push(format!("its lifetimeSeconds {why}, so it has the longest allowed lifetime"));
             LIFETIME_MAX
         }
     };
@@ -94,7 +94,7 @@ pub(crate) fn read(json: &str, sight: Sight) -> Result<Seen, String> {
     }))
 }
 
-/// The time after 1970 at which an answer was given, as its `Date` says.
+/// The time of an answer since 1970, from its `Date`.
 pub(crate) fn date(answer: &Answer) -> Option<Duration> {
     let seconds = rfc2822::DateTimeParser::new().parse_timestamp(answer.date.as_ref()?).ok()?.as_second();
     u64::try_from(seconds).ok().map(Duration::from_secs)
@@ -105,7 +105,7 @@ fn lifetime(value: &Value) -> Result<Duration, String> {
     match value.as_u64() {
         Some(seconds @ 1..) if seconds <= longest => Ok(Duration::from_secs(seconds)),
         Some(_) => Err(format!("is not from 1 to {longest}")),
-        None => Err("is no number".to_owned()),
+        None => Err("is not a number".to_owned()),
     }
 }
 
@@ -134,7 +134,7 @@ fn at_most(what: &str, count: usize) -> Result<(), String> {
     if count > SCOPE_MAX { Err(format!("it has {count} {what}, more than {SCOPE_MAX}")) } else { Ok(()) }
 }
 
-/// Who pressed a pause: the annotation says so, or the name of the field manager that wrote it first.
+/// The user that requested a pause: from the annotation, or else the field manager that created it.
 fn actor(annotations: &Value, managed_fields: &Value) -> String {
     let plain = |text: &str| clip(&visible::line(text), ACTOR_MAX_BYTES);
     match annotations[PRESSED_BY].as_str().filter(|user| !user.is_empty()) {
@@ -146,7 +146,7 @@ fn actor(annotations: &Value, managed_fields: &Value) -> String {
     }
 }
 
-/// A Pause to be created, at the wish of this user where one is known.
+/// A new Pause, requested by this user if known.
 pub(crate) fn write(name: &str, order: &PauseOrder, user: Option<&str>) -> Value {
     let mut annotations = json!({ REQUEST_ID: order.request_id });
     if let Some(user) = user {
@@ -193,7 +193,7 @@ pub(crate) fn status(view: &PauseView) -> Value {
     })
 }
 
-/// A scope in a few words.
+/// A short text for a scope.
 fn summary(scope: &Scope) -> String {
     if scope.targets.is_empty() {
         return "everything".to_owned();
@@ -236,7 +236,7 @@ struct RawMetadata {
     managed_fields: Value,
 }
 
-/// A field that this build does not know may narrow the scope, or widen it.
+/// An unknown field may narrow the scope or widen it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawScope {

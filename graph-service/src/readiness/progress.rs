@@ -1,4 +1,4 @@
-//! How far the start has come, as a line for whoever sits before a terminal.
+//! Shows the progress of the start on a terminal.
 
 use super::Health;
 use crate::ingest;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Fast enough to see that something goes on.
+/// Interval of updates.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Says it until the service is ready, or is to stop.
+/// Shows the progress until the service is ready, or has to stop.
 pub(crate) async fn show(health: Arc<Health>, shutdown: Shutdown) -> anyhow::Result<()> {
     let line = StatusLine::begin();
     let mut looks = interval(LOOK_EVERY);
@@ -28,11 +28,11 @@ pub(crate) async fn show(health: Arc<Health>, shutdown: Shutdown) -> anyhow::Res
     Ok(())
 }
 
-/// What is there of all that is to be read, and what takes longest.
+/// The number of synced collections and objects, and the largest collection that is still listing.
 pub(crate) fn sentence(discovery: &ingest::Status, collections: &[CollectionStatus]) -> String {
     if !discovery.discovered {
         let why = discovery.error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-        return format!("asking what the API server serves{why}");
+        return format!("reading discovery of the API server{why}");
     }
     let listing = |collection: &&CollectionStatus| collection.state == State::Listing;
     let left: Vec<&CollectionStatus> = collections.iter().filter(listing).collect();
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn names_what_is_there_and_what_takes_longest() {
         let asked = ingest::Status { error: Some("connection refused".to_owned()), ..ingest::Status::default() };
-        assert_eq!(sentence(&asked, &[]), "asking what the API server serves: connection refused");
+        assert_eq!(sentence(&asked, &[]), "reading discovery of the API server: connection refused");
         let discovered = ingest::Status { discovered: true, ..ingest::Status::default() };
         let pods = collection("pods", State::Listing, 500);
         let secrets = collection("secrets", State::Synced, 7);

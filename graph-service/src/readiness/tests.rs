@@ -82,7 +82,7 @@ fn lines_name_what_stands_where() {
         .to_vec();
     assert_eq!(
         unresolved_line(&kind),
-        "unresolved: Widget.example.com is served as widgets.example.com and as wodgets.example.com, and references do not say which \
+        "unresolved: Widget.example.com is served as widgets.example.com and as wodgets.example.com; references do not say which one \
          they mean, 2 dependents wait for it"
     );
     let executor = ExecutorView {
@@ -117,7 +117,7 @@ async fn what_stands_in_the_way_is_named_with_what_waits_for_it() {
         next_probe: Some(at(63)),
         probing: false,
     };
-    let line = "blocked: forbidden: delete of pods in namespace a, 12 items wait for 42 s, tried in 3 s";
+    let line = "blocked: forbidden: delete of pods in namespace a, 12 items wait for 42 s, retried in 3 s";
     assert_eq!(blocker_line(&blocker, clock), line);
     let told = BlockerView { said: "forbidden: no rule".to_owned(), ..blocker.clone() };
     assert_eq!(blocker_line(&told, clock), format!("{line}; last answer: forbidden: no rule"));
@@ -135,7 +135,7 @@ async fn what_stands_in_the_way_is_named_with_what_waits_for_it() {
 fn leadership_says_who_and_where() {
     let term = Some(Term { election: "lease".into(), number: 4 });
     let nobody = Leadership::default();
-    assert_eq!(leadership_line(&nobody), "leadership: nobody leads, as far as is known");
+    assert_eq!(leadership_line(&nobody), "leadership: no known leader");
     let mut known = Leadership { term, holder: Some("b".to_owned()), ..nobody };
     assert_eq!(leadership_line(&known), "leadership: b leads, term 4");
     known.endpoint = "10.0.0.1:7450".to_owned();

@@ -1,16 +1,16 @@
-//! When objects went, or were seen to be going: the beginnings of cascades.
+//! The times at which objects were deleted or marked: the beginnings of cascades.
 //!
-//! Of all objects, because nobody knows beforehand which of them a cascade begins with. So it is a table of fixed size in which what comes later
-//! takes the place of what was there before. A beginning that is lost costs the cascade's span its first moments.
+//! The root of a cascade is not known in advance, so this table records all objects. It has a fixed size, and newer
+//! entries overwrite older ones. A lost beginning costs the cascade's span its first moments.
 
 use engine::object::Uid;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A power of two; a quarter of a megabyte.
+/// A power of two: a quarter of a megabyte.
 const PLACES: usize = 8192;
-/// What is older began something else.
+/// An older entry belongs to another cascade.
 const OLDEST: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
@@ -21,22 +21,22 @@ pub(super) struct Moments {
 
 #[derive(Clone, Copy, Debug)]
 struct Moment {
-    /// Of the uid.
+    /// Hash of the uid.
     hash: u64,
     at: Instant,
     why: Why,
 }
 
-/// What made a cascade begin.
+/// The beginning of a cascade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// Its root left the graph.
+    /// The root left the graph.
     Gone,
-    /// Its root was proven absent.
+    /// The root was proven absent.
     Absent,
-    /// Its root was shown with a deletion mark.
+    /// The root got a deletion mark.
     Terminating,
-    /// A dependent came in sight whose owner had gone before.
+    /// A dependent appeared whose owner was already gone.
     Seen,
 }
 
@@ -58,12 +58,12 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// An owner that is terminating is shown again and again; what counts is the first time.
+    /// Records a time. A terminating owner is shown repeatedly; only the first time counts.
     pub(super) fn note(&mut self, uid: &Uid, at: Instant, why: Why) {
         let hash = self.hasher.hash_one(uid);
         let place = self.place(hash);
         let known = place.is_some_and(|moment| moment.hash == hash && at.saturating_duration_since(moment.at) < OLDEST);
-        // Whatever goes is proven absent in the same breath.
+        // A deleted object is also proven absent at once.
         if !(known && matches!(why, Why::Terminating | Why::Absent)) {
             *place = Some(Moment { hash, at, why });
         }

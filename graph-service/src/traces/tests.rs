@@ -112,7 +112,7 @@ impl Bench {
         std::iter::from_fn(|| self.spans.try_recv().ok()).collect()
     }
 
-    /// After whatever was open is over.
+    /// All spans, after everything has ended.
     async fn over(&mut self) -> Vec<Span> {
         advance(OVER_AFTER).await;
         self.traces.round();

@@ -1,4 +1,4 @@
-//! Who wrote a reference, as `metadata.managedFields` of its object says.
+//! Finds the writer of a reference in `metadata.managedFields`.
 
 use super::{ANSWER_MAX_BYTES, POST_WITHIN, Warning};
 use engine::object::{ObjectRef, ResourceVersion, Uid, clip};
@@ -8,7 +8,7 @@ use runtime::kubernetes::{call, media};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The API server's own limit for the name of a field manager.
+/// Longest name of a field manager at the API server.
 const WRITER_MAX_BYTES: usize = 128;
 
 #[derive(Deserialize)]
@@ -41,16 +41,16 @@ struct Managed {
     fields_v1: Value,
 }
 
-/// Adds to a warning about a reference that came back who wrote it. The reference may be gone by now, and its entry with it: the object is
-/// asked for as it was.
+/// Adds the writer to a warning about a restored reference. The reference and its managed field may be gone by now, so
+/// the object is read at the version of the warning.
 pub(super) async fn find(client: &kube::Client, warning: &mut Warning) {
     let Warning::Readopted { dependent, resource_version, owner, writer } = warning else { return };
     match read(client, dependent, resource_version).await {
         Ok(body) => *writer = writer_of(&body, dependent, &owner.uid),
-        Err(why) => tracing::debug!(object = %dependent, why, "the writer of a reference could not be read"),
+        Err(why) => tracing::debug!(object = %dependent, why, "cannot read the writer of a reference"),
     }
     if let Some(writer) = writer {
-        tracing::warn!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, writer, "this field manager put back a reference to an owner that had orphaned the object");
+        tracing::warn!(%dependent, uid = %dependent.uid, %owner, owner_uid = %owner.uid, writer, "a field manager restored a reference to an owner that orphaned the object");
     }
 }
 
@@ -74,7 +74,7 @@ fn uri(object: &ObjectRef, at: &ResourceVersion) -> String {
     format!("{path}?fieldSelector={}&resourceVersion={at}&resourceVersionMatch=Exact", name_selector(&object.name))
 }
 
-/// The manager that wrote the reference last.
+/// The manager that last wrote the reference.
 fn writer_of(body: &[u8], object: &ObjectRef, owner: &Uid) -> Option<String> {
     let list: List = serde_json::from_slice(body).ok()?;
     let item = list.items.into_iter().find(|item| Uid::parse(&item.metadata.uid).as_ref() == Some(&object.uid))?;

@@ -1,9 +1,9 @@
-//! Moments of the engine as dates.
+//! Converts instants of the engine to dates.
 
 use engine::time::Time;
 use std::time::SystemTime;
 
-/// Pins the engine's instants to the calendar: both fields are the same moment.
+/// Maps the engine's instants to the calendar: both fields are the same moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     pub now: Time,
@@ -11,12 +11,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The moment `time` in the calendar.
+    /// The date of `time`.
     pub fn timestamp(self, time: Time) -> prost_types::Timestamp {
         self.calendar.checked_sub(self.now.since(time)).unwrap_or(SystemTime::UNIX_EPOCH).into()
     }
 
-    /// A moment that may be yet to come.
+    /// The date of a moment that may be in the future.
     pub fn later(self, time: Time) -> prost_types::Timestamp {
         self.calendar.checked_add(time.since(self.now)).map_or_else(|| self.timestamp(time), Into::into)
     }

@@ -1,4 +1,4 @@
-//! Steps of decisions. One way: followers take the messages as they are.
+//! Converts steps of decisions to messages. There is no way back: followers use the messages.
 
 use super::clock::Clock;
 use super::item::item_kind;
@@ -17,7 +17,8 @@ mod tests;
 
 pub use bounds::{EVENT_MAX_BYTES, STUB_MAX_BYTES, bounded, stub};
 
-/// The step of a decision, or the change of the collector's own state, that an event is, if it is one. Its position is the log's to give.
+/// The step of a decision, or the change of the collector's state, that an event represents, if any. The log sets its
+/// position.
 pub fn decision_event(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
     step_of(event, term, clock).map(bounded)
 }
@@ -136,7 +137,7 @@ fn step_of(event: &Event, term: &Term, clock: Clock) -> Option<DecisionEvent> {
     })
 }
 
-/// The present state of a decision that is not carried out yet.
+/// The present state of an open decision.
 pub fn open_decision(open: &OpenDecision, term: &Term, clock: Clock) -> DecisionEvent {
     let phase = match (&open.executor, open.held) {
         (Some(_), _) => Phase::Leased,
@@ -152,16 +153,16 @@ pub fn open_decision(open: &OpenDecision, term: &Term, clock: Clock) -> Decision
     })
 }
 
-/// What a step says of its decision, to the leader that follows the one that took it.
+/// What a step means to the next leader.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Standing {
-    /// Another step is to come.
+    /// Another step follows.
     Open(Logged),
-    /// None is.
+    /// The decision has ended.
     Ended,
 }
 
-/// What a step says of its decision. `None` for what is no step, or cannot be read.
+/// The standing after a step. `None` if the event is not a step or cannot be read.
 pub fn standing(event: &DecisionEvent) -> Option<Standing> {
     let action = item_kind(event.kind)?;
     let is_ambiguous = event.report.as_ref().is_some_and(|report| report.outcome() == work::Outcome::Ambiguous);
@@ -178,12 +179,12 @@ pub fn standing(event: &DecisionEvent) -> Option<Standing> {
     Some(Standing::Open(Logged { target, action, decision: parse_decision_id(&event.decision_id)?, step }))
 }
 
-/// How a decision is named.
+/// The id of a decision as text.
 pub fn decision_id(decision: u64) -> String {
     format!("{decision:016x}")
 }
 
-/// Reads what [`decision_id`] writes.
+/// Parses the text of [`decision_id`].
 pub fn parse_decision_id(text: &str) -> Option<u64> {
     let is_plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     u64::from_str_radix(text, 16).ok().filter(|_| is_plain)
@@ -208,7 +209,7 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
         reason_count: grounds.cause_count as u64,
         owner_count: grounds.owner_count as u64,
         owners: grounds.owners.iter().cloned().map(Into::into).collect(),
-        // A step that no item stands for has none.
+        // A step without an item has none.
         preconditions: (!grounds.preconditions.resource_version.is_empty())
             .then(|| grounds.preconditions.clone().into()),
         propagation_policy: grounds
@@ -225,7 +226,7 @@ fn step(target: &ObjectRef, action: ActionKind, grounds: &Grounds, term: &Term, 
 fn cause_of(action: ActionKind, causes: &[Cause]) -> WireCause {
     let any = |wanted: fn(&Cause) -> bool| causes.iter().any(wanted);
     match action {
-        // What led to it is not known any more.
+        // The cause is no longer known.
         ActionKind::Delete if causes.is_empty() => WireCause::Unspecified,
         ActionKind::Delete if any(|cause| matches!(cause, Cause::OwnerWaiting { .. })) => WireCause::ForegroundCascade,
         ActionKind::Delete => WireCause::OwnersGone,

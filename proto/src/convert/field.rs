@@ -1,16 +1,16 @@
-//! Checks that fields of several messages share.
+//! Checks for fields of several messages.
 
 use super::{DURATION_MAX, Malformed, NAME_MAX_BYTES};
 use engine::object::{Name, Uid};
 use engine::work::LeaseId;
 use std::time::Duration;
 
-/// A message field that must be there.
+/// A required message field.
 pub(super) fn required<T>(value: Option<T>, field: &str) -> Result<T, Malformed> {
     value.ok_or_else(|| Malformed::new(field, "is missing"))
 }
 
-/// A message field that must be there and has checks of its own.
+/// A required message field with checks of its own.
 pub(super) fn nested<W, E>(value: Option<W>, field: &str) -> Result<E, Malformed>
 where
     E: TryFrom<W, Error = Malformed>,
@@ -18,7 +18,7 @@ where
     E::try_from(required(value, field)?).map_err(|error| error.within(field))
 }
 
-/// A message field that may be missing and has checks of its own.
+/// An optional message field with checks of its own.
 pub(super) fn optional<W, E>(value: Option<W>, field: &str) -> Result<Option<E>, Malformed>
 where
     E: TryFrom<W, Error = Malformed>,
@@ -51,7 +51,7 @@ pub(super) fn at_most(count: usize, max: usize, field: &str) -> Result<(), Malfo
     Ok(())
 }
 
-/// A text that names something: neither empty nor long, of visible ASCII characters, as names and uids of Kubernetes are.
+/// A name: a non-empty text of bounded length in visible ASCII characters, such as names and uids of Kubernetes.
 pub(super) fn name(text: &str, field: &str) -> Result<Name, Malformed> {
     if text.is_empty() {
         return Err(Malformed::new(field, "is empty"));
@@ -65,7 +65,7 @@ pub(super) fn name(text: &str, field: &str) -> Result<Name, Malformed> {
     Ok(Name::from(text))
 }
 
-/// The name of an executor, which is that of a pod.
+/// The name of an executor, which is a pod name.
 pub(super) fn pod_name(text: &str, field: &str) -> Result<Name, Malformed> {
     let name = name(text, field)?;
     if !is_dns_subdomain(text) {
@@ -76,7 +76,7 @@ pub(super) fn pod_name(text: &str, field: &str) -> Result<Name, Malformed> {
     Ok(name)
 }
 
-/// Whether a text is a DNS-1123 subdomain, as names of pods are; its length aside.
+/// Whether a text is a DNS-1123 subdomain, as pod names are, regardless of its length.
 pub fn is_dns_subdomain(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.split('.').all(|label| {
@@ -87,10 +87,10 @@ pub fn is_dns_subdomain(text: &str) -> bool {
     })
 }
 
-/// A text for people, which may come from a webhook or an API server: on one line, with what acts on a terminal or hides spelled out, and
-/// no longer than `max`.
+/// A text for people, possibly from a webhook or an API server: on one line, with control and invisible characters
+/// escaped, and no longer than `max`.
 pub(super) fn text(text: &str, max: usize) -> String {
-    // What lies beyond the limit stays out of the work as well.
+    // The part beyond the limit is not processed.
     let near = engine::object::clip(text, max);
     if near.chars().all(is_harmless) {
         return near;
@@ -121,19 +121,19 @@ pub(super) fn uid(text: &str, field: &str) -> Result<Uid, Malformed> {
 }
 
 pub(super) fn lease_id(text: &str, field: &str) -> Result<LeaseId, Malformed> {
-    LeaseId::parse(text).ok_or_else(|| Malformed::new(field, "is no lease id"))
+    LeaseId::parse(text).ok_or_else(|| Malformed::new(field, "is not a lease id"))
 }
 
-/// A number that travels as an opaque text.
+/// A number in an opaque text.
 pub(super) fn decimal(text: &str, field: &str) -> Result<u64, Malformed> {
-    text.parse().map_err(|_| Malformed::new(field, "is no decimal number of 64 bits"))
+    text.parse().map_err(|_| Malformed::new(field, "is not a decimal number of 64 bits"))
 }
 
-/// A duration that must be there, from zero to [`DURATION_MAX`].
+/// A required duration, from zero to [`DURATION_MAX`].
 pub(super) fn duration(value: Option<prost_types::Duration>, field: &str) -> Result<Duration, Malformed> {
     let value = required(value, field)?;
     let (Ok(seconds), Ok(nanos @ ..=999_999_999)) = (u64::try_from(value.seconds), u32::try_from(value.nanos)) else {
-        return Err(Malformed::new(field, "is negative, or no duration"));
+        return Err(Malformed::new(field, "is negative or not a duration"));
     };
     let duration = Duration::new(seconds, nanos);
     if duration > DURATION_MAX {
@@ -142,7 +142,7 @@ pub(super) fn duration(value: Option<prost_types::Duration>, field: &str) -> Res
     Ok(duration)
 }
 
-/// A duration that says how long something took: zero where it is missing, the longest there is where it is none.
+/// A measured duration: zero if missing, the longest possible if invalid.
 pub(super) fn measured(value: Option<prost_types::Duration>) -> Duration {
     let Some(value) = value else { return Duration::ZERO };
     match (u64::try_from(value.seconds), u32::try_from(value.nanos)) {
@@ -151,12 +151,12 @@ pub(super) fn measured(value: Option<prost_types::Duration>) -> Duration {
     }
 }
 
-/// A duration that a peer wishes for: none where it is missing or no duration, and no longer than [`DURATION_MAX`].
+/// A requested duration: `None` if missing or invalid, and at most [`DURATION_MAX`].
 pub(super) fn wished(value: Option<prost_types::Duration>) -> Option<Duration> {
     value.map(|value| measured(Some(value))).filter(|&wish| wish != Duration::MAX).map(|wish| wish.min(DURATION_MAX))
 }
 
-/// A duration that something waits for again and again, and so is not zero.
+/// A duration of an interval, which must not be zero.
 pub(super) fn positive_duration(value: Option<prost_types::Duration>, field: &str) -> Result<Duration, Malformed> {
     let duration = duration(value, field)?;
     if duration.is_zero() {
@@ -165,7 +165,7 @@ pub(super) fn positive_duration(value: Option<prost_types::Duration>, field: &st
     Ok(duration)
 }
 
-/// The other direction of [`duration`]; what is longer than [`DURATION_MAX`] is shortened.
+/// The inverse of [`duration`]. Cuts to [`DURATION_MAX`].
 pub(super) fn encode_duration(duration: Duration) -> prost_types::Duration {
     let duration = duration.min(DURATION_MAX);
     prost_types::Duration {

@@ -7,7 +7,7 @@ use crate::work::v1beta1::owner_check::Want;
 use engine::object::{Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use engine::work::{Action, ActionKind, Preconditions, WorkItem, WorkLease};
 
-/// What a traceparent may have beyond the 55 bytes of today's version.
+/// Most bytes of a traceparent. The present version has 55.
 const TRACEPARENT_MAX_BYTES: usize = 128;
 
 impl From<WorkLease> for wire::WorkLease {
@@ -41,7 +41,7 @@ impl TryFrom<wire::WorkLease> for WorkLease {
             attempt: lease.attempt,
             execution_limit: field::positive_duration(lease.execution_limit, "execution_limit")?,
             previous_attempt_ambiguous: lease.previous_attempt_ambiguous,
-            // What is no traceparent by its length is of no use, and no reason to refuse work.
+            // A traceparent that is too long is dropped; the work is still valid.
             traceparent: lease.traceparent.filter(|text| text.len() <= TRACEPARENT_MAX_BYTES),
         })
     }
@@ -60,7 +60,7 @@ impl From<WorkItem> for wire::WorkItem {
     }
 }
 
-/// An item is only half an error: its lease has to be named.
+/// An error in an item must name its lease.
 enum ItemError {
     UnknownAction,
     Malformed(Malformed),
@@ -73,7 +73,7 @@ impl From<Malformed> for ItemError {
 }
 
 fn decode_item(item: wire::WorkItem) -> Result<WorkItem, ItemError> {
-    // First, so that whatever else a newer action needs is not mistaken for a fault.
+    // First, so that other fields of an unknown action are not mistaken for errors.
     let action = decode_action(item.action.ok_or(ItemError::UnknownAction)?)?;
     Ok(WorkItem {
         id: field::decimal(&item.item_id, "item_id")?,
@@ -100,7 +100,7 @@ impl TryFrom<wire::Preconditions> for Preconditions {
 
     fn try_from(preconditions: wire::Preconditions) -> Result<Self, Malformed> {
         let digest = <[u8; 8]>::try_from(preconditions.facts_digest.as_slice());
-        // To the API server, a patch with an empty version is a patch without a precondition.
+        // The API server treats a patch with an empty version as one without a precondition.
         if preconditions.resource_version.is_empty() {
             return Err(Malformed::new("resource_version", "is empty"));
         }
@@ -195,7 +195,7 @@ impl From<ActionKind> for wire::ItemKind {
     }
 }
 
-/// The kinds of `values` that this build knows; others are left out.
+/// The kinds of `values` that this build knows.
 pub fn kinds(values: &[i32]) -> Vec<ActionKind> {
     values.iter().filter_map(|&value| item_kind(value)).collect()
 }

@@ -94,7 +94,7 @@ impl From<PropagationPolicy> for wire::PropagationPolicy {
     }
 }
 
-/// `None` for a policy this build does not know, or none at all.
+/// `None` for an unknown or unspecified policy.
 pub(super) fn propagation_policy(value: i32) -> Option<PropagationPolicy> {
     match wire::PropagationPolicy::try_from(value).ok()? {
         wire::PropagationPolicy::Unspecified => None,

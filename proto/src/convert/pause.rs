@@ -1,4 +1,4 @@
-//! Pauses: what they are about, and how they stand.
+//! Pauses: their scope and their state.
 
 use super::clock::Clock;
 use super::{Malformed, field};
@@ -12,16 +12,17 @@ use std::time::{Duration, SystemTime};
 #[cfg(test)]
 mod tests;
 
-/// Most filters of one scope, most collections of one filter, and most namespaces of one: as the resource's own schema has it.
+/// Most filters of one scope, most collections and most namespaces of one filter: the same limits as in the resource's
+/// schema.
 pub const SCOPE_MAX: usize = 100;
 /// Longest reason.
 pub const REASON_MAX_BYTES: usize = 1024;
 /// Longest lifetime.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Before the name of a pause on the wire.
+/// Prefix of the name of a pause on the wire.
 pub const PAUSE_PREFIX: &str = "pauses/";
 
-/// What [`PauseCollectionRequest`] asks for.
+/// A checked [`PauseCollectionRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PauseOrder {
     pub scope: hold::Scope,
@@ -41,7 +42,7 @@ impl TryFrom<PauseCollectionRequest> for PauseOrder {
             return Err(Malformed::new("ttl", "is not a whole number of seconds"));
         }
         if request.reason.trim().is_empty() {
-            return Err(Malformed::new("reason", "is empty: whoever finds the pause has to know why it is there"));
+            return Err(Malformed::new("reason", "is empty: other users must be able to see why the pause exists"));
         }
         if request.reason.len() > REASON_MAX_BYTES {
             return Err(Malformed::new("reason", format!("has more than {REASON_MAX_BYTES} bytes")));
@@ -54,7 +55,7 @@ impl TryFrom<PauseCollectionRequest> for PauseOrder {
                 _ => is_digit(byte),
             });
         if !id.is_empty() && !is_uuid {
-            return Err(Malformed::new("request_id", "is no UUID in lower case"));
+            return Err(Malformed::new("request_id", "is not a UUID in lower case"));
         }
         Ok(PauseOrder {
             scope: field::optional(request.scope, "scope")?.unwrap_or_default(),
@@ -133,7 +134,7 @@ impl TryFrom<ObjectFilter> for hold::Filter {
     }
 }
 
-/// A pause as it stands.
+/// A pause in its present state.
 pub fn pause(view: PauseView, clock: Clock) -> Pause {
     let written = SystemTime::UNIX_EPOCH.checked_add(view.created).filter(|_| !view.created.is_zero());
     let ends = written.and_then(|written| written.checked_add(view.lifetime));

@@ -1,4 +1,4 @@
-//! What the graph answers to questions. One way: a reader takes the messages as they are.
+//! Converts answers about the graph to messages. There is no way back: readers use the messages.
 
 use super::clock::Clock;
 use super::texts::{MESSAGE_MAX_BYTES, cut_edge, cut_object, text};
@@ -15,7 +15,7 @@ use engine::view::{
 };
 use std::collections::BTreeMap;
 
-/// Where a fact about `object` comes from.
+/// The source of a fact about `object`.
 pub(super) fn evidence_of(object: &ObjectRef, evidence: &Evidence) -> wire::Evidence {
     let source = match evidence.source {
         Source::Watch => evidence::Source::Watch,
@@ -140,7 +140,7 @@ pub fn reason(reason: Reason, clock: Clock) -> graph::Reason {
     }
 }
 
-/// A decision that is not carried out yet.
+/// An open decision.
 pub fn pending_work(item: ItemView, clock: Clock) -> graph::PendingWork {
     let (executor, started, retry) = match item.place {
         PlaceView::Leased { executor, started } => (executor.to_string(), started, None),
@@ -159,7 +159,7 @@ pub fn pending_work(item: ItemView, clock: Clock) -> graph::PendingWork {
     }
 }
 
-/// How an object went.
+/// How an object was deleted.
 pub fn departure(tombstone: Tombstone, clock: Clock) -> graph::Departure {
     graph::Departure {
         time: Some(clock.timestamp(tombstone.at)),
@@ -193,7 +193,7 @@ pub(super) fn cause(cause: &Cause) -> graph::Reason {
     }
 }
 
-/// The entries of a plan, and how many there are of each sort.
+/// The entries of a plan, and the totals by effect.
 pub fn plan(plan: &Plan, clock: Clock) -> (Vec<Entry>, Vec<Total>) {
     let mut totals: BTreeMap<(&str, &str, engine::view::Effect), u64> = BTreeMap::new();
     for entry in &plan.entries {

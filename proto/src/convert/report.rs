@@ -1,4 +1,4 @@
-//! Reports, returns, and what becomes of them.
+//! Reports, returns, and their results.
 
 use super::decision::{decision_id, parse_decision_id};
 use super::item::item_kind;
@@ -43,7 +43,7 @@ impl From<About> for wire::About {
     }
 }
 
-/// `None` where it cannot be read: then the report says of its lease alone.
+/// `None` if it cannot be read: then the report names only its lease.
 fn about(about: wire::About) -> Option<Box<About>> {
     let action = item_kind(about.kind)?;
     let target = field::nested(about.target, "target").ok()?;
@@ -54,9 +54,9 @@ impl TryFrom<wire::WorkReport> for WorkReport {
     type Error = Malformed;
 
     fn try_from(mut report: wire::WorkReport) -> Result<Self, Malformed> {
-        // The first ones decide: a report with too many of them is no reason to end the stream.
+        // The first findings decide. Too many of them are no reason to end the stream.
         report.findings.truncate(CHECKS_MAX);
-        // What is no status or no time makes no message unreadable: the leader counts it as untrue.
+        // An invalid status or time does not make the message unreadable: the leader counts the report as wrong.
         Ok(WorkReport {
             lease: field::lease_id(&report.lease_id, "lease_id")?,
             item: field::decimal(&report.item_id, "item_id")?,
@@ -78,8 +78,8 @@ impl TryFrom<wire::WorkReport> for WorkReport {
     }
 }
 
-/// A report among others. One that cannot be read ends its own lease, and not the stream: whether its write landed is
-/// unknown. An error where it does not even name its lease.
+/// Reads one of several reports. An unreadable report ends its own lease and not the stream: whether its write was
+/// applied is unknown. An error if it does not even name its lease.
 pub(super) fn report(report: wire::WorkReport) -> Result<WorkReport, Malformed> {
     let (lease_id, item_id) = (report.lease_id.clone(), report.item_id.clone());
     let (term, attempt) = (report.term.clone(), report.attempt);
@@ -90,7 +90,7 @@ pub(super) fn report(report: wire::WorkReport) -> Result<WorkReport, Malformed> 
             term,
             attempt,
             outcome: wire::Outcome::Ambiguous.into(),
-            message: format!("the executor's report cannot be read: {malformed}"),
+            message: format!("cannot read the executor's report: {malformed}"),
             ..wire::WorkReport::default()
         })
     })
@@ -119,7 +119,7 @@ impl From<Outcome> for wire::Outcome {
     }
 }
 
-/// What this build does not know is tried again, as if the connection had failed.
+/// An unknown outcome is retried like a failed connection.
 fn outcome(value: i32) -> Outcome {
     match wire::Outcome::try_from(value).unwrap_or_default() {
         wire::Outcome::Unspecified | wire::Outcome::Transient => Outcome::Transient,
@@ -194,7 +194,7 @@ impl TryFrom<wire::WorkReturn> for WorkReturn {
     }
 }
 
-/// A result that this build does not know is skipped (`Ok(None)`): the executor keeps its report and sends it again one day.
+/// `Ok(None)` for an unknown result: the executor keeps its report and sends it again.
 pub(super) fn report_result(result: wire::ReportResult) -> Result<Option<(LeaseId, ReportResult)>, Malformed> {
     let lease = field::lease_id(&result.lease_id, "lease_id")?;
     Ok(match report_result::Result::try_from(result.result).unwrap_or_default() {

@@ -12,17 +12,16 @@ use engine::work::{
     ToLeader, Welcome, WorkLease, WorkReturn,
 };
 
-/// What a leader's message says to an executor.
+/// A decoded message of a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// For the session.
     pub message: ToExecutor,
-    /// Leases of a grant that are not in `message`, because this build does not know their action: to be handed back as
-    /// `KindUnsupported` at once.
+    /// Leases whose action this build does not know. They are not in `message`, and are returned as `KindUnsupported`.
     pub unknown_actions: Vec<LeaseId>,
 }
 
-/// Reads an executor's message; `None` for a kind of message this build does not know, to be ignored and counted.
+/// Reads an executor's message. `None` for an unknown kind of message, which is ignored and counted.
 pub fn received_from_executor(message: wire::StreamWorkRequest) -> Result<Option<ToLeader>, Malformed> {
     let Some(message) = message.message else {
         return Ok(None);
@@ -111,7 +110,7 @@ impl From<Hello> for request::Hello {
     }
 }
 
-/// Reads a leader's message; `None` for a kind of message this build does not know, to be ignored and counted.
+/// Reads a leader's message. `None` for an unknown kind of message, which is ignored and counted.
 pub fn received_from_leader(message: wire::StreamWorkResponse) -> Result<Option<Received>, Malformed> {
     let Some(message) = message.message else {
         return Ok(None);
@@ -175,9 +174,9 @@ fn decode_grant(grant: response::Grant) -> Result<Received, Malformed> {
 fn decode_throttle(throttle: &response::Throttle) -> Result<ToExecutor, Malformed> {
     let rate = f64::from(throttle.max_writes_per_second);
     if !rate.is_finite() || rate < 0.0 {
-        return Err(Malformed::new("max_writes_per_second", "is no rate"));
+        return Err(Malformed::new("max_writes_per_second", "is not a rate"));
     }
-    // Saturates far above any rate that makes a difference.
+    // Saturates far above any relevant rate.
     let max_writes_per_second = Rate::from_micros((rate * 1e6).round() as u64);
     Ok(ToExecutor::Throttle { max_writes_per_second, valid_for: field::duration(throttle.valid_for, "valid_for")? })
 }

@@ -1,4 +1,4 @@
-//! Changes of the collector's own state, for the log of decisions.
+//! Changes of the collector's own state, for the decision log.
 
 use crate::decision::v1beta1::SystemEvent;
 use crate::decision::v1beta1::system_event::Kind;
@@ -8,7 +8,7 @@ use engine::object::clip;
 /// Longest text of such an event.
 const TEXT_MAX_BYTES: usize = 1024;
 
-/// The change of the collector's own state that an event is, if it is one.
+/// The change of the collector's state that an event represents, if any.
 pub(super) fn system_event(event: &Event) -> Option<SystemEvent> {
     let about = |kind: Kind, name: &str, reason: &str| SystemEvent {
         kind: kind.into(),

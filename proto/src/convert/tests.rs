@@ -22,7 +22,7 @@ use proptest::test_runner::TestRunner;
 use prost::Message;
 use std::time::{Duration, SystemTime};
 
-/// One byte more, less or other somewhere.
+/// One byte added, removed or changed.
 #[derive(Clone, Debug)]
 enum Mutation {
     Insert(Index, u8),
@@ -56,7 +56,7 @@ fn mutate(mut bytes: Vec<u8>, mutations: &[Mutation]) -> Vec<u8> {
     bytes
 }
 
-/// Reads `bytes` as both sides would. What is accepted survives another trip unchanged.
+/// Reads `bytes` as both sides do. An accepted message survives another round trip unchanged.
 fn read(bytes: &[u8]) {
     if let Ok(Ok(Some(message))) = wire::StreamWorkRequest::decode(bytes).map(received_from_executor) {
         assert_eq!(received_from_executor(message.clone().into()), Ok(Some(message)));
@@ -113,7 +113,7 @@ fn sample<S: Strategy>(strategy: S) -> S::Value {
     strategy.new_tree(&mut TestRunner::deterministic()).unwrap().current()
 }
 
-/// The first message of an executor that `pick` accepts, as it travels.
+/// The first encoded message of an executor that `pick` accepts.
 fn sample_request<T>(pick: impl Fn(request::Message) -> Option<T>) -> T {
     let mut runner = TestRunner::deterministic();
     let mut requests = std::iter::repeat_with(|| {
@@ -204,17 +204,17 @@ fn a_fault_names_its_field() {
         "field hello.cluster_uid has 254 bytes, more than 253",
         "field hello.kinds has 101 entries, more than 100",
         "field hello.window is missing",
-        "field hello.held[0].lease_id is no lease id",
+        "field hello.held[0].lease_id is not a lease id",
         "field hello.first_session.term is missing",
-        "field grant.leases[1].lease_id is no lease id",
+        "field grant.leases[1].lease_id is not a lease id",
         "field grant.leases[1].term is missing",
         "field grant.leases[1].term.election_uid is empty",
         "field grant.leases[1].execution_limit is zero",
-        "field grant.leases[1].execution_limit is negative, or no duration",
+        "field grant.leases[1].execution_limit is negative or not a duration",
         "field grant.leases[1].execution_limit is longer than 86400 s",
-        "field grant.leases[1].execution_limit is negative, or no duration",
+        "field grant.leases[1].execution_limit is negative or not a duration",
         "field grant.leases[1].item is missing",
-        "field grant.leases[1].item.item_id is no decimal number of 64 bits",
+        "field grant.leases[1].item.item_id is not a decimal number of 64 bits",
         "field grant.leases[1].item.target.uid is empty",
         "field grant.leases[1].item.preconditions.facts_digest is not 8 bytes long",
         "field grant.leases[1].item.preconditions.resource_version is empty",
@@ -231,7 +231,7 @@ fn a_write_without_preconditions_is_refused() {
     assert_eq!(error, "field item.preconditions is missing");
 }
 
-/// Field 8 of an item asked whether an object exists, in the release before.
+/// In an earlier release, field 8 of an item was an existence check.
 #[test]
 fn an_action_of_an_earlier_release_is_handed_back_and_named() {
     let mut bytes = with_action(None).encode_to_vec();
@@ -310,7 +310,7 @@ fn unknown_values_of_a_newer_peer_have_a_meaning() {
 
 #[test]
 fn unknown_messages_are_nothing() {
-    // Field 15, a message of two bytes that no version here knows.
+    // Field 15: a message of two bytes that no version knows.
     let bytes = [0x7a, 0x02, 0x08, 0x01];
     assert_eq!(received_from_executor(wire::StreamWorkRequest::decode(&bytes[..]).unwrap()), Ok(None));
     assert_eq!(received_from_leader(wire::StreamWorkResponse::decode(&bytes[..]).unwrap()), Ok(None));

@@ -1,12 +1,12 @@
-//! How long a text of an answer or an event may be. The API server sets no limit on the texts of a reference.
+//! Bounds of texts in answers and events. The API server sets no limit on the texts of a reference.
 
 use crate::graph::v1beta1 as graph;
 use crate::r#type::v1beta1 as wire;
 use engine::object::{ResourceVersion, clip};
 
-/// Longest name, uid or version. The longest that Kubernetes itself has is a group with a version.
+/// Longest name, uid or version. The longest in Kubernetes itself is a group with a version.
 pub(super) const TEXT_MAX_BYTES: usize = 320;
-/// Longest sentence, such as the answer of an API server.
+/// Longest sentence, such as an answer of the API server.
 pub(super) const MESSAGE_MAX_BYTES: usize = 1024;
 
 pub(super) fn cut_node(node: &mut graph::Node) {

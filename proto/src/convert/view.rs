@@ -1,4 +1,4 @@
-//! What readers see of the graph service. One way: a reader takes the messages as they are.
+//! Converts the state of the graph service for readers. There is no way back: readers use the messages.
 
 use super::clock::Clock;
 use super::field;
@@ -53,7 +53,7 @@ impl From<NodeView> for Node {
     }
 }
 
-/// `metadata.deletionTimestamp`, where it is known.
+/// `metadata.deletionTimestamp`, if known.
 pub fn delete_time(facts: &Facts) -> Option<prost_types::Timestamp> {
     let seconds = i64::from(u32::from(facts.deletion_time?));
     Some(prost_types::Timestamp { seconds, nanos: 0 })
@@ -79,7 +79,7 @@ pub fn collection(status: CollectionStatus, clock: Clock) -> Collection {
     }
 }
 
-/// The collections that should be synced and are not, for `ResponseMeta`.
+/// The collections for `ResponseMeta` that should be synced and are not.
 pub fn unsynced(collections: &[CollectionStatus]) -> (Vec<GroupResource>, u32) {
     let missing = |status: &&CollectionStatus| match status.state {
         coverage::State::Listing | coverage::State::Stale | coverage::State::Failed => true,
@@ -90,8 +90,8 @@ pub fn unsynced(collections: &[CollectionStatus]) -> (Vec<GroupResource>, u32) {
     (all.take(LISTED_MAX).map(|status| status.kind.group_resource.clone().into()).collect(), count)
 }
 
-/// How long the collection has waited that has waited longest for an event, a bookmark or a list, for `ResponseMeta`. Those that are not
-/// followed do not count, and those that were never listed say so by themselves.
+/// The longest time since any followed collection had an event, a bookmark or a list, for `ResponseMeta`. Collections
+/// that were never listed are reported as unsynced instead.
 pub fn lag(collections: &[CollectionStatus], now: Time) -> Option<prost_types::Duration> {
     let followed = collections.iter().filter(|status| status.state != coverage::State::Ignored);
     let oldest = followed.filter_map(|status| status.progress).min()?;
@@ -116,9 +116,9 @@ pub fn executor(view: ExecutorView, clock: Clock) -> Executor {
     }
 }
 
-/// The answer of `GetStatus`. `version` is that of the build, `leader` the holder of the election Lease or empty; what `meta` says of
-/// cluster and unsynced collections is repeated where clients look for it. The log of decisions, and how the
-/// loop goes, are left to whoever knows.
+/// The answer of `GetStatus`. `version` is that of the build, `leader` the holder of the election Lease or empty.
+/// Cluster and unsynced collections from `meta` are repeated at the top level. The caller adds the decision log and the
+/// loop.
 pub fn status(
     status: Status,
     pauses: Vec<PauseView>,
@@ -168,7 +168,7 @@ pub fn status(
     }
 }
 
-/// What many decisions wait for.
+/// A blocker of many decisions.
 pub fn obstacle(view: BlockerView, clock: Clock) -> Obstacle {
     Obstacle {
         what: view.what,
@@ -180,7 +180,7 @@ pub fn obstacle(view: BlockerView, clock: Clock) -> Obstacle {
     }
 }
 
-/// Why one decision waits.
+/// A single waiting decision.
 pub fn trouble(view: TroubleView, clock: Clock) -> Obstacle {
     Obstacle {
         what: view.action.as_str().into(),
@@ -203,7 +203,7 @@ fn untrue(view: UntrueView) -> UntrueReports {
     }
 }
 
-/// More than four thousand million is shown as that.
+/// Saturates at the largest number.
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -161,7 +161,7 @@ impl Words {
             error,
             Error::NoApplicationProtocol | Error::AlertReceived(AlertDescription::NoApplicationProtocol)
         ) {
-            format!("{address} speaks TLS, but no HTTP/2: it is no graph service")
+            format!("{address} speaks TLS, but no HTTP/2: it is not a graph service")
         } else if let Error::AlertReceived(alert) = error {
             self.of_ours(*alert)
         } else if let Error::InvalidMessage(_) = error {

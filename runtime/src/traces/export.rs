@@ -77,7 +77,8 @@ impl Exporter {
         let tls = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(settings.tls()?);
         let connector = tls.https_or_http().enable_http2().wrap_connector(http);
         let transport = Client::builder(TokioExecutor::new()).http2_only(true).build(connector);
-        let seed = getrandom::u64().map_err(|error| BadTraces(format!("the system gives no randomness: {error}")))?;
+        let seed =
+            getrandom::u64().map_err(|error| BadTraces(format!("cannot read randomness from the system: {error}")))?;
         Ok(Exporter {
             client: TraceServiceClient::with_origin(transport, settings.endpoint.clone()),
             endpoint: settings.endpoint.to_string(),

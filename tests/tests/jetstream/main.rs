@@ -172,7 +172,7 @@ async fn what_a_log_that_is_away_for_long_misses_is_one_gap_and_the_cascade_ends
     ensure!(world.left().await? > 0, "there is something left to be done without the log");
     world.says(0, "decision log: away").await?;
     world.all_gone().await?;
-    ensure!(world.readyz(0).await?.contains("work goes on without it"));
+    ensure!(world.readyz(0).await?.contains("grants continue"));
     ensure!(world.metric("ownergraph_decision_log_away ").await? == 1.0);
     let lost = world.metric("ownergraph_decision_log_lost_total ").await?;
     ensure!(lost > 0.0, "{OBJECTS} objects were to be too many for the queue");
@@ -225,7 +225,7 @@ async fn nothing_is_written_while_a_log_that_is_required_is_away() -> anyhow::Re
     world.nats_mut()?.kill().await?;
     // What was granted before may still end.
     until("nothing is under way", SOON, || world.metric("ownergraph_leases "), |leases| *leases == 0.0).await?;
-    world.says(0, "grants: stopped, the log of decisions is away").await?;
+    world.says(0, "grants: stopped, the decision log is unreachable").await?;
     let (deletes, left) = (world.deletes()?, world.left().await?);
     ensure!(left > 0, "there is something left to be done");
     is_told_to_whoever_asks(&world).await?;
@@ -250,7 +250,7 @@ async fn is_told_to_whoever_asks(world: &World) -> anyhow::Result<()> {
     let address = format!("http://{}", world.server(0));
     let status =
         AdminServiceClient::connect(address.clone()).await?.get_status(GetStatusRequest {}).await?.into_inner();
-    ensure!(status.grants_stopped == "the log of decisions is away", "{}", status.grants_stopped);
+    ensure!(status.grants_stopped == "the decision log is unreachable", "{}", status.grants_stopped);
     let log = status.decision_log.context("the state of the log")?;
     ensure!(log.state() == State::Away && log.required && !log.problem.is_empty(), "{log:?}");
     ensure!(log.newest.as_ref().is_some_and(|newest| newest.sequence > 0), "what was read is still served: {log:?}");

@@ -52,7 +52,7 @@ impl Endings {
                 () if why.ends_with("connection reset") => *self.refusals.entry("no connection").or_default() += 1,
                 () => self.wrong.push(format!("{process}: no session: {why}")),
             },
-            "executor stopped, nothing left behind" => *self.sessions.entry("drained").or_default() += 1,
+            "executor stopped after all leases ended" => *self.sessions.entry("drained").or_default() += 1,
             _ if field("level") == "ERROR" => self.wrong.push(format!("{process}: {line}")),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Writes whose connection comes late: what is true when it comes decides, not what was true when they were made.
+//! Writes whose connection opens late: the state at that time decides, not the state when they were created.
 
 use super::*;
 use futures::FutureExt;
@@ -67,11 +67,11 @@ fn request_length(bytes: &[u8]) -> Option<usize> {
     Some(head.len() + 4 + length.map_or(0, |length| length.parse::<usize>().unwrap()))
 }
 
-/// Attempts at an API server to which every connection takes five seconds, and how many requests it has received.
+/// Attempts at an API server whose connections take five seconds to open, and the number of requests it has received.
 fn slow_to_connect() -> (Attempts, Clock, Arc<AtomicUsize>) {
     let received = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&received);
-    // The connector keeps them, and the client keeps the connector.
+    // The connector keeps the jobs, and the client keeps the connector.
     let servers = Arc::new(Mutex::new(Jobs::new(2 * LEASES)));
     let connector = tower::service_fn(move |_: Uri| {
         let (counter, servers) = (Arc::clone(&counter), Arc::clone(&servers));
@@ -92,7 +92,7 @@ fn slow_to_connect() -> (Attempts, Clock, Arc<AtomicUsize>) {
     (Attempts::new(server, clock, LEASES), clock, received)
 }
 
-/// Starts all leases; after a second the brake is pressed, or the session ends, or nothing happens.
+/// Starts all leases. After a second they are cancelled, or the session ends, or nothing happens.
 async fn play(end: Time, cancels: bool) -> (Vec<Outcome>, usize, Duration) {
     let (mut attempts, clock, received) = slow_to_connect();
     attempts.set_writes_end(end);

@@ -201,7 +201,7 @@ fn finalizer_patch(version: &str, list: &str) -> String {
 async fn a_finalizer_goes_by_one_strategic_merge_patch() {
     let (report, asked) = play([finalized("6", json!(["b", "a"]))], finalizer()).await;
     assert_eq!((asked, report.outcome), (vec![finalizer_drop()], Outcome::Done));
-    // The last finalizer goes, and the object with it: the answer shows the version that was removed.
+    // With its last finalizer the object is deleted, too: the answer shows the last version.
     let (report, _) = play([patched("5")], finalizer()).await;
     assert_eq!((report.outcome, report.observed), (Outcome::Done, None));
 }

@@ -1,4 +1,4 @@
-//! When what is in the log happened, and what is known of what is not in it any more.
+//! The times of logged events, and what is known of events that are no longer kept.
 
 use super::{Kept, Record};
 use crate::decisions::{DecisionLog, Extent, Missing, Most};
@@ -8,7 +8,7 @@ use proto::decision::v1beta1::watch_decisions_response::Gap;
 use proto::decision::v1beta1::{DecisionEvent, Position};
 use std::cmp::Ordering;
 
-/// Positions in a row that are looked at for one that has a time.
+/// Most consecutive positions to look at for one with a time.
 const TIMELESS_MAX: usize = 16;
 
 /// How a log of this process ended.
@@ -28,7 +28,7 @@ impl Former {
 }
 
 impl Kept {
-    /// Of what stands at a position that is in memory.
+    /// The time of the record at a position in memory.
     fn time(&self, sequence: u64) -> Option<Timestamp> {
         let index = usize::try_from(sequence.checked_sub(self.oldest)?).ok()?;
         self.records.get(index).and_then(time)
@@ -47,8 +47,8 @@ fn order(a: &Timestamp, b: &Timestamp) -> Ordering {
 }
 
 impl DecisionLog {
-    /// The position before the first event that is kept and not older than this. Leaders' clocks may differ by what clocks of machines
-    /// differ; what has no time is not passed over.
+    /// The position before the first kept event that is not older than `wanted`. Events carry the clock of their
+    /// leader, so positions are only as exact as the machines' clocks. An event without a time is never passed over.
     pub(crate) async fn before(&self, wanted: &Timestamp, extent: &Extent) -> Result<Position, Missing> {
         let at = |sequence: u64| Position { log_id: extent.log_id.clone(), sequence };
         let (mut low, mut high) = (extent.oldest, extent.newest + 1);
@@ -63,7 +63,7 @@ impl DecisionLog {
                         Some(_) | None => high = middle,
                     }
                 }
-                // What was trimmed meanwhile is not kept.
+                // Events that were trimmed meanwhile are no longer kept.
                 Err(Missing::Compacted(now)) => low = now.oldest.max(middle + 1),
                 Err(missing) => return Err(missing),
             }
@@ -71,7 +71,7 @@ impl DecisionLog {
         Ok(at(low - 1))
     }
 
-    /// A loss with what is known of it: how many events a reader at `from` misses that goes on with what comes next, and when they were.
+    /// Fills in the gap: how many events a reader at `from` misses, and their times.
     pub(crate) fn known_of(&self, from: &Position, gap: Gap) -> Gap {
         let kept = self.kept();
         if from.log_id == kept.log_id {

@@ -1,4 +1,4 @@
-//! The publisher on a log that loses messages and acknowledgements, and that others write to.
+//! The publisher on a log that loses messages and acknowledgements, and that other publishers write to.
 
 use super::*;
 use crate::decisions::entry::What;
@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// Cloning shares the log and the connection to it.
+/// A connection to the log. Clones share both.
 #[derive(Clone, Default)]
 struct Log {
     stream: Arc<Mutex<Stream>>,
     faults: Arc<Mutex<Faults>>,
 }
 
-/// The log itself, and what is on its way there from all connections.
+/// The log itself, and the messages in flight from all connections.
 #[derive(Default)]
 struct Stream {
     messages: Vec<Entry>,
-    /// By the time of its arrival, and, of those, by the order of sending.
+    /// By time of arrival, then by order of sending.
     on_their_way: BTreeMap<(Instant, u64), Sent>,
     sent: u64,
 }
@@ -38,20 +38,20 @@ struct Sent {
 #[derive(Default)]
 struct Faults {
     away: bool,
-    /// So many messages more are taken before nothing gets through or back for once.
+    /// After this many messages, one is lost in either direction.
     lose_message_in: Option<usize>,
     lose_answer_in: Option<usize>,
-    /// This event is larger than the log takes,
+    /// The log refuses this event as too large.
     too_large: Option<u64>,
-    /// and so is what is left of it.
+    /// The log also refuses its short form.
     refuses_stubs: bool,
     random: u64,
-    /// When the last message arrives: none overtakes it.
+    /// Arrival of the last message. No message overtakes another.
     arrival: Option<Instant>,
 }
 
 impl Faults {
-    /// About every `one_in`th time.
+    /// True about every `one_in`th time.
     fn now_and_then(&mut self, one_in: u64) -> bool {
         self.random != 0 && self.draw().is_multiple_of(one_in)
     }
@@ -61,7 +61,7 @@ impl Faults {
         self.random >> 33
     }
 
-    /// When a message arrives that is sent now.
+    /// The arrival of a message that is sent now.
     fn arrival(&mut self) -> Instant {
         let takes = if self.random == 0 { 0 } else { self.draw() % 10 };
         let earliest = self.arrival.unwrap_or_else(Instant::now);
@@ -86,11 +86,11 @@ fn is_due(counter: &mut Option<usize>) -> bool {
 }
 
 impl Stream {
-    /// What has arrived by now is taken in, whether or not anybody waits for the answer any more.
+    /// Handles all arrived messages, with or without a waiting sender.
     fn arrive(&mut self) {
         while let Some(first) = self.on_their_way.first_entry().filter(|first| first.key().0 <= Instant::now()) {
             let Sent { after, entry, is_too_large, answer } = first.remove();
-            // Nobody waits for it where writing has begun anew.
+            // The sender is gone if the publisher has restarted.
             let _given_up = answer.send(self.take(&after, entry, is_too_large));
         }
     }
@@ -110,7 +110,7 @@ impl Stream {
 }
 
 impl Log {
-    /// The same log by another connection.
+    /// Another connection to the same log.
     fn of_another(&self) -> Log {
         Log { stream: Arc::clone(&self.stream), faults: Arc::default() }
     }
@@ -125,7 +125,7 @@ impl Log {
         self.faults.lock().unwrap()
     }
 
-    /// Term and number of each message; a loss with how many it stands for.
+    /// Term and number of each message; a loss with its number of events.
     fn written(&self) -> Vec<String> {
         let describe = |entry: &Entry| match &entry.what {
             What::Event(_) => format!("{}.{}", entry.name.term.number, entry.name.number),
@@ -135,7 +135,7 @@ impl Log {
         self.stream().messages.iter().map(describe).collect()
     }
 
-    /// When an answer comes, and which; `None` where the message is lost.
+    /// The arrival and result of an answer; `None` if the message is lost.
     fn send(&self, after: Tip, entry: Entry) -> Option<(Instant, oneshot::Receiver<Result<u64, Failure>>)> {
         let mut faults = self.faults();
         if faults.away || is_due(&mut faults.lose_message_in) || faults.now_and_then(20) {
@@ -200,7 +200,7 @@ fn events(count: usize) -> impl Iterator<Item = Step> {
     (0..count).map(|_| Step::Event(Noted { event: Bytes::from_static(b"event"), time: None }))
 }
 
-/// Runs a publisher until this is so.
+/// Runs a publisher until the condition holds.
 async fn publish_until(log: &Log, queue: &Arc<Queue>, wanted: impl FnMut(&crate::decisions::Progress) -> bool) {
     let mut progress = queue.progress();
     tokio::select! {
@@ -255,7 +255,7 @@ async fn two_leaders(seed: u64) {
     log.faults().random = seed;
     second.take([begin(2)].into_iter().chain(events(300)));
 
-    // Whatever is on its way from both, and whoever comes first.
+    // Messages of both are in flight, in any order.
     let other = log.of_another();
     other.faults().random = seed + 1000;
     let mut done = second.progress();
@@ -342,7 +342,7 @@ async fn what_is_refused_even_in_short_is_lost_unless_the_log_is_required() {
     let progress = queue.progress().borrow().clone();
     assert_eq!((progress.settled, progress.lost), (4, 0), "no grant may rest on it");
     assert!(matches!(progress.standing, Standing::Away { why, .. } if why.contains("too large")));
-    // The server takes it by now.
+    // The server accepts it now.
     log.faults().refuses_stubs = false;
     publish_all(&log, &queue).await;
     assert_eq!(log.written()[4], "1.5 in short");

@@ -30,7 +30,7 @@ fn queue() -> Queue {
     queue
 }
 
-/// What waits: numbers of events, and losses as how many of them up to which number.
+/// The waiting entries: numbers of events, and losses with their count and last number.
 fn shown(queue: &Queue) -> Vec<String> {
     let describe = |place: &Place| match &place.entry.what {
         What::Event(_) | What::Stub(_) => place.entry.name.number.to_string(),
@@ -93,7 +93,7 @@ fn what_is_of_a_term_before_that_of_the_logs_end_is_lost_and_never_counts_as_wri
     queue.written();
     assert_eq!(queue.progress().borrow().settled, 3);
 
-    // What a leader decides before it knows that there is another one comes too late as well.
+    // Decisions of a leader that does not know its successor yet are lost, too.
     queue.resume(Some(&name(4, 1)));
     queue.take(events(4..6));
     assert_eq!((shown(&queue), queue.progress().borrow().lost), (vec![], 4));

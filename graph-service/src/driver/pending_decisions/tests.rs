@@ -57,7 +57,7 @@ fn revoke(ids: &[u64]) -> ToExecutor {
     ToExecutor::Revoke { leases, mode: RevokeMode::Stop, reason: "paused".to_owned() }
 }
 
-/// A queue that events are noted into, and what waits for them.
+/// A queue of events, and the messages that wait for it.
 struct World {
     queue: Arc<Queue>,
     writer: Writer,
@@ -79,7 +79,7 @@ impl World {
         World { queue, writer, pending }
     }
 
-    /// One round that decides something and sends this.
+    /// One round that decides and sends this message.
     fn round(&mut self, message: ToExecutor) -> Option<ToExecutor> {
         let clock = Clock { now: engine::time::Time::ZERO, calendar: SystemTime::UNIX_EPOCH };
         let event = Event::Withdrawn {
@@ -163,7 +163,7 @@ async fn a_log_that_is_away_is_not_waited_for_unless_it_is_required() {
         world.queue.away("refused");
         if is_required {
             assert!(matches!(connecting, Some(Some(why)) if why.contains("not reached")));
-            assert_eq!(world.pending.news(), Some(Some("the log of decisions is away".to_owned())));
+            assert_eq!(world.pending.news(), Some(Some("the decision log is unreachable".to_owned())));
             assert_eq!((world.pending.news(), world.released()), (None, vec![]));
             world.queue.written();
             assert_eq!(world.pending.news(), Some(None));

@@ -1,4 +1,4 @@
-//! The same for the admin port: who may get more than whether the service lives and is ready.
+//! Authorization of the admin port: who may read more than liveness and readiness.
 
 use super::caller::Credentials;
 use super::reviews::Asked;
@@ -8,11 +8,11 @@ use runtime::admin::{Guard, Refusal, Visitor};
 use std::sync::Arc;
 use tonic::{Code, Status};
 
-/// How visits are called in the log.
+/// The name of requests to the admin port in the log.
 const VISIT: &str = "admin";
 
 impl Authenticator {
-    /// Lets in whoever has the right to get the path that is asked for.
+    /// Admits callers that may get the requested path.
     pub(crate) fn guard(self: &Arc<Authenticator>) -> Guard {
         let authenticator = Arc::clone(self);
         Guard::through(move |visitor| {

@@ -1,4 +1,4 @@
-//! What the API server said, for a moment. Questions that are the same are asked once.
+//! Cached answers of the API server. Concurrent identical questions are asked once.
 
 use super::reviews::Unanswered;
 use futures::FutureExt as _;
@@ -9,12 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A full cache is looked through for what is over no more often than this.
+/// Shortest time between two removals of expired answers from a full cache.
 const PURGE_EVERY: Duration = Duration::from_secs(1);
 
 type Asking<V> = BoxFuture<'static, (Result<V, Unanswered>, Instant)>;
 
-/// Answers by question. Where it is full, further questions are asked each time.
+/// Answers by question. A full cache asks each further question again.
 pub(super) struct Cache<K, V>
 where
     V: Clone,
@@ -29,7 +29,7 @@ struct Entries<K, V: Clone> {
 }
 
 enum Entry<V: Clone> {
-    /// For as long as somebody waits for the answer.
+    /// Lives as long as a task waits for the answer.
     Asked(WeakShared<Asking<V>>),
     Known {
         answer: V,
@@ -55,7 +55,8 @@ where
         Cache { entries: Mutex::new(Entries { by_question: HashMap::new(), purged: None }), max }
     }
 
-    /// What is known, or what `ask` finds, which is kept for as long as `lifetime` says of it. That there was no answer is not kept.
+    /// Returns the cached answer, or the one from `ask`, and caches it for its `lifetime`. A missing answer is not
+    /// cached.
     pub(super) async fn get(
         &self,
         question: K,
@@ -68,7 +69,7 @@ where
         };
         let (answer, at) = asked.await;
         let mut entries = self.lock();
-        // There is an entry where there was room for it.
+        // The entry exists if there was room for it.
         if let Some(entry) = entries.by_question.get_mut(&question) {
             match &answer {
                 Ok(answer) => *entry = Entry::Known { answer: answer.clone(), until: at + lifetime(answer) },
@@ -97,7 +98,7 @@ where
             }
             Some(Entry::Known { .. }) | None => {}
         }
-        // The answer's age counts from when it came, not from when somebody gets to look at it.
+        // The age of the answer counts from its arrival, not from when a task reads it.
         let asked: Asking<V> = Box::pin(ask().map(|answer| (answer, Instant::now())));
         let asked = asked.shared();
         if entries.has_room(question, self.max, now)
@@ -127,7 +128,10 @@ impl<K: Eq + Hash, V: Clone> Entries<K, V> {
             self.purged = Some(now);
             self.by_question.retain(|_, entry| !entry.is_over(now));
             if self.by_question.len() >= max {
-                tracing::warn!(max, "more answers of the API server about callers are wanted than are kept");
+                tracing::warn!(
+                    max,
+                    "the cache of answers about callers is full; further callers are reviewed on each call"
+                );
             }
         }
         self.by_question.len() < max

@@ -1,4 +1,4 @@
-//! Who makes a call, and how that is known.
+//! The identity of a caller, and its credentials.
 
 use crate::grpc::connection::Link;
 use base64::Engine as _;
@@ -12,16 +12,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// The pod that a service account's token is bound to, as the API server says it.
+/// The pod that a service account's token is bound to, from the TokenReview.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
-/// The group of everybody whom the API server knows. It adds it to what a certificate says, and so do we.
+/// The group of all authenticated users. The API server adds it to the groups of a certificate, and so does this
+/// service.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Somebody, as the API server has it.
+/// A user as the API server knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Caller {
     pub(super) user: String,
-    /// Empty where there is none.
+    /// Empty if there is none.
     pub(super) uid: String,
     pub(super) groups: Vec<String>,
     pub(super) extra: BTreeMap<String, Vec<String>>,
@@ -36,25 +37,25 @@ impl Caller {
         Caller { user: certificate.user.clone(), groups, ..Caller::default() }
     }
 
-    /// The pod that its token is bound to.
+    /// The pod that the token is bound to.
     pub(super) fn pod(&self) -> Option<String> {
         self.extra.get(POD_NAME).and_then(|names| names.first()).cloned()
     }
 }
 
-/// What a caller has shown.
+/// The kind of credentials of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::grpc) enum Holder {
     Certificate,
-    /// With the pod that it is bound to.
+    /// With the pod that the token is bound to.
     Token {
         pod: Option<String>,
     },
 }
 
 impl Holder {
-    /// Whether an executor may go by this name; the error is the pod that it is bound to instead. A certificate is given out by the
-    /// administrator, who may give one to many.
+    /// Whether an executor may use this name. The error names the pod that its token is bound to. A certificate admits
+    /// any name: an administrator may give one certificate to many executors.
     pub(in crate::grpc) fn may_be(&self, executor: &str) -> Result<(), String> {
         match self {
             Holder::Certificate => Ok(()),
@@ -64,32 +65,32 @@ impl Holder {
     }
 }
 
-/// Who makes a call, and until when that is good.
+/// Who makes a call, and until when this holds.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) caller: Arc<Caller>,
     pub(super) holder: Holder,
-    /// The end of the certificate, or of the token where that says it.
+    /// The expiry of the certificate, or of the token if it states one.
     pub(super) ends: Option<Instant>,
 }
 
-/// What came with a call.
+/// The credentials of a call.
 #[derive(Clone)]
 pub(super) enum Credentials {
     Missing,
-    /// Something that is no bearer token.
+    /// An authorization header without a bearer token.
     Unreadable(&'static str),
     Token(String),
     Certificate(Arc<PeerCertificate>),
 }
 
 impl Credentials {
-    /// Of a call.
+    /// The credentials of a call.
     pub(super) fn of(headers: &HeaderMap, extensions: &Extensions) -> Credentials {
         Credentials::shown(headers.get(AUTHORIZATION), extensions.get::<Link>().map(|link| &link.peer))
     }
 
-    /// A token says it even where the connection has a certificate.
+    /// A token takes precedence over the certificate of the connection.
     pub(super) fn shown(authorization: Option<&HeaderValue>, peer: Option<&Peer>) -> Credentials {
         if let Some(given) = authorization {
             return bearer(given.as_bytes()).unwrap_or_else(Credentials::Unreadable);
@@ -100,25 +101,25 @@ impl Credentials {
 }
 
 fn bearer(given: &[u8]) -> Result<Credentials, &'static str> {
-    let text = str::from_utf8(given).map_err(|_| "the authorization is no text")?;
+    let text = str::from_utf8(given).map_err(|_| "the authorization header is not text")?;
     let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
     let token = token.trim();
     if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
-        return Err("the authorization is no bearer token");
+        return Err("the authorization header has no bearer token");
     }
     if token.len() > super::TOKEN_MAX_BYTES {
-        return Err("the token is longer than any that is taken");
+        return Err("the token is too long");
     }
     Ok(Credentials::Token(token.to_owned()))
 }
 
-/// What tokens are known by: they themselves are not kept.
+/// The cache key of a token. The token itself is not stored.
 pub(super) fn digest(token: &str) -> [u8; 32] {
     let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// What a token says of itself. Not checked: it is no proof of anything before the API server has accepted the token.
+/// Unverified claims of a token. They prove nothing before the API server has accepted the token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Claims {
@@ -141,13 +142,13 @@ impl Default for Audiences {
 }
 
 impl Claims {
-    /// Of a JSON Web Token; of any other, nothing.
+    /// Reads a JSON Web Token; `None` for other tokens.
     pub(super) fn of(token: &str) -> Option<Claims> {
         let payload = token.split('.').nth(1)?;
         serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
     }
 
-    /// Whether it names audiences, and not this one.
+    /// Whether the token names audiences, and not this one.
     pub(super) fn is_for_others(&self, audience: &str) -> bool {
         match &self.aud {
             Audiences::One(one) => one != audience,
@@ -155,10 +156,10 @@ impl Claims {
         }
     }
 
-    /// Until its end; nothing where that has passed.
+    /// The time until the token expires; `None` if it has expired.
     pub(super) fn left(&self) -> Option<Duration> {
         let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(self.exp?))?;
-        // A year is as good as for ever, and every clock can count to it.
+        // A year counts as unlimited; every clock can represent it.
         let far = Duration::from_secs(365 * 24 * 3600);
         Some(end.duration_since(SystemTime::now()).unwrap_or_default().min(far))
     }

@@ -1,4 +1,4 @@
-//! Stands before every call, and looks after streams for as long as they last.
+//! Checks every call before its handler, and streams for as long as they last.
 
 use super::caller::{Credentials, Identity};
 use super::reviews::Asked;
@@ -23,11 +23,12 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-/// A stream's caller is looked at again after this,
+/// Interval of checks of a stream's caller.
 pub(super) const AGAIN_EVERY: Duration = Duration::from_secs(300);
-/// and no sooner than this, where the API server is silent or takes a token whose time is over by our clock.
+/// Shortest interval of these checks: while the API server does not answer, or accepts a token that has expired by our
+/// clock.
 pub(super) const AGAIN_SOON: Duration = Duration::from_secs(10);
-/// How long a stream goes on while the API server is silent about its caller.
+/// How long a stream goes on while the API server does not answer.
 pub(super) const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// Puts [`Guarded`] before the services.
@@ -42,7 +43,7 @@ impl<S> Layer<S> for GuardLayer {
     }
 }
 
-/// Lets calls through whose callers may make them.
+/// Admits authorized calls.
 #[derive(Clone, Debug)]
 pub(in crate::grpc) struct Guarded<S> {
     inner: S,
@@ -65,7 +66,7 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let Some(authenticator) = self.authenticator.clone() else { return Box::pin(self.inner.call(request)) };
         let other = self.inner.clone();
-        // The one that is ready.
+        // Use the clone that is ready.
         let mut inner = std::mem::replace(&mut self.inner, other);
         Box::pin(async move {
             let Some(row) = rights::of_path(request.uri().path()) else {
@@ -93,8 +94,8 @@ where
     }
 }
 
-/// Where callers are told apart, all that listens is TLS: what comes in plaintext is a pipe of this process, such as that of an executor
-/// beside the service.
+/// With an authenticator, all listeners use TLS. A plaintext call comes from a pipe of this process, such as that of an
+/// executor beside the service.
 fn is_within_the_process(request: &Request<Body>) -> bool {
     request.extensions().get::<Link>().is_some_and(|link| link.peer == Peer::Plaintext)
 }
@@ -106,7 +107,7 @@ struct Visit {
     right: Right,
 }
 
-/// A call that was let through.
+/// A call that was admitted.
 struct Admitted {
     credentials: Credentials,
     identity: Identity,
@@ -142,9 +143,9 @@ impl Visit {
         self.authenticator.refusals.note(self.row.rpc, user, status);
     }
 
-    /// Until the call has to end, and how.
+    /// Waits until the call has to end. Returns its status.
     fn over(self, admitted: Admitted) -> BoxFuture<'static, Status> {
-        // The time counts from now, not from when somebody reads.
+        // The interval counts from now, not from when the client reads.
         let next = due(&admitted.identity);
         self.look_again(admitted, next).boxed()
     }
@@ -185,11 +186,11 @@ fn due(identity: &Identity) -> Instant {
     end.clamp(now + AGAIN_SOON, now + AGAIN_EVERY)
 }
 
-/// An answer that ends when its caller's right does.
+/// An answer that ends when the right of its caller ends.
 struct Watched {
     inner: Body,
     over: Option<BoxFuture<'static, Status>>,
-    /// For the count of what the handler itself refuses at the end of a stream.
+    /// Counts refusals that the handler itself sends at the end of a stream.
     authenticator: Arc<Authenticator>,
     rpc: &'static str,
     user: String,
@@ -207,12 +208,12 @@ impl http_body::Body for Watched {
     type Data = Bytes;
     type Error = Status;
 
-    /// A frame has whole messages, so a stream is cut between two.
+    /// A frame has whole messages, so a stream ends between two messages.
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let Some(over) = &mut self.over else { return Poll::Ready(None) };
         if let Poll::Ready(status) = over.poll_unpin(context) {
             self.over = None;
-            // The handler finds that nobody reads any more.
+            // Dropping the body tells the handler that the reader is gone.
             self.inner = Body::empty();
             let mut trailers = HeaderMap::new();
             status.add_header(&mut trailers)?;

@@ -1,7 +1,7 @@
-//! Takes out of an answer what its caller may not see.
+//! Removes from an answer what its caller may not see.
 //!
-//! What an object's own metadata says belongs to the object: its references stay as they were written, and what each is worth, because the
-//! object's own fate tells that too. What is known of a hidden owner beyond that goes.
+//! The metadata of a visible object stays as it is: its references, and the verdict on each, because the fate of the
+//! object shows them too. Everything else about a hidden owner is removed.
 
 use super::Visibility;
 use proto::decision::v1beta1::DecisionEvent;
@@ -23,7 +23,7 @@ fn shows_node(visibility: &Visibility, node: Option<&Node>) -> bool {
     shows(visibility, node.and_then(|node| node.r#ref.as_ref()))
 }
 
-/// References of objects that are shown, to owners that may not be.
+/// Redacts references of visible objects to owners that may be hidden.
 pub(in crate::grpc) fn edges(visibility: &Visibility, edges: &mut [Edge]) {
     for edge in edges {
         if !shows(visibility, edge.owner.as_ref()) {
@@ -32,20 +32,20 @@ pub(in crate::grpc) fn edges(visibility: &Visibility, edges: &mut [Edge]) {
     }
 }
 
-/// Objects that are only named. How many were taken out.
+/// Removes hidden objects from a list of names. Returns how many.
 fn named(visibility: &Visibility, objects: &mut Vec<ObjectRef>) -> u32 {
     let all = objects.len();
     objects.retain(|object| shows(visibility, Some(object)));
     u32::try_from(all - objects.len()).unwrap_or(u32::MAX)
 }
 
-/// Reasons of a verdict on an object that is shown. How many objects were taken out.
+/// Removes hidden objects from the reasons of a verdict on a visible object. Returns how many.
 fn reasons(visibility: &Visibility, reasons: &mut [Reason]) -> u32 {
     let mut all = 0;
     for reason in reasons {
         let hidden = named(visibility, &mut reason.related);
         if hidden > 0 {
-            // It may speak of what was taken out.
+            // The detail may mention a removed object.
             reason.detail.clear();
         }
         all += hidden;
@@ -53,8 +53,8 @@ fn reasons(visibility: &Visibility, reasons: &mut [Reason]) -> u32 {
     all
 }
 
-/// Of decisions, those on objects that may be shown, of the namespaces that were asked about. Before any filter, which could ask about the
-/// rest.
+/// Keeps decisions on visible objects in the requested namespaces. Call this before any filter: filters could otherwise
+/// probe hidden objects.
 pub(in crate::grpc) async fn events(
     visibility: &Visibility,
     events: Vec<DecisionEvent>,
@@ -73,17 +73,17 @@ pub(in crate::grpc) async fn events(
     Ok(shown)
 }
 
-/// How much of something may be shown.
+/// The visible part of something.
 #[derive(Debug)]
 pub(in crate::grpc) enum Shown<T> {
-    /// All, as it is.
+    /// Everything.
     Whole,
-    /// This.
+    /// This part.
     Part(Box<T>),
     Nothing,
 }
 
-/// The same for one decision.
+/// The visible part of one decision.
 pub(in crate::grpc) async fn event(
     visibility: &Visibility,
     event: &DecisionEvent,
@@ -108,7 +108,7 @@ pub(in crate::grpc) async fn event(
 
 fn redact_event(visibility: &Visibility, event: &mut DecisionEvent) {
     let mut hidden = reasons(visibility, &mut event.reasons) + named(visibility, &mut event.cause_chain);
-    // It is the last of the chain, unless that was too long.
+    // The root is the last of the chain, unless the chain was cut.
     if !shows(visibility, event.root.as_ref()) {
         event.root = None;
         event.root_resource_version.clear();
@@ -119,7 +119,7 @@ fn redact_event(visibility: &Visibility, event: &mut DecisionEvent) {
     event.redacted_count = hidden;
 }
 
-/// A cycle with a member that is shown.
+/// Redacts a cycle with a visible member.
 pub(in crate::grpc) async fn cycle(visibility: &Visibility, cycle: &mut Cycle) -> Result<(), Status> {
     if visibility.sees_everything() {
         return Ok(());
@@ -139,7 +139,7 @@ pub(in crate::grpc) async fn cycle(visibility: &Visibility, cycle: &mut Cycle) -
     Ok(())
 }
 
-/// An object that does not move, and is shown.
+/// Redacts a visible stuck object.
 pub(in crate::grpc) async fn stuck(visibility: &Visibility, stuck: &mut Stuck) -> Result<(), Status> {
     if visibility.sees_everything() {
         return Ok(());
@@ -151,7 +151,7 @@ pub(in crate::grpc) async fn stuck(visibility: &Visibility, stuck: &mut Stuck) -
     Ok(())
 }
 
-/// The explanation of an object that is shown.
+/// Redacts the explanation of a visible object.
 pub(in crate::grpc) async fn explanation(
     visibility: &Visibility,
     answer: &mut ExplainObjectResponse,
@@ -169,7 +169,7 @@ pub(in crate::grpc) async fn explanation(
     Ok(())
 }
 
-/// The plan of a deletion. How many objects were taken out; what is left is counted anew.
+/// Redacts the plan of a deletion, and counts the rest anew. Returns how many objects were removed.
 pub(in crate::grpc) async fn plan(
     visibility: &Visibility,
     entries: &mut Vec<Entry>,
@@ -201,7 +201,7 @@ pub(in crate::grpc) async fn plan(
     Ok(u32::try_from(all - entries.len()).unwrap_or(u32::MAX))
 }
 
-/// The namespaces of what reasons name.
+/// The namespaces of the objects that reasons name.
 fn namespaces(reasons: &[Reason]) -> impl Iterator<Item = &String> {
     reasons.iter().flat_map(|reason| reason.related.iter().map(|object| &object.namespace))
 }

@@ -1,4 +1,4 @@
-//! Refusals are counted each, and logged once for each cause.
+//! Counts each refusal, and logs each cause once.
 
 use crate::metrics::access::{AccessMetrics, REASONS};
 use engine::object::clip;
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// The same is not logged again within this.
+/// A cause is not logged again within this.
 const LOGGED_EVERY: Duration = Duration::from_secs(600);
-/// Causes that are remembered, at most; of further ones, only the reason is.
+/// Most remembered causes. Beyond this, refusals are logged once for each reason.
 const CAUSES_MAX: usize = 256;
-/// Of a user's name in a line.
+/// Most bytes of a user name in a log line.
 const USER_MAX_BYTES: usize = 128;
 
-/// Counts and logs.
+/// Counts and logs refusals.
 pub(super) struct Refusals {
     metrics: AccessMetrics,
     logged: Mutex<BTreeMap<(&'static str, String), Instant>>,
@@ -28,13 +28,13 @@ impl Refusals {
         Refusals { metrics, logged: Mutex::default() }
     }
 
-    /// Takes notice of how a call ended, if that is for who made it. `user` is empty where that is not known.
+    /// Counts and logs the end of a call if it is a refusal. `user` is empty if unknown.
     pub(super) fn note(&self, rpc: &'static str, user: &str, status: &Status) {
         let Some(reason) = reason(status) else { return };
         self.metrics.refuse(reason);
         if self.is_news(reason, user) {
             let user = clip(user, USER_MAX_BYTES);
-            tracing::warn!(reason, user, rpc, why = status.message(), "a caller is refused");
+            tracing::warn!(reason, user, rpc, why = status.message(), "refused a caller");
         }
     }
 
@@ -54,7 +54,7 @@ impl Refusals {
     }
 }
 
-/// The reason of a status that is about who calls.
+/// The reason of a status, if it is about the caller.
 fn reason(status: &Status) -> Option<&'static str> {
     if !matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied | Code::Unavailable) {
         return None;
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(metrics.refused("CREDENTIALS_MISSING"), 2);
         assert!(!refusals.is_news("CREDENTIALS_MISSING", ""));
         assert!(refusals.is_news("ACCESS_DENIED", "eve") && !refusals.is_news("ACCESS_DENIED", "eve"));
-        // Somebody who makes up names cannot write the log full.
+        // Invented user names cannot flood the log.
         let news = (0..2000).filter(|number| refusals.is_news("ACCESS_DENIED", &format!("u{number}"))).count();
         assert_eq!((news, refusals.logged.lock().unwrap().len()), (CAUSES_MAX - 2 + 1, CAUSES_MAX + 1));
         tokio::time::advance(LOGGED_EVERY).await;

@@ -1,4 +1,4 @@
-//! TokenReview and SubjectAccessReview: what the API server is asked, and what its answers mean.
+//! TokenReview and SubjectAccessReview: requests, and the meaning of the answers.
 
 use super::caller::Caller;
 use crate::grpc::rights::GROUP;
@@ -18,40 +18,40 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::context::TokioContext;
 
-/// A review with all groups of its user is far smaller.
+/// Largest review. A review with all groups of its user is far smaller.
 const ANSWER_MAX_BYTES: usize = 1024 * 1024;
-/// Of the API server's words in ours.
+/// Most bytes of the API server's message in ours.
 const WORDS_MAX_BYTES: usize = 300;
-/// Above what whoever asks waits.
+/// Longer than any caller waits.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What may be allowed.
+/// The subject of an access review.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asked {
-    /// A verb on a resource of ours. No namespace stands for all of them.
+    /// A verb on a virtual resource of Ownergraph. Without a namespace: for all namespaces.
     Resource { verb: &'static str, resource: &'static str, namespace: String },
-    /// To get an object of the API server's.
+    /// To get an object of the API server.
     Object { group: String, resource: String, namespace: String, name: String },
-    /// To get a path that is no resource.
+    /// To get a non-resource path.
     Path(String),
 }
 
-/// Whether somebody has a right.
+/// Whether a user has a right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     pub(super) caller: Arc<Caller>,
     pub(super) asked: Asked,
 }
 
-/// What the API server says of a token.
+/// The answer to a token review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TokenAnswer {
     Accepted(Caller),
-    /// Why not, in its words.
+    /// The reason, as the API server states it.
     Refused(String),
 }
 
-/// There was no answer, or none that says anything.
+/// The API server did not answer, or not usefully.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unanswered {
     pub(super) why: String,
@@ -63,7 +63,7 @@ impl Unanswered {
     }
 }
 
-/// Whoever knows.
+/// Answers reviews.
 pub(super) trait Reviews: Send + Sync {
     fn token(&self, token: String, audience: String) -> BoxFuture<'static, Result<TokenAnswer, Unanswered>>;
     fn access(&self, question: Arc<Question>) -> BoxFuture<'static, Result<bool, Unanswered>>;
@@ -72,12 +72,12 @@ pub(super) trait Reviews: Send + Sync {
 /// The API server, asked with the service's own credentials.
 pub(crate) struct ApiServer {
     client: kube::Client,
-    /// Of the service. A question may be asked from the threads for readers, and what its connection needs must not depend on these.
+    /// The runtime of the service. Readers' threads may ask, and the connection must not depend on those threads.
     runtime: Handle,
 }
 
 impl ApiServer {
-    /// On the runtime that this is called on.
+    /// Uses the runtime of the caller.
     pub(crate) fn new(client: kube::Client) -> ApiServer {
         ApiServer { client, runtime: Handle::current() }
     }
@@ -142,7 +142,7 @@ fn access_review(question: &Question) -> SubjectAccessReview {
     SubjectAccessReview { spec, ..SubjectAccessReview::default() }
 }
 
-/// What is not said is not allowed.
+/// A missing field denies.
 fn is_allowed(answer: &Answer) -> Result<bool, Unanswered> {
     let status = read::<SubjectAccessReview>(answer)?.status.ok_or_else(without_status)?;
     Ok(status.allowed && !status.denied.unwrap_or_default())
@@ -152,17 +152,18 @@ fn without_status() -> Unanswered {
     Unanswered::of("the API server's review has no status")
 }
 
-/// A server that knows of no audiences says nothing of them: then the token may be meant for others.
+/// A server that does not report audiences may accept a token that was issued for another service. Such an answer
+/// refuses the token.
 fn token_answer(answer: &Answer, audience: &str) -> Result<TokenAnswer, Unanswered> {
     let status = read::<TokenReview>(answer)?.status.ok_or_else(without_status)?;
     let TokenReviewStatus { authenticated, user, audiences, error } = status;
     if !authenticated.unwrap_or_default() {
         let why = error.filter(|why| !why.is_empty());
-        let why = why.as_deref().unwrap_or("the API server does not accept the token");
+        let why = why.as_deref().unwrap_or("the API server refuses the token");
         return Ok(TokenAnswer::Refused(clip(why, WORDS_MAX_BYTES)));
     }
     if !audiences.iter().flatten().any(|one| one == audience) {
-        let why = "the API server does not say that it looked at the audience of the token";
+        let why = "the API server did not check the audience of the token";
         return Ok(TokenAnswer::Refused(why.to_owned()));
     }
     let user = user.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What an API server that answers by a table makes of callers.
+//! Callers and rights of a scripted API server.
 
 use super::caller::Caller;
 use super::reviews::{Asked, Question, Reviews, TokenAnswer, Unanswered};
@@ -15,7 +15,7 @@ mod streams;
 mod visibility;
 mod walk;
 
-/// An API server that takes a token for its user's name, and has a table of rights.
+/// An API server that uses a token as its user's name, and has a table of rights.
 #[derive(Clone, Default)]
 struct Oracle(Arc<Table>);
 
@@ -39,7 +39,7 @@ impl Oracle {
         self
     }
 
-    /// Everything that is asked about objects and decisions.
+    /// Grants all reads of objects and decisions.
     fn shows(self, user: &str, namespace: &str) -> Oracle {
         let verbs = ["get", "list", "watch"];
         verbs.into_iter().fold(self, |oracle, verb| {

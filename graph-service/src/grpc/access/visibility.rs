@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::Status;
 
-/// Namespaces that one call asks about, at most. It names its own, and what leads out of these is rare.
+/// Most namespaces of one call. A call names its namespaces, and few references leave them.
 const NAMESPACES_MAX: usize = 1000;
 
-/// What the caller of a call may see. Everything, where callers are not told apart.
+/// What the caller of a call may see: everything if callers are not authenticated.
 #[derive(Clone, Debug, Default)]
 pub(in crate::grpc) struct Visibility(Option<Arc<Limited>>);
 
@@ -24,15 +24,15 @@ struct Limited {
     known: Mutex<Known>,
 }
 
-/// What has been asked so far.
+/// The rights that are known so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
     /// The right for all namespaces.
     everywhere: Option<bool>,
     namespaces: BTreeMap<String, bool>,
-    /// Without these the call makes no sense. The empty one is all namespaces.
+    /// Without these the call fails. The empty namespace stands for all.
     required: BTreeSet<String>,
-    /// How often anything of this was found to be otherwise.
+    /// How often a right was found changed.
     changes: u64,
 }
 
@@ -43,7 +43,7 @@ impl Known {
 }
 
 impl Visibility {
-    /// Who calls, where callers are told apart.
+    /// The user, if callers are authenticated.
     pub(in crate::grpc) fn user(&self) -> Option<&str> {
         self.0.as_ref().map(|limited| limited.caller.user.as_str())
     }
@@ -52,23 +52,24 @@ impl Visibility {
         Visibility(Some(Arc::new(Limited { authenticator, caller, right, known: Mutex::default() })))
     }
 
-    /// Who it is, for what is kept for one caller and of no use to others. `None` where callers are not told apart.
+    /// The owner of state that is kept for one caller. `None` if callers are not authenticated.
     pub(in crate::grpc) fn whose(&self) -> Option<Whose> {
         let Limited { caller, .. } = self.0.as_deref()?;
         Some(Whose { user: caller.user.clone(), uid: caller.uid.clone() })
     }
 
-    /// Whether an object of this namespace may be shown; the empty one is that of cluster scope. What was not asked before may not.
+    /// Whether an object of this namespace is visible; empty for cluster scope. Namespaces that were not asked about
+    /// are hidden.
     pub(in crate::grpc) fn sees(&self, namespace: &str) -> bool {
         self.0.as_ref().is_none_or(|limited| limited.known().sees(namespace))
     }
 
-    /// Whether everything may be shown, as far as was asked.
+    /// Whether everything is visible, as far as was asked.
     pub(in crate::grpc) fn sees_everything(&self) -> bool {
         self.0.as_ref().is_none_or(|limited| limited.known().everywhere == Some(true))
     }
 
-    /// Asks about these namespaces, so that [`Visibility::sees`] knows.
+    /// Asks about these namespaces, for [`Visibility::sees`].
     pub(in crate::grpc) async fn learn(
         &self,
         namespaces: impl IntoIterator<Item = impl AsRef<str>>,
@@ -93,7 +94,7 @@ impl Visibility {
         Ok(())
     }
 
-    /// An error unless this namespace may be seen; the empty one stands for all.
+    /// An error unless this namespace is visible; empty stands for all.
     pub(in crate::grpc) async fn require(&self, namespace: &str) -> Result<(), Status> {
         let Some(limited) = &self.0 else { return Ok(()) };
         self.learn([namespace]).await?;
@@ -101,7 +102,8 @@ impl Visibility {
         if self.sees(namespace) { Ok(()) } else { Err(limited.denied(namespace)) }
     }
 
-    /// The same for a call that asks for no object: it needs the right for all namespaces, or names some in each of its filters.
+    /// For a call without an object: an error unless the caller has the right for all namespaces, or each filter names
+    /// namespaces that it may see.
     pub(in crate::grpc) async fn require_named<'a>(
         &self,
         filters: impl IntoIterator<Item = &'a [String]>,
@@ -137,7 +139,7 @@ impl Visibility {
         if limited.authenticator.may(&limited.caller, asked).await? { Ok(()) } else { Err(denied) }
     }
 
-    /// The error for what is not there, or not to be seen: nobody is told which of the two.
+    /// The error for an object that is absent or hidden. It does not say which.
     pub(in crate::grpc) fn hidden(&self, not_found: impl FnOnce() -> Status) -> Status {
         match &self.0 {
             Some(limited) if !self.sees_everything() => limited.denied(""),
@@ -145,19 +147,19 @@ impl Visibility {
         }
     }
 
-    /// How often this was found to be otherwise than before.
+    /// How often a right was found changed.
     pub(in crate::grpc) fn changes(&self) -> u64 {
         self.0.as_ref().map_or(0, |limited| limited.known().changes)
     }
 
-    /// What may be seen, for comparison with another call's.
+    /// What is visible now, to compare with another call.
     pub(in crate::grpc) fn seen(&self) -> Seen {
         let Some(limited) = &self.0 else { return Seen::default() };
         let known = limited.known();
         Seen { everywhere: known.everywhere, namespaces: known.namespaces.clone() }
     }
 
-    /// Asks everything once more. An error where the call makes no sense any more.
+    /// Asks about everything again. An error if the call has lost a required right.
     pub(super) async fn ask_again(&self) -> Result<(), Status> {
         let Some(limited) = &self.0 else { return Ok(()) };
         let before = limited.known().clone();
@@ -197,7 +199,7 @@ impl Whose {
     }
 }
 
-/// What could be seen at a time.
+/// What was visible at some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::grpc) struct Seen {
     everywhere: Option<bool>,

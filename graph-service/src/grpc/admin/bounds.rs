@@ -1,14 +1,14 @@
-//! What keeps answers about pauses small, however much their scopes name.
+//! Bounds the size of answers about pauses with large scopes.
 
 use prost::Message as _;
 use proto::admin::v1beta1::{GetStatusResponse, Pause};
 
-/// Most bytes of one pause's targets, where it is one among others,
+/// Most bytes of the targets of one pause in a list.
 const TARGETS_MAX_BYTES: usize = 128 * 1024;
-/// and most bytes of all pauses of a status.
+/// Most bytes of all pauses in a status.
 const PAUSES_MAX_BYTES: usize = 512 * 1024;
 
-/// A pause among others.
+/// Shortens a pause for a list.
 pub(super) fn short(mut pause: Pause) -> Pause {
     let Some(scope) = &mut pause.scope else { return pause };
     let all = scope.targets.len();
@@ -23,7 +23,7 @@ pub(super) fn short(mut pause: Pause) -> Pause {
     pause
 }
 
-/// A status with as many pauses as it has room for.
+/// Shortens a status to as many pauses as fit.
 pub(super) fn within(mut status: GetStatusResponse) -> GetStatusResponse {
     let pauses: Vec<Pause> = std::mem::take(&mut status.pauses).into_iter().map(short).collect();
     let all = pauses.len();

@@ -1,4 +1,4 @@
-//! The state of a leader with a few pauses, asked for and followed.
+//! Reads and streams of the status of a leader with a few pauses.
 
 use super::*;
 use crate::grpc::followers::STREAM_AGE;
@@ -174,7 +174,7 @@ async fn no_answer_grows_with_the_scopes_of_pauses() {
     assert_eq!((whole.scope.unwrap().targets.len(), whole.omitted_targets), (100, 0));
 }
 
-/// An unknown value of an enum has to be refused, and no request has an enum that could hold one.
+/// No request has an enum yet. A request with one must refuse unknown values.
 #[test]
 fn no_request_has_an_enum_to_be_misread() {
     let set = prost_types::FileDescriptorSet::decode(proto::FILE_DESCRIPTOR_SET).unwrap();

@@ -1,4 +1,4 @@
-//! The status as a stream: a state, told anew when it has changed.
+//! Streams the status: one message for each change.
 
 use super::State;
 use crate::grpc::followers::{NotTaken, Reader, STREAM_AGE};
@@ -11,13 +11,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
-/// Bounds of the time between two messages.
+/// Bounds of the interval between two messages.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(30);
-/// Readers of streams that end at the same time come back within this.
+/// Spread of the reconnection of streams that end at the same time.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// What a reader wants.
+/// The request of a reader.
 #[derive(Debug)]
 pub(super) struct Watch {
     state: Arc<State>,
@@ -76,7 +76,7 @@ fn taken(sent: Result<(), NotTaken>) -> Result<(), Status> {
     }
 }
 
-/// What has to differ for a status to be another one: all but what only grows older. That something stalls at all is a change.
+/// The status without ages, for comparison: a growing age is no change. The start of a stall is one.
 fn ageless(status: &GetStatusResponse) -> GetStatusResponse {
     let stalls = |at: &prost_types::Duration| at.seconds > 0 || at.nanos > 0;
     let is_stalled = status.stalled_for.as_ref().is_some_and(stalls);

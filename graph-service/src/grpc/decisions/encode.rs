@@ -1,4 +1,4 @@
-//! Events as the reader wants them: as they are, or as CloudEvents 1.0.
+//! Encodes events: as DecisionEvent, or as CloudEvents 1.0.
 
 use crate::decisions::{FRAME_BYTES, Most};
 use engine::object::Uid;
@@ -12,21 +12,21 @@ use proto::decision::v1beta1::{Cause, DecisionEvent, EventView, Phase, Position}
 use proto::r#type::v1beta1::ObjectRef;
 use runtime::traces::{SpanId, TraceId};
 
-/// What the data of an event is.
+/// Type URL of the data of a CloudEvent.
 const TYPE_URL: &str = "type.googleapis.com/ownergraph.decision.v1beta1.DecisionEvent";
-/// The same as a URI.
+/// Schema URI of the data of a CloudEvent.
 const SCHEMA: &str = "https://ownergraph.dev/proto/ownergraph.decision.v1beta1.DecisionEvent";
 
-/// Events of one message, as they are kept: what a reader costs that takes nothing. As CloudEvents, which name the target once more, they are
-/// at most twice as large.
+/// Most bytes of the events of one message, as they are kept. This is what an idle reader costs. CloudEvents repeat the
+/// target and are at most twice as large.
 pub(super) const BATCH_MAX_BYTES: usize = 256 * 1024;
 
-/// What is read of the log for one message.
+/// The bounds of one read of the log for one message.
 pub(super) fn most(events: usize) -> Most {
     Most { events, bytes: BATCH_MAX_BYTES }
 }
 
-/// Events that are not of the log, by the message.
+/// Splits events that are not in the log into messages.
 pub(super) fn parts(events: Vec<DecisionEvent>) -> impl Iterator<Item = Vec<DecisionEvent>> {
     let mut events = events.into_iter().peekable();
     std::iter::from_fn(move || {
@@ -42,7 +42,7 @@ pub(super) fn parts(events: Vec<DecisionEvent>) -> impl Iterator<Item = Vec<Deci
     })
 }
 
-/// Takes out of an event what a reader does not want.
+/// Removes the fields that the reader does not want.
 pub(super) fn shown(event: &mut DecisionEvent, view: EventView) {
     match view {
         EventView::Unspecified | EventView::Full => {}
@@ -53,14 +53,14 @@ pub(super) fn shown(event: &mut DecisionEvent, view: EventView) {
     }
 }
 
-/// Numbers of fields in the protocol.
+/// Field numbers of the protocol.
 const EVENTS_OF_BATCH: u32 = 1;
 const CLOUD_EVENTS_OF_BATCH: u32 = 2;
 const POSITION_OF_EVENT: u32 = 1;
-/// Of the batch in a message of a stream.
+/// Field of the batch in a message of a stream.
 pub(super) const BATCH: u32 = 1;
 
-/// Adds to an encoded batch an event that is encoded without its position. Fields may come in any order, so the position comes last.
+/// Adds an encoded event to an encoded batch. The position comes last; the order of fields is free.
 pub(super) fn kept(event: &[u8], at: &Position, batch: &mut BytesMut) {
     let position = encoding::message::encoded_len(POSITION_OF_EVENT, at);
     encoding::encode_key(EVENTS_OF_BATCH, WireType::LengthDelimited, batch);
@@ -69,21 +69,21 @@ pub(super) fn kept(event: &[u8], at: &Position, batch: &mut BytesMut) {
     encoding::message::encode(POSITION_OF_EVENT, at, batch);
 }
 
-/// An event as a part of an encoded batch.
+/// An event as part of an encoded batch.
 pub(super) fn native(event: &DecisionEvent) -> Bytes {
     let mut part = BytesMut::new();
     encoding::message::encode(EVENTS_OF_BATCH, event, &mut part);
     part.freeze()
 }
 
-/// The same as a CloudEvent.
+/// An event as a CloudEvent in an encoded batch.
 pub(super) fn cloud(event: DecisionEvent, cluster_uid: &str) -> Bytes {
     let mut part = BytesMut::new();
     encoding::bytes::encode(CLOUD_EVENTS_OF_BATCH, &cloud_event(event, cluster_uid).encode_to_vec(), &mut part);
     part.freeze()
 }
 
-/// The event with its whole self as data.
+/// The CloudEvent with the whole event as its data.
 pub(super) fn cloud_event(event: DecisionEvent, cluster_uid: &str) -> CloudEvent {
     let phase = Phase::try_from(event.phase).unwrap_or_default().as_str_name();
     let phase = phase.strip_prefix("PHASE_").unwrap_or(phase).to_lowercase();
@@ -103,11 +103,11 @@ pub(super) fn cloud_event(event: DecisionEvent, cluster_uid: &str) -> CloudEvent
     }
     let id = match &event.position {
         Some(at) => {
-            // So wide that the order of the texts is the order of the numbers.
+            // Zero-padded, so that the order of texts is the order of numbers.
             attributes.insert("sequence".to_owned(), text(format!("{:020}", at.sequence)));
             format!("{}/{}", at.log_id, at.sequence)
         }
-        // A present state is no step of the log.
+        // A present state has no position in the log.
         None => format!("open/{}/{phase}/{}", event.decision_id, event.attempt),
     };
     let what = match &event.system {
@@ -124,12 +124,12 @@ pub(super) fn cloud_event(event: DecisionEvent, cluster_uid: &str) -> CloudEvent
     }
 }
 
-/// The trace of the event's cascade, which has the uid of its root for a name, and a span for each delivery of each decision. It does not say
-/// whether the trace is recorded.
+/// The `traceparent` of an event. The trace id comes from the uid of the root of the cascade, the span id from the
+/// delivery of the decision. The flag does not claim that the trace is recorded.
 fn traceparent(event: &DecisionEvent) -> Option<String> {
     let root = match &event.root {
         Some(root) => root,
-        // It is not told of.
+        // No chain is available.
         None if event.cause() == Cause::Unspecified || event.truncated || event.redacted_count > 0 => return None,
         None => event.target.as_ref()?,
     };
@@ -138,7 +138,7 @@ fn traceparent(event: &DecisionEvent) -> Option<String> {
     Some(format!("00-{trace}-{span}-00"))
 }
 
-/// group/resource/namespace/name; a part that is empty is left empty.
+/// The subject as group/resource/namespace/name, with empty parts left empty.
 fn subject(target: &ObjectRef) -> String {
     format!("{}/{}/{}/{}", target.group, target.resource, target.namespace, target.name)
 }

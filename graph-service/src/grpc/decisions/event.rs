@@ -1,4 +1,4 @@
-//! An event, as expressions see it.
+//! The variable `event` of expressions.
 
 use crate::grpc::expression::{Activation, Element, Subject, Type, list, map};
 use crate::grpc::filter::{self, NAME, NAMED};
@@ -7,7 +7,7 @@ use proto::decision::v1beta1::DecisionEvent;
 use proto::graph::v1beta1::reason::Code;
 use proto::r#type::v1beta1::ObjectRef;
 
-/// An event, for expressions.
+/// The variable `event`, with its fields.
 pub(super) static EVENT: Subject = Subject {
     name: "event",
     fields: &[
@@ -27,7 +27,7 @@ pub(super) static EVENT: Subject = Subject {
     ],
 };
 
-/// An event and its target, as expressions see them.
+/// The values of an event and its target for expressions.
 pub(super) fn activation(event: &DecisionEvent) -> Activation {
     let target = event.target.as_ref().map_or(Value::Null, filter::named);
     Activation::of([(&EVENT, value(event)), (&NAMED, target)])
@@ -54,7 +54,7 @@ fn value(event: &DecisionEvent) -> Value {
     ])
 }
 
-/// The name of an enum's value; the one that says nothing is empty.
+/// The name of an enum value without its prefix; empty for `UNSPECIFIED`.
 fn word(name: &'static str, prefix: &str) -> &'static str {
     match name.strip_prefix(prefix).unwrap_or(name) {
         "UNSPECIFIED" => "",

@@ -1,4 +1,4 @@
-//! Conditions on events.
+//! Filters on events.
 
 use super::event::EVENT;
 use super::looked::Looked;
@@ -10,7 +10,7 @@ use proto::work::v1beta1::ItemKind;
 use std::time::SystemTime;
 use tonic::Status;
 
-/// Admits what one of its filters admits.
+/// Admits an event that any of its filters admits.
 #[derive(Clone, Debug)]
 pub(in crate::grpc) struct Filter {
     any: Vec<One>,
@@ -25,7 +25,7 @@ struct One {
 }
 
 impl Filter {
-    /// `None` where there is no filter.
+    /// `None` without filters.
     pub(in crate::grpc) fn of(field: &str, filters: &[DecisionFilter]) -> Result<Option<Filter>, Status> {
         let conditions = |filter: &DecisionFilter| filter.phases.len() + filter.kinds.len() + filter.causes.len();
         let count: usize = filters.iter().map(|filter| conditions(filter).max(1)).sum();
@@ -55,13 +55,13 @@ impl Filter {
 }
 
 impl One {
-    /// What costs least comes first.
+    /// The cheapest conditions come first.
     fn admits(&self, looked: &Looked, errors: &Errors) -> bool {
         let event = looked.event();
         let among = |wanted: &[i32], is: i32| wanted.is_empty() || wanted.contains(&is);
         let target = || event.target.as_ref();
         if event.system.is_some() {
-            // Conditions are on decisions.
+            // These conditions are on the event, the others on its target.
             let DecisionFilter { phases, kinds, causes, .. } = &self.wanted;
             let has_none = phases.is_empty() && kinds.is_empty() && causes.is_empty();
             return has_none && self.targets.is_none() && self.expression.is_none();
@@ -77,7 +77,7 @@ impl One {
     }
 }
 
-/// An error for a value of an enum that this version does not have, or that says nothing: no event has it.
+/// An error for an unknown or unspecified enum value: no event has it.
 fn known<E: TryFrom<i32> + Default + PartialEq>(field: &str, values: &[i32]) -> Result<(), Status> {
     for &value in values {
         if E::try_from(value).ok().is_none_or(|value| value == E::default()) {
@@ -87,7 +87,7 @@ fn known<E: TryFrom<i32> + Default + PartialEq>(field: &str, values: &[i32]) -> 
     Ok(())
 }
 
-/// A span of time.
+/// A time span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Within {
     from: Option<SystemTime>,
@@ -101,7 +101,7 @@ impl Within {
     ) -> Result<Within, Status> {
         let time = |field: &str, time: Option<prost_types::Timestamp>| {
             let time = time.map(SystemTime::try_from).transpose();
-            time.map_err(|_| status::bad_field(field, "is no moment in time"))
+            time.map_err(|_| status::bad_field(field, "is not a valid timestamp"))
         };
         Ok(Within { from: time("start_time", from)?, until: time("end_time", until)? })
     }

@@ -1,7 +1,7 @@
-//! One reader's way along the log.
+//! One subscriber's stream of the log.
 //!
-//! It begins with what is open, if that is wanted or something was lost, and goes on with what comes. The position that goes out with a
-//! message is what the reader may store: everything wanted up to there has gone out before.
+//! The stream begins with open decisions if the subscriber requests them or has missed events, and continues with new
+//! events. The subscriber may store the position of each message: all requested events up to it have been sent before.
 
 use super::encode::{BATCH, most, parts};
 use super::filter::Filter;
@@ -24,34 +24,34 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
-/// Readers of streams that end at the same time come back within this.
+/// Spread of the reconnection of streams that end at the same time.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long filters look at events before others have their turn.
+/// Longest time of filters before other tasks get a turn.
 const AT_A_TIME: Duration = Duration::from_millis(5);
 
-/// The reader was too slow, or away for too long.
+/// Gap reason: the reader was too slow, or disconnected for too long.
 const COMPACTED: &str = "COMPACTED";
-/// Another leader, and with it another log.
+/// Gap reason: a new leader has a new log.
 const LOG_REPLACED: &str = "LOG_REPLACED";
 
-/// Where a reader begins.
+/// Where a stream begins.
 #[derive(Debug, PartialEq)]
 pub(super) struct Start {
     at: Position,
-    /// First comes what is open at that position,
+    /// Send the open decisions at that position first.
     open: bool,
-    /// and before it that something is missing after this position.
+    /// Report this gap, after this position, before anything else.
     gap: Option<(Position, Gap)>,
 }
 
 impl Start {
-    /// With what comes after a position of the log.
+    /// Start after a position of the log.
     pub(super) fn after(at: Position) -> Start {
         Start { at, open: false, gap: None }
     }
 
-    /// `wanted` is no time.
+    /// The start that a request asks for, unless it is a time.
     pub(super) fn of(wanted: Option<Wanted>, extent: &Extent, accept_gaps: bool) -> Result<Start, Status> {
         let at = |sequence: u64| Position { log_id: extent.log_id.clone(), sequence };
         let from = |sequence: u64| Ok(Start::after(at(sequence)));
@@ -60,7 +60,7 @@ impl Start {
             None | Some(Wanted::Now(true)) => return from(extent.newest),
             Some(Wanted::OpenThenFollow(true)) => return Ok(Start { at: at(extent.newest), open: true, gap: None }),
             Some(Wanted::Oldest(false) | Wanted::Now(false) | Wanted::OpenThenFollow(false) | Wanted::StartTime(_)) => {
-                return Err(status::bad_field("start", "is false; leave out what is not wanted"));
+                return Err(status::bad_field("start", "is false; leave out the field instead"));
             }
             Some(Wanted::After(position)) => position,
         };
@@ -80,7 +80,7 @@ impl Start {
 }
 
 impl Start {
-    /// Only the leader knows what is open. A loss is told by any replica.
+    /// Only the leader knows the open decisions. Any replica can report a gap.
     pub(super) fn needs_leader(&self) -> bool {
         self.open && self.gap.is_none()
     }
@@ -97,7 +97,7 @@ fn replaced(extent: &Extent) -> Gap {
     Gap { next, reason: LOG_REPLACED.to_owned(), ..Gap::default() }
 }
 
-/// What a reader wants.
+/// The request of a reader.
 #[derive(Debug)]
 pub(super) struct Follow {
     pub(super) shared: Arc<Shared>,
@@ -109,28 +109,28 @@ pub(super) struct Follow {
     pub(super) bookmark_interval: Duration,
     pub(super) encoding: EventEncoding,
     pub(super) view: EventView,
-    /// Compress what is worth it.
+    /// Compress messages that are large enough.
     pub(super) gzip: bool,
     pub(super) accept_gaps: bool,
 }
 
-/// Why a reader gets nothing more.
+/// Why a stream ends.
 #[derive(Debug)]
 enum Stop {
     Gone,
     Failed(Status),
 }
 
-/// What has gone out.
+/// What has been sent.
 struct Sent {
     reader: Reader<Encoded>,
-    /// The last position the reader was told.
+    /// The last position that was sent.
     position: Option<Position>,
     is_first: bool,
     at: Instant,
 }
 
-/// Counts a follower for as long as it is there.
+/// Counts a follower while it exists.
 struct Counted(Gauge);
 
 impl Counted {
@@ -168,7 +168,7 @@ impl Follow {
         }
         loop {
             changes.mark_unchanged();
-            // Batches end at the same places for all, so that readers who are behind share them.
+            // Batches end at multiples of the batch size, so that lagging readers share them.
             let max = self.batch_max - usize::try_from(at.sequence % self.batch_max as u64).unwrap_or_default();
             let events = match self.shared.decisions.after(&at, most(max)).await {
                 Ok(Tail::Events(events)) => events,
@@ -183,7 +183,7 @@ impl Follow {
                     continue;
                 }
                 Err(Missing::Compacted(_)) => return Err(self.too_slow(&sent)),
-                // The log ends with the replica that stops.
+                // The log ends with a replica that stops.
                 Err(Missing::Replaced) if self.shared.shutdown.is_requested() => {
                     return self.send_away(&at, &mut sent).await;
                 }
@@ -221,7 +221,7 @@ impl Follow {
         }
     }
 
-    /// What is wanted of these events, encoded as a batch.
+    /// Encodes the requested part of these events as a batch.
     async fn batch(&self, log_id: &str, events: &[Logged]) -> Result<Bytes, Stop> {
         let wants_all = self.include.is_none() && self.exclude.is_none();
         let as_kept = self.encoding != EventEncoding::Cloudevents && self.view != EventView::Basic;
@@ -231,7 +231,7 @@ impl Follow {
         self.admitted(&self.recent.look(log_id, events)).await
     }
 
-    /// The same of events that are decoded. What may not be seen goes before filters look.
+    /// Encodes the admitted part of decoded events. Redaction comes before filters.
     async fn admitted(&self, events: &[Arc<Looked>]) -> Result<Bytes, Stop> {
         let mut batch = BytesMut::new();
         let mut since = Instant::now();
@@ -258,7 +258,7 @@ impl Follow {
         Ok(batch.freeze())
     }
 
-    /// The leadership came back, or is elsewhere now.
+    /// Continues in a new log: this replica leads again, or another one does.
     async fn go_on_in_another(&self, at: &Position, sent: &mut Sent) -> Result<Position, Stop> {
         match self.shared.decisions.extent() {
             None => Err(Stop::Failed(super::no_log(&self.shared))),
@@ -269,7 +269,7 @@ impl Follow {
         }
     }
 
-    /// After a loss: what is open, then what comes.
+    /// Sends the gap and the open decisions, then continues.
     async fn go_on(&self, gap: Gap, sent: &mut Sent) -> Result<Position, Stop> {
         let next = gap.next.clone().unwrap_or_default();
         let at = Position { sequence: next.sequence.saturating_sub(1), ..next };
@@ -278,13 +278,13 @@ impl Follow {
         Ok(at)
     }
 
-    /// What is open comes after it, and then where the reader is; where it does not come, the reader goes on behind the loss all the same.
+    /// Sends a gap before the open decisions. Even if those fail, the reader continues after the gap.
     async fn send_gap(&self, gap: Gap, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
         let at = Some(at).filter(|_| !self.shared.leadership().leading);
         self.send(Event::Gap(gap), at, sent).await
     }
 
-    /// Every decision that is not carried out yet, each as it is when its turn comes; what changes meanwhile comes after `at`.
+    /// Sends each decision that is not carried out yet, in its state at that time. Changes meanwhile follow after `at`.
     async fn send_open(&self, at: &Position, sent: &mut Sent) -> Result<(), Stop> {
         let mut last: Option<Uid> = None;
         loop {
@@ -334,7 +334,7 @@ impl Follow {
         self.hand_over(message, position, sent).await
     }
 
-    /// What stands beside the event of a message. `position` is absent where not everything up to it has gone out.
+    /// The message fields besides the events. `position` is absent if not everything up to it has been sent.
     fn beside(&self, position: Option<&Position>, sent: &mut Sent) -> WatchDecisionsResponse {
         let meta = std::mem::take(&mut sent.is_first).then(|| self.shared.meta());
         let head = self.shared.decisions.extent();

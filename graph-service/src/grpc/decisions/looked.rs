@@ -1,4 +1,4 @@
-//! Events as readers look at them: decoded, shown to expressions and encoded once for all readers that see the same of them.
+//! Shared decoded events: decoded, converted for expressions, and encoded once for all readers with the same view.
 
 use super::encode;
 use super::event::activation;
@@ -9,14 +9,14 @@ use proto::decision::v1beta1::{DecisionEvent, EventEncoding, EventView, Position
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Encoded bytes of the events that are kept as readers look at them. Decoded and shown to expressions they take about ten times as much.
+/// Most encoded bytes of shared events. Decoded and converted they take about ten times as much.
 const BYTES_MAX: usize = 1024 * 1024;
-/// Such events, at most.
+/// Most shared events.
 const EVENTS_MAX: usize = 2048;
-/// Parts of the log that are kept as whole batches, each below the most bytes of a message.
+/// Most shared whole batches. Each is below the largest message.
 const BATCHES_MAX: usize = 16;
 
-/// One event, and what has been made of it.
+/// One event, and its converted forms.
 #[derive(Debug)]
 pub(in crate::grpc) struct Looked {
     event: DecisionEvent,
@@ -47,12 +47,12 @@ impl Looked {
         self.event
     }
 
-    /// What expressions see of it.
+    /// The values for expressions.
     pub(in crate::grpc) fn activation(&self) -> &Activation {
         self.activation.get_or_init(|| activation(&self.event))
     }
 
-    /// A part of an encoded batch.
+    /// The event as part of an encoded batch.
     pub(super) fn part(&self, encoding: EventEncoding, view: EventView, cluster_uid: &str) -> &Bytes {
         let basic = || {
             let mut event = self.event.clone();
@@ -76,24 +76,24 @@ impl Looked {
     }
 }
 
-/// What readers looked at last. All share it, and it is bounded.
+/// The most recently read events, shared by all readers and bounded.
 #[derive(Debug, Default)]
 pub(super) struct Recent(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Of which log all of this is.
+    /// The log that the events belong to.
     log_id: String,
     events: BTreeMap<u64, (Arc<Looked>, usize)>,
-    /// In the order in which they were looked at first.
+    /// In the order of the first read.
     order: VecDeque<u64>,
     bytes: usize,
-    /// The sequence of the first event, how many, and the batch.
+    /// The sequence of the first event, the number of events, and the batch.
     batches: VecDeque<(u64, usize, Bytes)>,
 }
 
 impl Recent {
-    /// A batch of all these events, as they are.
+    /// A batch of all these events.
     pub(super) fn batch(&self, log_id: &str, events: &[Logged]) -> Bytes {
         let Some(first) = events.first().map(|logged| logged.sequence) else { return Bytes::new() };
         let is_wanted = |(known, count, _): &&(u64, usize, Bytes)| *known == first && *count == events.len();
@@ -115,13 +115,13 @@ impl Recent {
         batch
     }
 
-    /// These events, each decoded by the first who looks at it.
+    /// The events, each decoded by the first reader.
     pub(super) fn look(&self, log_id: &str, events: &[Logged]) -> Vec<Arc<Looked>> {
         let found: Vec<Option<Arc<Looked>>> = {
             let kept = self.of(log_id);
             events.iter().map(|logged| Some(Arc::clone(&kept.events.get(&logged.sequence)?.0))).collect()
         };
-        // Two who look at the same event at the same time both decode it, and neither waits for the other.
+        // Two concurrent readers of one event both decode it; neither waits.
         let decoded: Vec<Arc<Looked>> = found
             .iter()
             .zip(events)
@@ -136,7 +136,7 @@ impl Recent {
         decoded
     }
 
-    /// What is kept of this log; what is kept of another goes.
+    /// The shared events of this log. Those of another log are dropped.
     fn of(&self, log_id: &str) -> MutexGuard<'_, Kept> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.log_id != log_id {

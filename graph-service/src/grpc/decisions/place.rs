@@ -1,4 +1,4 @@
-//! Where a page of the log begins. The log only grows, so a place in it is all that a later page needs.
+//! Pages of the log. The log only grows, so a position is all that a later page needs.
 
 use crate::decisions::Extent;
 use crate::grpc::pages::digest;
@@ -11,12 +11,12 @@ use tonic::Status;
 pub(in crate::grpc) struct Place {
     question: u64,
     log: u64,
-    /// The page has what comes before this.
+    /// The page has events before this position.
     pub(super) before: u64,
 }
 
 impl Place {
-    /// `question` is the request without its page. Without a token, the end of the log.
+    /// Reads a page token. `question` is the request without its page fields. An empty token means the end of the log.
     pub(super) fn of(question: &impl Message, token: &str, extent: &Extent) -> Result<Place, Status> {
         let question = digest(&question.encode_to_vec());
         let log = digest(extent.log_id.as_bytes());
@@ -34,7 +34,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Of the page of the same question that has what comes before this.
+    /// The token of the page before this position.
     pub(super) fn token(self, before: u64) -> String {
         let Place { question, log, .. } = self;
         format!("{question:016x}{log:016x}{before:016x}")

@@ -1,4 +1,4 @@
-//! Followers of a log that is written by hand, and of a leader with something to do.
+//! Followers of a hand-written log, and of a leader with work.
 
 use super::*;
 use crate::decisions::{DecisionLog, Writer};
@@ -23,7 +23,7 @@ mod starts;
 
 type Answers = BoxStream<'static, Result<WatchDecisionsResponse, Status>>;
 
-/// The service on a leader that observes: `dependents` of one owner that went.
+/// The service on a leader in observe mode: `dependents` of one deleted owner.
 struct World {
     service: Decisions,
     writer: Writer,
@@ -120,7 +120,7 @@ fn after(sequence: u64) -> Wanted {
     Wanted::After(Position { log_id: "election.1".to_owned(), sequence })
 }
 
-/// The next message, with what stands beside it.
+/// The next message, with its position.
 async fn next(answers: &mut Answers) -> (Got, Option<u64>) {
     let answer = answers.next().await.expect("the stream goes on").expect("the stream is well");
     (answer.event.unwrap(), answer.position.map(|at| at.sequence))
@@ -346,7 +346,7 @@ async fn the_log_is_listed_the_newest_first_in_pages() {
             break;
         }
         request.page_token = answer.next_page_token;
-        // What comes meanwhile is on no later page.
+        // New events are on no later page.
         world.log(&["later"]);
     }
     assert_eq!(listed, (1..=all).rev().collect::<Vec<u64>>());

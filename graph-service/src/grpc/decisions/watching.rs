@@ -1,4 +1,4 @@
-//! The service as the server has it: the generated one, but for the stream, whose messages go out as they were encoded.
+//! The gRPC service: generated code, except for the stream, which sends encoded messages.
 
 use super::Decisions;
 use crate::grpc::{MESSAGE_MAX_BYTES, stream};

@@ -1,7 +1,8 @@
-//! What an expression gives, told before it is evaluated.
+//! Type-checks an expression before its evaluation.
 //!
-//! The checker knows the fields of the subject and what the admitted functions, operators and macros take. A type that it cannot know
-//! (`dyn`: a list of different things, a map that the expression makes) passes everywhere but as the result of the whole.
+//! The checker knows the fields of the subject, and the operand types of the admitted functions, operators and macros.
+//! An unknown type (`dyn`: a mixed list, a map that the expression creates) is accepted everywhere except as the result
+//! of the whole expression.
 
 use super::{Mistake, Subject, place};
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators};
@@ -19,16 +20,16 @@ pub(in crate::grpc) enum Type {
     String,
     Bytes,
     Null,
-    /// What `type` gives.
+    /// The type of `type(...)`.
     Kind,
     List(Element),
-    /// With these fields; it may be null.
+    /// An object with these fields. It may be null.
     Object(Fields),
-    /// What an expression makes with braces.
+    /// A map that the expression creates.
     Map,
-    /// Not known.
+    /// Unknown.
     Dyn,
-    /// The elements of a list that has none.
+    /// The element type of an empty list.
     Never,
 }
 
@@ -91,7 +92,7 @@ impl Type {
         matches!(self, Type::Int | Type::Uint | Type::Double)
     }
 
-    /// What a value is that is one of two.
+    /// The common type of two branches.
     fn or(self, other: Type) -> Type {
         match (self, other) {
             (Type::Never, one) | (one, Type::Never) => one,
@@ -102,7 +103,7 @@ impl Type {
         }
     }
 
-    /// Whether two values may ever be equal. Numbers are compared by what they stand for.
+    /// Whether two values can be equal. Numbers of different types compare by value.
     fn compares(&self, other: &Type) -> bool {
         match (self, other) {
             (one, other) if one.is_unknown() || other.is_unknown() => true,
@@ -114,7 +115,7 @@ impl Type {
         }
     }
 
-    /// Whether one value may be less than the other.
+    /// Whether two values have an order.
     fn is_ordered_with(&self, other: &Type) -> bool {
         let is_ordered =
             |of: &Type| of.is_unknown() || of.is_number() || matches!(of, Type::Bool | Type::String | Type::Bytes);
@@ -132,7 +133,7 @@ pub(super) fn check(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<()
     if found == Type::Bool {
         return Ok(());
     }
-    Err(checker.mistake(format!("it is no condition: it gives {found}, neither true nor false"), word(expr)))
+    Err(checker.mistake(format!("it is not a condition: its type is {found}, not bool"), word(expr)))
 }
 
 struct Checker<'a> {
@@ -145,7 +146,7 @@ impl<'a> Checker<'a> {
         Checker { text, scope: vec![(subject.name.to_owned(), Type::Object(subject.fields))] }
     }
 
-    /// A mistake is told at the first place of a word, or else at the beginning.
+    /// An error at the first occurrence of a word, or else at the beginning.
     fn mistake(&self, what: String, word: Option<&str>) -> Mistake {
         Mistake { what, at: word.and_then(|word| place(self.text, word)).or(Some((1, 1))) }
     }
@@ -155,7 +156,7 @@ impl<'a> Checker<'a> {
             Expr::Literal(literal) => Ok(of_literal(literal)),
             Expr::Ident(name) => {
                 let known = self.scope.iter().rev().find(|(known, _)| known == name);
-                // What is no variable was refused before.
+                // Unknown variables were refused before.
                 Ok(known.map_or(Type::Dyn, |(_, of)| of.clone()))
             }
             Expr::Select(select) => self.of_select(select),
@@ -228,7 +229,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// What macros become: a loop that gathers something.
+    /// The type of a macro, which expands to a loop.
     fn of_loop(&mut self, over: &ComprehensionExpr) -> Result<Type, Mistake> {
         let element = match self.of(&over.iter_range)? {
             Type::List(element) => (*element).clone(),
@@ -276,7 +277,7 @@ fn of_literal(literal: &LiteralValue) -> Type {
     }
 }
 
-/// What a function or operator gives for operands of these types; nothing where it does not take them.
+/// The result type of a function or operator for these operand types; `None` if it does not accept them.
 fn given(name: &str, types: &[Type]) -> Option<Type> {
     let is = |one: &Type, wanted: &Type| one.is_unknown() || one == wanted;
     match (name, types) {
@@ -354,7 +355,7 @@ fn of_arithmetic(name: &str, one: &Type, other: &Type) -> Option<Type> {
     }
 }
 
-/// A word of an expression by which its place in the text is found.
+/// A word by which the expression can be found in the text.
 fn word(expr: &IdedExpr) -> Option<&str> {
     let mut open = vec![expr];
     while let Some(next) = open.pop() {
@@ -372,7 +373,7 @@ fn word(expr: &IdedExpr) -> Option<&str> {
     None
 }
 
-/// The type that an expression is found to have.
+/// The type of an expression.
 #[cfg(test)]
 pub(super) fn found(expr: &IdedExpr, text: &str, subject: &Subject) -> Result<Type, Mistake> {
     Checker::new(text, subject).of(expr)

@@ -52,14 +52,14 @@ fn mistakes_are_told_with_their_place() {
         ("object.kind == 'Pod' &&\n object.color == 1", Some(("2", "9")), "no field \"color\""),
         ("kind == 'Pod'", Some(("1", "1")), "no variable \"kind\""),
         ("object.kind.matches('P.*')", Some(("1", "13")), "no function \"matches\""),
-        ("object.owners.all(a, object.owners.all(b, a == b))", Some(("1", "40")), "loop inside another"),
-        ("Value{} == 1", Some(("1", "1")), "messages"),
-        ("1 + 1", Some(("1", "1")), "no condition"),
-        ("'x'", Some(("1", "1")), "no condition"),
-        ("object", Some(("1", "1")), "no condition: it gives object"),
+        ("object.owners.all(a, object.owners.all(b, a == b))", Some(("1", "40")), "nested loops"),
+        ("Value{} == 1", Some(("1", "1")), "create messages"),
+        ("1 + 1", Some(("1", "1")), "not a condition"),
+        ("'x'", Some(("1", "1")), "not a condition"),
+        ("object", Some(("1", "1")), "not a condition: its type is object"),
         ("true &&\n object.count", Some(("2", "9")), "&& does not take bool and uint"),
-        ("object.count", Some(("1", "8")), "no condition: it gives uint"),
-        ("object.count == 1u ? true : size(object.owners)", Some(("1", "8")), "no condition"),
+        ("object.count", Some(("1", "8")), "not a condition: its type is uint"),
+        ("object.count == 1u ? true : size(object.owners)", Some(("1", "8")), "not a condition"),
         ("object.count == 'x'", Some(("1", "8")), "== does not take uint and string"),
         ("object.kind < 7", Some(("1", "8")), "< does not take string and int"),
         ("object.count + 1 == 2", Some(("1", "8")), "+ does not take uint and int"),
@@ -73,7 +73,7 @@ fn mistakes_are_told_with_their_place() {
         ("size(object.count) == 1", Some(("1", "13")), "size does not take uint"),
         ("object.kind.contains(1)", Some(("1", "8")), "contains does not take string and int"),
         ("object.kind in [1, 2]", Some(("1", "8")), "in does not take string and list(int)"),
-        ("[1, 'x'][0]", Some(("1", "1")), "no condition"),
+        ("[1, 'x'][0]", Some(("1", "1")), "not a condition"),
         (&long, None, "bytes"),
         (&deep, None, "recursion limit"),
         (&long_way, None, "nested deeper"),
@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// Expressions of all types, right and wrong.
+/// Expressions of all types, valid and invalid.
 fn expressions() -> impl Strategy<Value = String> {
     let leaves = [
         "object",

@@ -1,9 +1,9 @@
-//! What each caller may have of what all readers share: places for streams, time of the threads that write them, and bytes.
+//! The limits of each caller: streams, processor time of the threads that write them, and bytes.
 //!
-//! A caller is a user, where callers are told apart, and otherwise a connection. A caller that uses up its share waits, and no other does. Only
-//! where all callers together take more bytes than the collector can spare does each wait until its own messages are made up for, in the
-//! order in which they were sent: what is sent costs the processor on its way through HTTP/2, beside the threads that the streams are
-//! written on.
+//! A caller is a user if callers are authenticated, and otherwise a connection. A caller that has used up its share
+//! waits, and no other does. If all callers together send more bytes than the collector can spare, each waits until its
+//! own messages are paid for, in the order in which they were sent: HTTP/2 costs processor time beyond that of the
+//! writing threads.
 
 use crate::grpc::access::{Visibility, Whose};
 use crate::grpc::connection::Cut;
@@ -18,38 +18,38 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
-/// Streams at a time.
+/// Most streams.
 pub(in crate::grpc) const STREAMS_MAX: usize = 256;
-/// Of these, those that only callers with the right for all namespaces can have.
+/// Places that only callers with the right for all namespaces may take.
 const RESERVED: usize = 32;
-/// Streams of one caller at a time.
+/// Most streams of one caller.
 pub(in crate::grpc) const STREAMS_PER_CALLER_MAX: usize = 16;
-/// Processor time of one caller's streams in a second.
+/// Processor time of one caller's streams for each second.
 const TIME_PER_SECOND: Duration = Duration::from_millis(200);
-/// Bytes of one caller's streams in a second.
+/// Bytes of one caller's streams for each second.
 const BYTES_PER_SECOND: f64 = 64.0 * 1024.0 * 1024.0;
-/// Bytes of all streams in a second, for each processor: some 150,000 events.
+/// Bytes of all streams for each second and processor: about 150,000 events.
 const ALL_BYTES_PER_SECOND: f64 = 96.0 * 1024.0 * 1024.0;
-/// How much earlier all streams together may have what they get in a time.
+/// How much of the common budget may be spent in advance.
 const ALL_IN_ADVANCE: Duration = Duration::from_millis(100);
 
-/// Who has a stream.
+/// The caller of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Caller {
     User(Whose),
     Connection(u64),
-    /// Whoever calls the handlers without a connection.
+    /// A call of a handler without a connection.
     Process,
 }
 
-/// Which callers have how many streams.
+/// The number of streams of each caller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Arc<Mutex<Taken>>);
 
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// Those of callers without the right for all namespaces.
+    /// Streams of callers without the right for all namespaces.
     limited: usize,
     callers: BTreeMap<Caller, Held>,
     bytes: AllBytes,
@@ -61,7 +61,7 @@ struct Held {
     share: Share,
 }
 
-/// The place of one stream, for as long as it is there.
+/// The place of one stream, while it exists.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,
@@ -71,7 +71,7 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// A place for a stream, or which limit is reached.
+    /// A place for a stream, or the limit that is reached.
     pub(super) fn take(&self, connection: Option<&Cut>, visibility: &Visibility) -> Result<Place, Status> {
         let caller = match (visibility.whose(), connection) {
             (Some(whose), _) => Caller::User(whose),
@@ -108,7 +108,8 @@ impl Places {
 }
 
 impl Taken {
-    /// Those who have no stream any more, once they have nothing to wait for: who comes back at once finds its share as it was.
+    /// Forgets callers without streams whose share is whole again. A caller that reconnects earlier finds its share as
+    /// it was.
     fn forget(&mut self) {
         let now = Instant::now();
         self.callers.retain(|_, held| held.streams > 0 || !held.share.is_whole(now));
@@ -133,7 +134,7 @@ impl Drop for Place {
     }
 }
 
-/// Bytes of all callers: when all that was spent is made up for.
+/// The bytes of all callers: the time at which everything spent is paid for.
 #[derive(Clone, Debug)]
 struct AllBytes {
     spent: Arc<Mutex<Instant>>,
@@ -146,14 +147,14 @@ impl Default for AllBytes {
     }
 }
 
-/// On this machine.
+/// The budget of this machine.
 pub(super) fn all_bytes_per_second() -> f64 {
     let processors = available_parallelism().map_or(1, NonZeroUsize::get);
     ALL_BYTES_PER_SECOND * u32::try_from(processors).map_or(1.0, f64::from)
 }
 
 impl AllBytes {
-    /// When these are made up for, and all that was sent before them.
+    /// The time at which these bytes, and all that were sent before, are paid for.
     fn spend(&self, bytes: f64) -> Instant {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         *spent = (*spent).max(Instant::now()) + Duration::from_secs_f64(bytes / self.per_second);
@@ -168,12 +169,12 @@ pub(super) struct Share {
     all: AllBytes,
 }
 
-/// When all that was spent is made up for; a second's worth may be spent in advance.
+/// The time at which everything spent is paid for. One second's worth may be spent in advance.
 #[derive(Debug)]
 struct Spent {
     time: Instant,
     bytes: Instant,
-    /// Among the bytes of all callers, its last ones.
+    /// The time for this caller's last bytes among those of all callers.
     turn: Instant,
 }
 
@@ -194,7 +195,7 @@ impl Share {
     }
 
     pub(super) fn spend_bytes(&self, spent: usize) {
-        // Messages are far below the numbers that a float cannot count.
+        // Messages are far below the range in which a float loses precision.
         let bytes = u32::try_from(spent).map_or(f64::from(u32::MAX), f64::from);
         let turn = self.all.spend(bytes);
         let mut own = self.spent();
@@ -202,14 +203,14 @@ impl Share {
         own.bytes = own.bytes.max(Instant::now()) + Duration::from_secs_f64(bytes / BYTES_PER_SECOND);
     }
 
-    /// When the streams go on.
+    /// When the streams continue.
     fn ready_at(&self) -> Instant {
         let spent = self.spent();
         let before = |moment: Instant, advance: Duration| moment.checked_sub(advance).unwrap_or(moment);
         before(spent.time.max(spent.bytes), Duration::from_secs(1)).max(before(spent.turn, ALL_IN_ADVANCE))
     }
 
-    /// Whether as much may be spent as ever.
+    /// Whether nothing is spent.
     fn is_whole(&self, now: Instant) -> bool {
         let spent = self.spent();
         spent.time <= now && spent.bytes <= now
@@ -220,7 +221,7 @@ impl Share {
     }
 }
 
-/// A writer whose processor time is its caller's: it waits while that is used up.
+/// A writer that spends its caller's processor time, and waits while that is used up.
 pub(super) struct Metered<F> {
     writing: Pin<Box<F>>,
     share: Share,
@@ -240,7 +241,7 @@ impl<F: Future> Future for Metered<F> {
         let ready_at = self.share.ready_at();
         if ready_at > Instant::now() {
             let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep_until(ready_at)));
-            // Others of the same caller may have spent more meanwhile.
+            // Other streams of the caller may have spent more meanwhile.
             waiting.as_mut().reset(ready_at);
             if waiting.as_mut().poll(context).is_pending() {
                 return Poll::Pending;

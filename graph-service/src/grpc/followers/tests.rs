@@ -1,7 +1,7 @@
 use super::*;
 use tokio::time::Instant;
 
-/// How long a writer takes that has nothing to do, where this much time and these bytes were spent before.
+/// The delay of an idle writer after this time and these bytes were spent.
 async fn delay(share: &Share) -> Duration {
     let started = Instant::now();
     Metered::new(async {}, share.clone()).await;

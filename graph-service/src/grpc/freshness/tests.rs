@@ -8,13 +8,13 @@ use proto::r#type::v1beta1::{GroupResource as WireCollection, ResourceVersionBou
 use std::sync::atomic::AtomicUsize;
 use tonic::Code;
 
-/// A graph with `root` and `leaf` at position 11, and an API server that answers with what `stand` says; how often is counted.
+/// A graph with `root` and `leaf` at position 11, and an API server that answers with `stand` and counts its calls.
 struct World {
     reader: Reader,
     freshness: Freshness,
     asked: Arc<AtomicUsize>,
     stand: Arc<Mutex<Result<Stand, String>>>,
-    /// The last change, as a watch for a moment would have it.
+    /// The last change, as a short watch would return it.
     last: Arc<Mutex<Option<String>>>,
 }
 
@@ -150,7 +150,7 @@ async fn a_large_quiet_collection_is_watched_for_a_moment() {
     assert!(all.iter().all(Result::is_ok), "{all:?}");
     assert!(begun.elapsed() < WAIT_DEFAULT, "{:?}", begun.elapsed());
     assert!(world.asked() <= 3, "{}", world.asked());
-    // What is known once needs no other watch, though a list where it stands now.
+    // The known answer needs no other watch, only a list for the present position.
     world.wait(at_least("secrets", "499")).await.unwrap();
     assert!(world.asked() <= 4, "{}", world.asked());
     // A change that the graph has not seen.
@@ -196,14 +196,14 @@ async fn tokens_hold_in_their_own_cluster_and_history_only() {
         let token = Requirement::AtLeastAsFresh(ConsistencyToken { value: nonsense.to_vec() });
         assert_eq!(told(&world.wait(token).await.unwrap_err()), (Code::InvalidArgument, "TOKEN_MALFORMED".to_owned()));
     }
-    // Another replica was further, and the store is not there any more.
+    // Another replica was ahead, and the store was replaced.
     let mut ahead = Token { process: 1, positions: Vec::new(), collections: Vec::new(), ..read() };
     ahead.put(&secrets(), &ResourceVersion::parse("90"));
     world.says("50", None);
     assert_eq!(reason(&world.wait(of(ahead.clone())).await.unwrap_err()), "TOKEN_FROM_OTHER_HISTORY");
     world.says("95", None);
     assert_eq!(reason(&world.wait(of(ahead)).await.unwrap_err()), "REPLICA_BEHIND");
-    // This one saw it go back.
+    // This replica saw the restore.
     let before = token();
     world.moves_to("3");
     let refused = world.wait(Requirement::AtLeastAsFresh(before)).await.unwrap_err();

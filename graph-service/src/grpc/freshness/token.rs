@@ -1,13 +1,13 @@
-//! What a token of freshness says: which cluster and history it is of, and how far each collection had come.
+//! Consistency tokens: the cluster, the history, and the position of each collection.
 //!
-//! Collections go by a digest of their names, so that a token stays small however many there are.
+//! A token names collections by digest, which keeps it small.
 
 use engine::object::{GroupResource, ResourceVersion};
 use prost::Message;
 
 /// First byte of a token.
 const FORMAT: u8 = 1;
-/// Longest token that is read: many more collections than a cluster serves.
+/// Longest token: many more collections than a cluster serves.
 const BYTES_MAX: usize = 256 * 1024;
 
 /// The contents of a token.
@@ -15,18 +15,19 @@ const BYTES_MAX: usize = 256 * 1024;
 pub(in crate::grpc) struct Token {
     #[prost(string, tag = "1")]
     pub(super) cluster_uid: String,
-    /// The process that made it,
+    /// The process that made the token.
     #[prost(fixed64, tag = "2")]
     pub(super) process: u64,
-    /// and how often it had seen a store go back by then.
+    /// How many restores of a store that process had seen.
     #[prost(uint64, tag = "3")]
     pub(super) histories: u64,
     #[prost(fixed64, repeated, tag = "4")]
     pub(super) collections: Vec<u64>,
-    /// Beside `collections`: the positions; 0 where they are no ordered numbers, or are larger than a store of this age can have.
+    /// The positions of `collections`; 0 for positions that are not ordered numbers, or too large for the age of the
+    /// store.
     #[prost(uint64, repeated, tag = "5")]
     pub(super) positions: Vec<u64>,
-    /// By place: positions that are no numbers of 64 bits.
+    /// By index: positions that are not numbers of 64 bits.
     #[prost(btree_map = "uint32, string", tag = "6")]
     pub(super) texts: std::collections::BTreeMap<u32, String>,
 }
@@ -59,7 +60,7 @@ impl Token {
         bytes
     }
 
-    /// `None` for what no version of this service wrote.
+    /// `None` if no version of this service wrote the bytes.
     pub(in crate::grpc) fn read(bytes: &[u8]) -> Option<Token> {
         let (&format, rest) = bytes.split_first()?;
         let token = Token::decode(rest).ok().filter(|_| format == FORMAT && bytes.len() <= BYTES_MAX)?;

@@ -1,4 +1,4 @@
-//! What depends on an object, page by page: the walk goes on where the page before ended, so a page costs what is on it.
+//! Pages of dependents: each page continues the walk of the one before, so a page costs only its own content.
 
 use super::{SIFT_STEP, SIFT_WITHIN, STEP, WALK_MAX, namespaces};
 use crate::grpc::access::{Visibility, redact};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Status;
 
-/// A walk under way, and what it found that was not on a page yet.
+/// A walk in progress, and its results that were not on a page yet.
 #[derive(Debug)]
 pub(super) struct Dependents {
     shared: Arc<Shared>,
@@ -24,7 +24,7 @@ pub(super) struct Dependents {
     meta: ResponseMeta,
     walk: DependentsWalk,
     has_walked: bool,
-    /// Not looked at by filters yet.
+    /// Not filtered yet.
     found: VecDeque<Found>,
     admitted: VecDeque<Found>,
     filtered: u32,
@@ -53,8 +53,8 @@ impl Dependents {
         }
     }
 
-    /// Moves what the caller may see and the filters admit to `admitted`. Before any filter, which could ask about the others, goes what the
-    /// caller may see.
+    /// Moves the visible and admitted results to `admitted`. Redaction comes before filters, which could otherwise
+    /// probe hidden objects.
     async fn sift(&mut self) -> Result<(), Status> {
         self.visibility.learn(namespaces(self.found.iter().map(|found| &found.node))).await?;
         let mut looked_at = 0;
@@ -79,11 +79,11 @@ impl Source for Dependents {
     type Page = ListDependentsResponse;
 
     async fn next(&mut self, size: usize) -> Result<ListDependentsResponse, Status> {
-        // Filters that admit next to nothing make short pages, and no call that lasts.
+        // A rarely admitting filter makes short pages instead of long calls.
         let until = Instant::now() + SIFT_WITHIN;
         let shared = Arc::clone(&self.shared);
         let mut turn = None;
-        // What a call found that was dropped while it waited.
+        // Results of a call that was dropped while it waited.
         self.sift().await?;
         while self.admitted.len() < size && !self.has_walked && Instant::now() < until {
             let wanted = size.saturating_sub(self.admitted.len());
@@ -95,7 +95,7 @@ impl Source for Dependents {
                 return Err(status::traversal_limit(WALK_MAX));
             }
             self.sift().await?;
-            // A page of more than one step takes turns with other long reads.
+            // A page of more than one step takes a permit for long reads.
             if turn.is_none() && self.admitted.len() < size && !self.has_walked {
                 turn = Some(shared.long_read().await?);
             }
@@ -131,7 +131,7 @@ impl Source for Dependents {
     }
 
     fn bytes(&self) -> usize {
-        // An object with its references takes about as much as it does in an answer, which is less than a page for all of them.
+        // An object takes about as much memory as in an answer, at most one page for all of them.
         self.walk.bytes() + if self.admitted.is_empty() { 0 } else { pages::BYTES_MAX }
     }
 }

@@ -1,4 +1,4 @@
-//! The whole graph as a stream: a chunk is made when the one before has been taken.
+//! Streams the whole graph. Each chunk is created after the reader has taken the one before.
 
 use super::{Filter, STEP, Shared, Visibility};
 use crate::grpc::access::redact;
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tonic::Status;
 
-/// Where an export is.
+/// The progress of an export.
 enum Stage {
     Header(ResponseMeta),
     Chunks(Scan),
@@ -26,12 +26,12 @@ struct Export {
     include: Option<Filter>,
     visibility: Visibility,
     stage: Stage,
-    /// Looked at, and not sent yet.
+    /// Read, and not sent yet.
     waiting: VecDeque<(Option<Node>, VecDeque<Edge>)>,
     sent: Footer,
 }
 
-/// Header, chunks, footer.
+/// Sends header, chunks and footer.
 pub(super) fn stream(
     shared: Arc<Shared>,
     include: Option<Filter>,
@@ -72,7 +72,7 @@ impl Export {
                             (Some(Node::from(node)), VecDeque::from(edges))
                         };
                         self.waiting.extend(admitted.map(whole));
-                        // Where filters admit little, others on this thread have their turn.
+                        // A rarely admitting filter must let other tasks run.
                         tokio::task::yield_now().await;
                     }
                     None => {
@@ -85,12 +85,12 @@ impl Export {
         }
     }
 
-    /// As much of what waits as a message should carry.
+    /// Takes as much of the waiting entries as a message should carry.
     fn chunk(&mut self) -> Chunk {
         let mut chunk = Chunk::default();
         let mut bytes = 0;
         while let Some((node, edges)) = self.waiting.front_mut() {
-            // The references of one object may be more than a chunk: its node goes with the first of them.
+            // One object may have more references than a chunk holds. Its node goes with the first of them.
             bytes += node.as_ref().map_or(0, |node| node.encoded_len() + ENTRY_BYTES);
             if bytes > BYTES_MAX && (!chunk.nodes.is_empty() || !chunk.edges.is_empty()) {
                 break;

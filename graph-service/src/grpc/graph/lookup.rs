@@ -1,4 +1,4 @@
-//! Which object a request means.
+//! Finds the object that a request names.
 
 use super::{Graph, Visibility, status};
 use engine::leader::{Leader, Tombstone};
@@ -7,13 +7,13 @@ use engine::view::PresenceView;
 use proto::r#type::v1beta1::ObjectRef;
 use tonic::Status;
 
-/// What a reference of a request leads to.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(super) struct Known {
     uid: Uid,
-    /// Where the object went lately.
+    /// A recent deletion of the object.
     tombstone: Option<Tombstone>,
-    /// The request said where the object is.
+    /// Whether the request named the object's address.
     is_placed: bool,
 }
 
@@ -26,7 +26,7 @@ impl Known {
         self.tombstone.as_ref()
     }
 
-    /// The uid, if the graph holds anything of it that the caller may see.
+    /// The uid, if the graph holds a visible state of the object.
     pub(super) fn present(self, graph: &Graph, visibility: &Visibility) -> Result<Uid, Status> {
         if graph.best_known(&self.uid, visibility).is_some() { Ok(self.uid) } else { Err(self.not_found(visibility)) }
     }
@@ -36,18 +36,18 @@ impl Known {
     }
 }
 
-/// Who says where an object is has the right to know that it is not there.
+/// A caller that names an address has been authorized for it, and may learn that no object is there.
 pub(super) fn not_found(uid: &Uid, is_placed: bool, visibility: &Visibility) -> Status {
     let unknown = || status::object_not_found(&uid.to_string());
     if is_placed { unknown() } else { visibility.hidden(unknown) }
 }
 
-/// Whether a reference of a request says where its object is.
+/// Whether a reference names the address of its object.
 pub(super) fn is_placed(object: &ObjectRef) -> bool {
     !object.name.is_empty() || !object.namespace.is_empty()
 }
 
-/// To be asked before anything is looked up: an error where the caller may not see what is where a request says.
+/// An error if the caller may not see the named addresses. Call this before any lookup.
 pub(super) async fn claim(visibility: &Visibility, objects: &[ObjectRef]) -> Result<(), Status> {
     visibility.learn([""; 0]).await?;
     for object in objects.iter().filter(|object| is_placed(object)) {
@@ -56,10 +56,10 @@ pub(super) async fn claim(visibility: &Visibility, objects: &[ObjectRef]) -> Res
     Ok(())
 }
 
-/// Most objects that are looked at which are, or are claimed to be, at one address.
+/// Most objects at, or claimed to be at, one address.
 const CLAIMS_MAX: usize = 1000;
 
-/// By uid or by address. An error where the parts of a reference contradict each other, or the object.
+/// Finds an object by uid or by address. An error if the parts of the reference contradict each other or the object.
 pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visibility) -> Result<Known, Status> {
     let by_address = !object.name.is_empty();
     let is_placed = is_placed(&object);
@@ -94,18 +94,18 @@ pub(super) async fn resolve(graph: &Graph, object: ObjectRef, visibility: &Visib
         return Ok(Known { uid, tombstone, is_placed });
     }
     if !by_address {
-        return Err(status::bad_field("ref", "has neither a uid nor a name"));
+        return Err(status::bad_field("ref", "needs a uid or a name"));
     }
     let named = || Some(object.kind.as_str().into()).filter(|_| !object.kind.is_empty());
     let Some(kind): Option<Name> = of_collection.or_else(named) else {
         return Err(match object.resource.as_str() {
-            "" => status::bad_field("ref", "has neither a kind nor a resource"),
+            "" => status::bad_field("ref", "needs a kind or a resource"),
             _ => status::bad_field("ref.resource", &format!("is {collection}, which the API server does not serve")),
         });
     };
     graph.shared.reader.with(|leader| {
         let found = leader.uids_at(&object.group, &kind, &object.namespace, &object.name, CLAIMS_MAX);
-        // An object that is there goes before one that is only claimed to be there.
+        // A present object wins over one that a reference only claims.
         let here = |gone: &&Tombstone| gone.object.kind == kind && is_at(&gone.object, &object);
         let tombstone = || leader.tombstones().find(here);
         if let Some(uid) = found.iter().find(|uid| is_observed(leader, uid)) {
@@ -125,7 +125,7 @@ fn is_observed(leader: &Leader, uid: &Uid) -> bool {
     leader.nodes(uid).iter().any(|node| node.presence == PresenceView::Observed)
 }
 
-/// The object that is at an address.
+/// The uid of the object at an address.
 fn there(graph: &Graph, at: &ObjectRef, kind: &str) -> Option<Uid> {
     graph.shared.reader.with(|leader| {
         let found = leader.uids_at(&at.group, kind, &at.namespace, &at.name, CLAIMS_MAX);
@@ -133,8 +133,8 @@ fn there(graph: &Graph, at: &ObjectRef, kind: &str) -> Option<Uid> {
     })
 }
 
-/// Whether an object is the one that a reference by uid is about, as far as it says where that is. Without a kind and a resource the group
-/// is not said, and without a name the namespace may not be.
+/// Whether an object matches the address parts of a reference by uid. The group counts only with a kind or a resource,
+/// and the namespace only with a name.
 fn fits(at: &engine::object::ObjectRef, wanted: &ObjectRef) -> bool {
     let says_group = !wanted.group.is_empty() || !wanted.kind.is_empty() || !wanted.resource.is_empty();
     let says_namespace = !wanted.namespace.is_empty() || !wanted.name.is_empty();
@@ -149,7 +149,7 @@ fn says(wanted: &str, at: &str) -> bool {
     wanted.is_empty() || wanted == at
 }
 
-/// Whether an object is where a reference says.
+/// Whether an object is at the address of a reference.
 fn is_at(at: &engine::object::ObjectRef, wanted: &ObjectRef) -> bool {
     fits(at, wanted) && wanted.group == *at.group && wanted.namespace == *at.namespace && wanted.name == *at.name
 }

@@ -1,4 +1,4 @@
-//! Which fields of a Node a caller asks for.
+//! The read mask of a Node.
 
 use super::status;
 use prost::Message as _;
@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use tonic::Status;
 
-/// Paths of one mask, at most: there are not so many fields.
+/// Most paths of one mask. A Node has fewer fields.
 const PATHS_MAX: usize = 64;
-/// Those that the API server has to be asked for.
+/// Fields that only the API server has.
 const LABELS: &str = "labels";
 const ANNOTATIONS: &str = "annotations";
 
-/// The fields that are asked for; without any, all that the graph keeps.
+/// The requested fields. Without any, all that the graph keeps.
 #[derive(Debug)]
 pub(super) struct Mask(Option<BTreeSet<String>>);
 
@@ -26,7 +26,7 @@ impl Mask {
             return Err(status::bad_field("read_mask", &format!("has {} paths; at most {PATHS_MAX}", paths.len())));
         }
         match paths.iter().find(|path| !is_field(path)) {
-            Some(path) => Err(status::bad_field("read_mask", &format!("names {path:?}, which is no field of Node"))),
+            Some(path) => Err(status::bad_field("read_mask", &format!("names {path:?}, which is not a field of Node"))),
             None => Ok(Mask(Some(paths.into_iter().collect()))),
         }
     }
@@ -35,18 +35,18 @@ impl Mask {
         self.0.as_ref().is_some_and(|fields| fields.contains(field))
     }
 
-    /// Whether the API server has to be asked.
+    /// Whether the API server must be asked.
     pub(super) fn asks_the_api_server(&self) -> bool {
         self.has(LABELS) || self.has(ANNOTATIONS)
     }
 
-    /// What is asked for of a node.
+    /// The requested part of a node.
     pub(super) fn apply(&self, node: Node) -> Node {
         if self.0.is_none() {
             return node;
         }
         let kept = |field| self.has(field);
-        // Every field is named, so that a new one is not forgotten.
+        // Names every field, so that a new field cannot be forgotten.
         let Node {
             r#ref,
             state,
@@ -90,7 +90,7 @@ fn of<T: Default>(is_kept: bool, value: T) -> T {
     if is_kept { value } else { T::default() }
 }
 
-/// By the descriptors of the API.
+/// Looked up in the descriptors of the API.
 fn is_field(path: &str) -> bool {
     static FIELDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         let set = FileDescriptorSet::decode(proto::FILE_DESCRIPTOR_SET).unwrap_or_default();

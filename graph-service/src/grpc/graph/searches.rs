@@ -1,4 +1,4 @@
-//! Searches of the whole graph: what does not move, and what owns itself.
+//! Searches of the whole graph: stuck objects, and cycles.
 
 use super::{Graph, STEP, apart, named};
 use crate::grpc::access::{Visibility, redact};
@@ -16,11 +16,11 @@ use proto::graph::v1beta1::*;
 use std::time::{Duration, SystemTime};
 use tonic::Status;
 
-/// Most stuck objects and cycles that are kept of one search.
+/// Most stuck objects and cycles of one search.
 const FOUND_MAX: usize = 10_000;
-/// What counts as stuck where nothing else is said.
+/// Default age at which an object counts as stuck.
 const STUCK_AGE: Duration = Duration::from_secs(300);
-/// Places that are looked at under one hold of the graph where little is done with each.
+/// Positions to scan under one lock of the graph if each costs little.
 const SCAN_STEP: usize = 10_000;
 
 impl Graph {
@@ -35,7 +35,7 @@ impl Graph {
         Ok(all)
     }
 
-    /// Finds what is in the namespaces and definitions among these that are marked for deletion.
+    /// Finds the content of those namespaces and definitions among these that are marked for deletion.
     pub(super) async fn look_inside(&self, explained: &mut [Explanation]) -> Result<(), Status> {
         let remain = |of: &Explanation| of.reasons.iter().position(|reason| reason.code == ReasonCode::ContentsRemain);
         let uids: Vec<Uid> =

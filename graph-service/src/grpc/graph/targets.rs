@@ -1,4 +1,4 @@
-//! What a preview is about.
+//! The targets of a preview.
 
 use super::{Graph, TARGETS_MAX, Visibility, WALK_MAX, best_known, lookup, namespaces, status, uid};
 use engine::object::Uid;
@@ -9,7 +9,7 @@ use proto::r#type::v1beta1::{ObjectRef, PropagationPolicy};
 use tonic::Status;
 
 impl Graph {
-    /// Takes out of a plan what its caller may not see, which is to it as what is not there.
+    /// Removes hidden objects from a plan. A hidden object counts as absent.
     pub(super) async fn take_unseen(
         &self,
         targets: &[ObjectRef],

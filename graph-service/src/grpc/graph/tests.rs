@@ -1,4 +1,4 @@
-//! The reads, on a leader that was told a small world.
+//! The reads, on a leader with a small graph.
 
 use super::*;
 use crate::decisions::DecisionLog;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
-/// `root` with `children` direct dependents, each with one of its own; `gone` went.
+/// `root` with `children` direct dependents, each with one of its own; `gone` is deleted.
 fn graph(children: usize) -> Graph {
     let mut leader = Leader::new(config(Mode::Enforce), 7);
     let mut objects = vec![secret("root", &[]), secret("gone", &[])];
@@ -26,7 +26,7 @@ fn graph(children: usize) -> Graph {
     }
     while leader.poll().is_some() {}
     let (_leadership, known) = watch::channel(Leadership::default());
-    // Nobody follows here.
+    // There are no followers.
     let (_writers, followers) = Followers::new();
     Graph::new(shared(leader, DecisionLog::in_memory(), known), followers)
 }
@@ -210,7 +210,7 @@ async fn searches_answer_in_pages_too() {
     assert!(cycles.cycles.is_empty());
 }
 
-/// `fanin-0` and `fanin-1`, each with so many owners.
+/// `fanin-0` and `fanin-1`, each with this many owners.
 fn fanin(owners: usize) -> Graph {
     let names: Vec<String> = (0..owners).map(|number| format!("owner-{number:05}-{}", "n".repeat(40))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -226,7 +226,7 @@ async fn an_object_with_thousands_of_references_makes_no_large_answer() {
     let graph = fanin(4400);
     let node = get(&graph, by_uid("fanin-0")).await.unwrap();
     assert_eq!((node.owner_count, node.owner_references.len()), (4400, 100));
-    // The same uid often is answered once.
+    // A repeated uid is answered once.
     let refs = vec![by_uid("fanin-0").unwrap(); BATCH_MAX];
     let request = BatchGetObjectsRequest { refs, consistency: None };
     let batch = graph.batch_get_objects(Request::new(request)).await.unwrap().into_inner();
@@ -235,7 +235,7 @@ async fn an_object_with_thousands_of_references_makes_no_large_answer() {
     let explained = graph.explain_object(Request::new(request)).await.unwrap().into_inner();
     assert_eq!((explained.owners.len(), explained.node.as_ref().unwrap().owner_count), (100, 4400));
     assert!(explained.encoded_len() < MIB);
-    // The reference through which it was found is shown, wherever it stands among the others.
+    // The reference of the walk is shown, at any position among the others.
     let last = format!("owner-04399-{}", "n".repeat(40));
     let request = ListDependentsRequest { r#ref: by_uid(&last), ..Default::default() };
     let page = graph.list_dependents(Request::new(request)).await.unwrap().into_inner();
@@ -368,7 +368,7 @@ fn graph_of(objects: Vec<engine::object::Object>) -> Graph {
     Graph::new(shared(leader, DecisionLog::in_memory(), known), followers)
 }
 
-/// So many objects, each with a hundred references.
+/// This many objects, each with a hundred references.
 fn wide(count: usize) -> Graph {
     let names: Vec<String> = (0..100).map(|number| format!("owner-{number:05}-{}", "n".repeat(40))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -1,9 +1,9 @@
-//! Objects as they come, change and go, for as long as somebody follows them.
+//! Streams objects as they appear, change and go.
 //!
-//! A stream begins with everything there is, in messages of a bounded size, then says that this was all, and goes on with changes. It is
-//! state and no history: while a reader lags, several changes of one object become one. What has been shown is kept for a while after a
-//! stream has ended, so that the next one can go on from any message of it; where it is not kept, or where it is not known what changed
-//! meanwhile, the reader is told to begin anew, on the same stream.
+//! A stream begins with all present objects in messages of bounded size, reports the end of that snapshot, and
+//! continues with changes. It is a state and not a history: several changes of one object may arrive as one. The
+//! service keeps the state of an ended stream for a while, and another stream can resume from any of its messages. If
+//! that state is gone, or a change was missed, the stream starts with a new snapshot.
 
 use super::{Graph, WALK_MAX, gone, lookup, named};
 use crate::grpc::access::{Visibility, redact};
@@ -31,28 +31,28 @@ mod members;
 #[cfg(test)]
 mod tests;
 
-/// Objects that are looked at under one hold of the graph.
+/// Objects to read under one lock of the graph.
 const STEP: usize = 250;
-/// Between two looks at what changed, at least.
+/// Shortest time between two reads of changes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Objects of one message, at most,
+/// Most objects of one message.
 const CHANGES_MAX: usize = 500;
-/// and about so many bytes.
+/// Most bytes of one message, approximately.
 const BYTES_MAX: usize = 512 * 1024;
-/// Between two bookmarks of a quiet stream where nothing is said, at least and at most.
+/// Interval of bookmarks on a quiet stream: default, minimum and maximum.
 const BOOKMARK_DEFAULT: Duration = Duration::from_secs(10);
 const BOOKMARK_MIN: Duration = Duration::from_secs(1);
 const BOOKMARK_MAX: Duration = Duration::from_secs(60);
-/// Readers of streams that end at the same time come back within this.
+/// Spread of the reconnection of streams that end at the same time.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Why a reader has to begin anew.
-const UNKNOWN: &str = "this replica does not know the resume_token: it is another's, or too old";
-const BEHIND: &str = "more has changed meanwhile than is kept";
-const REWOUND: &str = "the store went back";
-const OTHER_SIGHT: &str = "what may be seen is not what it was";
+/// Why a stream starts with a new snapshot.
+const UNKNOWN: &str = "this replica does not know the resume_token: another replica issued it, or it has expired";
+const BEHIND: &str = "more changes were missed than are kept";
+const REWOUND: &str = "the store was restored";
+const OTHER_SIGHT: &str = "the rights of the caller have changed";
 
-/// What a reader wants.
+/// The request of a reader.
 #[derive(Debug)]
 pub(super) struct Watch {
     shared: Arc<Shared>,
@@ -62,25 +62,25 @@ pub(super) struct Watch {
     sieve: Sieve,
     visibility: Visibility,
     bookmark_interval: Duration,
-    /// The request, less what may differ between one stream and the next.
+    /// The request without the fields that may differ between a stream and its successor.
     question: Question,
 }
 
-/// Why a reader gets nothing more.
+/// Why a stream ends.
 #[derive(Debug)]
 enum Stop {
     Gone,
     Failed(Status),
 }
 
-/// What has gone out.
+/// What has been sent.
 struct Sent {
     reader: Reader<WatchDependentsResponse>,
     at: Instant,
     is_first: bool,
 }
 
-/// Why it is begun anew.
+/// Why a stream starts again.
 enum Anew {
     Because(&'static str),
     Stop(Stop),
@@ -93,7 +93,7 @@ impl From<Stop> for Anew {
 }
 
 impl Watch {
-    /// What a request wants, once the graph is fresh enough, and where it goes on.
+    /// Reads a request, waits for its freshness, and finds the state to resume from.
     pub(super) async fn of(
         graph: &Graph,
         request: WatchDependentsRequest,
@@ -125,7 +125,7 @@ impl Watch {
             Some(object) => {
                 let is_placed = lookup::is_placed(&object);
                 let known = graph.resolve(Some(object), &visibility).await?;
-                // What is followed already may have lost its owner meanwhile.
+                // The owner of a resumed watch may be gone.
                 let may_be_gone = from.is_some() && (is_placed || visibility.sees_everything());
                 let uid = if may_be_gone { known.uid().clone() } else { known.present(graph, &visibility)? };
                 (Root::Below { uid, max_depth }, WALK_MAX)
@@ -136,7 +136,7 @@ impl Watch {
         Ok((Watch { shared, kept, root, members_max, sieve, visibility, bookmark_interval, question }, from))
     }
 
-    /// `from` is the last message of another stream that was taken.
+    /// `from` is the last message that the client took from another stream.
     pub(super) async fn run(self, from: Option<Token>, reader: Reader<WatchDependentsResponse>) -> Result<(), Status> {
         let mut sent = Sent { reader, at: Instant::now(), is_first: true };
         let mut state = State::new(self.begin());
@@ -195,7 +195,7 @@ impl Watch {
         }
     }
 
-    /// Everything there is, and the word that it was all.
+    /// Sends all present objects, and the end of the snapshot.
     async fn snapshot(&self, state: &mut State, sent: &mut Sent) -> Result<bool, Anew> {
         let _turn = self.shared.long_read().await.map_err(Stop::Failed)?;
         state.sight_changes = self.visibility.changes();
@@ -209,7 +209,7 @@ impl Watch {
                 state.members.note(uids);
             }
             self.settle(state).await?;
-            // Until the end there is no place to go on from.
+            // Before its end, a snapshot cannot be resumed.
             self.show(state, ChangeType::Present, true, sent).await?;
             if next.is_none() {
                 break;
@@ -223,7 +223,7 @@ impl Watch {
         Ok(false)
     }
 
-    /// What changes, until the stream has its age.
+    /// Sends changes until the stream reaches its age.
     async fn changes(&self, state: &mut State, sent: &mut Sent, ends: Instant) -> Result<bool, Anew> {
         let mut rounds = self.shared.reader.rounds();
         loop {
@@ -261,7 +261,7 @@ impl Watch {
         }
     }
 
-    /// Notes what may have changed. True if there is more.
+    /// Records what may have changed. Returns true if there is more.
     async fn take_in(&self, state: &mut State) -> Result<bool, Anew> {
         tokio::task::yield_now().await;
         let (changed, histories) =
@@ -287,7 +287,7 @@ impl Watch {
         all.map_err(|max| Anew::Stop(Stop::Failed(status::limit_exceeded("watched objects", max))))
     }
 
-    /// Sends what is not as it was shown last. `more`: the reader cannot go on from here.
+    /// Sends objects whose shown state has changed. `more`: the client cannot resume here.
     async fn show(&self, state: &mut State, kind: ChangeType, more: bool, sent: &mut Sent) -> Result<(), Anew> {
         let touched: Vec<Uid> = state.members.take_touched().into_iter().collect();
         let mut batch = Batch { changes: Vec::new(), more: true };
@@ -315,7 +315,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Asks about what is found on the way. Of everything, only what the filters name is shown.
+    /// Checks the rights for new namespaces. A watch of everything shows only the namespaces that its filters name.
     async fn learn(&self, seen: &[Seen]) -> Result<(), Stop> {
         if self.root == Root::Everything || self.visibility.sees_everything() {
             return Ok(());
@@ -361,7 +361,8 @@ impl Watch {
         Some(change)
     }
 
-    /// What went out after a message that was the last one taken: each object as it is now, and what left.
+    /// Sends again what went out after the last message that the client took: present objects in their present state,
+    /// and removals.
     async fn send_again(&self, after: u64, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
         let again = state.members.iter().filter(|(_, member)| member.at > after && member.shown.is_some());
         let again: Vec<(Uid, bool)> = again.map(|(uid, member)| (uid.clone(), member.since > after)).collect();
@@ -372,16 +373,16 @@ impl Watch {
                 self.shared.reader.with(|leader| step.iter().map(|(uid, _)| Seen::of(leader, uid)).collect());
             self.learn(&seen).await?;
             for ((uid, is_new), seen) in step.iter().zip(seen) {
-                // One that left and came back is as one that stayed.
+                // An object that left and returned counts as one that stayed.
                 let is_new = *is_new && removed.remove(uid).is_none();
-                // Shown as never before, so that it goes out whatever it looked like.
+                // Marks it as never shown, so that it is sent in any case.
                 if let Some(member) = state.members.get_mut(uid) {
                     member.shown = Some(0);
                 }
                 let Some(mut change) = self.change(state, uid, seen, ChangeType::Changed) else { continue };
                 match (is_new, change.r#type()) {
                     (true, ChangeType::Changed) => change.set_type(ChangeType::Added),
-                    // Nobody was ever told of it.
+                    // The client never saw it.
                     (true, ChangeType::Removed) => continue,
                     (
                         _,
@@ -414,7 +415,7 @@ impl Watch {
         self.send(Event::GoingAway(GoingAway { reason: reason.to_owned(), reconnect_after }), true, state, sent).await
     }
 
-    /// `resumable`: everything up to here has gone out.
+    /// `resumable`: the client may resume after this message.
     async fn send(&self, event: Event, resumable: bool, state: &mut State, sent: &mut Sent) -> Result<(), Stop> {
         let marks = matches!(event, Event::Bookmark(_));
         let meta = (std::mem::take(&mut sent.is_first) || marks).then(|| self.shared.meta());
@@ -432,7 +433,7 @@ impl Watch {
     }
 }
 
-/// How many changes a message takes.
+/// How many changes fit into a message.
 fn fitting(changes: &[Change]) -> usize {
     let mut bytes = 0;
     let fits = |change: &&Change| {
@@ -440,7 +441,7 @@ fn fitting(changes: &[Change]) -> usize {
         bytes <= BYTES_MAX
     };
     let count = changes.iter().take(CHANGES_MAX).take_while(fits).count();
-    // One that is larger than that is a message.
+    // An oversized change is a message of its own.
     count.max(usize::from(!changes.is_empty()))
 }
 
@@ -457,7 +458,7 @@ impl Seen {
         Seen { linked, departed }
     }
 
-    /// The object, or what is known of it.
+    /// The object, or its best-known state.
     fn node(&self, uid: &Uid) -> Node {
         let unknown = || {
             let object = ObjectRef { uid: uid.to_string(), ..ObjectRef::default() };

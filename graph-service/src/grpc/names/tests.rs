@@ -1,4 +1,4 @@
-//! Walks through lists that change on the way.
+//! Walks through lists that change meanwhile.
 
 use super::*;
 use crate::grpc::small_world::reason;

@@ -1,4 +1,4 @@
-//! What is kept between pages, of whom and for how long.
+//! The answers that are kept between pages.
 
 use super::*;
 use crate::grpc::small_world::reason;
@@ -9,7 +9,7 @@ fn paging(user: &str, token: &str) -> Paging {
     Paging { question, size: 2, token: (!token.is_empty()).then(|| parse(token).unwrap()) }
 }
 
-/// A list of so many items of so many bytes.
+/// A list of this many items of this many bytes.
 fn listed(count: usize, bytes: usize) -> Listed<GroupResource, ()> {
     let item = |number| GroupResource { group: "g".repeat(bytes), resource: format!("{number:05}") };
     Listed::new((0..count).map(item).collect(), ())

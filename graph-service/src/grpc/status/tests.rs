@@ -108,7 +108,7 @@ fn details_stay_small_whatever_the_peer_writes() {
     }
 }
 
-/// The code that the reference documents for each reason, by its name without the prefix: the first word of its comment.
+/// The documented code of each reason, by its name without the prefix: the first word of its comment.
 fn documented() -> BTreeMap<String, String> {
     const ENUM: i32 = 5;
     const VALUE: i32 = 2;

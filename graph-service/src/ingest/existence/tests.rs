@@ -20,7 +20,7 @@ fn probe(by: CheckBy, name: &str) -> (Probe, Named) {
     (probe, named)
 }
 
-/// What is found of the object `a`: its version, or none, and the answer's position. In every encoding the same.
+/// The result for the object `a`: its version, or none, and the position of the answer. The same in every encoding.
 async fn ask(by: CheckBy, reply: Reply) -> Result<(Option<String>, String), String> {
     let mut answers = Vec::new();
     for encoding in [Encoding::Json, Encoding::Protobuf] {

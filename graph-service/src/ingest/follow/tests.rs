@@ -9,7 +9,7 @@ use runtime::kubernetes::media;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
-/// What follows a collection over `script`, what it tells, and what it asks for.
+/// A follower of `script`, its inputs, and its requests.
 fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>, mpsc::Receiver<Input>, Asked) {
     let (clients, asked) = scripted::server_in(encoding, script);
     let (inputs, received) = mpsc::channel(64);
@@ -38,8 +38,8 @@ fn follower(encoding: Encoding, script: Vec<Reply>) -> (impl Future<Output = ()>
     (async move { follow(source, &mut sink).await }, received, asked)
 }
 
-/// Plays `script` until nothing has come for a minute; what came, and what was asked for. After the script the server is silent, which
-/// is told of as the loss of the watch.
+/// Plays `script` until nothing happens for a minute. Returns inputs and requests. After the script the server is
+/// silent, which shows as a lost watch.
 async fn play_in(encoding: Encoding, script: Vec<Reply>) -> (Vec<String>, Vec<String>) {
     let (following, mut received, asked) = follower(encoding, script);
     let mut words = Vec::new();
@@ -53,14 +53,14 @@ async fn play_in(encoding: Encoding, script: Vec<Reply>) -> (Vec<String>, Vec<St
     (words, asked)
 }
 
-/// In which encoding the server answers makes no difference.
+/// The encoding of the server makes no difference.
 async fn play(script: Vec<Reply>) -> (Vec<String>, Vec<String>) {
     let json = play_in(Encoding::Json, script.clone()).await;
     assert_eq!(json, play_in(Encoding::Protobuf, script).await);
     json
 }
 
-/// A watch-list of one object that ends at version 10, then what is given.
+/// A watch-list of one object that ends at version 10, then these lines.
 fn listed(more: &[String], then: Then) -> Reply {
     let mut lines = vec![event("ADDED", &object("a", 5)), bookmark(10, true)];
     lines.extend_from_slice(more);
@@ -69,7 +69,7 @@ fn listed(more: &[String], then: Then) -> Reply {
 
 const LISTED: [&str; 3] = ["begun", "listed a 5", "ended 10"];
 
-/// What comes after the first list.
+/// The inputs after the first list.
 async fn after_list(script: Vec<Reply>) -> (Vec<String>, Vec<String>) {
     let (words, asked) = play(script).await;
     assert_eq!(words[..3], LISTED);
@@ -230,7 +230,7 @@ async fn a_list_that_fails_says_why_and_is_tried_again() {
     for (status, reason) in [(401, "Unauthorized"), (403, "Forbidden"), (404, "NotFound"), (500, "InternalError")] {
         let (words, _) = play(vec![refuse(status, reason), refuse(status, reason), listed(&[], Then::Hang)]).await;
         let failed = format!("failed: list things: the API server answers {status}: because");
-        // A new list is told of only when it gets an answer, so that the failure stays visible.
+        // A new list is reported only when it gets an answer, so that the failure stays visible.
         assert_eq!(words[..3], ["begun".to_owned(), failed.clone(), failed]);
         assert_eq!(words[3..6], LISTED);
     }
@@ -342,7 +342,7 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
 async fn protobuf_that_is_none_is_an_error_of_the_collection() {
     let framed = |bytes: &[u8]| [u32::try_from(bytes.len()).unwrap().to_be_bytes().to_vec(), bytes.to_vec()].concat();
     let cases = [
-        (framed(b"\xff"), "watch things: the answer a frame is no watch event: the protobuf ends inside a field"),
+        (framed(b"\xff"), "watch things: the answer a frame is not a watch event: the protobuf ends inside a field"),
         (framed(b""), "watch things: the answer a frame is a watch event of the unknown type \"\""),
         (
             b"{\"type\":\"ADDED\"}\n".to_vec(),

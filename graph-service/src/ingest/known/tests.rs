@@ -36,7 +36,7 @@ fn words(changes: &[Change]) -> Vec<String> {
     changes.iter().map(word).collect()
 }
 
-/// A world in which `before` is known.
+/// A world that knows `before`.
 fn knows(before: &View) -> (Known, Instant) {
     let (mut known, now) = (Known::default(), Instant::now());
     known.absorb(before, &Declared::default(), now);
@@ -148,7 +148,7 @@ async fn four_hundred_kinds_that_come_back_as_none_and_as_fewer_are_still_four_h
     };
     let (mut known, now) = knows(&shown(400));
     let at = |seconds: u64| now + Duration::from_secs(seconds);
-    // A server that has just begun shows nothing, and says so; then not everything.
+    // A starting server shows nothing, and says so; then only a part.
     let nothing = View { incomplete: Some("/apis is empty".to_owned()), ..View::default() };
     for (seconds, view) in [(30, &nothing), (60, &nothing), (90, &shown(390)), (120, &shown(400))] {
         assert!(known.absorb(view, &Declared::default(), at(seconds)).is_empty(), "after {seconds} s");
@@ -160,7 +160,7 @@ fn hidden(known: &Known, view: &View, declared: &Declared) -> Vec<String> {
     hidden.iter().map(ToString::to_string).collect()
 }
 
-/// A view that says something of these versions, and nothing of those.
+/// A view that describes the versions of `shown`, and none of `blank`.
 fn versions(shown: &[(&str, &str)], blank: &[(&str, &str)]) -> View {
     let of = |&(group, version): &(&str, &str)| (Name::from(group), Name::from(version));
     let blank = blank.iter().map(|name| (of(name), "down".to_owned())).collect();

@@ -26,7 +26,7 @@ fn definitions(names: &[&str]) -> String {
     )
 }
 
-/// What is concluded from these answers about pauses, their definition, and the groups.
+/// The conclusion from these answers about pauses, their definition, and the groups.
 async fn concluded(pauses: Reply, definitions: Reply, groups: Reply) -> Result<PauseAnswer, String> {
     let (clients, _) = routed(move |uri| {
         Some(match uri {
@@ -58,7 +58,7 @@ async fn only_a_list_says_which_there_are_or_that_there_can_be_none() {
     assert_eq!(concluded(missing(), missing(), good(NO_GROUPS)).await, Ok(PauseAnswer::NotServed));
 
     for (pauses, definitions, groups) in [
-        // A server that has not found its definitions yet.
+        // A server that has not loaded its definitions yet.
         (missing(), good(&definitions(&["pauses.ownergraph.dev"])), nothing()),
         (missing(), missing(), good(GROUPS)),
         (missing(), missing(), nothing()),

@@ -19,7 +19,7 @@ fn probe(id: u64, namespace: Option<&str>, limit: Option<u32>) -> Probe {
 
 type Told = (Result<(String, Vec<String>, bool), String>, Vec<String>);
 
-/// In which encoding the server answers makes no difference to what is found.
+/// The encoding of the server makes no difference.
 async fn ask(probe: Probe, script: Vec<Reply>) -> Told {
     let json = ask_in(Encoding::Json, probe.clone(), script.clone()).await;
     let protobuf = ask_in(Encoding::Protobuf, probe, script).await;
@@ -70,7 +70,7 @@ async fn an_answer_with_a_hole_is_no_answer() {
 async fn failures_are_sentences() {
     let cases = [
         (refuse(403, "Forbidden"), "list things.apps: the API server answers 403: because"),
-        (ok(&["<html>"], Then::End), "list things.apps: the answer is no list"),
+        (ok(&["<html>"], Then::End), "list things.apps: the answer is not a list"),
         (ok(&["{\"kind\""], Then::Break), "list things.apps: no complete answer"),
         (Reply::Unreachable, "list things.apps: "),
     ];
@@ -81,12 +81,12 @@ async fn failures_are_sentences() {
     let silent = ask(probe(1, None, None), Vec::new()).await.0.unwrap_err();
     assert_eq!(silent, "list things.apps: no answer within 30 s");
     let (strange, asked) = ask(probe(1, Some("../x"), None), Vec::new()).await;
-    assert!(strange.unwrap_err().contains("no name of a namespace") && asked.is_empty());
+    assert!(strange.unwrap_err().contains("not a valid namespace") && asked.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn so_many_at_a_time_and_every_one_is_answered() {
-    // Nothing answers: all run into their time limit, so many at a time.
+    // No request is answered: all time out, a bounded number at a time.
     let (clients, asked) = routed(|_| None);
     let (inputs, mut answers) = mpsc::channel(1);
     let (probes, queue) = mpsc::channel(QUEUE_MAX);

@@ -8,7 +8,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Clients of a server that answers `status` to whoever mentions protobuf, and an empty list in JSON to others; how often it was asked.
+/// Clients of a server that answers `status` to requests that accept protobuf, and an empty list in JSON to others; and
+/// the number of requests.
 fn refusing(status: u16) -> (Clients, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();

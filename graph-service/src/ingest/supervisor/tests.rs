@@ -6,7 +6,7 @@ use std::collections::BTreeSet as Set;
 use std::sync::Mutex;
 use tokio::time::timeout;
 
-/// A server whose discovery and whose broken collections can be changed while it is asked.
+/// A server whose discovery and broken collections the test can change.
 #[derive(Clone, Default)]
 struct World(Arc<Mutex<Served>>);
 
@@ -16,7 +16,7 @@ struct Served {
     resources: Set<String>,
     broken: Set<String>,
     discovery_fails: bool,
-    /// Lines that the watch of the definitions delivers when it is opened next.
+    /// Lines that the next watch of the definitions delivers.
     definitions: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ impl Running {
         Running { handle, inputs, asked, tasks, shutdown }
     }
 
-    /// What comes until nothing has come for so long, with the collection in front of what is told of a list.
+    /// The inputs until nothing happens for `quiet`. Inputs of a list are prefixed with the collection.
     async fn words(&mut self, quiet: Duration) -> Vec<String> {
         let mut words = Vec::new();
         while let Ok(Some(input)) = timeout(quiet, self.inputs.recv()).await {
@@ -183,7 +183,7 @@ async fn the_first_view_waits_for_the_definitions_and_for_nothing_beyond_them() 
     while !running.handle.status().discovered {
         let _nothing_yet = timeout(Duration::from_millis(1), running.inputs.recv()).await;
     }
-    // What answers at once takes hardly any time here.
+    // Immediate answers take hardly any time here.
     assert!(begun.elapsed() < DEBOUNCE, "{:?}", begun.elapsed());
     running.stop().await;
 }
@@ -265,7 +265,7 @@ async fn an_established_definition_brings_its_kind_without_waiting_for_the_poll(
             "widgets.x.io ended 10"
         ]
     );
-    // The server restarts, and has not built its custom resources yet: the definition stands, so the kind does.
+    // The server restarts without its custom resources. The definition exists, so the kind does.
     world.remove("x.io/widgets");
     let words = running.words(Duration::from_secs(100)).await;
     assert!(!words.iter().any(|word| word.starts_with("unserved")), "{words:?}");

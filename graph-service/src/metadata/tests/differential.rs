@@ -1,4 +1,4 @@
-//! The scan against prost, and against the JSON reader, on what is generated and on what is broken.
+//! Compares the scan with prost and with the JSON reader, on generated and on broken input.
 
 use super::generate::{Draw, odd};
 use super::*;
@@ -15,12 +15,12 @@ fn seed() -> u64 {
     from_environment("SEED").unwrap_or(1)
 }
 
-/// More by request: `ROUNDS=1000000 SEED=7 cargo test -p graph-service what_prost_reads`.
+/// Configurable: `ROUNDS=1000000 SEED=7 cargo test -p graph-service what_prost_reads`.
 fn rounds() -> usize {
     from_environment("ROUNDS").and_then(|rounds| rounds.try_into().ok()).unwrap_or(4_000)
 }
 
-/// What there is to know of an object's metadata.
+/// The metadata of an object.
 #[derive(Debug, Default, PartialEq)]
 struct Known {
     texts: [String; 4],
@@ -31,7 +31,7 @@ struct Known {
     finalizers: Vec<String>,
 }
 
-/// By the scan.
+/// Read by the scan.
 fn scanned(object: &[u8]) -> Result<Known, Malformed> {
     let metadata = Metadata::scan(object)?;
     assert_eq!(metadata.owners().len(), metadata.owners().count());
@@ -57,7 +57,7 @@ fn scanned(object: &[u8]) -> Result<Known, Malformed> {
     })
 }
 
-/// By prost. A time with nothing in it is none.
+/// Read by prost. An empty time counts as absent.
 fn expected(object: &[u8]) -> Result<Known, prost::DecodeError> {
     let Some(metadata) = PartialObjectMetadata::decode(object)?.metadata else { return Ok(Known::default()) };
     let mut deletion_seconds = None;
@@ -79,7 +79,7 @@ fn expected(object: &[u8]) -> Result<Known, prost::DecodeError> {
     })
 }
 
-/// Both say the same of these bytes, or both refuse them. Whether they took them.
+/// Checks that both read the same, or both refuse the bytes. Returns whether they accepted them.
 fn agree(object: &[u8]) -> bool {
     match (scanned(object), expected(object)) {
         (Ok(scanned), Ok(expected)) => {
@@ -87,13 +87,13 @@ fn agree(object: &[u8]) -> bool {
             true
         }
         (Err(_), Err(_)) => false,
-        // Prost follows them deeper.
+        // Prost allows deeper nesting.
         (Err(Malformed::GroupsTooDeep), Ok(_)) => false,
         (scanned, expected) => panic!("{scanned:?} but {expected:?}"),
     }
 }
 
-/// The same of a whole frame.
+/// The same for a whole frame.
 fn agree_on_frame(frame: &[u8]) -> bool {
     let ours = event(Encoding::Protobuf, frame);
     let theirs = oracle::WatchEvent::decode(frame).ok().and_then(|event| {
@@ -116,7 +116,7 @@ fn agree_on_frame(frame: &[u8]) -> bool {
             let (kind, raw) = theirs.expect("prost reads it too");
             let metadata = PartialObjectMetadata::decode(&*raw).map(|object| object.metadata.unwrap_or_default());
             assert_eq!(kind, "BOOKMARK");
-            // Owners of a bookmark are nobody's concern.
+            // The owners of a bookmark are not read.
             if let Ok(metadata) = metadata {
                 assert_eq!(ResourceVersion::parse(&metadata.resource_version), resource_version);
                 assert_eq!(Metadata::scan(&raw).map(|metadata| metadata.ends_initial_events), Ok(ends_list));
@@ -132,7 +132,7 @@ fn agree_on_frame(frame: &[u8]) -> bool {
     }
 }
 
-/// And of a whole page.
+/// The same for a whole page.
 fn agree_on_page(body: &[u8]) -> bool {
     let ours = page(Encoding::Protobuf, body);
     let theirs = body.strip_prefix(b"k8s\0").and_then(|body| {
@@ -173,7 +173,7 @@ fn mutate(draw: &mut Draw, bytes: &mut Vec<u8>) {
             2 if bytes.len() > 1 => drop(bytes.remove(at)),
             3 => bytes.insert(at, byte),
             4 => bytes.truncate(at),
-            // A part stands twice.
+            // Repeat a part.
             _ => {
                 let end = (at + draw.below(40)).min(bytes.len());
                 let part = bytes[at.min(end)..end].to_vec();
@@ -207,7 +207,7 @@ fn the_scan_reads_what_prost_reads_and_refuses_what_it_refuses() {
             mutate(&mut draw, &mut bytes);
             taken[form] += usize::from(checked(seed, round, &bytes, || check(&bytes)));
         }
-        // Nothing of an object at all.
+        // Random bytes.
         let noise: Vec<u8> =
             (0..draw.below(60)).map(|_| draw.number().to_le_bytes()[0] & [0xff, 0x7f, 0x1f][draw.below(3)]).collect();
         taken[3] += usize::from(checked(seed, round, &noise, || {
@@ -293,7 +293,7 @@ fn both_encodings_give_the_same_events_and_pages() {
                     Ok(Event::Deleted(item)) => format!("deleted {:?}", decoder.object(&item)),
                     Ok(Event::Bookmark { resource_version, ends_list }) => format!("{resource_version} {ends_list}"),
                     Ok(Event::Error(status)) => format!("{status:?}"),
-                    // A bookmark without a version is no bookmark in JSON for another reason.
+                    // In JSON, a bookmark without a version is refused for another reason.
                     Err(_) => "refused".to_owned(),
                 };
                 assert_eq!(word(json), word(protobuf), "{line}");

@@ -1,4 +1,4 @@
-//! Objects as JSON, drawn from a seed: mostly what an API server sends, sometimes what none should.
+//! Random objects as JSON: mostly valid, sometimes with missing or unusual values.
 
 use engine::jitter::Jitter;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ impl Draw {
         self.0.next()
     }
 
-    /// Below `end`, which is not 0.
+    /// A number below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.number() % (end.max(1) as u64)).unwrap_or(0)
     }
@@ -42,7 +42,7 @@ fn set(draw: &mut Draw, object: &mut Map<String, Value>, field: &str, chance: us
     }
 }
 
-/// An object in which anything may be missing, empty or odd, but of its proper type.
+/// An object whose fields may be missing, empty or unusual, but have the right types.
 pub(crate) fn odd(draw: &mut Draw) -> Value {
     let mut metadata = Map::new();
     let name = draw.pick(&["web", "web-7d4b9c-x2x", "", "naïve \"quoted\" \\ \u{1f980}", "a.b:c"]);

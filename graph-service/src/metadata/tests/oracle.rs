@@ -1,6 +1,6 @@
-//! Kubernetes' messages for prost to read and write, as far as the collector reads them: what the scan is held against.
+//! The Kubernetes messages that the collector reads, for prost. The scan is compared with them.
 //!
-//! Annotations and times are taken apart by whoever needs them, because the collector, too, looks at no more of them than it must.
+//! Annotations and times are left raw, because the collector reads only parts of them.
 
 use prost::Message;
 use serde_json::Value;
@@ -116,7 +116,7 @@ pub(crate) struct OwnerReference {
     pub(crate) block_owner_deletion: Option<bool>,
 }
 
-/// The parts of an object that the collector passes over, so that there is something to pass over.
+/// Parts of an object that the collector does not read.
 #[derive(Clone, PartialEq, Message)]
 struct Unread {
     #[prost(message, optional, tag = "1")]
@@ -167,7 +167,7 @@ fn array(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// The object that is given as JSON, of which all fields have their proper types.
+/// The object of this JSON, whose fields have the right types.
 pub(crate) fn object(json: &Value) -> Vec<u8> {
     let metadata = &json["metadata"];
     let read = ObjectMeta {
@@ -196,7 +196,7 @@ pub(crate) fn object(json: &Value) -> Vec<u8> {
         labels: entries(&metadata["labels"]),
         managed_fields: array(&metadata["managedFields"]).map(|entry| entry.to_string().into_bytes()).collect(),
     };
-    // Two messages of one type, one behind the other, are one message.
+    // Two concatenated messages of one type are one message.
     let mut bytes = PartialObjectMetadata { metadata: Some(read) }.encode_to_vec();
     Unread { metadata: Some(unread) }.encode(&mut bytes).expect("there is room in memory");
     // In one piece, as servers write it.
@@ -206,7 +206,7 @@ pub(crate) fn object(json: &Value) -> Vec<u8> {
     object
 }
 
-/// The contents of all fields 1, one behind the other.
+/// The contents of all fields 1, concatenated.
 fn join_metadata(object: &[u8]) -> Vec<u8> {
     #[derive(Clone, PartialEq, Message)]
     struct Parts {

@@ -1,4 +1,4 @@
-//! What protobuf allows and Kubernetes does not do, and what neither allows.
+//! Protobuf that is valid and that Kubernetes never sends, and invalid protobuf.
 
 use super::*;
 use crate::metadata::protobuf;
@@ -62,7 +62,7 @@ fn neither_order_nor_pieces_nor_unknown_fields_matter() {
     let expected = decode(&object(&parts.concat())).unwrap();
     let backwards: Vec<u8> = parts[..7].iter().rev().chain(&parts[7..]).flatten().copied().collect();
     assert_eq!(decode(&object(&backwards)), Ok(expected.clone()));
-    // Of each wire type one, a group in a group, and one whose key has two bytes.
+    // One of each wire type, a group in a group, and one whose key has two bytes.
     let unknown: [&[u8]; 6] = [
         &[15 << 3, 0x96, 0x01],
         &[15 << 3 | 1, 1, 2, 3, 4, 5, 6, 7, 8],
@@ -100,7 +100,7 @@ fn of_what_stands_twice_the_last_counts_and_messages_are_put_together() {
     ];
     let read = decode(&object(&[parts()[..4].concat(), field(13, &reference.concat())].concat())).unwrap();
     assert_eq!((&*read.facts.owners[0].kind, read.facts.owners[0].controller), ("Job", Some(false)));
-    // An event's object in two pieces, and a raw part that is replaced by a later one.
+    // An event's object in two pieces, and a raw part that a later one replaces.
     let raw = oracle::enveloped("meta.k8s.io/v1", "PartialObjectMetadata", object(&parts().concat()));
     let long = |number: u8, value: &[u8]| {
         let mut bytes = Vec::new();
@@ -131,7 +131,7 @@ fn a_time_with_nothing_in_it_is_null() {
 fn what_is_no_text_is_refused() {
     for number in [1, 3, 5, 6, 14] {
         let broken = object(&[parts().concat(), field(number, b"\xff")].concat());
-        assert!(decode(&broken).unwrap_err().contains("is no UTF-8"), "{number}");
+        assert!(decode(&broken).unwrap_err().contains("is not UTF-8"), "{number}");
         let not_the_last = object(&[field(number, b"\xc3"), parts().concat()].concat());
         decode(&not_the_last).unwrap_err();
     }
@@ -139,11 +139,11 @@ fn what_is_no_text_is_refused() {
         let reference =
             [field(5, b"v1"), field(1, b"Pod"), field(3, b"o"), field(4, b"u1"), field(number, b"\x80")].concat();
         let broken = object(&[parts().concat(), field(13, &reference)].concat());
-        assert!(decode(&broken).unwrap_err().contains("is no UTF-8"), "{number}");
+        assert!(decode(&broken).unwrap_err().contains("is not UTF-8"), "{number}");
         let item = Item::Protobuf(Metadata::scan(&broken));
         assert_eq!(item.resource_version(), Some(ResourceVersion::parse("7")), "how far the watch has come is known");
     }
-    // Nobody reads these.
+    // The collector does not read these.
     let unread =
         [field(2, b"\xff"), field(11, &field(1, b"\xff")), field(12, &[field(1, b"\xff"), field(2, b"\xff")].concat())];
     decode(&object(&[parts().concat(), unread.concat()].concat())).unwrap();
@@ -180,7 +180,7 @@ fn what_is_not_surely_an_object_is_refused() {
         &[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
     ];
     for bytes in wrong {
-        assert!(decode(bytes).unwrap_err().starts_with("an object that cannot be read: "), "{bytes:02x?}");
+        assert!(decode(bytes).unwrap_err().starts_with("cannot read an object: "), "{bytes:02x?}");
         decode(&object(bytes)).unwrap_err();
     }
     assert_eq!(Metadata::scan(&[0x7b; 200]).unwrap_err(), Malformed::GroupsTooDeep);
@@ -223,10 +223,10 @@ fn events_are_of_metadata_and_errors_are_statuses() {
         prost::Message::encode_to_vec(&oracle::WatchEvent { kind: kind.to_owned(), object })
     };
     let why = |frame: &[u8]| event(Encoding::Protobuf, frame).unwrap_err();
-    assert!(why(&frame("ADDED", "v1", "Pod", object(&parts().concat()))).contains("but of kind \"Pod\""));
+    assert!(why(&frame("ADDED", "v1", "Pod", object(&parts().concat()))).contains("is a watch event of kind \"Pod\""));
     assert!(why(&frame("NEW", "meta.k8s.io/v1", "PartialObjectMetadata", Vec::new())).contains("unknown type \"NEW\""));
     assert!(why(b"").contains("unknown type \"\""));
-    assert!(why(&field(1, b"ADDED")).contains("does not begin as protobuf of Kubernetes"));
+    assert!(why(&field(1, b"ADDED")).contains("does not begin with the prefix of Kubernetes protobuf"));
     assert!(
         why(&frame("BOOKMARK", "meta.k8s.io/v1", "PartialObjectMetadata", Vec::new()))
             .contains("without a resourceVersion")
@@ -247,7 +247,7 @@ fn events_are_of_metadata_and_errors_are_statuses() {
     let expected = json!({ "status": "Failure", "message": "too old", "reason": "Expired", "code": 410, "details": {
         "name": "n", "group": "g", "kind": "k", "causes": [{ "reason": "why" }], "retryAfterSeconds": 3, "uid": "u" } });
     assert_eq!(status, serde_json::from_value(expected).unwrap());
-    // Whatever it is, the watch is over.
+    // In any case the watch is over.
     for raw in [b"\xff".to_vec(), vec![6 << 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]] {
         let Ok(Event::Error(status)) = event(Encoding::Protobuf, &frame("ERROR", "v1", "Status", raw)) else {
             panic!()

@@ -44,12 +44,12 @@ fn what_cannot_be_read_holds_more_and_never_less() {
         assert_eq!(pause.lifetime, LIFETIME_MAX, "{spec}");
         pause.problem
     };
-    assert!(everything("null").contains("lifetimeSeconds is no number"));
+    assert!(everything("null").contains("lifetimeSeconds is not a number"));
     assert!(everything(r#"{"lifetimeSeconds":0}"#).contains("is not from 1 to 86400"));
     assert!(everything(r#"{"lifetimeSeconds":86401}"#).contains("is not from 1 to 86400"));
     let problem = everything(r#"{"lifetimeSeconds":"1h","scope":{"targets":[{"namespaces":["a"],"cel":"true"}]}}"#);
     assert!(
-        problem.contains("holds everything") && problem.contains("cel") && problem.contains("no number"),
+        problem.contains("holds everything") && problem.contains("cel") && problem.contains("not a number"),
         "{problem}"
     );
     everything(r#"{"scope":"all"}"#);

@@ -1,26 +1,26 @@
-//! How large an event may be.
+//! Bounds the size of events.
 //!
-//! A client takes messages of 4 MiB where it is not told otherwise, and a NATS server messages of 1 MiB. The API server takes objects of
-//! 1.5 MiB, and sets no limit on the texts of a reference.
+//! By default, gRPC clients accept messages of 4 MiB, and NATS servers messages of 1 MiB. The API server accepts
+//! objects of 1.5 MiB, and sets no limit on the texts of a reference.
 
 use crate::convert::texts::{MESSAGE_MAX_BYTES, TEXT_MAX_BYTES, cut, cut_edge, cut_object};
 use crate::decision::v1beta1::{DecisionEvent, SystemEvent};
 use crate::graph::v1beta1 as graph;
 use crate::r#type::v1beta1 as wire;
 
-/// No encoded event is larger.
+/// Largest encoded event.
 pub const EVENT_MAX_BYTES: usize = 256 * 1024;
-/// No encoded stub is larger.
+/// Largest encoded stub.
 pub const STUB_MAX_BYTES: usize = 4 * 1024;
-/// Owners, reasons, and objects of one reason that an event tells.
+/// Most owners, reasons, and objects of one reason in an event.
 const TOLD_MAX: usize = 20;
-/// Entries of each list of a pause that an event tells. Such an event has none of the other lists.
+/// Most entries of each list of a pause in an event. Such an event has no other lists.
 const SCOPE_TOLD_MAX: usize = 8;
-/// Objects of a chain of causes that an event tells.
+/// Most objects of a cause chain in an event.
 const CHAIN_MAX: usize = 32;
 
-// Sixteen texts of an owner, seven of an object, and fifteen of everything else with the finalizers; a text has three bytes of frame, a
-// message four.
+// Sixteen texts of an owner, seven of an object, and fifteen of everything else including finalizers. A text has three
+// bytes of framing, a message four.
 const _: () = {
     let text = TEXT_MAX_BYTES + 3;
     let (object, owner) = (7 * text + 4, 16 * text + 64);
@@ -34,7 +34,7 @@ const _: () = {
     assert!(2 * object + 4 * 256 <= STUB_MAX_BYTES + object);
 };
 
-/// The event with lists and texts cut to what an event may have.
+/// Cuts the lists and texts of an event to their bounds.
 pub fn bounded(mut event: DecisionEvent) -> DecisionEvent {
     event.owner_count = event.owner_count.max(event.owners.len() as u64);
     event.reason_count = event.reason_count.max(event.reasons.len() as u64);
@@ -71,7 +71,7 @@ pub fn bounded(mut event: DecisionEvent) -> DecisionEvent {
     event
 }
 
-/// What is left of an event that a log does not take whole: which step of which decision on which object it is.
+/// The short form of an event that a log refuses as too large: the step, the decision and the object.
 pub fn stub(event: DecisionEvent) -> DecisionEvent {
     let DecisionEvent { position, event_time, decision_id, phase, cause, kind, target, .. } = event;
     let DecisionEvent { attempt, executor, term, propagation_policy, owner_count, reason_count, .. } = event;

@@ -1,4 +1,4 @@
-//! Events of objects as large as the API server takes them.
+//! Events of objects as large as the API server allows.
 
 use super::*;
 use crate::convert::Clock;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use std::time::SystemTime;
 
-/// What the API server takes as one object.
+/// The size limit of an object at the API server.
 const OBJECT_MAX_BYTES: usize = 1024 * 1024 * 3 / 2;
 
 fn clock() -> Clock {
@@ -32,7 +32,7 @@ fn object(name: Name, uid: Uid, bytes: usize) -> ObjectRef {
     ObjectRef { group: part(), version: part(), resource: part(), kind: part(), namespace: part(), name, uid }
 }
 
-/// The grounds of a decision on an object with so many references of so many bytes in each text.
+/// The grounds of a decision on an object with this number of references, with texts of this length.
 fn grounds(references: usize, bytes: usize) -> Grounds {
     let owner = |number: usize| object(text(bytes), uid(number, bytes), bytes);
     let edge = |number: usize| EdgeView {

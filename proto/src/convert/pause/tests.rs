@@ -51,7 +51,7 @@ fn what_is_wrong_with_an_order_is_said() {
         }),
         ("field reason is empty", |request| request.reason = " ".to_owned()),
         ("field reason has more than 1024 bytes", |request| request.reason = "x".repeat(1025)),
-        ("field request_id is no UUID", |request| request.request_id = "../x".to_owned()),
+        ("field request_id is not a UUID", |request| request.request_id = "../x".to_owned()),
         ("field scope.targets[0].uids is set", |request| {
             let filter = ObjectFilter { uids: vec!["u".to_owned()], ..ObjectFilter::default() };
             request.scope = Some(Scope { targets: vec![filter] });

@@ -118,6 +118,6 @@ async fn a_caller_that_speaks_something_else_above_tls_is_turned_away() {
         tokio::join!(server.handshake(far, None, Protocol::Http1), caller.secure(near, ADDRESS, HOST));
     assert!(served.is_none());
     let why = called.unwrap_err().to_string();
-    assert_eq!(why, "graph.test:7450 speaks TLS, but no HTTP/2: it is no graph service");
+    assert_eq!(why, "graph.test:7450 speaks TLS, but no HTTP/2: it is not a graph service");
     assert_eq!(refused(&server, "incompatible"), 1);
 }

@@ -1,4 +1,4 @@
-//! Callers and rights, as the time passes.
+//! Callers and rights over time.
 
 use super::*;
 use crate::grpc::small_world::reason;
@@ -64,7 +64,7 @@ async fn an_api_server_that_is_silent_allows_nothing_and_denies_nothing() {
     ] {
         assert_eq!((refused.code(), reason(&refused).as_str()), (Code::Unavailable, "REVIEW_UNAVAILABLE"));
     }
-    // More than may be asked at once: all are told in time.
+    // More than the allowed number of concurrent questions: all are answered in time.
     let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
     let began = Instant::now();
     let many = futures::future::join_all(names.iter().map(|name| authenticator.may(&eve, to_list(name)))).await;

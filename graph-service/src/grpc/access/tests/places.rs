@@ -1,4 +1,4 @@
-//! Who gets the places for streams.
+//! The distribution of places for streams.
 
 use super::*;
 use crate::grpc::connection::Cut;

@@ -1,4 +1,4 @@
-//! Who has spans: those whose calls are let through, and nobody else.
+//! Only admitted calls have spans.
 
 use super::*;
 use crate::grpc::before_services;
@@ -11,7 +11,7 @@ use tower::{Layer as _, ServiceExt as _};
 const STATUS: &str = "/ownergraph.admin.v1beta1.AdminService/GetStatus";
 const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// The names of the spans that a call leaves behind, where its caller records and where everything is recorded.
+/// The names of the spans of a call whose caller samples, on a server that samples everything.
 async fn spans(authenticator: &Arc<Authenticator>, path: &str, token: Option<&str>) -> Vec<String> {
     let mut names = Vec::new();
     for (ratio, traceparent) in [("0", Some(SAMPLED)), ("1", None)] {

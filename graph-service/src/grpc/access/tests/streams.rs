@@ -18,7 +18,7 @@ use tower::{Layer as _, ServiceExt as _};
 const WATCH: &str = "/ownergraph.decision.v1beta1.DecisionService/WatchDecisions";
 const WORK: &str = "/ownergraph.work.v1beta1.WorkService/StreamWork";
 
-/// A stream that lasts for as long as it may, and whether anybody holds its other end.
+/// A stream without its own end, and whether its other end exists.
 struct Opened {
     body: Body,
     messages: mpsc::Sender<Bytes>,
@@ -26,7 +26,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// How the stream ends, and after how long.
+    /// The status at the end of the stream, and its duration.
     async fn ended(mut self) -> (Status, Duration) {
         let frame = self.body.frame().await.unwrap().unwrap();
         let status = Status::from_header_map(frame.trailers_ref().expect("no message was sent")).unwrap();
@@ -36,7 +36,7 @@ impl Opened {
     }
 }
 
-/// Calls a service whose handler requires `namespace`, where that is given.
+/// Calls a service whose handler requires `namespace`, if given.
 async fn open(authenticator: &Arc<Authenticator>, path: &str, token: &str, namespace: Option<&'static str>) -> Opened {
     open_by(authenticator, path, Some(token), Peer::Tls(None), namespace).await
 }

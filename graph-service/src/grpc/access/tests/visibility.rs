@@ -1,4 +1,5 @@
-//! What a tenant of one namespace is told of a graph that spans two and the cluster's own objects: never more than everybody knows.
+//! Answers to a tenant of one namespace, about a graph with two namespaces and cluster-scoped objects: they never
+//! reveal hidden objects.
 
 use super::*;
 use crate::decisions::DecisionLog;
@@ -51,8 +52,8 @@ fn terminating(mut object: Object) -> Object {
     object
 }
 
-/// `root` is of cluster scope and owns a1 and b1. In `a`: a2 is a1's, and a3 waits for a4. In `b`: b2 is b1's, b3 says it is a1's, b4 waits
-/// for b5. c1 and c2 own each other, in `b`, as a5 and a6 do in `a`.
+/// `root` is cluster-scoped and owns a1 and b1. In `a`: a1 owns a2, and a3 waits for a4. In `b`: b1 owns b2, b3 names
+/// a1 as its owner, b4 waits for b5. c1 and c2 in `b` own each other, and so do a5 and a6 in `a`.
 fn inputs() -> Vec<Input> {
     let nodes = GroupResource { group: "".into(), resource: "nodes".into() };
     let kind = |collection: &GroupResource, kind: &str, namespaced: bool| {
@@ -130,7 +131,7 @@ impl World {
         Visibility::of(Arc::clone(&self.authenticator), Arc::new(caller(user)), right)
     }
 
-    /// A call as the guard hands it on.
+    /// A call as the guard passes it on.
     fn by<M>(&self, user: &str, verb: &'static str, message: M) -> Request<M> {
         let mut request = Request::new(message);
         request.extensions_mut().insert(self.visibility(user, verb));
@@ -162,7 +163,7 @@ fn names<'a>(nodes: impl IntoIterator<Item = &'a Option<Node>>) -> Vec<String> {
     names
 }
 
-/// Nothing of namespace b, and of the root no more than what the tenant's own objects say.
+/// The answer has nothing of namespace b, and nothing of the root beyond the tenant's own objects.
 fn tells_nothing(answer: &impl std::fmt::Debug) {
     let text = format!("{answer:?}");
     for secret in ["uid-b", "uid-c", "\"b\"", "\"b1\"", ROOT_VERSION] {
@@ -192,14 +193,14 @@ async fn what_may_not_be_seen_is_as_what_is_not_there() {
     for object in [at("b", "b1"), at("b", "nobody"), at("", "root"), at("", "nobody")] {
         assert_eq!(why(get("tenant", object.clone()).await), denied(), "{object:?}");
     }
-    // Only the uid in the words of the answer is another.
+    // Only the uid in the message differs.
     let text = |status: Status| format!("{:?} {}", status.code(), status.message().replace("uid-b1", "uid-x"));
     for place in [ObjectRef::default(), ObjectRef { namespace: "a".into(), ..ObjectRef::default() }, at("a", "a1")] {
         let [hidden, unknown] = ["uid-b1", "uid-x"].map(|uid| ObjectRef { uid: uid.into(), ..place.clone() });
         let (hidden, unknown) = (get("tenant", hidden).await.unwrap_err(), get("tenant", unknown).await.unwrap_err());
         assert_eq!(text(hidden), text(unknown), "{place:?}");
     }
-    // Of a uid that is said to be in two namespaces, one.
+    // Of a uid that is claimed in two namespaces, one.
     let b3 = get("admin", uid("b3")).await.unwrap();
     assert_eq!(names([&b3]), ["b3"]);
     assert_eq!(why(get("nobody", at("a", "a1")).await), denied());
@@ -242,7 +243,7 @@ async fn walks_leave_out_and_count_and_filters_cannot_ask_about_the_rest() {
     tells_nothing(&seen);
     assert_eq!(above("admin", "a2").await.unwrap().owners.len(), 2);
     assert_eq!(why(above("tenant", "b2").await), denied());
-    // Pages are for whom they were made.
+    // Pages belong to their caller.
     let page = async |user: &str, token: &str| {
         let request = ListDependentsRequest {
             r#ref: Some(at("a", "a1")),
@@ -372,7 +373,7 @@ async fn a_watch_shows_what_may_be_seen_and_begins_anew_when_that_changes() {
     assert_eq!(hidden, [1, 2]);
     drop(watch);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    // Another's token is nobody's.
+    // The token of another caller is unknown.
     let _other = world.oracle.clone().shows("other", "a");
     for (user, is_known) in [("other", false), ("tenant", true)] {
         let request = world.by(user, "watch", below(token.clone()));
@@ -385,7 +386,7 @@ async fn a_watch_shows_what_may_be_seen_and_begins_anew_when_that_changes() {
     let visibility = request.extensions().get::<Visibility>().unwrap().clone();
     let mut watch = world.graph.watch_dependents(request).await.unwrap().into_inner();
     while !matches!(watch.next().await.unwrap().unwrap().event.unwrap(), Event::Bookmark(_)) {}
-    // Now everything may be seen.
+    // Now everything is visible.
     let _more = world.oracle.clone().shows("tenant", "");
     tokio::time::sleep(Duration::from_secs(11)).await;
     visibility.ask_again().await.unwrap();

@@ -1,5 +1,5 @@
-//! Every RPC there is, as nobody, as a tenant, as an executor and as an administrator, over the whole service. A new RPC has no row here,
-//! and fails.
+//! Calls every RPC anonymously, as a tenant, as an executor and as an administrator, over the whole service. A new RPC
+//! without a row fails the test.
 
 use super::*;
 use crate::Access;
@@ -24,11 +24,11 @@ use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Request};
 
-/// The tenant may see this, and nothing else.
+/// The only namespace that the tenant may see.
 const OWN: &str = "shop";
 const FOREIGN: &str = "bank";
 
-/// Messages as they are.
+/// Undecoded messages.
 #[derive(Clone, Copy, Default)]
 struct Raw;
 
@@ -66,18 +66,18 @@ impl Decoder for Raw {
     }
 }
 
-/// Somebody who calls.
+/// A caller.
 struct Caller {
     dial: Dial,
     token: Option<&'static str>,
 }
 
 impl Caller {
-    /// How a call begins: with a message or a good end, or with an error. Whatever it is, the first message in a stream is all that is sent.
+    /// The beginning of a call: a message or a regular end, or an error. On a stream, only the first message is sent.
     async fn call(&self, rpc: &str, message: &[u8]) -> Result<(), Status> {
         let mut client = Grpc::new(self.dial.channel().await);
         client.ready().await.unwrap();
-        // The side of the caller stays open, as an executor's does.
+        // The request stream stays open, like that of an executor.
         let messages = futures::StreamExt::chain(
             futures::stream::iter([Bytes::copy_from_slice(message)]),
             futures::stream::pending(),
@@ -94,7 +94,7 @@ impl Caller {
     }
 }
 
-/// What a call says of itself, once about what the tenant may see and once about the rest; and what comes of it.
+/// Messages of a call about the tenant's namespace and about another one, and the expected code.
 struct Sample {
     own: Vec<u8>,
     foreign: Vec<u8>,
@@ -103,13 +103,13 @@ struct Sample {
     admin: Code,
 }
 
-/// One about objects, or decisions, in a namespace.
+/// A sample about objects or decisions in a namespace.
 fn placed<M: Message>(found: Code, message: impl Fn(&str) -> M) -> Sample {
     let [own, foreign] = [OWN, FOREIGN].map(|namespace| message(namespace).encode_to_vec());
     Sample { own, foreign, tenant: found, executor: Code::PermissionDenied, admin: found }
 }
 
-/// One for administrators.
+/// A sample for administrators.
 fn whole(found: Code, message: &impl Message) -> Sample {
     let own = message.encode_to_vec();
     let foreign = own.clone();
@@ -156,13 +156,13 @@ fn sample(rpc: &str) -> Sample {
         }
         "PauseCollection" => {
             let ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
-            // Its definition is not there.
+            // The definition of pauses is not installed.
             let press = PauseCollectionRequest { reason: "why".to_owned(), ttl, ..Default::default() };
             whole(Code::FailedPrecondition, &press)
         }
         "GetPause" => whole(Code::NotFound, &GetPauseRequest { name: "pauses/x".to_owned() }),
         "ResumeCollection" => whole(Code::FailedPrecondition, &ResumeCollectionRequest { name: "pauses/x".to_owned() }),
-        // What asks reflection for nothing is told so in a message, and the stream goes on.
+        // Reflection answers an empty request with an error message, and the stream continues.
         "Check" | "Watch" | "ServerReflectionInfo" => {
             Sample { tenant: Code::Ok, executor: Code::Ok, ..whole(Code::Ok, &()) }
         }
@@ -170,7 +170,7 @@ fn sample(rpc: &str) -> Sample {
     }
 }
 
-/// Every RPC of the descriptors that reflection shows, and of what is served beside.
+/// Every RPC in the descriptors of reflection, and of the other services.
 fn rpcs() -> Vec<String> {
     let sets = [
         proto::FILE_DESCRIPTOR_SET,
@@ -193,7 +193,7 @@ fn rpcs() -> Vec<String> {
     all
 }
 
-/// The API server's part: tokens, and rights.
+/// The API server: tokens and rights.
 async fn answer(request: http::Request<Body>) -> (u16, Value) {
     let (head, body) = request.into_parts();
     let body: Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap_or_default();
@@ -278,7 +278,7 @@ async fn every_rpc_is_for_whom_it_is_for() {
                 ("admin elsewhere", &admin, &foreign, all),
             ] {
                 if rpc.ends_with("StreamWork") {
-                    // The name is another caller's until the session of that one has ended.
+                    // The name belongs to another caller until the session of that caller has ended.
                     tokio::time::sleep(Duration::from_secs(30)).await;
                 }
                 let answer = caller.call(&rpc, message).await;

@@ -1,4 +1,4 @@
-//! The bounds that docs/decisions.md promises, each of them reached.
+//! The bounds in docs/decisions.md, each reached.
 
 use super::*;
 use crate::decisions::FRAME_BYTES;
@@ -30,7 +30,7 @@ fn large_object(number: usize) -> Object {
     }
 }
 
-/// A step of a decision on an object with as many references, and as long ones, as there can be.
+/// A step of a decision on an object with the most and longest references.
 fn large(number: usize) -> Event {
     let version = || ResourceVersion::parse(&long(1));
     let edge = |number: usize| EdgeView {
@@ -83,7 +83,7 @@ fn large(number: usize) -> Event {
     }
 }
 
-/// With so many large events in the log, which begins empty.
+/// A world with this many large events in its log.
 fn large_world(events: usize) -> World {
     let mut world = world(0);
     let clock = world.service.shared.clock.wire();

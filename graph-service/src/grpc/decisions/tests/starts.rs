@@ -1,4 +1,4 @@
-//! Where readers start, how they get over losses, and how much of an event they ask for.
+//! Starts of readers, gaps, and views of an event.
 
 use super::*;
 use crate::decisions::tests::mirror_of_many;

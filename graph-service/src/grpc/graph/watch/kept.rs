@@ -1,5 +1,5 @@
-//! What streams have shown, kept for a while after they ended, so that others can go on from there. A client that has lost its connection
-//! may come back before the service has noticed: its new stream ends the old one and goes on from there.
+//! States of ended streams, kept for a while so that new streams can resume from them. A client may reconnect before
+//! the service notices the loss; the new stream then ends the old one and resumes from it.
 
 use super::members::Members;
 use crate::grpc::access::Seen;
@@ -18,24 +18,24 @@ use tokio_util::sync::CancellationToken;
 
 /// How long the state of an ended stream is kept.
 const AGE_MAX: Duration = Duration::from_secs(300);
-/// How long a stream that is ended by another may take for that.
+/// How long a superseded stream may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
-/// States that are kept, at most,
+/// Most kept states.
 const STATES_MAX: usize = 64;
-/// and objects in all of them.
+/// Most objects in all kept states.
 const KEPT_OBJECTS_MAX: usize = 400_000;
-/// Objects that all streams together follow, at most: about 200 bytes each.
+/// Most objects in all open streams: about 200 bytes each.
 pub(super) const OBJECTS_MAX: usize = 2_000_000;
-/// What left, of one stream: in about so many bytes.
+/// Bytes of the removals of one stream, approximately.
 const REMOVED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// First byte of a token.
 const FORMAT: u8 = 1;
 const TOKEN_BYTES: usize = 1 + 16 + 8;
 
-/// Where a stream is.
+/// A position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::grpc) struct Token {
-    /// Random, so that nobody else's stream can be named.
+    /// Random, so that a client cannot name the stream of another.
     stream: u128,
     pub(super) sequence: u64,
 }
@@ -48,7 +48,7 @@ impl Token {
         bytes
     }
 
-    /// `None` for what no version of this service wrote.
+    /// `None` if no version of this service wrote the bytes.
     pub(in crate::grpc) fn read(bytes: &[u8]) -> Option<Token> {
         let bytes: &[u8; TOKEN_BYTES] = bytes.try_into().ok()?;
         let (stream, sequence) = (bytes[1..17].try_into().ok()?, bytes[17..].try_into().ok()?);
@@ -57,29 +57,29 @@ impl Token {
     }
 }
 
-/// What a stream has shown, and from where it goes on.
+/// What a stream has shown, and where it continues.
 #[derive(Debug)]
 pub(super) struct State {
     stream: u128,
-    /// The last message.
+    /// The number of the last message.
     pub(super) sequence: u64,
     pub(super) members: Members,
-    /// The number of the next change of the graph,
+    /// The number of the next change of the graph.
     pub(super) next_change: u64,
-    /// and the history of the store that it is of.
+    /// The history of the store that this number belongs to.
     pub(super) histories: u64,
-    /// Everything there is was shown.
+    /// The snapshot is complete.
     pub(super) is_whole: bool,
-    /// The last message told its place.
+    /// The last message had a resume token.
     pub(super) is_told: bool,
-    /// What the reader could see when the stream ended,
+    /// What the reader could see when the stream ended.
     pub(super) seen: Seen,
-    /// and how often that had been found to be otherwise when the snapshot began.
+    /// The number of changed rights when the snapshot began.
     pub(super) sight_changes: u64,
-    /// What left, in order.
+    /// Removals, in order.
     removed: VecDeque<Removed>,
     removed_bytes: usize,
-    /// Of what left up to this message, some is forgotten.
+    /// Some removals up to this message are forgotten.
     removed_forgotten: u64,
     room: Option<Room>,
 }
@@ -104,7 +104,7 @@ impl State {
         }
     }
 
-    /// What the next stream says to go on from here.
+    /// The token to resume from here.
     pub(super) fn token(&self) -> Token {
         Token { stream: self.stream, sequence: self.sequence }
     }
@@ -120,25 +120,25 @@ impl State {
         }
     }
 
-    /// What left after a message, and was told of up to it.
+    /// Removals after a message, of objects that the message or an earlier one showed.
     pub(super) fn removed_after(&self, sequence: u64) -> BTreeMap<Uid, Change> {
         let left = |removed: &&Removed| removed.sequence > sequence && removed.since <= sequence;
         self.removed.iter().filter(left).map(|removed| (removed.uid.clone(), removed.change.clone())).collect()
     }
 }
 
-/// An object that left.
+/// A removed object.
 #[derive(Debug)]
 pub(super) struct Removed {
-    /// The message that said so.
+    /// The message that reported the removal.
     pub(super) sequence: u64,
-    /// The message that showed it first.
+    /// The message that first showed the object.
     pub(super) since: u64,
     pub(super) uid: Uid,
     pub(super) change: Change,
 }
 
-/// The part of all watched objects that one stream has.
+/// The objects of one stream in the count of all watched objects.
 #[derive(Debug)]
 struct Room {
     all: Arc<AtomicUsize>,
@@ -151,11 +151,11 @@ impl Drop for Room {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(in crate::grpc::graph) struct Kept {
     states: Mutex<VecDeque<(Instant, Question, State)>>,
-    /// Streams that have not ended, by number: what they were asked, and what ends them. As many as there may be streams.
+    /// Open streams by number, with their requests and the tokens that end them. As many as streams are allowed.
     open: Mutex<BTreeMap<u128, (Question, CancellationToken)>>,
     /// A state was added.
     added: Notify,
@@ -173,18 +173,18 @@ impl Kept {
         if all > OBJECTS_MAX { Err(OBJECTS_MAX) } else { Ok(()) }
     }
 
-    /// Notes a stream that another one may end and take the place of.
+    /// Records a stream that another one may supersede.
     pub(super) fn opened(&self, state: &State, question: &Question, dismissal: CancellationToken) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(state.stream, (question.clone(), dismissal));
     }
 
-    /// Forgets a stream that has ended, or shows something else from now on.
+    /// Forgets a stream that has ended or shows something else.
     pub(super) fn closed(&self, state: &State) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&state.stream);
     }
 
-    /// Keeps what a stream has shown; `question` is what it was asked.
+    /// Keeps the state of a stream with its request.
     pub(super) fn keep(&self, state: State, question: Question) {
         self.put(state, question);
         self.added.notify_waiters();
@@ -202,8 +202,8 @@ impl Kept {
         }
     }
 
-    /// The state of the stream that a token names, if all that went out since can be told. One stream goes on from it. A stream that has not
-    /// ended ends now.
+    /// The state of the stream that a token names, if everything sent since then can be repeated. Only one stream gets
+    /// it. An open stream ends now.
     pub(super) async fn take(&self, token: &Token, question: &Question) -> Option<State> {
         let mut added = pin!(self.added.notified());
         added.as_mut().enable();

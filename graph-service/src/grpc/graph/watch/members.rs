@@ -1,19 +1,19 @@
-//! Which objects a watch is about: those below its root, or all. Kept up to date from what may have changed, in steps.
+//! The set of objects of a watch: the dependents of its root, or all objects. Changes update it in steps.
 //!
-//! An object belongs to the set at the smallest depth that one of its owners in the set gives it. One that loses its place is taken out with
-//! everything that had its place through it, all of that first; then each is looked at again, because another owner may keep it in. Taken
-//! out first, objects that own each other cannot keep each other in.
+//! An object is in the set at the smallest depth that one of its owners in the set gives it. When an object loses its
+//! place, all objects that had their place through it are removed first. Then each is checked again, because another
+//! owner may keep it in the set. The order keeps members of a cycle from holding each other in the set.
 
 use engine::leader::Leader;
 use engine::object::Uid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Dependents of one object that are listed under one hold of the graph.
+/// Most dependents of one object to list under one lock of the graph.
 const BELOW_STEP: usize = 1000;
-/// Most work that may wait.
+/// Most waiting work.
 const WORK_MAX: usize = 1_000_000;
 
-/// What a watch is about.
+/// The root of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Root {
     Everything,
@@ -23,29 +23,29 @@ pub(super) enum Root {
 /// An object of the set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Member {
-    /// `None` where it has lost its place, and may find another.
+    /// `None` if the object has lost its place and may find another.
     depth: Option<u32>,
-    /// A digest of how it was shown last; `None` where it was not.
+    /// A digest of the last shown state; `None` if it was not shown.
     pub(super) shown: Option<u64>,
-    /// The message that showed it first,
+    /// The message that first showed the object.
     pub(super) since: u64,
-    /// and the one that did last.
+    /// The message that last showed it.
     pub(super) at: u64,
-    /// The reader may not see it.
+    /// The reader may not see the object.
     is_hidden: bool,
 }
 
-/// The set, and what has to be looked at.
+/// The set, and the objects to check.
 #[derive(Debug)]
 pub(super) struct Members {
     root: Root,
     known: BTreeMap<Uid, Member>,
-    /// To be looked at before `later`: whatever had its place through something that lost its own.
+    /// Work before `later`: objects that had their place through one that lost its own.
     first: VecDeque<Work>,
     later: VecDeque<Work>,
-    /// To be shown anew, or to be shown gone.
+    /// Objects to show again, or to report as removed.
     touched: BTreeSet<Uid>,
-    /// More than may be, or than may wait.
+    /// The set or its waiting work exceeds its bound.
     pub(super) overflown: bool,
     members_max: usize,
     /// Members that the reader may not see.
@@ -55,9 +55,9 @@ pub(super) struct Members {
 #[derive(Debug)]
 enum Work {
     Look(Uid),
-    /// The dependents of this one, below a place among them.
+    /// The dependents of an object, after an index among them.
     Below(Uid, Option<usize>),
-    /// The same, where this one lost its place.
+    /// The dependents of an object that lost its place.
     BelowLost(Uid, Option<usize>),
 }
 
@@ -91,24 +91,24 @@ impl Members {
         self.known.get_mut(uid)
     }
 
-    /// The depth of an object that belongs to the set.
+    /// The depth of an object in the set.
     pub(super) fn depth(&self, uid: &Uid) -> Option<u32> {
         self.known.get(uid)?.depth
     }
 
-    /// Notes whether the reader may see an object.
+    /// Records whether the reader may see an object.
     pub(super) fn hide(&mut self, uid: &Uid, is_hidden: bool) {
         let Some(member) = self.known.get_mut(uid).filter(|member| member.is_hidden != is_hidden) else { return };
         member.is_hidden = is_hidden;
         self.hidden = if is_hidden { self.hidden.saturating_add(1) } else { self.hidden.saturating_sub(1) };
     }
 
-    /// How many objects of the set the reader may not see.
+    /// The number of hidden objects in the set.
     pub(super) fn hidden(&self) -> u32 {
         self.hidden
     }
 
-    /// Whether a reference to this object leads into the set, or to its root.
+    /// Whether an owner is in the set, or is its root.
     pub(super) fn leads_inside(&self, owner: &Uid) -> bool {
         match &self.root {
             Root::Everything => true,
@@ -116,20 +116,20 @@ impl Members {
         }
     }
 
-    /// Has objects looked at.
+    /// Queues objects to check.
     pub(super) fn note(&mut self, uids: impl IntoIterator<Item = Uid>) {
         self.later.extend(uids.into_iter().map(Work::Look));
         self.overflown |= self.later.len() > WORK_MAX;
     }
 
-    /// Looks at up to `budget` objects. True once there is nothing left to look at.
+    /// Checks up to `budget` objects. Returns true if none is left.
     pub(super) fn step(&mut self, leader: &Leader, budget: usize) -> bool {
         let mut left = budget;
         while left > 0 && !self.overflown {
             let Some(work) = self.first.pop_front().or_else(|| self.later.pop_front()) else { return true };
             left = left.saturating_sub(match &work {
                 Work::Look(_) => 1,
-                // Only their names are taken.
+                // Listing takes only names.
                 Work::Below(..) | Work::BelowLost(..) => BELOW_STEP / 10,
             });
             match work {
@@ -150,12 +150,12 @@ impl Members {
         self.overflown
     }
 
-    /// What has to be shown anew, or shown gone; to be taken once there is nothing left to look at.
+    /// Takes the objects to show or to report as removed. Call this when no work is left.
     pub(super) fn take_touched(&mut self) -> BTreeSet<Uid> {
         std::mem::take(&mut self.touched)
     }
 
-    /// Forgets an object that has no place in the set, as far as is known.
+    /// Forgets an object that has no place in the set.
     pub(super) fn forget(&mut self, uid: &Uid) {
         if self.depth(uid).is_none() {
             self.known.remove(uid);
@@ -201,7 +201,7 @@ impl Members {
         let owners = leader.owners_of(uid)?;
         match &self.root {
             Root::Everything => Some(0),
-            // The root may be below itself.
+            // The root may depend on itself.
             Root::Below { uid: root, .. } if root == uid => None,
             Root::Below { uid: root, max_depth } => {
                 let through = |owner: &Uid| if owner == root { Some(1) } else { Some(self.depth(owner)? + 1) };

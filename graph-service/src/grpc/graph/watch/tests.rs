@@ -1,4 +1,4 @@
-//! Streams over a graph that is changed by hand; what a reader makes of them is compared with a walk.
+//! Streams over a graph that the test changes. The state of a reader is compared with a walk.
 
 use super::*;
 use crate::decisions::DecisionLog;
@@ -25,7 +25,7 @@ struct World {
     _tasks: Tasks,
 }
 
-/// These objects, each with its owners, under a leader that observes.
+/// Objects with their owners, on a leader in observe mode.
 fn world(objects: &[(&str, &[&str])]) -> World {
     let mut leader = Leader::new(config(Mode::Observe), 7);
     let objects = objects.iter().map(|(name, owners)| secret(name, owners)).chain([secret("gone", &[])]);
@@ -80,7 +80,7 @@ impl World {
         self.open(below(name, max_depth)).await.unwrap()
     }
 
-    /// The same by a walk.
+    /// The expected members, by a walk.
     fn walked(&self, name: &str, max_depth: u32) -> BTreeMap<String, u32> {
         let options = DependentsOptions { max_depth, blocking_only: false, max_objects: 1000 };
         let mut walk = DependentsWalk::new(uid_of(name), options);
@@ -94,7 +94,7 @@ fn below(name: &str, max_depth: u32) -> WatchDependentsRequest {
     WatchDependentsRequest { r#ref: Some(object), max_depth, ..Default::default() }
 }
 
-/// A reader that keeps what it is shown.
+/// A reader that keeps the state it was sent.
 struct Follower {
     stream: BoxStream<'static, Result<WatchDependentsResponse, Status>>,
     seen: BTreeMap<String, u32>,
@@ -155,7 +155,7 @@ impl Follower {
         }
     }
 
-    /// Until a bookmark says that nothing is new.
+    /// Reads until a bookmark says that nothing is new.
     async fn settled(&mut self) {
         while !matches!(self.next().await.unwrap().unwrap(), Event::Bookmark(_)) {}
     }
@@ -178,7 +178,7 @@ async fn first_comes_what_is_there_then_the_word_that_it_was_all_then_changes() 
         follower.kinds.clear();
         follower.settled().await;
         let shown: Vec<_> = follower.kinds.iter().map(|(kind, name)| (*kind, name.as_str())).collect();
-        // An owner's number of dependents, and a reference whose owner changed, are part of what is shown.
+        // The number of dependents of an owner, and a reference with a changed owner, count as changes.
         for expected in &expected {
             assert!(shown.contains(expected), "{expected:?} in {shown:?}");
         }
@@ -195,7 +195,7 @@ async fn first_comes_what_is_there_then_the_word_that_it_was_all_then_changes() 
 async fn who_comes_back_before_its_old_stream_is_known_to_be_dead_goes_on_from_it() {
     let mut world = world(&[("root", &[]), ("a", &["root"])]);
     for (takes_all, name) in [(true, "b"), (false, "c")] {
-        // The connection is gone, but no one has told the service: the stream is not read any more, and not dropped either.
+        // The connection is gone and the service does not know: the stream is neither read nor dropped.
         let mut old = world.below("root", 9).await;
         old.whole().await;
         world.put(name, &["a"]);
@@ -270,7 +270,7 @@ async fn whatever_happens_a_follower_knows_what_a_walk_finds() {
                 let request = WatchDependentsRequest { resume_token: token.clone(), ..below("root", depth) };
                 all.settled().await;
                 follower = world.open(request).await.unwrap();
-                // It may be gone again before it has read anything.
+                // The reader may disconnect again before it reads.
                 (follower.seen, follower.token, follower.is_whole) = (seen, token, true);
             }
         }
@@ -318,7 +318,7 @@ async fn a_stream_goes_on_where_another_ended_or_begins_anew_and_says_so() {
     (second.seen, second.is_whole) = (seen.clone(), true);
     second.settled().await;
     assert_eq!((second.seen.clone(), second.resets.len()), (world.walked("root", 9), 0));
-    // It is being followed already: by a client that may have lost its connection.
+    // The stream is still open, for a client that may have lost its connection.
     let mut third = world.open(again(token.clone())).await.unwrap();
     (third.seen, third.is_whole) = (seen, true);
     third.settled().await;
