@@ -1,8 +1,10 @@
 //! The commands and their flags. Each flag also reads `OWNERGRAPH_<FLAG>`.
 
-use crate::flags::{PauseFlags, Remote, ResumeFlags, StatusOutput};
+use crate::examples::with_examples;
+use crate::kubectl::flags::Output;
+use crate::name;
 use clap::builder::BoolishValueParser;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use engine::object::GroupResource;
 use executor_service::ConcurrencyOptions;
 use graph_service::options::{DecisionLog, Mode, dns_name, duration, group_resource};
@@ -18,108 +20,34 @@ const EXECUTORS_MAX: i64 = 16;
 /// Most objects that are made to be collected: the demo's API server keeps them in memory, and `try` counts them by listing.
 pub(crate) const OBJECTS_MAX: i64 = 200_000;
 
-const EXAMPLES: &str = "\
-Examples:
-  ownergraph demo                                      see it work, in this process alone
-  ownergraph collect --kubeconfig k8s.yaml             collect garbage on a cluster
-  ownergraph collect --mode observe                    decide and report, delete nothing
-  ownergraph try --kubeconfig k8s.yaml                 see it collect there what this command makes for it
-  ownergraph sandbox --write-kubeconfig sandbox.yaml   an API server in memory, for kubectl and tests
-  ownergraph pause --all --for 1h --reason restoring   hold what would be deleted, on a collector that runs
-  ownergraph why pod/web-1 -n shop                     ask about an object; also as kubectl ownergraph why
-
+const CODES: &str = "\
 Exit codes:
-  0  fine
-  1  an error
-  2  a flag or a file cannot be used
-  3  refused as things are; the sentence says what to do first
-  124  not in the time that was given";
+  0    fine, or nothing found
+  1    an error
+  2    findings; of demo, sandbox, collect and try: a flag or a file cannot be used
+  3    refused as things are; the sentence says what to do first
+  124  timed out";
 
-const PAUSE_EXAMPLES: &str = "\
-Examples:
-  ownergraph crds | kubectl apply -f -                                       once for each cluster
-  ownergraph pause --all --for 1h --reason 'restoring from backup'
-  ownergraph pause -n shop -n payments --for 30m --reason 'what deletes these?' --wait 10s
-  ownergraph pause --kind persistentvolumeclaims --kind databases.example.com --for 24h --reason migration
-  kubectl get pauses.ownergraph.dev
-
-Exit codes:
-  0  the pause is written; the STATE says whether it is effective
-  1  an error, such as no graph service that answers
-  2  a flag cannot be used
-  3  the definition of pauses is not installed
-  124  not effective within --wait; the pause stays";
-
-const RESUME_EXAMPLES: &str = "\
-Examples:
-  ownergraph resume pause-7e5cf8a6
-  ownergraph resume --all
-
-Exit codes:
-  0  ended
-  1  an error, such as no pause of that name
-  2  a flag cannot be used
-  3  the definition of pauses is not installed";
-
-const STATUS_EXAMPLES: &str = "\
-Examples:
-  ownergraph status
-  ownergraph status --watch
-  ownergraph status --server 127.0.0.1:7450,127.0.0.1:7460 -o json | jq .pauses
-
-Exit codes:
-  0  it answers
-  1  it does not
-  2  a flag cannot be used";
-
-const CRDS_EXAMPLES: &str = "\
-Examples:
-  ownergraph crds | kubectl apply -f -
-
-Exit codes:
-  0  printed
-  1  an error";
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  ownergraph demo
-  ownergraph demo --objects 50000 --executors 4
-  ownergraph demo --json | jq .acts
-
+const DEMO_CODES: &str = "\
 Exit codes:
   0  everything that had to go is gone, everything that had to stay is there
   1  it is not, or an error
   2  a flag cannot be used";
 
-const SANDBOX_EXAMPLES: &str = "\
-Examples:
-  ownergraph sandbox --listen 127.0.0.1:8080 --write-kubeconfig sandbox.yaml
-  KUBECONFIG=sandbox.yaml kubectl get namespaces
-
+const SANDBOX_CODES: &str = "\
 Exit codes:
   0  stopped by SIGTERM or Ctrl-C
   1  an error, such as a port in use
   2  a flag or a file cannot be used";
 
-const TRY_EXAMPLES: &str = "\
-Examples:
-  ownergraph try                                   1000 ConfigMaps in namespace default
-  ownergraph try --context kind-kind -n scratch --objects 20000 --within 5m
-
+const TRY_CODES: &str = "\
 Exit codes:
   0  every object was collected
   1  an error, such as no right to create ConfigMaps
   2  a flag or a file cannot be used
-  124  something is still there after --within; it is named";
+  124  something is still there after --timeout; it is named";
 
-const COLLECT_EXAMPLES: &str = "\
-Examples:
-  ownergraph collect                                       the current context of KUBECONFIG or ~/.kube/config
-  ownergraph collect --context kind-kind --executors 4
-  ownergraph collect --mode observe --log-level info,graph_service=debug
-  ownergraph collect --elect --listen 127.0.0.1:7450       one of several replicas leads
-  ownergraph status                                        how it is, while it runs
-
+const COLLECT_CODES: &str = "\
 Exit codes:
   0  stopped by SIGTERM or Ctrl-C, everything under way was finished or handed back
   1  an error, such as a port in use
@@ -127,72 +55,34 @@ Exit codes:
 
 /// A garbage collector for Kubernetes that you can ask, watch and trust.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "ownergraph", version, max_term_width = 110, after_help = EXAMPLES)]
+#[command(name = "ownergraph", version, max_term_width = 110, after_help = CODES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+/// The command line, under the name that this program was called by.
+pub(crate) fn command() -> clap::Command {
+    let command = with_examples(Args::command().bin_name(name::program()));
+    if name::is_plugin() { command.name(name::PLUGIN) } else { command }
+}
+
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Shows what the collector does and why: an API server in memory, a graph service and executors in this process.
-    #[command(after_help = DEMO_EXAMPLES)]
+    #[command(after_help = DEMO_CODES)]
     Demo(Demo),
     /// Runs an in-memory Kubernetes API server that kubectl and any client can talk to.
-    #[command(after_help = SANDBOX_EXAMPLES)]
+    #[command(after_help = SANDBOX_CODES)]
     Sandbox(Sandbox),
     /// Collects garbage on a cluster: graph service and executors in one process.
-    #[command(after_help = COLLECT_EXAMPLES)]
+    #[command(after_help = COLLECT_CODES)]
     Collect(Box<Collect>),
     /// Tries a collector out: makes objects on a cluster, deletes their owners, and waits until they are collected.
-    #[command(after_help = TRY_EXAMPLES)]
+    #[command(after_help = TRY_CODES)]
     Try(Try),
-    /// Holds back deletions of a collector that runs, in a scope and for a time.
-    #[command(after_help = PAUSE_EXAMPLES)]
-    Pause(Pause),
-    /// Ends pauses before their time.
-    #[command(after_help = RESUME_EXAMPLES)]
-    Resume(Resume),
-    /// Shows how a collector is that runs: queue, executors, pauses.
-    #[command(after_help = STATUS_EXAMPLES)]
-    Status(Status),
-    /// Prints the definitions of the collector's own resources, for kubectl apply.
-    #[command(after_help = CRDS_EXAMPLES)]
-    Crds,
     #[command(flatten)]
     Ask(Box<crate::kubectl::flags::Command>),
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Pause {
-    #[command(flatten)]
-    pub(crate) flags: PauseFlags,
-
-    #[command(flatten)]
-    pub(crate) remote: Remote,
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Resume {
-    #[command(flatten)]
-    pub(crate) flags: ResumeFlags,
-
-    #[command(flatten)]
-    pub(crate) remote: Remote,
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Status {
-    /// How the answer is printed.
-    #[arg(short, long, env = "OWNERGRAPH_OUTPUT", value_enum, default_value = "table")]
-    pub(crate) output: StatusOutput,
-
-    /// Print it again whenever it changes, at most once a second, until the command is ended.
-    #[arg(short, long, env = "OWNERGRAPH_WATCH", value_parser = BoolishValueParser::new())]
-    pub(crate) watch: bool,
-
-    #[command(flatten)]
-    pub(crate) remote: Remote,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -217,9 +107,12 @@ pub(crate) struct Demo {
     )]
     pub(crate) executors: u32,
 
-    /// Print only the summary, as one JSON document.
-    #[arg(long, env = "OWNERGRAPH_JSON", value_parser = BoolishValueParser::new())]
+    /// The same as -o json.
+    #[arg(long, env = "OWNERGRAPH_JSON", value_parser = BoolishValueParser::new(), hide = true, conflicts_with = "form")]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 
     /// How log lines look.
     #[arg(long, env = "OWNERGRAPH_LOG_FORMAT", value_name = "text|json", default_value = "text")]
@@ -271,8 +164,8 @@ pub(crate) struct Collect {
     pub(crate) tls_ca: Option<PathBuf>,
 
     /// Name that the certificates of other replicas are checked against, instead of the host in their address.
-    #[arg(long, env = "OWNERGRAPH_TLS_SERVER_NAME", value_name = "NAME", requires = "tls_ca")]
-    pub(crate) tls_server_name: Option<String>,
+    #[arg(long, alias = "tls-server-name", env = "OWNERGRAPH_SERVER_NAME", value_name = "NAME", requires = "tls_ca")]
+    pub(crate) server_name: Option<String>,
 
     /// File with a bearer token for other replicas. It is read anew as it rotates, and goes over TLS or loopback only.
     #[arg(long, env = "OWNERGRAPH_TOKEN_FILE", value_name = "FILE", requires = "elect")]
@@ -355,30 +248,59 @@ pub(crate) struct Try {
     pub(crate) objects: u32,
 
     /// How long the collector may take once the owners are deleted.
-    #[arg(long, env = "OWNERGRAPH_WITHIN", value_name = "DURATION", default_value = "60s", value_parser = duration)]
-    pub(crate) within: Duration,
+    #[arg(
+        long,
+        alias = "within",
+        env = "OWNERGRAPH_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = duration
+    )]
+    pub(crate) timeout: Duration,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
+    use clap::{Arg, Args as _};
+    use std::collections::BTreeMap;
 
     #[test]
     fn the_flags_fit_together_and_each_reads_its_variable() {
         let command = Args::command();
         command.clone().debug_assert();
         // The questions read the variables of their connection only: a deletion is never confirmed by a variable.
-        crate::kubectl::flags::Plugin::command().debug_assert();
         let questions = crate::kubectl::questions();
+        let shared = Output::augment_args(clap::Command::new("output"));
+        let is_shared = |id| shared.get_arguments().any(|flag: &Arg| flag.get_id() == id);
         let ours = command.get_subcommands().filter(|of| questions.find_subcommand(of.get_name()).is_none());
         for command in ours {
-            for flag in command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag))) {
+            let own = command.get_arguments().filter(|flag| !flag.is_hide_set() && !is_shared(flag.get_id()));
+            for flag in own.filter_map(|flag| Some((flag.get_long()?, flag))) {
                 let wanted = format!("OWNERGRAPH_{}", flag.0.replace('-', "_").to_uppercase());
                 let variable = flag.1.get_env().map(|name| name.to_string_lossy().into_owned());
                 assert_eq!(variable, Some(wanted), "{} --{}", command.get_name(), flag.0);
             }
         }
+    }
+
+    /// The short form of each long flag, and what its value is called.
+    #[test]
+    fn a_flag_is_the_same_wherever_it_stands() {
+        fn walk(command: &clap::Command, known: &mut BTreeMap<String, (String, String)>, others: &mut Vec<String>) {
+            for (long, flag) in command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag))) {
+                let values = flag.get_value_names().filter(|_| flag.get_action().takes_values());
+                let is = format!("{:?} {values:?}", flag.get_short());
+                let (form, at) = known.entry(long.to_owned()).or_insert((is.clone(), command.get_name().to_owned()));
+                if *form != is {
+                    others.push(format!("--{long} is {is} of {} and {form} of {at}", command.get_name()));
+                }
+            }
+            command.get_subcommands().for_each(|below| walk(below, known, others));
+        }
+        let (mut known, mut others) = (BTreeMap::new(), Vec::new());
+        walk(&Args::command(), &mut known, &mut others);
+        assert!(known.len() > 50 && others.is_empty(), "{others:#?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::args::Collect;
 use crate::collector::{self, Executors, Setup};
 use crate::failure::Failure;
-use crate::flags::LOCAL;
+use crate::remote::{LOCAL, NAME_FLAG};
 use anyhow::Context as _;
 use engine::work::{Protocols, Term};
 use graph_service::options::advertised;
@@ -89,7 +89,7 @@ async fn caller(flags: &Collect) -> Result<Caller, Failure> {
     let (tls_ca, token_file) = (flags.tls_ca.clone(), flags.token_file.clone());
     let is_tls = tls_ca.is_some();
     let caller = CallerFlags { tls_ca, tls_cert, tls_key, token_file };
-    let name = ("--tls-server-name", flags.tls_server_name.as_deref());
+    let name = (NAME_FLAG, flags.server_name.as_deref());
     Caller::open(&caller, is_tls, name).await.map_err(Failure::usage)
 }
 

@@ -87,7 +87,7 @@ pub(crate) async fn run(setup: Setup, observer: Option<Observer>, shutdown: Shut
     let graph_stop = Shutdown::new();
     let traces = setup.graph.traces.clone();
     let graph = async {
-        let ended = Box::pin(graph_service::serve(setup.graph, edges, graph_stop.clone())).await;
+        let ended = graph_service::serve(setup.graph, edges, graph_stop.clone()).await;
         shutdown.request();
         ended.context("the graph service failed")
     };
@@ -132,7 +132,7 @@ async fn executor(
     let mut backoff = Backoff::new(AGAIN_MIN, AGAIN_MAX, seed);
     loop {
         let began = Instant::now();
-        let ended = Box::pin(executor_service::serve(config.clone(), edges(), shutdown.clone())).await;
+        let ended = executor_service::serve(config.clone(), edges(), shutdown.clone()).await;
         let stopped = shutdown.is_requested();
         let sent_away = match &ended {
             Ok(Exit::Superseded | Exit::Drained | Exit::DrainTimedOut { .. }) => !stopped,

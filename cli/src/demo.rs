@@ -17,6 +17,9 @@ use crate::args;
 use crate::collect::election;
 use crate::collector::{self, Executors, Setup};
 use crate::failure::Failure;
+use crate::kubectl::document::{Document, Kind};
+use crate::kubectl::flags::{Form, Format};
+use crate::kubectl::printer::Printer;
 use anyhow::{Context as _, anyhow, bail};
 use api::Api;
 use engine::leader::{Mode, Policy};
@@ -30,7 +33,6 @@ use runtime::tls::Caller;
 use runtime::{listen, telemetry};
 use sandbox::Server;
 use std::collections::BTreeMap;
-use std::io;
 use story::Story;
 use summary::{ActSummary, Kept, Summary, ratio};
 use tokio::time::Instant;
@@ -44,10 +46,17 @@ pub(crate) async fn run(flags: args::Demo) -> Result<(), Failure> {
     if let Some(level) = &flags.log_level {
         telemetry::init(flags.log_format, Some(level)).map_err(Failure::usage)?;
     }
-    let mut narrator = if flags.json { Narrator::silent() } else { Narrator::aloud() };
-    let summary = Box::pin(perform(&flags, &mut narrator)).await?;
+    let mut output = flags.output.clone();
     if flags.json {
-        summary.write_json(&mut io::stdout().lock()).context("stdout cannot be written")?;
+        output.form = Some(Form { format: Format::Json, template: None });
+    }
+    let printer = Printer::of(output, &[Format::Table, Format::Json, Format::Yaml]).map_err(Failure::usage)?;
+    let is_told = printer.format == Format::Table;
+    let mut narrator = if is_told { Narrator::aloud() } else { Narrator::silent() };
+    let summary = Box::pin(perform(&flags, &mut narrator)).await?;
+    if !is_told {
+        let fields = serde_json::to_value(&summary).context("the summary has no JSON form")?;
+        printer.print_document(Document::new(Kind::DemoSummary).with_fields(fields), &[])?;
     }
     match summary.problems.as_slice() {
         [] => Ok(()),
@@ -153,8 +162,6 @@ fn summarize(flags: &args::Demo, world: &World, outcome: Outcome) -> Summary {
     let total = |of: fn(&ActSummary) -> usize| acts.iter().map(of).sum::<usize>();
     let requests: u64 = acts.iter().map(|act| act.requests).sum();
     Summary {
-        api_version: summary::API_VERSION,
-        kind: summary::KIND,
         verified: problems.is_empty(),
         problems,
         executors: flags.executors,

@@ -1,4 +1,4 @@
-//! The questions: what depends on what, why, and what a deletion would do. Asking and writing the answer are kept apart: a command asks,
+//! The questions: what depends on what, why, and what a deletion would do; and the brake. Asking and writing the answer are kept apart: a command asks,
 //! and hands plain values to functions that make text of them.
 //!
 //! In reading order:
@@ -6,6 +6,7 @@
 //! * [`flags`]: the commands and their flags
 //! * `ending`: exit codes
 //! * `requests`: the way to the API server, with each request said where that is asked for
+//! * `printer`: formats, templates and colours
 //! * `session`: credentials, the terminal, and what could not be seen
 //! * `naming`: TYPE/NAME, as kubectl reads it
 //! * `targets`: what a deletion begins with
@@ -18,11 +19,9 @@
 //! * `complete`: what could come next on a line
 //! * one module per command
 
-use crate::failure::Failure;
-use crate::{pausing, status};
 use clap::error::ErrorKind;
 use ending::{Answered, Ending, Problem};
-use flags::{Command, Connection, Plan, PluginCommand};
+use flags::{Command, Connection, Plan};
 use service::Way;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -36,7 +35,7 @@ mod cycles;
 mod decisions;
 mod delete;
 mod direct;
-mod document;
+pub(crate) mod document;
 mod ending;
 mod export;
 pub(crate) mod flags;
@@ -46,8 +45,10 @@ pub(crate) mod line;
 mod naming;
 mod narrow;
 mod path;
+mod pausing;
 mod picture;
 mod plan;
+pub(crate) mod printer;
 mod progress;
 mod questions;
 mod queue;
@@ -57,6 +58,7 @@ mod selector;
 mod service;
 mod session;
 mod snapshot;
+mod status;
 mod stuck;
 mod targets;
 mod tree;
@@ -64,34 +66,20 @@ mod version;
 mod why;
 
 /// How kubectl itself comes to complete.
-const INSTALL: &str = "this is for the program by its own name; for `kubectl ownergraph`, put its companion on the PATH: \
-     ln -s \"$(dirname \"$(realpath \"$(command -v kubectl-ownergraph)\")\")/kubectl_complete-ownergraph\" /usr/local/bin/";
+const INSTALL: &str = "this is for the program by the name that was called; for `kubectl ownergraph`, give it its two other names: \
+     for name in kubectl-ownergraph kubectl_complete-ownergraph; do ln -s \"$(command -v ownergraph)\" /usr/local/bin/$name; done";
 
-/// What `kubectl ownergraph` does.
-pub(crate) async fn plugin(command: PluginCommand, program: clap::Command) -> ExitCode {
-    let ended = match command {
-        PluginCommand::Ask(command) => return Box::pin(run(*command, program)).await,
-        PluginCommand::Status(flags) => {
-            brake(flags.connection, async |way| status::run(way, flags.output, flags.watch).await).await
-        }
-        PluginCommand::Pause(flags) => {
-            brake(flags.connection, async |way| pausing::pause(way, flags.flags).await).await
-        }
-        PluginCommand::Resume(flags) => {
-            brake(flags.connection, async |way| pausing::resume(way, flags.flags).await).await
-        }
-        PluginCommand::Crds => pausing::crds().map_err(Problem::from),
-    };
-    ending::exit_code(ended.map(|()| Ending::Fine))
-}
-
-/// Does something by way of the cluster that the flags name.
-async fn brake(connection: Connection, act: impl AsyncFnOnce(&Way) -> Result<(), Failure>) -> Result<(), Problem> {
+/// The way to the collector that the flags name. A cluster is needed only where it is looked for.
+async fn way(connection: Connection) -> Result<Way, Problem> {
     if connection.from_file.is_some() {
         return Err(Problem::sentence("--from-file reads a graph only; this is about a collector that runs"));
     }
-    let cluster = requests::connect(&connection).await?;
-    Ok(act(&Way::new(connection, cluster)).await?)
+    let cluster = if connection.is_named() {
+        Err("--server says where it is".to_owned())
+    } else {
+        requests::connect(&connection).await.map_err(|problem| problem.to_string())
+    };
+    Ok(Way::new(connection, cluster))
 }
 
 /// Answers a question. `program` is the command line that it came from, for completion scripts.
@@ -114,6 +102,10 @@ async fn answer(command: Command, mut program: clap::Command) -> Answered {
         Command::Decisions(flags) => decisions::run(flags).await,
         Command::Queue(flags) => queue::run(flags).await,
         Command::Progress(flags) => progress::run(flags).await,
+        Command::Status(flags) => status::run(flags).await,
+        Command::Pause(flags) => pausing::pause(flags).await,
+        Command::Resume(flags) => pausing::resume(flags).await,
+        Command::Crds => pausing::crds(),
         Command::Export(flags) => export::run(flags).await,
         Command::Completion { shell } => {
             let name = program.get_name().to_owned();

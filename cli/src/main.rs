@@ -1,4 +1,4 @@
-//! `ownergraph`. All of it is in the library, which `kubectl-ownergraph` shares.
+//! `ownergraph`. All of it is in the library, so that tests reach it.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,6 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    cli::ownergraph().await
+fn main() -> ExitCode {
+    cli::main()
 }

@@ -1,18 +1,24 @@
 //! A graph service somewhere else, over gRPC.
 
 use crate::failure::Failure;
-use crate::flags::Remote;
 use executor_service::{Channel, dial, innermost, is_loopback};
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
 use proto::admin::v1beta1::{ListPausesRequest, Pause};
 use proto::graph::v1beta1::ListCoverageRequest;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::list_coverage_response::Collection;
-use runtime::tls::Caller;
+use runtime::tls::{Caller, CallerFlags};
 use std::error::Error as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::time::timeout;
 use tonic::{Code, Response, Status};
+
+/// Where `collect` serves its gRPC API unless it is told otherwise, and where each command looks for it.
+pub(crate) const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7450);
+
+/// The flag for the name in the certificate; kubectl's --tls-server-name is about the API server.
+pub(crate) const NAME_FLAG: &str = "--server-name";
 
 /// From the dial to a connection that can be used.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
@@ -32,7 +38,17 @@ pub(crate) trait Reach {
     async fn at(&self, hint: &str) -> Option<Channel>;
 }
 
-/// By address. The first of the addresses that can be reached counts.
+/// Addresses, of which the first that can be reached counts.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(crate) server: Vec<String>,
+    pub(crate) tls: CallerFlags,
+    /// What their certificates are checked against, instead of the host in the address.
+    pub(crate) server_name: Option<String>,
+    /// Plaintext may go beyond loopback.
+    pub(crate) insecure: bool,
+}
+
 impl Reach for Remote {
     async fn any(&self) -> Result<Channel, Failure> {
         let caller = self.caller().await?;
@@ -60,7 +76,7 @@ impl Reach for Remote {
 impl Remote {
     /// How the addresses are called, if they may be.
     async fn caller(&self) -> Result<Caller, Failure> {
-        let name = (self.name_flag, self.tls_server_name.as_deref());
+        let name = (NAME_FLAG, self.server_name.as_deref());
         self.tls.check("--server", &self.server, name).map_err(Failure::usage)?;
         let is_tls = self.tls.is_tls(&self.server);
         let far = self.server.iter().find(|address| !is_tls && !is_loopback(address));

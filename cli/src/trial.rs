@@ -37,7 +37,7 @@ pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
     // Whoever interrupts it has to know this.
     let said = writeln!(anstream::stderr(), "note: {} removes whatever is left of this run", trial.removal());
     said.context("stderr cannot be written")?;
-    let tried = trial.run(flags.objects, flags.within).await;
+    let tried = trial.run(flags.objects, flags.timeout).await;
     let left = tried.with_context(|| format!("what was made is left: {} removes it", trial.removal()))?;
     if left.is_empty() {
         return Ok(());
@@ -48,7 +48,7 @@ pub(crate) async fn run(flags: Try) -> Result<(), Failure> {
         left.len(),
         flags.objects + owners_of(flags.objects),
         trial.namespace,
-        flags.within,
+        flags.timeout,
         trial.removal(),
     )))
 }

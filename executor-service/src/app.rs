@@ -15,6 +15,7 @@ use engine::jitter::Backoff;
 use engine::object::Name;
 use engine::session::{self, Session};
 use engine::work::ActionKind;
+use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use runtime::admin::{self, Guard};
 use runtime::kubernetes::{AccessError, Cluster, REQUESTS_PER_CONNECTION, cluster_uid, connect};
@@ -89,7 +90,13 @@ impl Edges {
 /// Runs one executor until its session ends: `shutdown` drains it, or the graph service refuses it.
 ///
 /// It retries unreachable peers without a limit. An error is a bug in the executor.
-pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<Exit> {
+///
+/// The future is boxed, so that this crate compiles it once, and not each crate that awaits it.
+pub fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> BoxFuture<'static, anyhow::Result<Exit>> {
+    Box::pin(run(config, edges, shutdown))
+}
+
+async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<Exit> {
     let clock = Clock::start();
     let tls_metrics = edges.tls.as_ref().map_or_else(TlsMetrics::default, |tls| tls.metrics().clone());
     let (metrics, registry) = match edges.metrics {

@@ -21,6 +21,7 @@ use engine::jitter::Backoff;
 use engine::leader::{self, Input, Leader};
 use engine::object::GroupResource;
 use engine::work::{Protocols, Term};
+use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use runtime::admin::{self, Guard};
 use runtime::kubernetes::{Cluster, cluster_uid};
@@ -118,7 +119,13 @@ impl std::fmt::Debug for Edges {
 ///
 /// The service retries an API server that is unreachable or that refuses; `/readyz` shows the reason. Errors are
 /// start-up errors that no retry can fix, and failed tasks.
-pub async fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<()> {
+///
+/// The future is boxed, so that this crate compiles it once, and not each crate that awaits it.
+pub fn serve(config: Config, edges: Edges, shutdown: Shutdown) -> BoxFuture<'static, anyhow::Result<()>> {
+    Box::pin(run(config, edges, shutdown))
+}
+
+async fn run(config: Config, edges: Edges, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock = Clock::start();
     let heartbeat = Heartbeat::default();
     let mut registry = edges.registry;

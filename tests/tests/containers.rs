@@ -74,7 +74,7 @@ async fn what_a_plan_of_a_namespace_and_of_a_definition_says_is_what_then_happen
 type Said = (Option<i32>, String, String);
 
 fn ask(programs: &Programs, words: &[&str]) -> anyhow::Result<Said> {
-    let output = Command::new(programs.path("kubectl-ownergraph")).args(words).output()?;
+    let output = Command::new(programs.path("ownergraph")).args(words).output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
 }

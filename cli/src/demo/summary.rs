@@ -7,8 +7,6 @@ use std::io::{self, Write};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
-    pub(super) api_version: &'static str,
-    pub(super) kind: &'static str,
     /// Everything that had to go is gone, everything that had to stay is there with exactly the right references.
     pub(super) verified: bool,
     /// Why not, one sentence each.
@@ -37,9 +35,6 @@ pub(super) struct Summary {
     pub(super) acts: Vec<ActSummary>,
     pub(super) kept_because: Vec<Kept>,
 }
-
-pub(super) const API_VERSION: &str = "ownergraph.dev/v1alpha1";
-pub(super) const KIND: &str = "DemoSummary";
 
 /// One deletion and what followed.
 #[derive(Clone, Debug, Serialize)]
@@ -79,12 +74,6 @@ pub(super) fn ratio(number: f64, per: f64) -> f64 {
 }
 
 impl Summary {
-    pub(super) fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *out, self)?;
-        writeln!(out)?;
-        out.flush()
-    }
-
     pub(super) fn write_table(&self, out: &mut dyn Write) -> io::Result<()> {
         let bold = anstyle::Style::new().bold();
         let header = ["act", "deleted", "collected", "changed", "requests", "per object", "time", "objects/s"];

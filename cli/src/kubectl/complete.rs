@@ -2,9 +2,9 @@
 //! the shell should do besides. Types, names, namespaces and contexts are those of the cluster that the line speaks of.
 
 use super::ending::Problem;
-use super::flags::{Asking, Plugin};
+use super::flags::Asking;
 use super::line::Line;
-use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _, ValueHint};
+use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches as _, ValueHint};
 use live::Live;
 use runtime::visible::is_harmless;
 use std::ffi::OsString;
@@ -35,23 +35,23 @@ enum Wanted {
 }
 
 /// The answer to kubectl: `words` begin with the program, and end with the one that is to be completed. `None` where it cannot be told.
-pub(crate) async fn complete(words: Vec<OsString>) -> Option<String> {
-    answer(words).await.ok()
+pub(crate) async fn complete(words: Vec<OsString>, plain: Command) -> Option<String> {
+    answer(words, plain).await.ok()
 }
 
-async fn answer(words: Vec<OsString>) -> Result<String, Problem> {
-    let mut program = Asking::augment_args(Plugin::command()).bin_name("kubectl ownergraph");
+async fn answer(words: Vec<OsString>, plain: Command) -> Result<String, Problem> {
+    let mut program = Asking::augment_args(plain.clone());
     program.build();
     let (current, before) = words.split_last().ok_or_else(|| Problem::sentence("there is nothing to complete"))?;
     let current = current.to_string_lossy();
-    let line = Line::read(before.iter().cloned(), &Plugin::command());
+    let line = Line::read(before.iter().cloned(), &plain);
     let line = line.map_or_else(|_| before.to_vec(), |line| line.words);
     let command = innermost(&program, &line);
     let found = match wanted(command, before.last().map(|word| word.to_string_lossy()).as_deref(), &current) {
         Wanted::Files => return Ok(format!("{FILES}\n")),
         Wanted::These(candidates) => candidates,
         Wanted::Live(what, prefix) => {
-            let (asking, named) = context(&line)?;
+            let (asking, named) = context(&line, plain)?;
             let typed = current.strip_prefix(&prefix).unwrap_or_default();
             let mut words = live::words(what, asking, &named, typed).await?;
             words.iter_mut().for_each(|word| word.insert_str(0, &prefix));
@@ -141,9 +141,9 @@ fn values(of: &Arg, prefix: String) -> Wanted {
 }
 
 /// How the line reaches its cluster, and what it names already, however unfinished it is.
-fn context(line: &[OsString]) -> Result<(Asking, Vec<String>), Problem> {
+fn context(line: &[OsString], plain: Command) -> Result<(Asking, Vec<String>), Problem> {
     // Before the command there are the same flags.
-    let program = Asking::augment_args(Plugin::command()).ignore_errors(true);
+    let program = Asking::augment_args(plain).ignore_errors(true);
     let mut found = program.try_get_matches_from(line).map_err(|error| Problem::sentence(error.to_string()))?;
     while let Some((_, behind)) = found.remove_subcommand() {
         found = behind;

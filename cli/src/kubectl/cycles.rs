@@ -1,6 +1,6 @@
 //! `cycles`: objects that own each other.
 
-use super::document::{Document, Schema};
+use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cycles, Format};
 use super::naming::shown;
@@ -34,7 +34,7 @@ fn write(session: &Session, found: &[Cycle]) -> Result<(), Problem> {
     match session.format {
         Format::Json | Format::Yaml => {
             let cycles = Schema::load()?.values("FindCyclesResponse.Cycle", found)?;
-            session.print_document(Document::new("CycleList").with("cycles", cycles))
+            session.print_document(Document::list(Kind::CycleList, cycles))
         }
         Format::Dot => session.print(&picture::dot(&nodes, &edges)),
         Format::Mermaid => session.print(&picture::mermaid(&nodes, &edges)),

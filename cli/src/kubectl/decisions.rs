@@ -1,6 +1,6 @@
 //! `decisions`: the log of decisions, as it was and as it goes on.
 
-use super::document::{self, Document, Schema};
+use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Decisions, Format};
 use super::naming::{Catalogue, Served};
@@ -199,9 +199,9 @@ impl Out {
                     }
                     text.push_str(&line(&record, self.format == Format::Wide));
                 }
-                Format::Json | Format::Yaml => self.document.push(record.value(&self.schema)?),
+                Format::Json | Format::Yaml => self.document.push(record.item(&self.schema)?),
                 Format::Ndjson | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
-                    text.push_str(&document::line(&record.line_value(&self.schema)?));
+                    text.push_str(&document::line(&record.item(&self.schema)?));
                 }
             }
             self.at = record.position().or(self.at.take());
@@ -213,7 +213,7 @@ impl Out {
     fn end(self, session: &Session) -> Result<(), Problem> {
         let at = self.at.map(|at| format!("{}:{}", at.log_id, at.sequence));
         if matches!(self.format, Format::Json | Format::Yaml) {
-            let document = Document::new("DecisionList").with("decisions", Value::from(self.document));
+            let document = Document::list(Kind::DecisionList, Value::from(self.document));
             return session.print_document(document.with("position", at.into()));
         }
         if self.head && matches!(self.format, Format::Table | Format::Wide) {

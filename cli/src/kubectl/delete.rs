@@ -9,6 +9,7 @@ use super::naming::{Found, Named, by_type, read, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::{plan, targets};
+use crate::name::program;
 use anyhow::Context as _;
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
@@ -25,9 +26,10 @@ const WORD_MAX_BYTES: u64 = 1 << 10;
 pub(super) async fn run(flags: Delete) -> Answered {
     let at_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     if flags.confirm.is_none() && !at_terminal {
-        return Err(Problem::sentence(
-            "nobody is at a terminal to be asked: give --confirm=DIGEST, which kubectl ownergraph plan delete prints",
-        ));
+        return Err(Problem::sentence(format!(
+            "this is not a terminal: give --confirm=DIGEST, which {} plan delete prints",
+            program()
+        )));
     }
     let mut session = Session::open(flags.asking, &[Format::Name]).await?;
     let mut named = targets::resolve(&mut session, &flags.targets).await?;
@@ -57,8 +59,9 @@ pub(super) async fn run(flags: Delete) -> Answered {
     let plan = certain(&mut service, &named, flags.targets.cascade).await?;
     if plan.digest != digest {
         return Err(Problem::Refused(format!(
-            "the plan has changed: its digest is {}, not {digest}; nothing was deleted. kubectl ownergraph plan delete shows what it is now",
-            plan.digest
+            "the plan has changed: its digest is {}, not {digest}; nothing was deleted. {} plan delete shows what it is now",
+            plan.digest,
+            program()
         )));
     }
     // What the API server would refuse for one target is to be known before another is deleted.

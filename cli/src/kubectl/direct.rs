@@ -8,7 +8,7 @@ use super::session::Session;
 use crate::remote;
 use anyhow::Context as _;
 use executor_service::{Channel, connect_over};
-use futures::{FutureExt as _, StreamExt as _};
+use futures::StreamExt as _;
 use graph_service::{Access, Config, Connection, Edges, Election, ReaderThreads};
 use prometheus_client::registry::Registry;
 use proto::admin::v1beta1::GetStatusRequest;
@@ -81,7 +81,7 @@ pub(super) async fn start(session: &mut Session) -> Result<(Channel, Direct), Pr
         progress: false,
     };
     let mut task = JoinSet::new();
-    task.spawn(graph_service::serve(config, edges, Shutdown::new()).boxed());
+    task.spawn(graph_service::serve(config, edges, Shutdown::new()));
     let channel = connect_over(HERE, near).await.map(Channel::from);
     let channel = channel.map_err(|why| Problem::sentence(format!("the graph of this process: {why}")))?;
     let listed = tokio::time::timeout(LISTED_WITHIN, until_listed(channel.clone(), &expected));

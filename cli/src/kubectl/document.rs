@@ -2,6 +2,7 @@
 
 use super::ending::Problem;
 use anyhow::Context as _;
+use clap::ValueEnum;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use runtime::visible;
@@ -10,19 +11,53 @@ use serde_json::{Map, Value, json};
 #[cfg(test)]
 mod tests;
 
-pub(super) const API_VERSION: &str = "ownergraph.dev/v1alpha1";
+const API_VERSION: &str = "ownergraph.dev/v1alpha1";
 const GRAPH: &str = "ownergraph.graph.v1beta1";
 
-/// A document without its status.
+/// What a document is. `docs/queries.md` says what is in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum Kind {
+    CascadeProgress,
+    CollectorStatus,
+    CycleList,
+    DecisionEvent,
+    DecisionGap,
+    DecisionList,
+    DeletionPlan,
+    DemoSummary,
+    Explanation,
+    Graph,
+    Lineage,
+    OrphanCountList,
+    OrphanList,
+    Owners,
+    Path,
+    Pause,
+    QueueList,
+    ReferenceList,
+    StuckList,
+    Tree,
+    TreeChange,
+    Version,
+}
+
+/// A document without its list of what could not be seen.
 #[derive(Clone, Debug)]
-pub(super) struct Document(Map<String, Value>);
+pub(crate) struct Document(Map<String, Value>);
 
 impl Document {
-    pub(super) fn new(kind: &str) -> Document {
-        let mut fields = Map::new();
-        fields.insert("apiVersion".to_owned(), Value::from(API_VERSION));
-        fields.insert("kind".to_owned(), Value::from(kind));
-        Document(fields)
+    pub(crate) fn new(kind: Kind) -> Document {
+        let name = kind.to_possible_value().map(|value| value.get_name().to_owned());
+        Document(Map::from_iter([
+            ("apiVersion".to_owned(), Value::from(API_VERSION)),
+            ("kind".to_owned(), Value::from(name)),
+        ]))
+    }
+
+    /// Of things that are all alike.
+    pub(crate) fn list(kind: Kind, items: Value) -> Document {
+        Document::new(kind).with("items", items)
     }
 
     pub(super) fn with(mut self, field: &str, value: Value) -> Document {
@@ -31,15 +66,22 @@ impl Document {
     }
 
     /// All fields of a message, beside those that are there.
-    pub(super) fn with_fields(mut self, message: Value) -> Document {
+    pub(crate) fn with_fields(mut self, message: Value) -> Document {
         if let Value::Object(fields) = message {
             self.0.extend(fields);
         }
         self
     }
 
+    /// The whole document: its status also says what could not be seen.
     pub(super) fn with_incomplete(mut self, incomplete: &[String]) -> Value {
-        self.0.insert("status".to_owned(), json!({ "incomplete": incomplete }));
+        let status = self.0.entry("status").or_insert_with(|| json!({}));
+        status["incomplete"] = json!(incomplete);
+        Value::Object(self.0)
+    }
+
+    /// The document as one of many.
+    pub(super) fn item(self) -> Value {
         Value::Object(self.0)
     }
 }

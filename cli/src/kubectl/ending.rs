@@ -23,13 +23,22 @@ pub(super) enum Ending {
 
 /// Why there is no answer. Each is printed as one sentence.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(crate) enum Problem {
     Refused(String),
     TimedOut(String),
     Other(anyhow::Error),
 }
 
 pub(super) type Answered = Result<Ending, Problem>;
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Problem::Refused(sentence) | Problem::TimedOut(sentence) => f.write_str(sentence),
+            Problem::Other(error) => write!(f, "{error:#}"),
+        }
+    }
+}
 
 impl Problem {
     pub(super) fn sentence(text: impl Into<String>) -> Problem {
@@ -40,6 +49,16 @@ impl Problem {
 impl From<anyhow::Error> for Problem {
     fn from(error: anyhow::Error) -> Problem {
         Problem::Other(error)
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Failure {
+        match problem {
+            Problem::Refused(sentence) => Failure::Refused(sentence),
+            Problem::TimedOut(sentence) => Failure::TimedOut(sentence),
+            Problem::Other(error) => Failure::Other(error),
+        }
     }
 }
 
@@ -62,18 +81,21 @@ impl From<io::Error> for Problem {
 
 /// Says on stderr what went wrong, and gives the code for it.
 pub(super) fn exit_code(answered: Answered) -> ExitCode {
-    let (code, sentence) = match answered {
+    let problem = match answered {
         Ok(Ending::Fine) => return ExitCode::SUCCESS,
         Ok(Ending::Findings) => return ExitCode::from(FINDINGS),
         Ok(Ending::Refused) => return ExitCode::from(REFUSED),
-        Err(Problem::Refused(sentence)) => (REFUSED, sentence),
-        Err(Problem::TimedOut(sentence)) => (TIMED_OUT, sentence),
-        // Whoever reads the output has had enough of it.
-        Err(Problem::Other(error)) if error.chain().any(is_broken_pipe) => return ExitCode::from(FAILED),
-        Err(Problem::Other(error)) => (FAILED, format!("{error:#}")),
+        Err(problem) => problem,
+    };
+    let code = match &problem {
+        Problem::Refused(_) => REFUSED,
+        Problem::TimedOut(_) => TIMED_OUT,
+        // The reader of the output has closed it.
+        Problem::Other(error) if error.chain().any(is_broken_pipe) => return ExitCode::from(FAILED),
+        Problem::Other(_) => FAILED,
     };
     // A stderr that cannot be written leaves no way to report that.
-    let _closed = writeln!(io::stderr(), "error: {}", line(&sentence));
+    let _closed = writeln!(io::stderr(), "error: {}", line(&problem.to_string()));
     ExitCode::from(code)
 }
 

@@ -1,6 +1,6 @@
 //! `export`: the whole graph.
 
-use super::document::{self, Document, Schema};
+use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Export, Format};
 use super::naming::by_type;
@@ -77,7 +77,7 @@ fn write(session: &Session, all: &Exported) -> Result<(), Problem> {
     match session.format {
         Format::Json | Format::Yaml => {
             let schema = Schema::load()?;
-            let document = Document::new("GraphExport").with("nodes", schema.values("Node", &all.nodes)?);
+            let document = Document::new(Kind::Graph).with("nodes", schema.values("Node", &all.nodes)?);
             session.print_document(document.with("edges", schema.values("Edge", &all.edges)?))
         }
         Format::Dot => session.print(&picture::dot(&nodes, &edges)),

@@ -1,17 +1,18 @@
 //! The questions and their flags. Names and meanings are kubectl's wherever kubectl has them.
 
 use super::selector::labels;
-use crate::flags::{PauseFlags, ResumeFlags, StatusOutput};
-use clap::{Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Subcommand, ValueEnum, ValueHint};
 use kube::core::Selector;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use asking::{Asking, Colour, Connection, Format};
+pub(crate) use asking::{Asking, Colour, Connection, Form, Format, Output};
+pub(crate) use brake::{Pause, Resume, Status};
 pub(crate) use filters::{Ages, Selectors};
 pub(crate) use log::{Decisions, Group, Progress, Queue};
 
 mod asking;
+mod brake;
 mod filters;
 mod log;
 
@@ -22,70 +23,6 @@ Exit codes:
   2    findings: something is stuck, dangling or in a cycle
   3    refused: the plan is not certain, something is held, or the facts changed
   124  timed out";
-
-const SHARED: &str =
-    "Flags that all questions have, those of Connection and Output, may also stand before the command.";
-
-/// Ask a garbage collector what depends on what, why, and what a deletion would do.
-#[derive(Clone, Debug, Parser)]
-#[command(
-    name = "kubectl-ownergraph",
-    bin_name = "kubectl ownergraph",
-    version,
-    max_term_width = 110,
-    after_help = format!("{SHARED}\n\n{EXIT_CODES}")
-)]
-pub(crate) struct Plugin {
-    #[command(subcommand)]
-    pub(crate) command: PluginCommand,
-}
-
-/// The questions, and the brake.
-#[derive(Clone, Debug, Subcommand)]
-pub(crate) enum PluginCommand {
-    #[command(flatten)]
-    Ask(Box<Command>),
-    /// Shows how the collector is: queue, executors, pauses.
-    #[command(after_help = EXIT_CODES)]
-    Status(Status),
-    /// Holds back deletions of the collector, in a scope and for a time.
-    #[command(after_help = EXIT_CODES)]
-    Pause(Pause),
-    /// Ends pauses before their time.
-    #[command(after_help = EXIT_CODES)]
-    Resume(Resume),
-    /// Prints the definitions of the collector's own resources, for kubectl apply.
-    #[command(after_help = EXIT_CODES)]
-    Crds,
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Status {
-    /// How the answer is printed.
-    #[arg(short, long, value_enum, default_value = "table")]
-    pub(crate) output: StatusOutput,
-    /// Print it again whenever it changes, at most once a second, until the command is ended.
-    #[arg(short, long)]
-    pub(crate) watch: bool,
-    #[command(flatten)]
-    pub(crate) connection: Connection,
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Pause {
-    #[command(flatten)]
-    pub(crate) flags: PauseFlags,
-    #[command(flatten)]
-    pub(crate) connection: Connection,
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Resume {
-    #[command(flatten)]
-    pub(crate) flags: ResumeFlags,
-    #[command(flatten)]
-    pub(crate) connection: Connection,
-}
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
@@ -128,6 +65,18 @@ pub(crate) enum Command {
     /// Follows a cascade to its end.
     #[command(after_help = EXIT_CODES)]
     Progress(Progress),
+    /// Shows how the collector is: queue, executors, pauses.
+    #[command(after_help = EXIT_CODES)]
+    Status(Status),
+    /// Holds back deletions of the collector, in a scope and for a time.
+    #[command(after_help = EXIT_CODES)]
+    Pause(Pause),
+    /// Ends pauses before their time.
+    #[command(after_help = EXIT_CODES)]
+    Resume(Resume),
+    /// Prints the definitions of the collector's own resources, for kubectl apply.
+    #[command(after_help = EXIT_CODES)]
+    Crds,
     /// Writes the whole graph.
     #[command(after_help = EXIT_CODES)]
     Export(Export),

@@ -81,10 +81,9 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::Line;
-    use clap::CommandFactory as _;
 
     fn read(line: &str) -> Result<(String, Option<String>), clap::Error> {
-        let program = crate::kubectl::flags::Plugin::command();
+        let program = crate::kubectl::questions();
         let read = Line::read(line.split(' ').map(Into::into), &program)?;
         let words: Vec<String> = read.words.into_iter().map(|word| word.into_string().unwrap()).collect();
         Ok((words.join(" "), read.command))

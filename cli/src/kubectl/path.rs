@@ -1,6 +1,6 @@
 //! `path`: how one object depends on another.
 
-use super::document::{Document, Schema};
+use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Path};
 use super::naming::{resolve, shown};
@@ -56,7 +56,7 @@ pub(super) async fn run(flags: Path) -> Answered {
         }
         Format::Json | Format::Yaml => {
             let schema = Schema::load()?;
-            let document = Document::new("Path").with("nodes", schema.values("Node", &nodes)?);
+            let document = Document::new(Kind::Path).with("nodes", schema.values("Node", &nodes)?);
             session.print_document(document.with("edges", schema.values("Edge", &edges)?))?;
         }
         Format::Tree | Format::Table | Format::Wide | Format::Name | Format::Ndjson => {

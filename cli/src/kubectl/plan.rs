@@ -1,6 +1,6 @@
 //! `plan delete`: what a deletion would do.
 
-use super::document::{Document, Schema};
+use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Format, PlanDelete};
 use super::naming::{Found, Named, by_type, shown};
@@ -8,6 +8,7 @@ use super::questions::listing;
 use super::service::{Need, Service};
 use super::session::Session;
 use super::{targets, why};
+use crate::name::program;
 use proto::graph::v1beta1::preview_deletion_response::{Effect, Entry};
 use proto::graph::v1beta1::{PreviewDeletionRequest, PreviewDeletionResponse};
 use proto::r#type::v1beta1::consistency::Requirement;
@@ -45,7 +46,7 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
     match session.format {
         Format::Json | Format::Yaml => {
             let fields = Schema::load()?.value("PreviewDeletionResponse", &plan)?;
-            session.print_document(Document::new("DeletionPlan").with_fields(fields))?;
+            session.print_document(Document::new(Kind::DeletionPlan).with_fields(fields))?;
         }
         Format::Name => {
             let going = plan.entries.iter().filter(|entry| entry.effect() == Effect::Delete);
@@ -55,7 +56,7 @@ pub(super) async fn run(flags: PlanDelete) -> Answered {
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
             let objects = format!("{}{}", flags.targets.words(&named), flags.targets.place(&session, &named));
             let (cascade, digest) = (flags.targets.cascade.as_str(), line(&plan.digest));
-            let run = format!("run    kubectl ownergraph delete {objects} --cascade={cascade} --confirm={digest}\n");
+            let run = format!("run    {} delete {objects} --cascade={cascade} --confirm={digest}\n", program());
             session.print(&format!("{}{run}", text(&plan, &named, flags.targets.cascade)))?;
         }
     }

@@ -3,7 +3,7 @@
 use super::columns::{now, span};
 use super::decisions::record::Record;
 use super::decisions::stream::{Follow, Next};
-use super::document::{self, API_VERSION, Document};
+use super::document::{self, Document, Kind};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Progress};
 use super::naming::{resolve_one, shown};
@@ -11,13 +11,14 @@ use super::questions::answered;
 use super::queue::is_open;
 use super::service::{Need, Service};
 use super::session::Session;
+use crate::name::program;
 use indicatif::{ProgressBar, ProgressStyle};
 use proto::decision::v1beta1::watch_decisions_request::Start;
 use proto::decision::v1beta1::{DecisionEvent, DecisionFilter, EventEncoding, ListDecisionsRequest, Phase};
 use proto::graph::v1beta1::{Node, NodeState};
 use proto::r#type::v1beta1::ObjectRef;
 use proto::work::v1beta1::ItemKind;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal as _, stderr};
 use std::time::Duration;
@@ -79,10 +80,9 @@ async fn follow(session: &mut Session, mut service: Service, named: ObjectRef, l
     ended?;
     match session.format {
         Format::Json | Format::Yaml => {
-            let document = Document::new("CascadeProgress").with_fields(burn.value());
-            session.print_document(document)?;
+            session.print_document(burn.document())?;
         }
-        Format::Ndjson => session.print(&document::line(&line_value(&burn)))?,
+        Format::Ndjson => session.print(&document::line(&burn.document().item()))?,
         Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
             session.print(&burn.summary(now()))?;
         }
@@ -138,7 +138,7 @@ async fn watch(
         let line = burn.line();
         if events.is_complete() && told.as_ref() != Some(&line) && !stderr().is_terminal() {
             match session.format {
-                Format::Ndjson => session.print(&document::line(&line_value(burn)))?,
+                Format::Ndjson => session.print(&document::line(&burn.document().item()))?,
                 Format::Json | Format::Yaml => {}
                 Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid => {
                     session.print(&format!("{line}\n"))?;
@@ -151,8 +151,10 @@ async fn watch(
                 return Ok(());
             }
             if quiet == QUIET_BOOKMARKS {
-                let words =
-                    "nothing is open, and it is still there: kubectl ownergraph why and stuck say what is in the way";
+                let words = format!(
+                    "nothing is open, and it is still there: {} why and stuck say what is in the way",
+                    program()
+                );
                 bar.suspend(|| session.note(&format!("{}: {words}", name(&burn.root))));
             }
         }
@@ -265,22 +267,14 @@ impl Burn {
         text
     }
 
-    fn value(&self) -> Value {
-        json!({
+    fn document(&self) -> Document {
+        Document::new(Kind::CascadeProgress).with_fields(json!({
             "root": { "group": self.root.group, "kind": self.root.kind, "namespace": self.root.namespace, "name": self.root.name, "uid": self.root.uid },
             "dependents": self.expected.len(), "deleted": self.deleted.len(), "changed": self.changed.len(),
             "waiting": self.count(Phase::Proposed), "held": self.count(Phase::Held), "leased": self.count(Phase::Leased),
             "retrying": self.count(Phase::Failed), "parked": self.count(Phase::Parked), "failedAttempts": self.failed_attempts,
-        })
+        }))
     }
-}
-
-fn line_value(burn: &Burn) -> Value {
-    let mut line = json!({ "apiVersion": API_VERSION, "kind": "CascadeProgress" });
-    if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), burn.value()) {
-        line.extend(fields);
-    }
-    line
 }
 
 fn name(object: &ObjectRef) -> String {

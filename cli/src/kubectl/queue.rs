@@ -3,7 +3,7 @@
 use super::columns::{Cell, columns, now, span};
 use super::decisions::record::Record;
 use super::decisions::stream::{Follow, Next};
-use super::document::Document;
+use super::document::{Document, Kind};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Group, Queue};
 use super::naming::{by_type, shown};
@@ -171,6 +171,6 @@ fn document(open: &[DecisionEvent], by: Group) -> Document {
         })
     };
     let groups: Vec<Value> = rows(open, by).into_iter().map(value).collect();
-    let document = Document::new("QueueReport").with("by", heading(by).to_lowercase().into());
-    document.with("groups", Value::from(groups)).with("total", open.len().into())
+    let document = Document::list(Kind::QueueList, Value::from(groups));
+    document.with("by", heading(by).to_lowercase().into()).with("total", open.len().into())
 }

@@ -1,7 +1,7 @@
 //! `orphans` and `check`: what is to be said of references all over.
 
 use super::columns::{Cell, columns};
-use super::document::{Document, Schema};
+use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Asking, Check, Format, Orphans, Scope};
 use super::naming::{by_type, shown};
@@ -29,14 +29,14 @@ pub(super) async fn orphans(flags: Orphans) -> Answered {
     let mut found =
         findings(&all, |edge| edge.standing() == OwnerStanding::Dangling && (flags.dangling || is_back(&all, edge)));
     narrow.retain(&mut session, &mut found, |(node, _)| Some(*node)).await;
-    report(&session, "OrphanList", &found)
+    report(&session, Kind::OrphanList, &found)
 }
 
 pub(super) async fn check(flags: Check) -> Answered {
     let (mut session, all) = ask(flags.asking, flags.scope).await?;
     let mut found = findings(&all, |edge| is_wrong(edge.standing()));
     Narrow::of(&flags.selectors, flags.ages).retain(&mut session, &mut found, |(node, _)| Some(*node)).await;
-    report(&session, "CheckReport", &found)
+    report(&session, Kind::ReferenceList, &found)
 }
 
 /// The graph, or a namespace of it.
@@ -71,7 +71,7 @@ fn write_counts(session: &Session, counts: &BTreeMap<String, (usize, usize)>) ->
                 .iter()
                 .map(|(kind, (all, without))| json!({ "kind": kind, "objects": all, "withoutOwner": without }))
                 .collect();
-            session.print_document(Document::new("OrphanCounts").with("kinds", Value::from(kinds)))
+            session.print_document(Document::list(Kind::OrphanCountList, Value::from(kinds)))
         }
         Format::Name => session.print(&counts.keys().map(|kind| format!("{kind}\n")).collect::<String>()),
         Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {
@@ -112,7 +112,7 @@ fn address(object: Option<&ObjectRef>) -> (String, String, String, String) {
     (object.group, object.kind, object.namespace, object.name)
 }
 
-fn report(session: &Session, kind: &str, found: &[Finding<'_>]) -> Answered {
+fn report(session: &Session, kind: Kind, found: &[Finding<'_>]) -> Answered {
     match session.format {
         Format::Json | Format::Yaml => {
             let schema = Schema::load()?;
@@ -120,7 +120,7 @@ fn report(session: &Session, kind: &str, found: &[Finding<'_>]) -> Answered {
                 Ok(json!({ "node": schema.value("Node", *node)?, "edge": schema.value("Edge", *edge)? }))
             };
             let findings = found.iter().map(value).collect::<Result<Vec<Value>, Problem>>()?;
-            session.print_document(Document::new(kind).with("findings", Value::from(findings)))?;
+            session.print_document(Document::list(kind, Value::from(findings)))?;
         }
         Format::Name => {
             let names: BTreeSet<String> = found

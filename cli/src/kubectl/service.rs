@@ -6,8 +6,7 @@ use super::ending::{Problem, note};
 use super::flags::Connection;
 use super::session::Session;
 use crate::failure::Failure;
-use crate::flags::{LOCAL, Remote};
-use crate::remote::{self, Reach};
+use crate::remote::{self, LOCAL, NAME_FLAG, Reach, Remote};
 use anyhow::{Context as _, anyhow};
 use executor_service::{Channel, connect_through};
 use k8s_openapi::api::core::v1::Pod;
@@ -31,8 +30,6 @@ const PORT_NAME: &str = "grpc";
 const PORT: u16 = LOCAL.port();
 /// The Service that reads go to, as deploy/chart names it: the host that certificates of its pods have.
 const SERVICE: &str = "graph-service";
-/// How these programs call the flag for the name in the certificate; kubectl's --tls-server-name is about the API server.
-const NAME_FLAG: &str = "--server-name";
 /// For a forwarded port to carry something.
 const FORWARD_WITHIN: Duration = Duration::from_secs(10);
 const MESSAGE_MAX_BYTES: usize = 64 << 20;
@@ -64,7 +61,7 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) async fn connect(session: &mut Session, need: Need) -> Result<Service, Problem> {
-        let way = Way::new(session.connection.clone(), session.cluster.clone());
+        let way = Way::new(session.connection.clone(), Ok(session.cluster.clone()));
         let here = if way.connection.direct { Some("--direct") } else { None };
         if let Some(flag) = here.or(session.is_file().then_some("--from-file")) {
             if matches!(need, Need::Service | Need::Leader) {
@@ -119,18 +116,24 @@ struct NotThere(String);
 #[derive(Debug)]
 pub(super) struct Way {
     connection: Connection,
-    cluster: Cluster,
+    /// The cluster that it is about, or why none is known.
+    cluster: Result<Cluster, String>,
     /// Set once the service of this machine has been chosen: other replicas are reached by their addresses then.
     local: OnceLock<()>,
 }
 
 impl Way {
-    pub(super) fn new(connection: Connection, cluster: Cluster) -> Way {
+    pub(super) fn new(connection: Connection, cluster: Result<Cluster, String>) -> Way {
         Way { connection, cluster, local: OnceLock::new() }
     }
 
     fn is_given(&self) -> bool {
-        !self.connection.server.is_empty()
+        self.connection.is_named()
+    }
+
+    fn cluster(&self) -> anyhow::Result<&Cluster> {
+        let unknown = |why: &String| anyhow!("no graph service is at {LOCAL}, and another cannot be looked for: {why}");
+        self.cluster.as_ref().map_err(unknown)
     }
 
     fn remote(&self) -> Remote {
@@ -138,7 +141,7 @@ impl Way {
         if server.is_empty() {
             server.push(LOCAL.to_string());
         }
-        Remote { server, insecure, tls, tls_server_name: server_name, name_flag: NAME_FLAG }
+        Remote { server, insecure, tls, server_name }
     }
 
     /// The replica that was found, or the leader. An address may be that of another cluster's graph, whose answers would be about
@@ -149,11 +152,11 @@ impl Way {
         }
         let meta = self.meta(channel.clone());
         let (meta, ours) = tokio::join!(meta, async {
-            if self.is_given() { cluster_uid(&self.cluster.client).await.ok() } else { None }
+            if self.is_given() { cluster_uid(&session.cluster.client).await.ok() } else { None }
         });
         let meta = meta?;
         if let Some(ours) = ours.filter(|ours| !meta.cluster_uid.is_empty() && *ours != meta.cluster_uid) {
-            let (server, name) = (self.connection.server.join(","), &self.cluster.name);
+            let (server, name) = (self.connection.server.join(","), &session.cluster.name);
             return Err(Problem::Refused(format!(
                 "the graph service at {server} watches cluster {}, and {name:?} is cluster {ours}: choose the context that fits with --context",
                 meta.cluster_uid
@@ -183,7 +186,7 @@ impl Way {
 
     /// Pods of the graph service that are ready.
     async fn pods(&self) -> anyhow::Result<Vec<Place>> {
-        let client = self.cluster.client.clone();
+        let client = self.cluster()?.client.clone();
         let pods: Api<Pod> = match &self.connection.port_forward_namespace {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),
@@ -195,30 +198,33 @@ impl Way {
         Ok(listed.items.iter().filter(|pod| is_ready(pod)).filter_map(Place::of).collect())
     }
 
-    /// The service of this machine, if it is one of this cluster.
-    async fn local(&self) -> Option<Channel> {
+    /// The service of this machine, if it is not known to be of another cluster.
+    async fn local(&self) -> Result<Option<Channel>, Failure> {
         let Connection { tls, port_forward_namespace, .. } = &self.connection;
         // A token is for the service that was meant, and not for what happens to listen here.
         let is_meant = tls.token_file.is_none() || tls.tls_ca.is_some();
         if port_forward_namespace.is_some() || !is_meant {
-            return None;
+            return Ok(None);
         }
-        let Ok(channel) = self.remote().any().await else { return None };
-        let (meta, ours) = tokio::join!(self.meta(channel.clone()), cluster_uid(&self.cluster.client));
-        let Ok(meta) = meta else { return None };
-        match ours {
-            Ok(ours) if ours != meta.cluster_uid => {
-                note(&format!(
-                    "the graph service at {LOCAL} watches another cluster than context {:?}",
-                    self.cluster.name
-                ));
-                return None;
+        let channel = match self.remote().any().await {
+            Ok(channel) => channel,
+            Err(failure @ Failure::Usage(_)) => return Err(failure),
+            Err(Failure::Refused(_) | Failure::TimedOut(_) | Failure::Other(_)) => return Ok(None),
+        };
+        if let Ok(Cluster { client, name, .. }) = &self.cluster {
+            let (meta, ours) = tokio::join!(self.meta(channel.clone()), cluster_uid(client));
+            let Ok(meta) = meta else { return Ok(None) };
+            match ours {
+                Ok(ours) if ours != meta.cluster_uid => {
+                    note(&format!("the graph service at {LOCAL} watches another cluster than context {name:?}"));
+                    return Ok(None);
+                }
+                Ok(_) => {}
+                Err(why) => note(&format!("whether {LOCAL} is of context {name:?} cannot be told: {why}")),
             }
-            Ok(_) => {}
-            Err(why) => note(&format!("whether {LOCAL} is of context {:?} cannot be told: {why}", self.cluster.name)),
         }
         let _set_before = self.local.set(());
-        Some(channel)
+        Ok(Some(channel))
     }
 
     /// A channel through the API server.
@@ -227,7 +233,7 @@ impl Way {
         let name = (NAME_FLAG, server_name.as_deref());
         tls.check("--server", &[], name).map_err(Failure::usage)?;
         let caller = Caller::open(tls, tls.is_tls(&[]), name).await.map_err(Failure::usage)?;
-        let pods: Api<Pod> = Api::namespaced(self.cluster.client.clone(), &place.namespace);
+        let pods: Api<Pod> = Api::namespaced(self.cluster()?.client.clone(), &place.namespace);
         let Place { namespace, name, port, .. } = place;
         let opened = async {
             let mut forwarder = pods.portforward(name, &[*port]).await?;
@@ -249,14 +255,11 @@ impl Reach for Way {
         let failure = match self.pods().await {
             Ok(pods) => match pods.first() {
                 Some(first) => return self.forward(first).await,
-                None => Failure::Other(anyhow!(NotThere(self.cluster.name.clone()))),
+                None => Failure::Other(anyhow!(NotThere(self.cluster()?.name.clone()))),
             },
             Err(error) => Failure::Other(error),
         };
-        match self.local().await {
-            Some(channel) => Ok(channel),
-            None => Err(failure),
-        }
+        self.local().await?.ok_or(failure)
     }
 
     async fn at(&self, hint: &str) -> Option<Channel> {

@@ -1,13 +1,11 @@
 //! What a question needs beside itself: credentials, the terminal, and a list of what could not be seen.
 
-use super::document::{self, Document};
+use super::document::Document;
 use super::ending::{Problem, note};
-use super::flags::{Asking, Colour, Connection, Format};
-use super::jsonpath::Template;
+use super::flags::{Asking, Connection, Format};
+use super::printer::Printer;
 use super::requests;
-use anstream::{AutoStream, ColorChoice};
 use runtime::kubernetes::Cluster;
-use runtime::visible;
 use std::io::{self, Write as _};
 
 /// Clears a terminal.
@@ -20,8 +18,7 @@ pub(super) struct Session {
     pub(super) connection: Connection,
     namespace: Option<String>,
     pub(super) format: Format,
-    template: Option<Template>,
-    colour: Colour,
+    printer: Printer,
     incomplete: Vec<String>,
 }
 
@@ -29,13 +26,9 @@ impl Session {
     /// Finds the credentials; nothing is sent yet. The first of `formats` is what is meant where none is asked for.
     pub(super) async fn open(asking: Asking, formats: &[Format]) -> Result<Session, Problem> {
         let Asking { namespace, connection, output } = asking;
-        let (format, template) = output.form.map_or((formats[0], None), |form| (form.format, form.template));
-        if !formats.contains(&format) {
-            let names = formats.iter().map(|format| name(*format)).collect::<Vec<_>>().join(", ");
-            return Err(Problem::sentence(format!("-o {} makes no sense here; there are {names}", name(format))));
-        }
+        let printer = Printer::of(output, formats)?;
         let cluster = requests::connect(&connection).await?;
-        Ok(Session { cluster, connection, namespace, format, template, colour: output.colour, incomplete: Vec::new() })
+        Ok(Session { cluster, connection, namespace, format: printer.format, printer, incomplete: Vec::new() })
     }
 
     /// The namespace of what is named without one.
@@ -76,32 +69,12 @@ impl Session {
         Ok(out.flush()?)
     }
 
-    /// Writes the answer. It may hold colours, which are taken out where nobody wants them.
     pub(super) fn print(&self, text: &str) -> Result<(), Problem> {
-        let stdout = io::stdout();
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let choice = match self.colour {
-            _ if no_color => ColorChoice::Never,
-            Colour::Always => ColorChoice::Always,
-            Colour::Never => ColorChoice::Never,
-            Colour::Auto => AutoStream::choice(&stdout),
-        };
-        let mut out = AutoStream::new(stdout.lock(), choice);
-        out.write_all(visible::styled(text).as_bytes())?;
-        Ok(out.flush()?)
+        self.printer.print(text)
     }
 
-    /// Writes the answer as JSON or YAML, or what a template makes of it.
+    /// The document says what could not be seen.
     pub(super) fn print_document(&self, document: Document) -> Result<(), Problem> {
-        let value = document.with_incomplete(&self.incomplete);
-        if let Some(template) = &self.template {
-            return self.print(&template.fill(&value));
-        }
-        self.print(&if self.format == Format::Yaml { document::yaml(&value)? } else { document::json(&value)? })
+        self.printer.print_document(document, &self.incomplete)
     }
-}
-
-fn name(format: Format) -> String {
-    use clap::ValueEnum as _;
-    format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

@@ -1,7 +1,7 @@
 //! `stuck`: what does not move, and what has to move first.
 
 use super::columns::{Cell, columns, now, span};
-use super::document::{self, Document, Schema};
+use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Ages, Format, Stuck};
 use super::naming::{by_type, shown};
@@ -44,7 +44,7 @@ fn write(session: &Session, found: &[Found]) -> Result<(), Problem> {
     match session.format {
         Format::Json | Format::Yaml => {
             let objects = Schema::load()?.values(MESSAGE, found)?;
-            session.print_document(Document::new("StuckList").with("objects", objects))
+            session.print_document(Document::list(Kind::StuckList, objects))
         }
         Format::Ndjson => {
             let schema = Schema::load()?;

@@ -1,7 +1,7 @@
 //! `tree` and `owners`: everything on one side of an object, or on both.
 
 use super::conditions;
-use super::document::{self, Document, Schema};
+use super::document::{self, Document, Kind, Schema};
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Format, Owners, Tree};
 use super::naming::{by_type, resolve_one, shown};
@@ -10,6 +10,7 @@ use super::picture;
 use super::questions::{Walked, listing};
 use super::service::{Need, Service};
 use super::session::Session;
+use crate::name::program;
 use proto::graph::v1beta1::list_dependents_response::Dependent;
 use proto::graph::v1beta1::{Edge, Node};
 use proto::r#type::v1beta1::ObjectRef;
@@ -66,8 +67,7 @@ pub(super) async fn run(flags: Tree) -> Answered {
     let named = resolve_one(&mut session, &flags.object).await?;
     let mut service = Service::connect(&mut session, Need::Graph).await?;
     let reference = named.reference();
-    let unknown =
-        || Problem::sentence(format!("{} is not known; kubectl ownergraph why may say more", shown(&reference)));
+    let unknown = || Problem::sentence(format!("{} is not known; {} why may say more", shown(&reference), program()));
     let root = service.get(&reference).await?.ok_or_else(unknown)?;
     let at = root.r#ref.clone().unwrap_or_default();
     if flags.watch {
@@ -198,9 +198,9 @@ fn write(session: &Session, root: &Node, sides: &[(Side, Walked)]) -> Result<(),
 fn document(root: &Node, sides: &[(Side, Walked)]) -> Result<Document, Problem> {
     let schema = Schema::load()?;
     let kind = match sides {
-        [(Side::Owners, _)] => "Owners",
-        [(Side::Dependents, _)] => "Tree",
-        _ => "Lineage",
+        [(Side::Owners, _)] => Kind::Owners,
+        [(Side::Dependents, _)] => Kind::Tree,
+        _ => Kind::Lineage,
     };
     let mut document = Document::new(kind).with("root", schema.value("Node", root)?);
     for (side, walked) in sides {

@@ -1,7 +1,7 @@
 //! `why`: the collector's verdict on one object, in sentences.
 
 use super::columns::{now, span};
-use super::document::{Document, Schema};
+use super::document::{Document, Kind, Schema};
 use super::ending::{Answered, Ending};
 use super::flags::{Format, Why};
 use super::naming::{Found, resolve_one, shown};
@@ -9,6 +9,7 @@ use super::questions::listing;
 use super::service::{Need, Service};
 use super::session::Session;
 use super::tree::table::standing;
+use crate::name::program;
 use namespace::Condition;
 use proto::convert::PAUSE_PREFIX;
 use proto::graph::v1beta1::reason::Code;
@@ -45,7 +46,7 @@ pub(super) async fn run(flags: Why) -> Answered {
     };
     if matches!(session.format, Format::Json | Format::Yaml) {
         let fields = Schema::load()?.value("ExplainObjectResponse", &answer)?;
-        let document = Document::new("Explanation").with_fields(fields);
+        let document = Document::new(Kind::Explanation).with_fields(fields);
         session.print_document(document.with("conditions", json!(conditions)))?;
     } else {
         session.print(&text(&answer, &conditions, now()))?;
@@ -71,7 +72,7 @@ fn unknown(session: &Session, object: &ObjectRef, found: &Found, left_out: bool)
         let at =
             json!({ "group": object.group, "kind": object.kind, "namespace": object.namespace, "name": object.name });
         session.print_document(
-            Document::new("Explanation")
+            Document::new(Kind::Explanation)
                 .with("node", json!({ "ref": at }))
                 .with("known", false.into())
                 .with("ignored", left_out.into()),
@@ -121,7 +122,7 @@ fn text(answer: &ExplainObjectResponse, conditions: &[Condition], now: i64) -> S
     }
     let more = (node.owner_count as usize).saturating_sub(answer.owners.len());
     if more > 0 && !answer.owners.is_empty() {
-        line(&mut text, "owner", &format!("and {more} more; kubectl ownergraph owners lists all of them"));
+        line(&mut text, "owner", &format!("and {more} more; {} owners lists all of them", program()));
     }
     if let Some(work) = &answer.work {
         line(&mut text, "decided", &work_words(work, now));
@@ -232,7 +233,7 @@ fn work_words(work: &PendingWork, now: i64) -> String {
 fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
     let first = answer.reasons.first()?;
     if let Some((pause, _)) = first.detail.strip_prefix(PAUSE_PREFIX).and_then(|held| held.split_once(':')) {
-        return Some(format!("wait until the pause ends, or end it: kubectl ownergraph resume {pause}"));
+        return Some(format!("wait until the pause ends, or end it: {} resume {pause}", program()));
     }
     let words = match (answer.verdict(), first.code()) {
         (Verdict::Kept, Code::SolidOwner) => "it goes when the last of its owners is gone",
@@ -252,10 +253,10 @@ fn next(answer: &ExplainObjectResponse, node: &Node) -> Option<String> {
             "find out why the controller of that finalizer does not remove it; removing it by hand skips its cleanup"
         }
         (Verdict::Blocked, Code::BlockingDependents) if node.deleting_dependents => {
-            "kubectl ownergraph stuck names what has to move first"
+            return Some(format!("{} stuck names what has to move first", program()));
         }
         (Verdict::Blocked, Code::ContentsRemain) if node.r#ref.as_ref().is_some_and(is_namespace) => {
-            "kubectl ownergraph stuck -n with its name lists what in it does not move, and why"
+            return Some(format!("{} stuck -n with its name lists what in it does not move, and why", program()));
         }
         (_, Code::NoExecutor) => "start an executor-service, or look at why none is connected",
         (_, Code::Forbidden) => "give the executors the right to do it",

@@ -40,10 +40,7 @@ async fn the_log_is_told_once_and_goes_on_where_it_ended() {
     );
     let listed = world.ask(&["decisions", "-A", "--last", "2", "-o", "json"]).await;
     let document: Value = serde_json::from_str(&listed.stdout).unwrap();
-    assert_eq!(
-        document["decisions"].as_array().unwrap().as_slice(),
-        events[events.len() - 2..].iter().map(|line| line["event"].clone()).collect::<Vec<_>>()
-    );
+    assert_eq!(document["items"].as_array().unwrap().as_slice(), &events[events.len() - 2..]);
     let id = events[0]["event"]["decisionId"].as_str().unwrap();
     let one = world.ask(&["decisions", id, "-o", "ndjson"]).await;
     assert!(
@@ -104,7 +101,7 @@ async fn what_waits_is_counted_and_a_cascade_is_followed_to_its_end() {
     until("two dependents wait", async || {
         let queue = world.ask(&["queue", "--by", "root", "-o", "json"]).await;
         let report: Value = serde_json::from_str(&queue.stdout).unwrap();
-        report["total"] == 2 && report["groups"][0]["name"] == "ConfigMap default/root"
+        report["total"] == 2 && report["items"][0]["name"] == "ConfigMap default/root"
     })
     .await;
     let stays = world.ask(&["progress", "cm/root", "--timeout", "2s"]).await;

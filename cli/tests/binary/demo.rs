@@ -9,7 +9,7 @@ fn number(of: &Value, field: &str) -> u64 {
 
 #[tokio::test]
 async fn the_summary_is_one_json_document_whose_numbers_add_up() {
-    let output = output(&mut ownergraph(&["demo", "--objects", "300", "--json"])).await;
+    let output = output(&mut ownergraph(&["demo", "--objects", "300", "-o", "json"])).await;
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -15,22 +15,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The program with these arguments, in an environment that gives it nothing.
 pub(crate) fn ownergraph(arguments: &[&str]) -> Command {
-    program(env!("CARGO_BIN_EXE_ownergraph"), arguments)
+    program("ownergraph", arguments)
 }
 
 /// The plugin of kubectl, likewise.
 pub(crate) fn plugin(arguments: &[&str]) -> Command {
-    program(env!("CARGO_BIN_EXE_kubectl-ownergraph"), arguments)
+    program("kubectl-ownergraph", arguments)
 }
 
 /// What kubectl asks to complete a line, likewise.
 pub(crate) fn completer(arguments: &[&str]) -> Command {
-    program(env!("CARGO_BIN_EXE_kubectl_complete-ownergraph"), arguments)
+    program("kubectl_complete-ownergraph", arguments)
 }
 
-fn program(path: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(path);
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true).env_clear().env("HOME", "/nonexistent");
+fn program(name: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ownergraph"));
+    command.arg0(name).args(arguments).stdin(Stdio::null()).kill_on_drop(true).env_clear().env("HOME", "/nonexistent");
     command
 }
 

@@ -134,12 +134,15 @@ async fn a_snapshot_answers_as_the_cluster_did_and_can_only_be_read() {
     let plan = ["plan", "delete", "cm/root"];
     let (theirs, ours) = (world.ask(&plan).await, ask_file(&plan).await);
     assert_eq!((digest(&theirs), ours.code), (digest(&ours), Some(3)), "a plan from a file is never certain");
+    let mut elsewhere = plugin(&[&file[..], &["tree", "cm/root", "--no-status"]].concat());
+    let said = output(elsewhere.env("OWNERGRAPH_SERVER", "127.0.0.1:1")).await;
+    assert_eq!(said.status.code(), Some(0), "a variable does not hide a file: {said:?}");
     for (arguments, part) in [
         (&["delete", "cm/root", "--confirm", "x"][..], "--from-file reads only"),
         (&["decisions"], "--from-file reads only"),
         (&["status"], "--from-file reads a graph only"),
         (&["tree", "cm/nobody"], "is not known"),
-        (&["tree", "cm/root", "--server", "127.0.0.1:1"], "cannot be used with"),
+        (&["tree", "cm/root", "--direct"], "cannot be used with"),
     ] {
         let said = ask_file(arguments).await;
         assert!(said.code == Some(1) && said.stderr.contains(part), "{arguments:?}: {}", said.stderr);
@@ -233,15 +236,20 @@ async fn a_plan_takes_what_a_selector_fits_and_what_files_describe() {
 #[tokio::test]
 async fn documents_carry_their_kind_and_what_is_missing() {
     let world = World::start().await;
-    let cases: [(&[&str], &str, &str); 8] = [
+    let cases: [(&[&str], &str, &str); 13] = [
         (&["tree", "cm/root"], "Tree", "dependents"),
         (&["tree", "cm/first", "--both"], "Lineage", "owners"),
         (&["owners", "cm/leaf"], "Owners", "owners"),
         (&["why", "cm/leaf"], "Explanation", "verdict"),
         (&["plan", "delete", "cm/root"], "DeletionPlan", "digest"),
-        (&["stuck"], "StuckList", "objects"),
-        (&["check", "-A"], "CheckReport", "findings"),
-        (&["export"], "GraphExport", "nodes"),
+        (&["stuck"], "StuckList", "items"),
+        (&["check", "-A"], "ReferenceList", "items"),
+        (&["export"], "Graph", "nodes"),
+        (&["orphans"], "OrphanCountList", "items"),
+        (&["cycles"], "CycleList", "items"),
+        (&["queue"], "QueueList", "items"),
+        (&["decisions"], "DecisionList", "items"),
+        (&["version"], "Version", "client"),
     ];
     for (question, kind, field) in cases {
         let said = world.ask(&[question, &["-o", "json"]].concat()).await;
@@ -249,6 +257,13 @@ async fn documents_carry_their_kind_and_what_is_missing() {
             serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{question:?}: {}", said.stderr));
         assert_eq!((&document["apiVersion"], &document["kind"]), (&"ownergraph.dev/v1alpha1".into(), &kind.into()));
         assert!(!document[field].is_null() && document["status"]["incomplete"].is_array(), "{document}");
+    }
+    // A collector that runs is asked without a kubeconfig.
+    for format in ["json", "yaml"] {
+        let said = output(&mut plugin(&["status", "--server", &world.server, "-o", format])).await;
+        let document: Value = serde_saphyr::from_slice(&said.stdout).unwrap();
+        assert_eq!(document["kind"], "CollectorStatus", "{document}");
+        assert!(document["nodeCount"].is_string() && document["collections"].is_array(), "{document}");
     }
 }
 

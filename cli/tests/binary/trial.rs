@@ -18,7 +18,7 @@ async fn what_it_makes_is_collected() {
 #[tokio::test]
 async fn without_a_collector_it_says_what_is_left() {
     let cluster = Cluster::start().await;
-    let mut alone = ownergraph(&["try", "--kubeconfig", &cluster.kubeconfig, "--objects", "150", "--within", "100ms"]);
+    let mut alone = ownergraph(&["try", "--kubeconfig", &cluster.kubeconfig, "--objects", "150", "--timeout", "100ms"]);
     let tried = output(&mut alone).await;
     let said = String::from_utf8_lossy(&tried.stderr).into_owned();
     assert_eq!(tried.status.code(), Some(124), "{said}");

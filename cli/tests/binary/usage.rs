@@ -19,7 +19,7 @@ fn sentence(output: &Output) -> String {
 
 #[tokio::test]
 async fn bad_flags_are_named_and_end_with_two() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["demo", "--objects", "none"], "--objects"),
         (&["demo", "--objects", "0"], "--objects"),
         (&["demo", "--nonsense"], "--nonsense"),
@@ -27,7 +27,6 @@ async fn bad_flags_are_named_and_end_with_two() {
         (&["collect", "--ignore-resources", "Pods"], "RESOURCE.GROUP"),
         (&["collect", "--listen", "localhost"], "--listen"),
         (&["sandbox", "--listen", "8080"], "--listen"),
-        (&["destroy"], "destroy"),
     ];
     for (arguments, part) in cases {
         let output = run(arguments).await;
@@ -39,13 +38,14 @@ async fn bad_flags_are_named_and_end_with_two() {
 
 #[tokio::test]
 async fn flags_before_a_command_count_as_its_own() {
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["destroy"], 1, "destroy"),
         (&["-n", "stuck", "collect"], 2, "unexpected argument '-n'"),
         (&["-n", "collect", "stuck", "--nonsense"], 1, "--nonsense"),
         (&["--kubeconfig", "/nonexistent/kubeconfig", "collect"], 2, "/nonexistent/kubeconfig"),
         (&["--kubeconfig", "/nonexistent/kubeconfig", "-v=6", "stuck"], 1, "/nonexistent/kubeconfig"),
         (&["--frob", "check"], 1, "--frob"),
-        (&["-o", "table", "crds"], 2, "unexpected argument '-o'"),
+        (&["-o", "table", "crds"], 1, "unexpected argument '-o'"),
     ];
     for (arguments, code, part) in cases {
         let output = run(arguments).await;
@@ -100,24 +100,35 @@ async fn a_port_in_use_is_named_and_ends_with_one() {
 }
 
 #[tokio::test]
-async fn help_shows_examples_and_exit_codes() {
-    for arguments in [
-        &["--help"][..],
-        &["demo", "--help"],
-        &["sandbox", "--help"],
-        &["collect", "--help"],
-        &["pause", "--help"],
-        &["resume", "--help"],
-        &["status", "--help"],
-        &["crds", "--help"],
-    ] {
-        let output = run(arguments).await;
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success());
-        assert!(text.contains("Examples:\n  ownergraph ") && text.contains("Exit codes:\n  0  "), "{text}");
+async fn help_shows_examples_and_exit_codes_under_the_name_that_was_called() {
+    for arguments in
+        [&["--help"][..], &["demo", "--help"], &["collect", "--help"], &["pause", "--help"], &["crds", "-h"]]
+    {
+        for (mut command, name) in [(ownergraph(arguments), "ownergraph"), (plugin(arguments), "kubectl ownergraph")] {
+            let output = output(&mut command).await;
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(output.status.success());
+            assert!(
+                text.contains(&format!("Usage: {name} ")) && text.contains(&format!("Examples:\n  {name} ")),
+                "{text}"
+            );
+            assert!(text.contains("Exit codes:\n  0  "), "{text}");
+        }
     }
     let version = run(&["--version"]).await;
     assert_eq!(String::from_utf8_lossy(&version.stdout), format!("ownergraph {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[tokio::test]
+async fn old_names_of_flags_are_taken_and_not_shown() {
+    let missing = "/nonexistent/kubeconfig";
+    for old in [&["try", "--within", "1s"][..], &["collect", "--elect", "--tls-ca", missing, "--tls-server-name", "x"]]
+    {
+        let text = run(&[old, &["--kubeconfig", missing]].concat()).await.stderr;
+        assert!(String::from_utf8_lossy(&text).contains(missing), "{old:?}: {}", String::from_utf8_lossy(&text));
+        let help = run(&[old[0], "--help"]).await.stdout;
+        assert!(!String::from_utf8_lossy(&help).contains("--within"), "{old:?}");
+    }
 }
 
 #[tokio::test]

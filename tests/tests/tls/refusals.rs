@@ -109,9 +109,9 @@ fn the_command_line_says_what_to_do(
         (0, [&["--server", &https, "--tls-ca", &ca], &known[..]].concat(), "LEADER"),
         (1, vec!["--server", grpc, "--tls-ca", &foreign], "give the file of the authority that signed it"),
         (1, vec!["--server", grpc], "speaks TLS, and this connection is plaintext: give --tls-ca FILE"),
-        (2, vec!["--server", grpc, "--tls-ca", &key], "it holds no certificate"),
-        (2, vec!["--server", grpc, "--tls-cert", &certificate], "--tls-cert needs --tls-key"),
-        (2, vec!["--server", "192.0.2.1:1", "--token-file", &key, "--insecure"], "is for TLS or loopback"),
+        (1, vec!["--server", grpc, "--tls-ca", &key], "it holds no certificate"),
+        (1, vec!["--server", grpc, "--tls-cert", &certificate], "--tls-cert needs --tls-key"),
+        (1, vec!["--server", "192.0.2.1:1", "--token-file", &key, "--insecure"], "is for TLS or loopback"),
     ] {
         let mut command = Command::new(programs.path("ownergraph"));
         let output = command.arg("status").args(&arguments).output().context("running ownergraph status")?;

@@ -1,12 +1,13 @@
 use super::*;
+use crate::kubectl::questions;
 
 /// What fits, by the words alone.
 fn fitting(line: &str) -> Wanted {
     let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
-    let mut program = Asking::augment_args(Plugin::command());
+    let mut program = Asking::augment_args(questions());
     program.build();
     let (current, before) = words.split_last().unwrap();
-    let ordered = Line::read(before.iter().cloned(), &Plugin::command());
+    let ordered = Line::read(before.iter().cloned(), &questions());
     let ordered = ordered.map_or_else(|_| before.to_vec(), |line| line.words);
     wanted(innermost(&program, &ordered), before.last().and_then(|word| word.to_str()), current.to_str().unwrap())
 }
@@ -50,7 +51,7 @@ fn what_lives_elsewhere_is_looked_up() {
         assert_eq!(fitting(line), expected, "{line}");
     }
     let line: Vec<OsString> = "p tree -n shop --context x deploy".split(' ').map(Into::into).collect();
-    let (asking, named) = context(&line).unwrap();
+    let (asking, named) = context(&line, questions()).unwrap();
     assert_eq!((asking.namespace.as_deref(), asking.connection.context.as_deref()), (Some("shop"), Some("x")));
     assert_eq!(named, ["deploy"]);
 }

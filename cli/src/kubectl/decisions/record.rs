@@ -1,6 +1,6 @@
 //! A step of a decision, as a line or as JSON.
 
-use crate::kubectl::document::{API_VERSION, Schema};
+use crate::kubectl::document::{Document, Kind, Schema};
 use crate::kubectl::ending::Problem;
 use crate::kubectl::naming::shown;
 use anyhow::Context as _;
@@ -41,23 +41,14 @@ impl Record {
         }
     }
 
-    /// The message as it is.
-    pub(in crate::kubectl) fn value(&self, schema: &Schema) -> Result<Value, Problem> {
-        match self {
-            Record::Event(event) => schema.message(EVENT, event.as_ref()),
-            Record::Cloud(event) => cloud_value(event, schema),
-            Record::Gap(gap) => schema.message(GAP, gap),
-        }
-    }
-
-    /// The same with what tells it from other lines. CloudEvents have their own way.
-    pub(in crate::kubectl) fn line_value(&self, schema: &Schema) -> Result<Value, Problem> {
-        let value = self.value(schema)?;
-        Ok(match self {
-            Record::Event(_) => json!({ "apiVersion": API_VERSION, "kind": "DecisionEvent", "event": value }),
-            Record::Cloud(_) => value,
-            Record::Gap(_) => json!({ "apiVersion": API_VERSION, "kind": "DecisionGap", "gap": value }),
-        })
+    /// A document of its own; CloudEvents have their own form.
+    pub(in crate::kubectl) fn item(&self, schema: &Schema) -> Result<Value, Problem> {
+        let (kind, field, value) = match self {
+            Record::Event(event) => (Kind::DecisionEvent, "event", schema.message(EVENT, event.as_ref())?),
+            Record::Cloud(event) => return cloud_value(event, schema),
+            Record::Gap(gap) => (Kind::DecisionGap, "gap", schema.message(GAP, gap)?),
+        };
+        Ok(Document::new(kind).with(field, value).item())
     }
 }
 

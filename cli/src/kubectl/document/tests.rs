@@ -1,5 +1,5 @@
 use super::*;
-use prost_reflect::{Kind, MessageDescriptor};
+use prost_reflect::{Kind as FieldKind, MessageDescriptor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What documents are made of, beside the fields that the commands add.
@@ -15,6 +15,15 @@ const PARTS: [&str; 9] = [
     "ownergraph.decision.v1beta1.DecisionEvent",
 ];
 
+#[test]
+fn the_documentation_names_each_kind() {
+    let page = include_str!("../../../../docs/queries.md");
+    for kind in Kind::value_variants() {
+        assert!(page.contains(&format!("\n| `{kind:?}` | ")), "docs/queries.md has no row for {kind:?}");
+        assert_eq!(Document::new(*kind).item()["kind"], format!("{kind:?}"));
+    }
+}
+
 /// Whoever reads the output of a script relies on every one of these lines. New ones may come; none may change or go.
 #[test]
 fn the_fields_of_all_documents_stay() {
@@ -28,10 +37,10 @@ fn the_fields_of_all_documents_stay() {
         }
         for field in message.fields() {
             let kind = field.kind();
-            let kind = if let Kind::Message(inner) = kind {
+            let kind = if let FieldKind::Message(inner) = kind {
                 open.push(inner.clone());
                 inner.full_name().to_owned()
-            } else if let Kind::Enum(inner) = kind {
+            } else if let FieldKind::Enum(inner) = kind {
                 let values: Vec<String> = inner.values().map(|value| value.name().to_owned()).collect();
                 lines.insert(inner.full_name().to_owned(), values.join(" "));
                 inner.full_name().to_owned()

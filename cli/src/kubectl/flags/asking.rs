@@ -21,25 +21,25 @@ pub(crate) struct Connection {
     pub(crate) tls: CallerFlags,
     /// Name that the certificate of the graph service is checked against, instead of the host in its address; where a port is forwarded,
     /// instead of graph-service.NAMESPACE.svc.
-    #[arg(long, env = "OWNERGRAPH_TLS_SERVER_NAME", value_name = "NAME")]
+    #[arg(long, env = "OWNERGRAPH_SERVER_NAME", value_name = "NAME")]
     pub(crate) server_name: Option<String>,
     /// Allow plaintext to a --server that is not loopback.
     #[arg(long, env = "OWNERGRAPH_INSECURE", value_parser = BoolishValueParser::new())]
     pub(crate) insecure: bool,
-    /// Look for the graph service in this namespace only.
-    #[arg(long, value_name = "NAMESPACE", conflicts_with = "server")]
+    /// Look for the graph service in this namespace only, whatever --server says.
+    #[arg(long, value_name = "NAMESPACE")]
     pub(crate) port_forward_namespace: Option<String>,
-    /// Do not look for a graph service: list the cluster from here (slow).
-    #[arg(long, conflicts_with_all = ["server", "port_forward_namespace"])]
+    /// Do not look for a graph service, whatever --server says: list the cluster from here (slow).
+    #[arg(long, conflicts_with = "port_forward_namespace")]
     pub(crate) direct: bool,
-    /// Ask this snapshot, which `export --snapshot` wrote, and no cluster.
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["server", "port_forward_namespace", "direct"])]
+    /// Ask this snapshot, which `export --snapshot` wrote, and no cluster, whatever --server says.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["port_forward_namespace", "direct"])]
     pub(crate) from_file: Option<PathBuf>,
     /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
     #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH", overrides_with = "kubeconfig")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig.
-    #[arg(long, env = "OWNERGRAPH_CONTEXT", overrides_with = "context")]
+    #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME", overrides_with = "context")]
     pub(crate) context: Option<String>,
     /// Cluster of the kubeconfig.
     #[arg(long)]
@@ -83,6 +83,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Whether the graph service is named, and not looked for.
+    pub(crate) fn is_named(&self) -> bool {
+        !self.server.is_empty() && self.port_forward_namespace.is_none()
+    }
+
     pub(crate) fn access(&self) -> Access {
         Access {
             kubeconfig: self.kubeconfig.clone(),

@@ -112,7 +112,7 @@ pub(crate) struct Decisions {
     #[arg(long = "verdict", value_enum, value_name = "PHASE", value_delimiter = ',')]
     pub(crate) verdicts: Vec<Verdict>,
     /// Only decisions made for this; may be repeated.
-    #[arg(long = "reason", value_enum, value_name = "CAUSE", value_delimiter = ',')]
+    #[arg(long = "cause", alias = "reason", value_enum, value_name = "CAUSE", value_delimiter = ',')]
     pub(crate) reasons: Vec<Reason>,
     /// Only decisions that ask for this; may be repeated.
     #[arg(long = "action", value_enum, value_delimiter = ',')]

@@ -56,7 +56,7 @@ fn a_plan_says_what_goes_what_stays_and_how_to_run_it() {
     digest 9f2c41d0a1b2c3d4
     ");
     let fields = Schema::load().unwrap().value("PreviewDeletionResponse", &plan()).unwrap();
-    let value = Document::new("DeletionPlan").with_fields(fields).with_incomplete(&[]);
+    let value = Document::new(Kind::DeletionPlan).with_fields(fields).with_incomplete(&[]);
     insta::assert_snapshot!(crate::kubectl::document::json(&value).unwrap());
 }
 

@@ -2,7 +2,7 @@
 
 use super::show;
 use super::table::{collecting, name};
-use crate::kubectl::document::{self, API_VERSION, Schema};
+use crate::kubectl::document::{self, Document, Kind, Schema};
 use crate::kubectl::ending::Problem;
 use crate::kubectl::flags::{Format, Tree};
 use crate::kubectl::questions::{answered, problem};
@@ -12,7 +12,6 @@ use proto::graph::v1beta1::WatchDependentsRequest;
 use proto::graph::v1beta1::watch_dependents_response::{Change, ChangeType, Event};
 use proto::r#type::v1beta1::ObjectRef;
 use runtime::visible;
-use serde_json::json;
 use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -89,7 +88,7 @@ fn lines(session: &Session, changes: &[Change]) -> Result<String, Problem> {
         let schema = Schema::load()?;
         let value = |change: &Change| {
             let change = schema.message(CHANGE, change)?;
-            Ok(document::line(&json!({ "apiVersion": API_VERSION, "kind": "TreeChange", "change": change })))
+            Ok(document::line(&Document::new(Kind::TreeChange).with("change", change).item()))
         };
         return changes.iter().map(value).collect();
     }

@@ -195,7 +195,7 @@ fn the_document_keeps_its_fields() {
     let answer = pod(Verdict::Collectable, OwnerStanding::Dangling, reasons);
     let answer = ExplainObjectResponse { work: work("executor-2", Some(1)), ..answer };
     let fields = Schema::load().unwrap().value("ExplainObjectResponse", &answer).unwrap();
-    let value = Document::new("Explanation").with_fields(fields).with_incomplete(&[]);
+    let value = Document::new(Kind::Explanation).with_fields(fields).with_incomplete(&[]);
     insta::assert_snapshot!(crate::kubectl::document::json(&value).unwrap());
 }
 
@@ -209,5 +209,5 @@ fn what_somebody_should_look_at_is_a_finding() {
 fn owners_that_are_not_listed_are_counted() {
     let mut answer = pod(Verdict::Kept, OwnerStanding::Solid, vec![]);
     answer.node.as_mut().unwrap().owner_count = 4400;
-    assert!(told(&answer).contains("and 4399 more; kubectl ownergraph owners lists all of them"), "{}", told(&answer));
+    assert!(told(&answer).contains("and 4399 more; ownergraph owners lists all of them"), "{}", told(&answer));
 }

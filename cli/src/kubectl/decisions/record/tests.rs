@@ -62,6 +62,6 @@ fn lines_of_json_keep_their_fields() {
     };
     let gap = Gap { reason: "LOG_REPLACED".into(), ..Default::default() };
     let records = [Record::of(event(Phase::Leased)), Record::Cloud(Box::new(cloud)), Record::Gap(gap)];
-    let values = records.map(|record| record.line_value(&schema).unwrap());
+    let values = records.map(|record| record.item(&schema).unwrap());
     insta::assert_snapshot!(serde_json::to_string_pretty(&values).unwrap());
 }

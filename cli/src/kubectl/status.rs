@@ -1,28 +1,26 @@
-//! `ownergraph status`: the collector in a few lines.
+//! `status`: the collector in a few lines.
 
+use super::document::{Document, Kind, Schema};
+use super::ending::{Answered, Ending, Problem};
+use super::flags::{Format, Status};
+use super::printer::Printer;
+use super::service::Way;
+use super::{pausing, way};
 use crate::failure::Failure;
-use crate::flags::StatusOutput;
-use crate::pausing;
-use crate::remote::{self, Admin, Reach};
-use crate::table;
-use anyhow::Context as _;
+use crate::remote::{self, Admin, Reach as _};
 use executor_service::Channel;
 use proto::admin::v1beta1::decision_log_status::State as LogState;
 use proto::admin::v1beta1::watch_status_response::Event;
 use proto::admin::v1beta1::{
-    DecisionLogStatus, GetStatusRequest, GetStatusResponse, InconsistentReads, Obstacle, UntrueReports,
-    WatchStatusRequest,
+    DecisionLogStatus, GetStatusRequest, GetStatusResponse, Obstacle, UntrueReports, WatchStatusRequest,
 };
-use proto::decision::v1beta1::Position;
 use proto::graph::v1beta1::FindStuckObjectsRequest;
 use proto::graph::v1beta1::graph_service_client::GraphServiceClient;
 use proto::graph::v1beta1::list_coverage_response::{Collection, State};
 use proto::graph::v1beta1::reason::Code;
 use proto::r#type::v1beta1::{GroupResource, ObjectRef, ReplicaRole};
 use runtime::visible;
-use serde_json::json;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 const PAGE_SIZE: i32 = 1000;
@@ -39,27 +37,32 @@ const FAILS_OFTEN: u32 = 5;
 /// Longest text of a foreign answer in one line.
 const WHY_MAX: usize = 300;
 
-/// Asks, and prints the answer: the leader's where it can be reached, else that of whoever was asked.
-pub(crate) async fn run(way: &impl Reach, output: StatusOutput, watch: bool) -> Result<(), Failure> {
-    if watch {
-        return follow(way, output).await;
+const FORMATS: [Format; 3] = [Format::Table, Format::Json, Format::Yaml];
+
+/// Asks, and prints the answer: the leader's where it can be reached, else that of the replica that was asked.
+pub(super) async fn run(flags: Status) -> Answered {
+    let printer = Printer::of(flags.output, &FORMATS)?;
+    let way = way(flags.connection).await?;
+    if flags.watch {
+        return follow(&way, &printer).await;
     }
-    let (replica, status) = ask(way).await?;
+    let (replica, status) = ask(&way).await?;
     let mut graph = GraphServiceClient::new(replica);
     let annotated = annotated(&mut graph).await;
-    show(&mut graph, &status, annotated, output).await
+    show(&mut graph, &status, annotated, &printer).await?;
+    Ok(Ending::Fine)
 }
 
 /// Prints the status again whenever it changes, until the command is ended. Objects with the annotation are not counted: that takes a
 /// search of the whole graph.
-async fn follow(way: &impl Reach, output: StatusOutput) -> Result<(), Failure> {
+async fn follow(way: &Way, printer: &Printer) -> Answered {
     loop {
         let (replica, _) = ask(way).await?;
         let mut graph = GraphServiceClient::new(replica.clone());
         let mut stream = remote::within(Admin::new(replica).watch_status(WatchStatusRequest::default())).await?;
         let pause = loop {
             match stream.message().await.map_err(remote::failed)?.and_then(|message| message.event) {
-                Some(Event::Status(status)) => show(&mut graph, &status, None, output).await?,
+                Some(Event::Status(status)) => show(&mut graph, &status, None, printer).await?,
                 Some(Event::GoingAway(away)) => break away.reconnect_after,
                 None => break None,
             }
@@ -70,7 +73,7 @@ async fn follow(way: &impl Reach, output: StatusOutput) -> Result<(), Failure> {
 }
 
 /// The leader's status where it can be reached, else that of whoever was asked.
-async fn ask(way: &impl Reach) -> Result<(Channel, GetStatusResponse), Failure> {
+async fn ask(way: &Way) -> Result<(Channel, GetStatusResponse), Failure> {
     let mut replica = way.any().await?;
     let mut status = remote::within(Admin::new(replica.clone()).get_status(GetStatusRequest {})).await?;
     let meta = status.meta.clone().unwrap_or_default();
@@ -87,17 +90,27 @@ async fn show(
     graph: &mut GraphServiceClient<Channel>,
     status: &GetStatusResponse,
     annotated: Option<usize>,
-    output: StatusOutput,
-) -> Result<(), Failure> {
+    printer: &Printer,
+) -> Result<(), Problem> {
     let collections = remote::within(remote::collections(graph)).await?;
-    let text = match output {
-        StatusOutput::Table => lines(status, &collections, annotated),
-        StatusOutput::Json => {
-            format!("{}\n", visible::json(&format!("{:#}", as_json(status, &collections, annotated))))
+    match printer.format {
+        Format::Json | Format::Yaml => printer.print_document(document(status, &collections, annotated)?, &[]),
+        Format::Table | Format::Wide | Format::Tree | Format::Name | Format::Dot | Format::Mermaid | Format::Ndjson => {
+            printer.print(&lines(status, &collections, annotated))
         }
-    };
-    io::stdout().write_all(text.as_bytes()).context("stdout cannot be written")?;
-    Ok(())
+    }
+}
+
+fn document(
+    status: &GetStatusResponse,
+    collections: &[Collection],
+    annotated: Option<usize>,
+) -> Result<Document, Problem> {
+    let schema = Schema::load()?;
+    let fields = schema.message("ownergraph.admin.v1beta1.GetStatusResponse", status)?;
+    let document = Document::new(Kind::CollectorStatus).with_fields(fields);
+    let collections = schema.values("ListCoverageResponse.Collection", collections)?;
+    Ok(document.with("collections", collections).with("annotatedObjects", annotated.into()))
 }
 
 /// How many objects an annotation holds. Whoever may not ask about all of them is not told.
@@ -307,7 +320,7 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
         return text;
     }
     text.push('\n');
-    text.push_str(&table::of_pauses(&status.pauses));
+    text.push_str(&pausing::table(&status.pauses));
     for pause in &status.pauses {
         for (what, why) in [("not effective yet", &pause.pending), ("wrong", &pause.problem)] {
             if !why.is_empty() {
@@ -318,102 +331,10 @@ fn lines(status: &GetStatusResponse, collections: &[Collection], annotated: Opti
     text
 }
 
-fn as_json(status: &GetStatusResponse, collections: &[Collection], annotated: Option<usize>) -> serde_json::Value {
-    let collection = |at: &Collection| {
-        let of = at.group_resource.clone().unwrap_or_default();
-        json!({
-            "group": of.group, "resource": of.resource, "state": in_words(at.state()), "objects": at.object_count,
-            "resourceVersion": at.resource_version, "error": at.error,
-        })
-    };
-    let inconsistent = |reads: &InconsistentReads| {
-        let of = reads.group_resource.clone().unwrap_or_default();
-        json!({ "group": of.group, "resource": of.resource, "detail": reads.detail })
-    };
-    let unsynced: Vec<_> =
-        status.unsynced.iter().map(|at| json!({ "group": at.group, "resource": at.resource })).collect();
-    json!({
-        "apiVersion": "ownergraph.admin.v1beta1",
-        "kind": "Status",
-        "clusterUid": status.cluster_uid,
-        "version": status.version,
-        "leader": status.leader,
-        "replica": status.meta.as_ref().map(|meta| meta.replica.clone()),
-        "role": role(status),
-        "term": status.term.as_ref().map(|term| term.number),
-        "nodeCount": status.node_count,
-        "edgeCount": status.edge_count,
-        "virtualNodeCount": status.virtual_node_count,
-        "queuedItems": status.queued_items,
-        "heldItems": status.held_items,
-        "annotatedObjects": annotated,
-        "backingOffItems": status.backing_off_items,
-        "leasedItems": status.leased_items,
-        "loopIdleSeconds": status.loop_idle.as_ref().map(|idle| idle.seconds),
-        "stalledSeconds": status.stalled_for.as_ref().map(|stalled| stalled.seconds),
-        "obstacles": status.obstacles.iter().map(obstacle_as_json).collect::<Vec<_>>(),
-        "moreObstacles": status.more_obstacles,
-        "executors": status.executors,
-        "untrueReports": status.untrue_reports.iter().map(untrue_as_json).collect::<Vec<_>>(),
-        "undecidedCounts": status.undecided_counts,
-        "unsynced": unsynced,
-        "collections": collections.iter().map(collection).collect::<Vec<_>>(),
-        "grantsStopped": status.grants_stopped,
-        "pausesUnknown": status.pauses_unknown,
-        "inconsistentReads": status.inconsistent_reads.iter().map(inconsistent).collect::<Vec<_>>(),
-        "keptApart": status.kept_apart.iter().map(|of| json!({ "group": of.group, "resource": of.resource }))
-            .collect::<Vec<_>>(),
-        "unverifiedOwners": status.unverified_owners,
-        "decisionLog": status.decision_log.as_ref().map(log_as_json),
-        "pauses": status.pauses.iter().map(pausing::as_json).collect::<Vec<_>>(),
-    })
-}
-
-fn untrue_as_json(liar: &UntrueReports) -> serde_json::Value {
-    let of = liar.identity.clone().unwrap_or_default();
-    json!({
-        "executor": of.executor,
-        "incarnation": of.incarnation,
-        "count": liar.count,
-        "refusedForSeconds": liar.refused_for.as_ref().map(|left| left.seconds),
-    })
-}
-
-fn obstacle_as_json(obstacle: &Obstacle) -> serde_json::Value {
-    json!({
-        "what": obstacle.what,
-        "items": obstacle.items,
-        "why": obstacle.why,
-        "since": obstacle.since_time.as_ref().map(|at| at.seconds),
-        "object": obstacle.object.as_ref().map(named),
-        "attempts": obstacle.attempts,
-    })
-}
-
-fn log_as_json(log: &DecisionLogStatus) -> serde_json::Value {
-    let state = match log.state() {
-        LogState::InMemory => "in memory",
-        LogState::Connecting => "connecting",
-        LogState::Writing => "writing",
-        LogState::CatchingUp => "catching up",
-        LogState::Away => "away",
-        LogState::Unspecified => "unknown",
-    };
-    let position = |at: &Position| json!({ "logId": at.log_id, "sequence": at.sequence });
-    json!({
-        "state": state,
-        "required": log.required,
-        "problem": log.problem,
-        "waitingEvents": log.waiting_events,
-        "lostEvents": log.lost_events,
-        "oldest": log.oldest.as_ref().map(position),
-        "newest": log.newest.as_ref().map(position),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::decision::v1beta1::Position;
     use proto::work::v1beta1::ExecutorIdentity;
 
     #[test]
@@ -483,7 +404,8 @@ mod tests {
         }
         status.obstacles.pop();
         assert_eq!(of_progress(&status), "the loop turns, nothing waits");
-        assert_eq!(as_json(&status, &[], None)["obstacles"][0]["items"], 322);
+        let told = document(&status, &[], Some(0)).unwrap().with_incomplete(&[]);
+        assert_eq!((&told["kind"], &told["obstacles"][0]["items"]), (&"CollectorStatus".into(), &"322".into()));
     }
 
     #[test]
@@ -503,7 +425,6 @@ mod tests {
             of_log(&log),
             "on JetStream, which is away; nothing is granted until it is back (refused), positions 3 to 9, 4 wait"
         );
-        assert_eq!(log_as_json(&log)["newest"]["sequence"], 9);
     }
     use proto::r#type::v1beta1::GroupResource;
 
@@ -524,6 +445,7 @@ mod tests {
         assert!(text.contains("annotated   2 to be deleted"), "{text}");
         let expected = "collections 1 synced, 1 failed\n            widgets.example.com is failed: 403\n";
         assert!(text.contains(expected), "{text}");
-        assert_eq!(as_json(&GetStatusResponse::default(), &collections, None)["collections"][2]["state"], "failed");
+        let told = document(&GetStatusResponse::default(), &collections, None).unwrap().with_incomplete(&[]);
+        assert_eq!(told["collections"][2]["state"], "STATE_FAILED");
     }
 }

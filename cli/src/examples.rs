@@ -1,0 +1,216 @@
+//! Examples for the help of each command. They are read as command lines by a test.
+
+use crate::name;
+use clap::Command;
+
+/// Of the command at a path, without the program's name; what stands behind one is a note.
+const EXAMPLES: [(&str, &[(&str, &str)]); 26] = [
+    (
+        "",
+        &[
+            ("demo", "see it work, in this process alone"),
+            ("collect --kubeconfig k8s.yaml", "collect garbage on a cluster"),
+            ("try --kubeconfig k8s.yaml", "see it collect there what this command makes for it"),
+            ("status", "ask how the collector is"),
+            ("tree deploy/web -n shop", "what depends on an object"),
+            ("why pod/web-1 -n shop", "why it is still here, or why it went"),
+            ("pause --all --for 1h --reason restoring", "hold what would be deleted"),
+        ],
+    ),
+    (
+        "demo",
+        &[
+            ("demo", ""),
+            ("demo --objects 50000 --executors 4", "a larger cascade"),
+            ("demo -o json | jq .acts", "its numbers"),
+        ],
+    ),
+    (
+        "sandbox",
+        &[
+            ("sandbox", "on a free port, which it prints"),
+            (
+                "sandbox --listen 127.0.0.1:8080 --write-kubeconfig sandbox.yaml",
+                "for kubectl --kubeconfig sandbox.yaml",
+            ),
+        ],
+    ),
+    (
+        "collect",
+        &[
+            ("collect", "the current context of KUBECONFIG or ~/.kube/config"),
+            ("collect --context kind-kind --executors 4", ""),
+            ("collect --mode observe --log-level info,graph_service=debug", "decide and report, delete nothing"),
+            ("collect --elect --listen 10.0.0.7:7450 --insecure", "one of several replicas leads"),
+        ],
+    ),
+    (
+        "try",
+        &[
+            ("try", "1000 ConfigMaps in namespace default"),
+            ("try --context kind-kind -n scratch --objects 20000 --timeout 5m", ""),
+        ],
+    ),
+    (
+        "tree",
+        &[
+            ("tree deploy/web -n shop", ""),
+            ("tree deployments.v1.apps/web --both --no-fold", "owners above, dependents below, each of them"),
+            ("tree ns/shop --depth 2 --kinds 'Deployment,*Set'", ""),
+            ("tree deploy/web -w", "go on while it changes"),
+            ("tree deploy/web -o dot | dot -Tsvg", "a picture"),
+        ],
+    ),
+    ("owners", &[("owners pod/web-1 -n shop", ""), ("owners pod web-1 -o wide", "with the kind of each reference")]),
+    ("path", &[("path pod/web-1 deploy/web -n shop", ""), ("path job/nightly-1 cronjob/nightly -o mermaid", "")]),
+    (
+        "why",
+        &[
+            ("why pod/web-1 -n shop", "it may have gone already"),
+            ("why ns/shop", "what keeps a namespace"),
+            ("why pod/web-1 -o jsonpath='{.verdict}'", ""),
+        ],
+    ),
+    ("plan", &[("plan delete deploy/web -n shop", "")]),
+    (
+        "plan delete",
+        &[
+            ("plan delete deploy/web -n shop", ""),
+            ("plan delete deploy,cm -l app=web --cascade=foreground", ""),
+            ("plan delete -f manifests/ -o name", "what would go, one a line"),
+        ],
+    ),
+    (
+        "delete",
+        &[
+            ("delete deploy/web -n shop", "shows the plan and asks"),
+            (
+                "delete deploy/web -n shop --cascade=foreground --confirm=aa26ce0eeb91793f",
+                "the plan with that digest, or nothing",
+            ),
+        ],
+    ),
+    ("stuck", &[("stuck -A", ""), ("stuck -n shop --older-than 30s -o name", "")]),
+    ("cycles", &[("cycles -A", ""), ("cycles -n shop --blocking", "what can stop a deletion in foreground")]),
+    (
+        "orphans",
+        &[
+            ("orphans -A", "how many objects of each kind have no owner"),
+            ("orphans -n shop --dangling", "whose owners are gone"),
+            ("orphans -A --lost-owner --older-than 24h", "whose owner was created anew"),
+        ],
+    ),
+    ("check", &[("check -A", ""), ("check -n shop -l app=web -o json | jq .items", "")]),
+    (
+        "decisions",
+        &[
+            ("decisions -n shop --last 20", ""),
+            ("decisions -A -f --since 10m --action delete", "go on with what comes"),
+            ("decisions -A --open --verdict held,parked", "what is not done yet"),
+            (r#"decisions -A -f --cel 'event.target.name.startsWith("web")'"#, ""),
+        ],
+    ),
+    ("queue", &[("queue -A", ""), ("queue -n shop --by root", "by what began it")]),
+    ("progress", &[("progress deploy/web -n shop", ""), ("progress deploy/web --timeout 5m -o json", "")]),
+    (
+        "status",
+        &[
+            ("status", ""),
+            ("status --watch", "again whenever it changes"),
+            ("status --server 127.0.0.1:7450,127.0.0.1:7460 -o json | jq .pauses", ""),
+        ],
+    ),
+    (
+        "pause",
+        &[
+            ("pause --all --for 1h --reason 'restoring from backup'", ""),
+            ("pause -n shop -n payments --for 30m --reason 'what deletes these?' --wait 10s", ""),
+            ("pause --kind pvc --kind databases.example.com --for 24h --reason migration", ""),
+        ],
+    ),
+    ("resume", &[("resume pause-7e5cf8a6", ""), ("resume --all", "")]),
+    ("crds", &[("crds | kubectl apply -f -", "once for each cluster")]),
+    (
+        "export",
+        &[
+            ("export -n shop -o yaml", ""),
+            ("export --snapshot shop.zst", "for --from-file"),
+            ("export -A -o dot | dot -Tsvg", ""),
+        ],
+    ),
+    ("completion", &[("completion bash > /etc/bash_completion.d/ownergraph", ""), ("completion zsh", "")]),
+    ("version", &[("version", ""), ("version --client -o json", "")]),
+];
+
+/// The same program with its examples, below what each command takes.
+pub(crate) fn with_examples(program: Command) -> Command {
+    at(program, "")
+}
+
+fn at(command: Command, path: &str) -> Command {
+    let Some((_, lines)) = EXAMPLES.iter().find(|(of, _)| *of == path) else { return command };
+    let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
+    let line = |(line, note): &(&str, &str)| {
+        let text = format!("  {} {line:width$}  {note}", name::program());
+        format!("{}\n", text.trim_end())
+    };
+    let behind = command.get_after_help().map(|text| format!("\n{text}")).unwrap_or_default();
+    let examples: String = lines.iter().map(line).collect();
+    let command = command.after_help(format!("Examples:\n{examples}{behind}"));
+    command.mut_subcommands(|below| {
+        let path = format!("{path} {}", below.get_name());
+        at(below, path.trim_start())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+
+    /// The words of a line up to a pipe or a file, as a shell reads them.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut quoted) = (vec![String::new()], false);
+        for character in line.chars() {
+            match character {
+                '\'' => quoted = !quoted,
+                '|' | '>' if !quoted => break,
+                ' ' if !quoted => words.push(String::new()),
+                other => words.last_mut().unwrap().push(other),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    fn paths(command: &Command, path: &str, into: &mut Vec<String>) {
+        into.push(path.to_owned());
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            paths(below, format!("{path} {}", below.get_name()).trim_start(), into);
+        }
+    }
+
+    #[test]
+    fn each_command_has_examples_that_it_takes() {
+        let program = args::command();
+        let mut all = Vec::new();
+        paths(&program, "", &mut all);
+        for path in &all {
+            let (_, lines) = EXAMPLES.iter().find(|(of, _)| of == path).unwrap_or_else(|| panic!("{path:?} has none"));
+            assert!(!lines.is_empty(), "{path:?} has none");
+            for (line, _) in *lines {
+                assert!(line.starts_with(path.as_str()), "{line:?} is not of {path:?}");
+                let line: Vec<String> = std::iter::once("ownergraph".to_owned()).chain(words(line)).collect();
+                let read = program.clone().try_get_matches_from(&line);
+                assert!(read.is_ok(), "{}", read.unwrap_err());
+            }
+            let mut command = &program;
+            for word in path.split_terminator(' ') {
+                command = command.find_subcommand(word).unwrap();
+            }
+            let help = command.clone().render_long_help().to_string();
+            assert!(help.contains("\nExamples:\n  ownergraph"), "{help}");
+        }
+        assert_eq!(all.len(), EXAMPLES.len(), "each of the examples is of a command");
+    }
+}

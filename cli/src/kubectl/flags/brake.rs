@@ -1,0 +1,59 @@
+//! The flags of the brake, and of the state of a collector that runs.
+
+use super::asking::{Connection, Output};
+use engine::object::GroupResource;
+use graph_service::options::{duration, kind_name};
+use std::time::Duration;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Status {
+    /// Print it again whenever it changes, at most once a second, until the command is ended.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// What to hold, for how long and why.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("scope").required(true).multiple(true).args(["all", "namespace", "kind"]))]
+pub(crate) struct Pause {
+    /// Everything.
+    #[arg(long, conflicts_with_all = ["namespace", "kind"])]
+    pub(crate) all: bool,
+    /// What is in this namespace; may be repeated. Together with --kind, both have to be met.
+    #[arg(short, long, value_name = "NAMESPACE", value_delimiter = ',')]
+    pub(crate) namespace: Vec<String>,
+    /// Objects of this kind, as kubectl takes it: pods, deploy, deployments.apps; may be repeated.
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind_name)]
+    pub(crate) kind: Vec<GroupResource>,
+    /// How long, at most 24h: a pause always has an end.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub(crate) lifetime: Duration,
+    /// Reason that `status`, `why` and the Pause resource show.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Wait so long until no executor can write any more.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Which pauses to end.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["all", "names"]))]
+pub(crate) struct Resume {
+    /// Names of pauses, as `status` shows them.
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// All of them.
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}

@@ -1,0 +1,249 @@
+//! `pause`, `resume` and `crds`: the brake.
+
+use super::columns::{Cell, columns};
+use super::document::{Document, Kind, Schema};
+use super::ending::{Answered, Ending, Problem, note};
+use super::flags::{Format, Pause, Resume};
+use super::printer::Printer;
+use super::way;
+use crate::failure::Failure;
+use crate::remote::{self, Admin, Reach as _};
+use anyhow::Context as _;
+use engine::hold::{Filter, Scope};
+use proto::admin::v1beta1 as wire;
+use proto::admin::v1beta1::{PauseCollectionRequest, ResumeCollectionRequest};
+use proto::convert::{LIFETIME_MAX, PAUSE_PREFIX, PauseOrder};
+use proto::r#type::v1beta1::{ReplicaRole, ResponseMeta};
+use runtime::visible;
+use serde_json::json;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, interval};
+use uuid::Uuid;
+
+const FORMATS: [Format; 4] = [Format::Table, Format::Json, Format::Yaml, Format::Name];
+/// The definition of pauses, as it goes to `kubectl apply`.
+const DEFINITIONS: &str = include_str!("../../../deploy/crds/pauses.yaml");
+/// Between two looks at whether a pause is effective.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Prints the definitions of our resources.
+pub(super) fn crds() -> Answered {
+    io::stdout().write_all(DEFINITIONS.as_bytes())?;
+    Ok(Ending::Fine)
+}
+
+/// Presses pause, and says how it stands.
+pub(super) async fn pause(flags: Pause) -> Answered {
+    let printer = Printer::of(flags.output.clone(), &FORMATS)?;
+    let order = order(&flags)?;
+    let way = way(flags.connection).await?;
+    let mut admin = Admin::new(way.any().await?);
+    let (mut pause, meta) = press(&mut admin, &order).await?;
+    // Only the leader knows whether it is effective, and the same order is the same pause.
+    if meta.role() != ReplicaRole::Leader
+        && let Some(mut leader) = way.at(&meta.leader_endpoint).await.map(Admin::new)
+        && let Ok((known, _)) = press(&mut leader, &order).await
+    {
+        (admin, pause) = (leader, known);
+    }
+    let pause = match flags.wait {
+        Some(wait) => effective(&mut admin, pause, wait).await?,
+        None => pause,
+    };
+    show(&pause, &printer)?;
+    Ok(Ending::Fine)
+}
+
+/// Ends pauses before their time.
+pub(super) async fn resume(flags: Resume) -> Answered {
+    let mut admin = Admin::new(way(flags.connection).await?.any().await?);
+    let names = if flags.all {
+        let pauses = remote::within(remote::pauses(&mut admin)).await?;
+        pauses.into_iter().filter(|pause| !pause.expired).map(|pause| pause.name).collect()
+    } else {
+        flags.names
+    };
+    if names.is_empty() {
+        note("nothing is paused");
+    }
+    for name in names {
+        let name = name.strip_prefix(PAUSE_PREFIX).unwrap_or(&name);
+        let request = ResumeCollectionRequest { name: format!("{PAUSE_PREFIX}{name}") };
+        remote::within(admin.resume_collection(request)).await?;
+        writeln!(io::stdout(), "{PAUSE_PREFIX}{} resumed", visible::line(name))?;
+    }
+    Ok(Ending::Fine)
+}
+
+fn order(flags: &Pause) -> Result<PauseOrder, Failure> {
+    let lifetime = flags.lifetime;
+    if lifetime > LIFETIME_MAX || lifetime.subsec_nanos() != 0 {
+        return Err(Failure::Usage(format!("--for {lifetime:?} is not from 1s to 24h in whole seconds")));
+    }
+    let namespaces = flags.namespace.iter().map(|name| Arc::from(name.as_str())).collect();
+    let filter = Filter { resources: flags.kind.clone(), namespaces };
+    Ok(PauseOrder {
+        scope: Scope { targets: if flags.all { Vec::new() } else { vec![filter] } },
+        reason: flags.reason.clone(),
+        lifetime,
+        request_id: Uuid::new_v4().to_string(),
+    })
+}
+
+async fn press(admin: &mut Admin, order: &PauseOrder) -> Result<(wire::Pause, ResponseMeta), Failure> {
+    let answer = remote::within(admin.pause_collection(PauseCollectionRequest::from(order.clone()))).await?;
+    let pause = answer.pause.context("the graph service answers without a pause")?;
+    Ok((pause, answer.meta.unwrap_or_default()))
+}
+
+/// Waits until it is effective.
+async fn effective(admin: &mut Admin, mut pause: wire::Pause, wait: Duration) -> Result<wire::Pause, Failure> {
+    let by = Instant::now() + wait;
+    let mut looks = interval(LOOK_EVERY);
+    while !pause.effective {
+        looks.tick().await;
+        let pauses = remote::within(remote::pauses(admin)).await?;
+        let known = pauses.into_iter().find(|known| known.name == pause.name && !known.expired);
+        pause = known.with_context(|| format!("{} has ended before it was effective", pause.name))?;
+        if !pause.effective && Instant::now() >= by {
+            let sentence = format!("{} is not effective within {wait:?}: {}", pause.name, pause.pending);
+            return Err(Failure::TimedOut(sentence));
+        }
+    }
+    Ok(pause)
+}
+
+fn show(pause: &wire::Pause, printer: &Printer) -> Result<(), Problem> {
+    match printer.format {
+        Format::Json | Format::Yaml => return printer.print_document(document(pause)?, &[]),
+        Format::Name => return printer.print(&format!("{}\n", visible::line(&pause.name))),
+        Format::Table | Format::Wide | Format::Tree | Format::Dot | Format::Mermaid | Format::Ndjson => {}
+    }
+    printer.print(&table(std::slice::from_ref(pause)))?;
+    if !pause.pending.is_empty() {
+        note(&format!("not effective yet: {}", pause.pending));
+    }
+    Ok(())
+}
+
+/// A pause as the resource that it is in the cluster, with what only the leader knows in its status.
+fn document(pause: &wire::Pause) -> Result<Document, Problem> {
+    let schema = Schema::load()?;
+    let scope =
+        pause.scope.as_ref().map(|scope| schema.message("ownergraph.admin.v1beta1.Scope", scope)).transpose()?;
+    let seconds = |of: &Option<prost_types::Timestamp>| of.as_ref().map_or(0, |at| at.seconds);
+    let time = |of: &Option<prost_types::Timestamp>| of.as_ref().map(ToString::to_string);
+    let lifetime = seconds(&pause.expire_time) - seconds(&pause.create_time);
+    let status = json!({
+        "state": state(pause),
+        "expireTime": time(&pause.expire_time),
+        "message": format!("{}{}", pause.pending, pause.problem),
+        "heldItems": pause.held_items,
+        "oldSessionsRemaining": pause.old_sessions_remaining,
+        "actor": pause.actor,
+    });
+    Ok(Document::new(Kind::Pause)
+        .with("metadata", json!({ "name": name(pause), "creationTimestamp": time(&pause.create_time) }))
+        .with("spec", json!({ "reason": pause.reason, "lifetimeSeconds": lifetime, "scope": scope }))
+        .with("status", status))
+}
+
+fn name(pause: &wire::Pause) -> &str {
+    pause.name.strip_prefix(PAUSE_PREFIX).unwrap_or(&pause.name)
+}
+
+fn state(pause: &wire::Pause) -> &'static str {
+    match (pause.expired, pause.effective) {
+        (true, _) => "Expired",
+        (false, true) => "Effective",
+        (false, false) => "Pending",
+    }
+}
+
+/// Pauses, one a line, with a heading.
+pub(super) fn table(pauses: &[wire::Pause]) -> String {
+    let cells = |pause: &wire::Pause| {
+        let by = if pause.actor.is_empty() { String::new() } else { format!(" ({})", pause.actor) };
+        [
+            name(pause).to_owned(),
+            scope(pause),
+            state(pause).to_lowercase(),
+            pause.held_items.to_string(),
+            pause.expire_time.as_ref().map(ToString::to_string).unwrap_or_default(),
+            format!("{}{by}", pause.reason),
+        ]
+        .map(Cell::plain)
+        .to_vec()
+    };
+    let heads = ["NAME", "SCOPE", "STATE", "HELD", "EXPIRES", "REASON"];
+    columns(&heads, &pauses.iter().map(cells).collect::<Vec<_>>())
+}
+
+fn scope(pause: &wire::Pause) -> String {
+    let targets = pause.scope.iter().flat_map(|scope| &scope.targets).map(|target| {
+        let resource = |group: &str, resource: &str| match group {
+            "" => resource.to_owned(),
+            group => format!("{resource}.{group}"),
+        };
+        let resources: Vec<String> = target.resources.iter().map(|at| resource(&at.group, &at.resource)).collect();
+        let what = if resources.is_empty() { "everything".to_owned() } else { resources.join(",") };
+        if target.namespaces.is_empty() { what } else { format!("{what} in {}", target.namespaces.join(",")) }
+    });
+    let targets: Vec<String> = targets.collect();
+    if targets.is_empty() { "everything".to_owned() } else { targets.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::admin::v1beta1::Scope;
+    use proto::r#type::v1beta1::{GroupResource, ObjectFilter};
+
+    fn pauses() -> [wire::Pause; 2] {
+        let target = ObjectFilter {
+            resources: vec![
+                GroupResource { group: "apps".to_owned(), resource: "deployments".to_owned() },
+                GroupResource { group: String::new(), resource: "pods".to_owned() },
+            ],
+            namespaces: vec!["shop".to_owned()],
+            ..ObjectFilter::default()
+        };
+        let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+        [
+            wire::Pause {
+                name: "pauses/a".to_owned(),
+                reason: "one\ntwo".to_owned(),
+                effective: true,
+                ..wire::Pause::default()
+            },
+            wire::Pause {
+                name: "pauses/longer".to_owned(),
+                scope: Some(Scope { targets: vec![target] }),
+                create_time: at(60),
+                expire_time: at(3660),
+                held_items: 12,
+                ..wire::Pause::default()
+            },
+        ]
+    }
+
+    #[test]
+    fn pauses_stand_in_columns() {
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&pauses())).to_string(), @r"
+        NAME    SCOPE                          STATE      HELD  EXPIRES               REASON
+        a       everything                     effective  0     -                     one\ntwo
+        longer  deployments.apps,pods in shop  pending    12    1970-01-01T01:01:00Z  -
+        ");
+    }
+
+    #[test]
+    fn a_pause_is_told_as_the_resource_that_it_is() {
+        let told = document(&pauses()[1]).unwrap().with_incomplete(&[]);
+        assert_eq!(told["metadata"]["name"], "longer");
+        assert_eq!(told["spec"]["lifetimeSeconds"], 3600);
+        assert_eq!(told["spec"]["scope"]["targets"][0]["namespaces"], json!(["shop"]));
+        assert_eq!((&told["status"]["state"], &told["status"]["incomplete"]), (&json!("Pending"), &json!([])));
+    }
+}

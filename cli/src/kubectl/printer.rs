@@ -1,0 +1,58 @@
+//! How an answer gets to stdout: its format, the template that is filled with it, and whether it has colours.
+
+use super::document::{self, Document};
+use super::ending::Problem;
+use super::flags::{Colour, Format, Output};
+use super::jsonpath::Template;
+use anstream::{AutoStream, ColorChoice};
+use clap::ValueEnum as _;
+use runtime::visible;
+use std::io::{self, Write as _};
+
+/// What the flags ask for.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    pub(crate) format: Format,
+    template: Option<Template>,
+    colour: Colour,
+}
+
+impl Printer {
+    /// The first of `formats` is what is meant where none is asked for.
+    pub(crate) fn of(output: Output, formats: &[Format]) -> Result<Printer, Problem> {
+        let (format, template) = output.form.map_or((formats[0], None), |form| (form.format, form.template));
+        if !formats.contains(&format) {
+            let names = formats.iter().map(|format| name(*format)).collect::<Vec<_>>().join(", ");
+            return Err(Problem::sentence(format!("-o {} makes no sense here; there are {names}", name(format))));
+        }
+        Ok(Printer { format, template, colour: output.colour })
+    }
+
+    /// Writes the answer. It may hold colours, which are taken out where they are not wanted.
+    pub(crate) fn print(&self, text: &str) -> Result<(), Problem> {
+        let stdout = io::stdout();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let choice = match self.colour {
+            _ if no_color => ColorChoice::Never,
+            Colour::Always => ColorChoice::Always,
+            Colour::Never => ColorChoice::Never,
+            Colour::Auto => AutoStream::choice(&stdout),
+        };
+        let mut out = AutoStream::new(stdout.lock(), choice);
+        out.write_all(visible::styled(text).as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// Writes the answer as JSON or YAML, or what a template makes of it. `incomplete` is what could not be seen.
+    pub(crate) fn print_document(&self, document: Document, incomplete: &[String]) -> Result<(), Problem> {
+        let value = document.with_incomplete(incomplete);
+        if let Some(template) = &self.template {
+            return self.print(&template.fill(&value));
+        }
+        self.print(&if self.format == Format::Yaml { document::yaml(&value)? } else { document::json(&value)? })
+    }
+}
+
+fn name(format: Format) -> String {
+    format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
