@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use engine::object::GroupResource;
 use executor_service::ConcurrencyOptions;
 use graph_service::options::{DecisionLog, Mode, dns_name, duration, group_resource};
-use runtime::kubernetes::AccessFlags;
+use kube_api::AccessFlags;
 use runtime::telemetry::LogFormat;
 use runtime::tls::ServerFlags;
 use std::net::SocketAddr;

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use engine::work::{Protocols, Term};
 use graph_service::options::advertised;
 use graph_service::{Access as Callers, Config, Election, LeaseOptions};
-use runtime::kubernetes::{Cluster, connect};
+use kube_api::{Cluster, connect};
 use runtime::shutdown::Shutdown;
 use runtime::tls::{Caller, CallerFlags, ServerFlags, ServerTls};
 use runtime::{listen, telemetry};

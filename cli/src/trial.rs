@@ -5,10 +5,11 @@
 
 use crate::args::Try;
 use crate::failure::Failure;
-use anyhow::{Context as _, bail, ensure};
-use http::{Method, Request, header};
+use anyhow::{Context as _, ensure};
+use http::Method;
 use kube::Client;
-use runtime::kubernetes::{call, connect, media, parse_status};
+use kube_api::path::{collection_path, query_value};
+use kube_api::{call, connect, media, request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -165,31 +166,19 @@ impl Trial {
             let Some(token) = page.metadata.continuation.filter(|token| !token.is_empty()) else { return Ok(names) };
             // More than were made cannot be there.
             ensure!(names.len() <= MADE_MAX, "the list of {} has no end", self.collection());
-            next = format!(
-                "&continue={}",
-                percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC)
-            );
+            next = format!("&continue={}", query_value(&token));
         }
     }
 
     fn collection(&self) -> String {
-        format!("/api/v1/namespaces/{}/configmaps", self.namespace)
+        collection_path("", "v1", "configmaps", &self.namespace)
     }
 
     async fn send<T: for<'de> Deserialize<'de>>(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<T> {
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let accept = if method == Method::GET { media::METADATA_LIST } else { media::JSON };
-        let request = Request::builder()
-            .method(&method)
-            .uri(path)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, accept)
-            .body(body)?;
+        let request = request(method.clone(), path, accept, body)?;
         let answer = call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await?;
-        if !answer.status.is_success() {
-            let message = parse_status(&answer).map(|status| status.message).unwrap_or_default();
-            bail!("{method} {path}: the API server answers {}: {message}", answer.status.as_u16());
-        }
+        ensure!(answer.status.is_success(), "{method} {path}: {}", answer.refusal());
         serde_json::from_slice(&answer.body).with_context(|| format!("{method} {path}: reading the answer"))
     }
 }

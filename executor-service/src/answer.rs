@@ -1,9 +1,9 @@
 //! Parses answers of the API server. The engine interprets them.
 
 use crate::metadata::parse_object;
-use engine::attempt::{Ending, Failure, FailureKind, NotFound, Question, Reply, Status, failed};
+use engine::attempt::{Ending, Failure, FailureKind, Question, Reply, Status, failed};
 use engine::object::ObjectRef;
-use runtime::kubernetes::{self, Answer, CallError, classify_not_found, parse_status};
+use kube_api::{Answer, CallError, classify_not_found, parse_status};
 use serde_json::Value;
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ pub(crate) fn reply(object: &ObjectRef, answer: &Answer) -> Reply<Value> {
             message: status.message,
             retry_after_seconds: status.details.map_or(0, |details| details.retry_after_seconds),
         }),
-        not_found: classify_not_found(answer, &object.group, &object.resource, &object.name).map(not_found),
+        not_found: classify_not_found(answer, &object.group, &object.resource, &object.name),
         object: shown.map(Box::new),
         audit_id: answer.audit_id.clone().unwrap_or_default(),
         excerpt: if is_known { String::new() } else { excerpt(answer) },
@@ -54,14 +54,5 @@ pub(crate) fn classify(question: Question, object: &ObjectRef, answer: Result<&A
     match answer {
         Ok(answer) => engine::attempt::classify(&reply(object, answer)),
         Err(error) => failed(question, &failure(error)),
-    }
-}
-
-fn not_found(shape: kubernetes::NotFound) -> NotFound {
-    match shape {
-        kubernetes::NotFound::ThisObject => NotFound::ThisObject,
-        kubernetes::NotFound::Resource => NotFound::Resource,
-        kubernetes::NotFound::Group => NotFound::Group,
-        kubernetes::NotFound::Other => NotFound::Other,
     }
 }

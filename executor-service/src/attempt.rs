@@ -7,13 +7,12 @@ use crate::traces::Follow;
 use engine::attempt::{Answer, Attempts as Machine, Failure, FailureKind, Output, Request, RequestId};
 use engine::time::Time;
 use engine::work::{LeaseId, WorkLease, WorkReport};
-use runtime::kubernetes::Gate;
+use kube_api::Gate;
 use runtime::tasks::{JobEnd, Jobs};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-mod path;
 pub(crate) mod request;
 #[cfg(test)]
 mod tests;

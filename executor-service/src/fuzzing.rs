@@ -6,7 +6,7 @@ use engine::attempt::Question;
 use engine::object::{ObjectRef, Uid};
 use engine::work::MESSAGE_MAX_BYTES;
 use http::StatusCode;
-use runtime::kubernetes::{Answer, NotFound, classify_not_found, parse_status};
+use kube_api::{Answer, NotFound, classify_not_found, parse_status};
 
 /// Answers of the API server: the first byte selects status and content type.
 pub fn answers(bytes: &[u8]) {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use runtime::kubernetes::gated;
+use kube_api::gated;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -4,7 +4,8 @@ use crate::metrics::{Metrics, Verb};
 use crate::traces::Follow;
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
-use runtime::kubernetes::{Answer, CallError, Gate, call, parse_status};
+use kube_api::path::KUBE_SYSTEM;
+use kube_api::{Answer, CallError, Gate, call, media};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,9 +16,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Answers contain metadata only. A server that ignores the Accept header sends the whole object, which etcd limits to
 /// 1.5 MiB.
 const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
-
-/// The cheapest request that shows whether the API server accepts the credentials. Its authorization does not matter.
-const WHO_AM_I: &str = "/api/v1/namespaces/kube-system";
 
 /// A client that counts requests.
 #[derive(Clone)]
@@ -81,14 +79,12 @@ impl Server {
     /// Whether the API server accepts the credentials. The error says why not, or why that is unknown.
     pub(crate) async fn accepts_credentials(&self) -> Result<(), String> {
         let mut request = Request::new(Vec::new());
-        *request.uri_mut() = Uri::from_static(WHO_AM_I);
-        let accept =
-            HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
-        request.headers_mut().insert(ACCEPT, accept);
+        // The cheapest request that shows whether the API server accepts the credentials. Its authorization does not matter.
+        *request.uri_mut() = Uri::from_static(KUBE_SYSTEM);
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(media::METADATA));
         match self.call(Verb::Get, request, None).await {
             Ok(answer) if answer.status == StatusCode::UNAUTHORIZED => {
-                let said = parse_status(&answer).map(|status| status.message).unwrap_or_default();
-                Err(format!("the API server answers 401 {said:?}"))
+                Err(format!("the API server answers 401 {:?}", answer.message()))
             }
             Ok(answer) if answer.status.is_server_error() => {
                 Err(format!("the API server answers {}", answer.status.as_u16()))

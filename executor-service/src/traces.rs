@@ -6,7 +6,7 @@
 
 use engine::work::{LeaseId, ToExecutor, ToLeader, WorkLease, WorkReport};
 use http::{HeaderValue, Request};
-use runtime::kubernetes::{Answer, CallError};
+use kube_api::{Answer, CallError};
 use runtime::traces::{Context, Incoming, Kind, Open, Recorder, Span, SpanId, Value};
 use std::collections::BTreeMap;
 use tokio::time::Instant;

@@ -3,8 +3,8 @@
 use clap::Parser as _;
 use graph_service::options::Options;
 use graph_service::{Access as Callers, Edges, Election, ReaderThreads, accept, accept_tls, serve};
+use kube_api::connect;
 use prometheus_client::registry::Registry;
-use runtime::kubernetes::connect;
 use runtime::shutdown::Shutdown;
 use runtime::tls::ServerTls;
 use runtime::{listen, telemetry, visible};

@@ -18,7 +18,7 @@ pub use protobuf::{Metadata, Objects, Owner};
 pub use wire::Malformed;
 
 use engine::object::{Facts, Name, Object, OwnerReference, ResourceVersion, Uid, clip};
-use runtime::kubernetes::Status;
+use kube_api::{Status, media};
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::fmt;
@@ -35,9 +35,6 @@ const RECENT: usize = 64;
 const REASON_MAX_BYTES: usize = 200;
 /// Annotation of the bookmark at the end of the initial events of a watch-list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-/// The media type of Kubernetes' protobuf.
-pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const JSON: &str = "application/json";
 
 /// The encoding of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +48,8 @@ pub enum Encoding {
 impl Encoding {
     /// The encoding of a `Content-Type`. `None` for any other media type: the answer may be a page of a proxy.
     pub fn of(content_type: &str) -> Option<Encoding> {
-        let media_type = content_type.split(';').next().unwrap_or_default().trim();
-        let is = |known: &str| media_type.eq_ignore_ascii_case(known);
-        if is(PROTOBUF) { Some(Encoding::Protobuf) } else { is(JSON).then_some(Encoding::Json) }
+        let is = |known: &str| media::media_type(content_type).eq_ignore_ascii_case(known);
+        if is(media::PROTOBUF) { Some(Encoding::Protobuf) } else { is(media::JSON).then_some(Encoding::Json) }
     }
 
     /// The name of an event's unit, for errors.

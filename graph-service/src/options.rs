@@ -10,7 +10,7 @@ use engine::leader;
 use engine::object::GroupResource;
 use engine::pace::Rate;
 use engine::work::Protocols;
-use runtime::kubernetes::AccessFlags;
+use kube_api::AccessFlags;
 use runtime::telemetry::LogFormat;
 use runtime::tls::ServerFlags;
 use runtime::traces;

@@ -1,8 +1,9 @@
 //! Posts Kubernetes events on dependents with invalid, restored or too many references.
 
 use engine::object::{ObjectRef, OwnerReference, REFERENCES_MAX, ResourceVersion, clip};
-use http::{Method, Request};
-use runtime::kubernetes::call;
+use http::Method;
+use kube_api::path::collection_path;
+use kube_api::{call, media, request};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
@@ -131,8 +132,8 @@ pub(crate) async fn post(
 
 async fn post_one(client: &kube::Client, event: &Value) -> Result<(), String> {
     let text = |field: &str| event["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let collection = format!("/api/v1/namespaces/{}/events", text("namespace"));
-    let (status, answer) = send(client, Method::POST, &collection, "application/json", event).await?;
+    let collection = collection_path("", "v1", "events", &text("namespace"));
+    let (status, answer) = send(client, Method::POST, &collection, event).await?;
     if status == 201 {
         return Ok(());
     }
@@ -140,13 +141,13 @@ async fn post_one(client: &kube::Client, event: &Value) -> Result<(), String> {
         return Err(format!("the API server answers {status}: {}", said(&answer)));
     }
     let path = format!("{collection}/{}", text("name"));
-    let (status, before) = send(client, Method::GET, &path, "application/json", &Value::Null).await?;
+    let (status, before) = send(client, Method::GET, &path, &Value::Null).await?;
     if status != 200 {
         return Err(format!("the API server answers {status} to a read of the Event that is there: {}", said(&before)));
     }
     let count = before["count"].as_i64().unwrap_or(1).saturating_add(1);
     let more = json!({ "count": count, "lastTimestamp": event["lastTimestamp"] });
-    let (status, answer) = send(client, Method::PATCH, &path, "application/merge-patch+json", &more).await?;
+    let (status, answer) = send(client, Method::PATCH, &path, &more).await?;
     if status == 200 {
         return Ok(());
     }
@@ -158,21 +159,8 @@ fn said(answer: &Value) -> String {
     clip(answer["message"].as_str().unwrap_or_default(), MESSAGE_MAX_BYTES)
 }
 
-async fn send(
-    client: &kube::Client,
-    method: Method,
-    path: &str,
-    content_type: &str,
-    body: &Value,
-) -> Result<(u16, Value), String> {
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", content_type)
-        .header("accept", "application/json")
-        .body(body)
-        .map_err(|error| error.to_string())?;
+async fn send(client: &kube::Client, method: Method, path: &str, body: &Value) -> Result<(u16, Value), String> {
+    let request = request(method, path, media::JSON, body).map_err(|error| error.to_string())?;
     let answer = call(client, request, ANSWER_MAX_BYTES, POST_WITHIN).await.map_err(|error| error.to_string())?;
     Ok((answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
 }

@@ -1,6 +1,6 @@
-//! The process around a service: how it logs, stops, keeps its tasks, answers probes, and reaches the API server.
+//! The process around a service: how it logs, stops, keeps its tasks, and answers probes.
 //!
-//! Knows nothing of garbage collection and of no other crate of ours. In reading order:
+//! Knows nothing of garbage collection: of the engine it takes the generator of random numbers. In reading order:
 //!
 //! * [`telemetry`]: the log on stderr
 //! * [`traces`]: spans, and the task that sends them to a collector
@@ -12,12 +12,10 @@
 //! * [`tls`]: certificates, checked at the start and swapped while the process runs
 //! * [`admin`]: `/livez`, `/readyz`, `/metrics`, `/debug/graph`
 //! * [`metrics`]: metrics with their descriptions; [`process`]: those of every process
-//! * [`kubernetes`]: credentials, clients, and raw requests whose failures are told apart
 
 pub mod admin;
 pub mod clock;
 pub mod host;
-pub mod kubernetes;
 pub mod listen;
 pub mod metrics;
 pub mod process;

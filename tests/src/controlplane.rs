@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use http::Request;
 use kube::Client;
-use runtime::kubernetes::{Access, connect};
+use kube_api::{Access, connect};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 

@@ -11,7 +11,7 @@ use crate::service::{Programs, Service, start_graph};
 use crate::wire::puppet::{Puppet, hello};
 use anyhow::{Context, bail, ensure};
 use engine::work::{Hello, Outcome, ToExecutor, ToLeader, WorkLease, WorkReport};
-use runtime::kubernetes::cluster_uid;
+use kube_api::cluster_uid;
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;

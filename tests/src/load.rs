@@ -3,6 +3,8 @@
 use anyhow::{Context, bail, ensure};
 use http::{Method, Request};
 use kube::Client;
+use kube_api::path::collection_path;
+use kube_api::{media, request};
 use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::future::Future;
@@ -19,13 +21,8 @@ const ASK_SELDOM: Duration = Duration::from_secs(5);
 
 /// Sends one request; the answer as JSON, errors with the server's words.
 pub async fn send(client: &Client, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-    let builder = Request::builder().method(&method).uri(path).header("content-type", content_type(&method));
-    let request = builder.body(body.map_or_else(Vec::new, |body| body.to_string().into_bytes()))?;
+    let request = request(method.clone(), path, media::JSON, body.unwrap_or(&Value::Null))?;
     client.request(request).await.with_context(|| format!("{method} {path}"))
-}
-
-fn content_type(method: &Method) -> &'static str {
-    if *method == Method::PATCH { "application/merge-patch+json" } else { "application/json" }
 }
 
 /// Creates an object from JSON; the answer.
@@ -47,7 +44,7 @@ pub async fn namespace(client: &Client, name: &str) -> anyhow::Result<()> {
 
 /// The path of a namespace's ConfigMaps.
 pub fn configmaps(namespace: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/configmaps")
+    collection_path("", "v1", "configmaps", namespace)
 }
 
 /// A ConfigMap with these references.

@@ -3,7 +3,7 @@
 use crate::load::until;
 use crate::process::{Directory, Process, free_port};
 use anyhow::{Context, ensure};
-use runtime::kubernetes::{Cluster, call};
+use kube_api::{Cluster, call};
 use serde_json::Value;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -6,8 +6,8 @@ use futures::StreamExt;
 use http::Request;
 use http::header::ACCEPT;
 use kube::Client;
+use kube_api::{Opened, call, media, open_stream};
 use prost::Message;
-use runtime::kubernetes::{Opened, call, open_stream};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -50,10 +50,10 @@ impl Way {
 
     fn accept(self) -> &'static str {
         match (self.protobuf, self.watch) {
-            (false, false) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            (false, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-            (true, false) => "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            (true, true) => "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            (false, false) => media::METADATA_LIST,
+            (false, true) => media::METADATA,
+            (true, false) => media::METADATA_LIST_PROTOBUF,
+            (true, true) => media::METADATA_PROTOBUF,
         }
     }
 }

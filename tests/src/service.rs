@@ -3,7 +3,7 @@
 use crate::load::until;
 use crate::process::{Directory, Process, free_port};
 use anyhow::{Context, bail, ensure};
-use runtime::kubernetes::{Cluster, call};
+use kube_api::{Cluster, call};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;

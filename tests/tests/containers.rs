@@ -2,8 +2,9 @@
 //! namespaces, and kube-apiserver's for definitions.
 
 use anyhow::{Context, ensure};
-use http::Request;
+use http::{Method, Request};
 use kube::Client;
+use kube_api::{media, request};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -22,7 +23,7 @@ const CHILDREN: &str = "/api/v1/namespaces/default/configmaps";
 const DATABASES: &str = "/apis/shop.example.com/v1/namespaces/default/databases";
 
 async fn post(client: &Client, path: &str, body: &Value) -> anyhow::Result<Value> {
-    let request = Request::post(path).header("content-type", "application/json").body(body.to_string().into_bytes())?;
+    let request = request(Method::POST, path, media::JSON, body)?;
     client.request(request).await.with_context(|| format!("POST {path}"))
 }
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::client::Body;
-use runtime::kubernetes::{Access, connect};
+use kube_api::{Access, connect};
 use tests::controlplane::{self, Binaries, CollectorOptions, ControlPlane, Options, User};
 use tokio::time::{interval, timeout};
 

@@ -6,7 +6,7 @@ use engine::object::Object;
 use graph_service::metadata::{Decoder, Encoding, Event, event, page};
 use http::Request;
 use kube::Client;
-use runtime::kubernetes::{Answer, Frames, Lines, Opened, call, open_stream};
+use kube_api::{Answer, Frames, Lines, Opened, call, open_stream};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tests::controlplane::{ControlPlane, require};
@@ -176,7 +176,7 @@ async fn compare(client: &Client) -> anyhow::Result<()> {
     for encoding in [Encoding::Json, Encoding::Protobuf] {
         let absent =
             get(client, "/api/v1/namespaces/encodings/configmaps/none", encoding, "PartialObjectMetadata").await?;
-        let status = runtime::kubernetes::parse_status(&absent).context("a Status in JSON")?;
+        let status = kube_api::parse_status(&absent).context("a Status in JSON")?;
         ensure!(absent.status == 404 && status.reason == "NotFound", "{status:?}");
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! Traces, in a collector: of real processes, and of a real API server that joins them.
 
 use anyhow::Context as _;
+use kube_api::{Access, connect};
 use proto::admin::v1beta1::GetStatusRequest;
 use proto::admin::v1beta1::admin_service_client::AdminServiceClient;
-use runtime::kubernetes::{Access, connect};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

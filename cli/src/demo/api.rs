@@ -1,9 +1,10 @@
 //! What the demo itself asks the API server: it creates objects and deletes them, as any user would.
 
-use anyhow::{Context as _, bail, ensure};
-use http::{Method, Request, header};
+use anyhow::{Context as _, ensure};
+use http::Method;
 use kube::Client;
-use runtime::kubernetes::{Answer, call, parse_status};
+use kube_api::path::collection_path;
+use kube_api::{Answer, call, media, request};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -36,9 +37,8 @@ pub(super) const DATABASE: Kind = kind("shop.example.com/v1", "Database", "datab
 
 impl Kind {
     fn path(&self, namespace: &str) -> String {
-        let root = if self.api_version.contains('/') { "/apis" } else { "/api" };
-        let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
-        format!("{root}/{}{namespace}/{}", self.api_version, self.plural)
+        let (group, version) = self.api_version.rsplit_once('/').unwrap_or(("", self.api_version));
+        collection_path(group, version, self.plural, namespace)
     }
 }
 
@@ -134,17 +134,9 @@ impl Api {
     }
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Answer> {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json")
-            .body(body.to_string().into_bytes())?;
+        let request = request(method, path, media::JSON, body)?;
         let answer = call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await?;
-        if !answer.status.is_success() {
-            let message = parse_status(&answer).map(|status| status.message).unwrap_or_default();
-            bail!("the API server answers {}: {message}", answer.status.as_u16());
-        }
+        ensure!(answer.status.is_success(), answer.refusal());
         Ok(answer)
     }
 }

@@ -1,12 +1,12 @@
 //! What the API server itself says of the objects on screen: readiness, status, labels and age. Read with the caller's rights, a bounded
 //! number at a time; what cannot be read shows as a dash, and is said.
 
-use super::naming::collection;
 use super::session::Session;
 use futures::{StreamExt as _, stream};
 use http::{Request, StatusCode};
+use kube_api::call;
+use kube_api::path::collection_path;
 use proto::graph::v1beta1::{Node, NodeState};
-use runtime::kubernetes::call;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ pub(super) async fn read(session: &mut Session, nodes: &[&Node]) -> Conditions {
 
 async fn read_place(session: &Session, place: &Place, objects: &[(String, String)]) -> (Conditions, Option<String>) {
     let (group, version, resource, namespace) = place;
-    let path = collection(group, version, resource, namespace);
+    let path = collection_path(group, version, resource, namespace);
     let uids: BTreeSet<&str> = objects.iter().map(|(uid, _)| uid.as_str()).collect();
     let mut conditions = Conditions::new();
     let mut missed = None;

@@ -5,16 +5,15 @@
 
 use super::ending::{Answered, Ending, Problem};
 use super::flags::{Cascade, Delete, Format};
-use super::naming::{Found, Named, by_type, read, shown};
+use super::naming::{Found, Named, by_type, read, refusal, shown};
 use super::service::{Need, Service};
 use super::session::Session;
 use super::{plan, targets};
 use crate::name::program;
 use anyhow::Context as _;
-use http::header::CONTENT_TYPE;
-use http::{Request, StatusCode};
+use http::{Method, StatusCode};
+use kube_api::{call, media, request};
 use proto::graph::v1beta1::PreviewDeletionResponse;
-use runtime::kubernetes::{call, parse_status};
 use runtime::visible::line;
 use serde_json::json;
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
@@ -144,15 +143,13 @@ async fn delete(
     if dry_run {
         options["dryRun"] = json!(["All"]);
     }
-    let request = Request::delete(object.path()).header(CONTENT_TYPE, "application/json");
-    let request = request.body(options.to_string().into_bytes()).context("the name makes no path")?;
+    let request = request(Method::DELETE, &object.path(), media::JSON, &options).context("the name makes no path")?;
     let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, session.connection.request_timeout).await;
     let answer = answer.with_context(|| format!("whether {} was deleted is not known", shown(&object.reference())))?;
     if answer.status.is_success() {
         return Ok(Ok(()));
     }
-    let message = parse_status(&answer).map(|status| status.message).filter(|message| !message.is_empty());
-    let message = message.unwrap_or_else(|| answer.status.to_string());
+    let message = refusal(&answer);
     match answer.status {
         StatusCode::CONFLICT | StatusCode::NOT_FOUND => Ok(Err(format!("it has changed since the plan ({message})"))),
         StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {

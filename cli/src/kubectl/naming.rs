@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use http::{Request, StatusCode, header::ACCEPT};
 use kube::api::ListParams;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
+use kube_api::path::collection_path;
+use kube_api::{Answer, call, media};
 use proto::r#type::v1beta1::ObjectRef;
-use runtime::kubernetes::{Answer, call, media, parse_status, path};
 use runtime::visible::line;
 use serde::Deserialize;
 
@@ -34,7 +35,7 @@ pub(super) struct Served {
 impl Served {
     /// `/apis/apps/v1/namespaces/shop/deployments`; `namespace` is empty for all.
     pub(super) fn collection(&self, namespace: &str) -> String {
-        collection(&self.group, &self.version, &self.resource, namespace)
+        collection_path(&self.group, &self.version, &self.resource, namespace)
     }
 
     pub(super) fn can(&self, verb: &str) -> bool {
@@ -50,11 +51,6 @@ impl Served {
     fn is_called(&self, name: &str) -> bool {
         name == self.resource || name == self.singular || name == self.kind.to_lowercase()
     }
-}
-
-/// The path of a collection.
-pub(super) fn collection(group: &str, version: &str, resource: &str, namespace: &str) -> String {
-    path::collection_path(group, version, resource, Some(namespace).filter(|namespace| !namespace.is_empty()))
 }
 
 /// Everything the API server serves, the core group first, versions by preference.
@@ -300,9 +296,8 @@ pub(super) async fn list(
 }
 
 /// What a server says instead of an answer.
-fn refusal(answer: &Answer) -> String {
-    let message = parse_status(answer).map(|status| status.message).filter(|message| !message.is_empty());
-    message.unwrap_or_else(|| answer.status.to_string())
+pub(super) fn refusal(answer: &Answer) -> String {
+    Some(answer.message()).filter(|message| !message.is_empty()).unwrap_or_else(|| answer.status.to_string())
 }
 
 /// What is there under a name now.

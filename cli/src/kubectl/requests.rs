@@ -7,7 +7,7 @@ use super::snapshot::{Snapshot, server};
 use http::Request;
 use kube::Client;
 use kube::client::Body;
-use runtime::kubernetes::{self, Cluster};
+use kube_api::Cluster;
 use runtime::visible::line;
 use std::io::{self, Write as _};
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub(super) async fn connect(connection: &Connection) -> Result<Cluster, Problem>
             server::cluster(snapshot, path.display().to_string())
         }
         None => {
-            let found = kubernetes::connect(&connection.access()).await;
+            let found = kube_api::connect(&connection.access()).await;
             found.map_err(|error| Problem::sentence(error.to_string()))?
         }
     };

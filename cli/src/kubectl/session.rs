@@ -5,7 +5,7 @@ use super::ending::{Problem, note};
 use super::flags::{Asking, Connection, Format};
 use super::printer::Printer;
 use super::requests;
-use runtime::kubernetes::Cluster;
+use kube_api::Cluster;
 use std::io::{self, Write as _};
 
 /// Clears a terminal.

@@ -1,7 +1,7 @@
 //! Running the program, and talking to what it serves.
 
-use http::{Method, Request, StatusCode, header};
-use runtime::kubernetes::{Answer, Cluster, call};
+use http::{Method, StatusCode};
+use kube_api::{Answer, Cluster, call, media, request};
 use serde_json::{Value, json};
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -119,8 +119,7 @@ impl Http {
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
-        let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
-        let request = request.body(body.map(|body| body.to_string().into_bytes()).unwrap_or_default()).unwrap();
+        let request = request(method, path, media::JSON, &body.unwrap_or(Value::Null)).unwrap();
         call(&self.client, request, 1 << 24, WITHIN).await.unwrap()
     }
 

@@ -1,14 +1,12 @@
 //! Requests of the engine as HTTP.
 
-use super::path;
 use crate::metrics::Verb;
 use engine::attempt::{Failure, FailureKind, Patch, Request};
 use engine::object::{ObjectRef, ResourceVersion, clip};
 use engine::work::PropagationPolicy;
+use kube_api::media;
+use kube_api::path::object_path;
 use serde_json::{Map, Value, json};
-
-/// The executor needs only metadata in answers.
-const ACCEPT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// The content type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +20,7 @@ impl PatchForm {
     fn content_type(self) -> &'static str {
         match self {
             PatchForm::StrategicMerge => "application/strategic-merge-patch+json",
-            PatchForm::Merge => "application/merge-patch+json",
+            PatchForm::Merge => media::MERGE_PATCH,
             PatchForm::Json => "application/json-patch+json",
         }
     }
@@ -30,12 +28,13 @@ impl PatchForm {
 
 /// The HTTP request. An error if its object has no path.
 pub(super) fn http(request: &Request<Value>) -> Result<(Verb, http::Request<Vec<u8>>), Failure> {
-    let path = path::object_path(request.object()).ok_or_else(|| unaddressable(request.object()))?;
+    let ObjectRef { group, version, resource, namespace, name, .. } = request.object();
+    let path = object_path(group, version, resource, namespace, name).ok_or_else(|| unaddressable(request.object()))?;
     Ok(match request {
         Request::Get(_) => (Verb::Get, build(http::Method::GET, path, None, Vec::new())),
         Request::Delete { target, version, policy } => {
             let body = delete_options(target, version, *policy).to_string().into_bytes();
-            (Verb::Delete, build(http::Method::DELETE, path, Some("application/json"), body))
+            (Verb::Delete, build(http::Method::DELETE, path, Some(media::JSON), body))
         }
         Request::Patch { target, patch } => {
             let (form, body) = patch_body(target, patch);
@@ -157,7 +156,8 @@ fn build(
     *request.method_mut() = method;
     // `path` contains only unreserved characters, escapes and separators, and has a bounded length.
     *request.uri_mut() = path.try_into().expect("an encoded path is a URI");
-    request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(ACCEPT));
+    // The executor needs only metadata in answers.
+    request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(media::METADATA));
     if let Some(content_type) = content_type {
         request.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(content_type));
     }

@@ -4,10 +4,13 @@
 //! at its interval.
 
 use super::LeaseOptions;
+use super::lease::{GROUP, RESOURCE};
 use engine::jitter::Backoff;
-use http::{Request, header};
+use http::Method;
 use kube::Client;
-use runtime::kubernetes::{CallError, Lines, Opened, open_stream};
+use kube_api::path::{collection_path, name_selector};
+use kube_api::{CallError, Lines, Opened, media, open_stream, request};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -39,11 +42,9 @@ pub(crate) async fn follow(
 
 async fn watch(client: &Client, options: &LeaseOptions, changes: &Notify, backoff: &mut Backoff) -> Result<(), String> {
     let LeaseOptions { namespace, name, .. } = options;
-    let uri = format!(
-        "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?watch=true&fieldSelector=metadata.name%3D{name}&timeoutSeconds={WATCH_FOR_S}"
-    );
-    let request = Request::get(uri).header(header::ACCEPT, "application/json").body(Vec::new());
-    let request = request.map_err(|error| error.to_string())?;
+    let leases = collection_path(GROUP, "v1", RESOURCE, namespace);
+    let uri = format!("{leases}?watch=true&fieldSelector={}&timeoutSeconds={WATCH_FOR_S}", name_selector(name));
+    let request = request(Method::GET, &uri, media::JSON, &Value::Null).map_err(|error| error.to_string())?;
     let sentence = |error: CallError| error.to_string();
     let mut lines = match open_stream(client, request, OPEN_WITHIN).await.map_err(sentence)? {
         Opened::Streaming { body, .. } => Lines::new(body, LINE_MAX_BYTES),

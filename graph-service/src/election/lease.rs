@@ -1,12 +1,13 @@
 //! The Lease object over HTTP.
 
 use engine::elector::{CallId, Input, LeaseRecord, LeaseWrite, PutError};
-use engine::object::{ResourceVersion, clip};
-use http::{Method, Request, StatusCode, header};
+use engine::object::ResourceVersion;
+use http::{Method, StatusCode};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use runtime::kubernetes::{Answer, NotFound, call, classify_not_found, parse_status};
+use kube_api::path::collection_path;
+use kube_api::{Answer, NotFound, call, classify_not_found, media, request};
 use serde_json::{Value, json};
 use std::future::Future;
 use std::time::Duration;
@@ -18,8 +19,6 @@ pub(super) const GROUP: &str = "coordination.k8s.io";
 pub(super) const RESOURCE: &str = "leases";
 /// Largest Lease. A Lease of this service has less than 1 KiB.
 const ANSWER_MAX: usize = 256 * 1024;
-/// Longest error text.
-const REASON_MAX: usize = 512;
 /// Annotation with the address of the holder, as a hint for clients.
 const ENDPOINT_ANNOTATION: &str = "ownergraph.dev/endpoint";
 
@@ -77,23 +76,18 @@ impl Access {
         _call: CallId,
         write: Option<LeaseWrite>,
     ) -> impl Future<Output = Answered> + Send + use<> {
-        let collection = format!("/apis/{GROUP}/v1/namespaces/{}/{RESOURCE}", self.namespace);
+        let collection = collection_path(GROUP, "v1", RESOURCE, &self.namespace);
         let (method, uri, body) = match &write {
-            None => (Method::GET, format!("{collection}/{}", self.name), Vec::new()),
+            None => (Method::GET, format!("{collection}/{}", self.name), Value::Null),
             Some(write) => {
-                let body = self.body(write).to_string().into_bytes();
+                let body = self.body(write);
                 match write.resource_version {
                     None => (Method::POST, collection, body),
                     Some(_) => (Method::PUT, format!("{collection}/{}", self.name), body),
                 }
             }
         };
-        let request = Request::builder()
-            .method(&method)
-            .uri(uri)
-            .header(header::ACCEPT, "application/json")
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(body);
+        let request = request(method.clone(), &uri, media::JSON, &body);
         let (client, name, within) = (self.client.clone(), self.name.clone(), self.within);
         async move {
             let result = match request {
@@ -181,9 +175,7 @@ fn read(answer: &Answer, method: &Method, name: &str) -> Result<Found, Failure> 
     if !creates && classify_not_found(answer, GROUP, RESOURCE, name) == Some(NotFound::ThisObject) {
         return Ok(Found::Nothing);
     }
-    let message = parse_status(answer).map(|status| status.message).unwrap_or_default();
-    let message = clip(&message, REASON_MAX);
-    Err(Failure::Other(format!("the API server answers {}: {message}", answer.status.as_u16())))
+    Err(Failure::Other(answer.refusal()))
 }
 
 fn record(lease: &Value) -> Option<LeaseRecord> {

@@ -4,7 +4,7 @@
 //! add to what is known, and removes nothing.
 
 use engine::object::{Access, Backend, GroupResource, Name, ServedKind, clip};
-use runtime::kubernetes::path::is_path_segment;
+use kube_api::path::is_path_segment;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};

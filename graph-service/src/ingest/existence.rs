@@ -5,16 +5,13 @@ use super::request::{self, Failure};
 use crate::metadata::{self, Decoder, Encoding, Item};
 use engine::leader::{CheckBy, Named, Probe, ProbeAnswer};
 use engine::object::{Object, ResourceVersion};
-use runtime::kubernetes::media;
-use runtime::kubernetes::path::{collection_path, is_encodable_segment, name_selector, query_value};
-use runtime::kubernetes::{NotFound, classify_not_found};
+use kube_api::media;
+use kube_api::path::{URI_MAX_BYTES, collection_path, is_encodable_segment, name_selector, object_path, query_value};
+use kube_api::{NotFound, classify_not_found};
 use serde_json::value::RawValue;
 
 #[cfg(test)]
 mod tests;
-
-/// Names in references can be any text, and a URI ends at 64 KiB.
-const URI_MAX_BYTES: usize = 60_000;
 
 /// Asks about one object.
 pub(super) async fn answer(clients: &Clients, probe: &Probe, named: &Named) -> Result<ProbeAnswer, Failure> {
@@ -81,26 +78,18 @@ fn found(resource_version: ResourceVersion, object: Option<Object>) -> ProbeAnsw
     ProbeAnswer { resource_version, objects: object.into_iter().collect(), complete: true, remaining: None }
 }
 
-/// The URI of the object. `None` if the coordinates are not a valid path, or are too long. An empty name would address
-/// the whole collection. A slash would address a subresource, because the API server splits the path after decoding.
+/// The URI of the object. `None` if the coordinates are not a valid path, or are too long.
 fn uri(probe: &Probe, named: &Named) -> Option<String> {
-    let namespace = probe.namespace.as_deref();
-    if named.name.is_empty() || namespace.is_some_and(|namespace| !is_encodable_segment(namespace)) {
+    let (group, version, resource) = (&*probe.collection.group, &*probe.version, &*probe.collection.resource);
+    if named.name.is_empty() || probe.namespace.as_deref().is_some_and(|namespace| !is_encodable_segment(namespace)) {
         return None;
     }
-    let collection = collection_path(
-        &probe.collection.group,
-        &probe.version,
-        &probe.collection.resource,
-        namespace.map(query_value).as_deref(),
-    );
-    let uri = match named.by {
-        CheckBy::Read if !is_encodable_segment(&named.name) => return None,
-        CheckBy::Read => format!("{collection}/{}", query_value(&named.name)),
-        CheckBy::List => {
-            // Without resourceVersion the server answers from the latest state.
-            format!("{collection}?fieldSelector={}", name_selector(&named.name))
-        }
+    let namespace = probe.namespace.as_deref().unwrap_or_default();
+    let collection = match named.by {
+        CheckBy::Read => return object_path(group, version, resource, namespace, &named.name),
+        CheckBy::List => collection_path(group, version, resource, &query_value(namespace)),
     };
+    // Without resourceVersion the server answers from the latest state.
+    let uri = format!("{collection}?fieldSelector={}", name_selector(&named.name));
     (uri.len() <= URI_MAX_BYTES).then_some(uri)
 }

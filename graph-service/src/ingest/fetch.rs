@@ -4,7 +4,8 @@ use super::Clients;
 use super::discovery::{self, Answer, Document, Group, Version};
 use super::request;
 use futures::future;
-use runtime::kubernetes::path::is_path_segment;
+use kube_api::media;
+use kube_api::path::{is_path_segment, version_path};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -47,7 +48,7 @@ pub(crate) async fn document(clients: &Clients) -> Result<Document, String> {
                 document.incomplete = Some(format!("{path} shows more than {VERSIONS_MAX} versions"));
                 break;
             }
-            document.groups.push(group(clients, path, name, served).await);
+            document.groups.push(group(clients, name, served).await);
         }
     }
     freshen(clients, &mut document).await;
@@ -63,10 +64,8 @@ async fn freshen(clients: &Clients, document: &mut Document) {
         versions.iter_mut().filter(|version| !version.fresh).map(move |version| (name, version))
     });
     let asked = stale.take(STALE_MAX).map(|(group, version)| async move {
-        let path =
-            if group.is_empty() { format!("/api/{}", version.name) } else { format!("/apis/{group}/{}", version.name) };
         // A version that does not answer stays stale.
-        if let Ok(Ok(resources)) = timeout(STALE_WITHIN, resources(clients, &path, group, &version.name)).await {
+        if let Ok(Ok(resources)) = timeout(STALE_WITHIN, resources(clients, group, &version.name)).await {
             version.resources = resources;
             version.fresh = true;
         }
@@ -81,15 +80,10 @@ async fn answer(clients: &Clients, path: &str) -> Result<Answer, String> {
 }
 
 /// Errors of a group affect only that group.
-async fn group(clients: &Clients, path: &str, name: String, served: Vec<String>) -> Group {
+async fn group(clients: &Clients, name: String, served: Vec<String>) -> Group {
     let mut group = Group { name, versions: Vec::new(), suspect: None };
     for version in served {
-        let path = if group.name.is_empty() {
-            format!("{path}/{version}")
-        } else {
-            format!("{path}/{}/{version}", group.name)
-        };
-        match resources(clients, &path, &group.name, &version).await {
+        match resources(clients, &group.name, &version).await {
             Ok(resources) => group.versions.push(Version { name: version, fresh: true, resources }),
             Err(why) => group.suspect = Some(why),
         }
@@ -97,16 +91,12 @@ async fn group(clients: &Clients, path: &str, name: String, served: Vec<String>)
     group
 }
 
-async fn resources(
-    clients: &Clients,
-    path: &str,
-    group: &str,
-    version: &str,
-) -> Result<Vec<discovery::Resource>, String> {
+async fn resources(clients: &Clients, group: &str, version: &str) -> Result<Vec<discovery::Resource>, String> {
+    let path = version_path(group, version);
     let what = format!("discovery at {path}");
     if !(group.is_empty() || is_path_segment(group)) || !is_path_segment(version) {
         return Err(format!("{what}: not a valid group and version"));
     }
-    let body = request::get(clients, &what, path, "application/json").await.map_err(|failure| failure.sentence)?;
+    let body = request::get(clients, &what, &path, media::JSON).await.map_err(|failure| failure.sentence)?;
     discovery::resources(&body).map_err(|why| format!("{what}: the answer {why}"))
 }

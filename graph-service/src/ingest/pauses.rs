@@ -10,8 +10,8 @@ use crate::pauses::{DEFINITION, PATH};
 use engine::hold::{PAUSES_MAX, Pause};
 use engine::leader::{Input, PauseAnswer, PauseList, PauseRead};
 use engine::object::{GroupResource, ResourceVersion};
-use runtime::kubernetes::Answer;
-use runtime::kubernetes::media;
+use kube_api::path::{collection_path, name_selector};
+use kube_api::{Answer, media};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,6 @@ mod tests;
 pub(super) const QUEUE_MAX: usize = 16;
 /// Time for all requests of one read: three, of up to five seconds each.
 const READ_WITHIN: Duration = Duration::from_secs(20);
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Whether this is the collection of pauses.
 pub(super) fn is_pauses(collection: &GroupResource) -> bool {
@@ -154,7 +153,8 @@ async fn read_all(clients: &Clients) -> Result<PauseAnswer, String> {
         Err(failure) => return Err(failure.sentence),
     };
     let what = format!("list the definition {DEFINITION}");
-    let uri = format!("{DEFINITIONS}?fieldSelector=metadata.name%3D{DEFINITION}&limit=1");
+    let definitions = collection_path("apiextensions.k8s.io", "v1", "customresourcedefinitions", "");
+    let uri = format!("{definitions}?fieldSelector={}&limit=1", name_selector(DEFINITION));
     match request::get(clients, &what, &uri, media::JSON).await {
         Ok(body) => {
             let mut page = metadata::page(Encoding::Json, &body).map_err(|why| format!("{what}: the answer {why}"))?;

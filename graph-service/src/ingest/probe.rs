@@ -7,8 +7,8 @@ use crate::metadata::{self, Decoder, Event};
 use engine::follow::Failure;
 use engine::leader::{Input, Probe, ProbeAnswer, ProbeId};
 use engine::object::{GroupResource, Name, ObjectRef, ResourceVersion};
-use runtime::kubernetes::media;
-use runtime::kubernetes::path::{collection_path, is_path_segment, name_selector, query_value};
+use kube_api::media;
+use kube_api::path::{collection_path, is_path_segment, name_selector, query_value};
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use serde::Deserialize;
@@ -102,11 +102,10 @@ pub(super) async fn stand(clients: Clients, collection: GroupResource, version: 
 /// The labels and annotations of an object, if it exists with this uid.
 pub(super) async fn texts(clients: Clients, object: ObjectRef) -> Result<Option<Texts>, String> {
     let what = format!("read the labels of {object}");
-    let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
-    if namespace.is_some_and(|namespace| !is_path_segment(namespace)) {
+    if !(object.namespace.is_empty() || is_path_segment(&object.namespace)) {
         return Err(format!("{what}: not a valid namespace"));
     }
-    let path = collection_path(&object.group, &object.version, &object.resource, namespace);
+    let path = collection_path(&object.group, &object.version, &object.resource, &object.namespace);
     let uri = format!("{path}?fieldSelector={}", name_selector(&object.name));
     let answer = timeout(TEXTS_WITHIN, request::get(&clients, &what, &uri, media::METADATA_LIST)).await;
     let answer = answer.map_err(|_| format!("{what}: no answer within {} s", TEXTS_WITHIN.as_secs()))?;
@@ -146,7 +145,7 @@ pub(super) async fn last(clients: Clients, span: Span) -> Result<ResourceVersion
 }
 
 async fn changes(clients: &Clients, what: &str, span: &Span) -> Result<ResourceVersion, String> {
-    let path = collection_path(&span.collection.group, &span.version, &span.collection.resource, None);
+    let path = collection_path(&span.collection.group, &span.version, &span.collection.resource, "");
     let from = query_value(&span.from.to_string());
     let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={LAST_WATCH_S}");
     let opened = request::stream(clients, what, &format!("{path}?{query}"), media::METADATA_PROTOBUF).await;
@@ -204,7 +203,12 @@ async fn pages(clients: &Clients, page_size: u32, probe: &Probe) -> Result<Probe
     if namespace.is_some_and(|namespace| !is_path_segment(namespace)) {
         return Err(senseless("not a valid namespace".to_owned()));
     }
-    let path = collection_path(&probe.collection.group, &probe.version, &probe.collection.resource, namespace);
+    let path = collection_path(
+        &probe.collection.group,
+        &probe.version,
+        &probe.collection.resource,
+        namespace.unwrap_or_default(),
+    );
     let mut decoder = Decoder::new(namespace.map(|_| true));
     let mut found: Option<ProbeAnswer> = None;
     let mut token: Option<String> = None;

@@ -7,7 +7,7 @@ pub(crate) use engine::follow::Failure;
 use engine::object::clip;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION};
 use http::{HeaderValue, Request, StatusCode};
-use runtime::kubernetes::{Answer, CallError, Frames, Lines, Opened, Status, call, open_stream, parse_status};
+use kube_api::{Answer, CallError, Frames, Lines, Opened, Status, call, open_stream, parse_status};
 use std::time::Duration;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! An API server with a script: one answer for each request, in order, then silence.
 
 use super::Clients;
+use crate::metadata::Encoding;
 use crate::metadata::tests::oracle;
-use crate::metadata::{Encoding, PROTOBUF};
 use bytes::Bytes;
 use engine::leader::Input;
 use futures::{StreamExt, future, stream};
@@ -11,6 +11,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use kube::Client;
 use kube::client::Body;
+use kube_api::media;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -86,7 +87,7 @@ fn answering(encoding: Encoding, route: impl Fn(&str) -> Option<Reply> + Send + 
                 }
                 Some(Reply::Answer { status, retry_after, lines, then }) => {
                     let (content_type, pieces) = match protobuf(&lines).filter(|_| encoding == Encoding::Protobuf) {
-                        Some(pieces) => (PROTOBUF, pieces),
+                        Some(pieces) => (media::PROTOBUF, pieces),
                         None => {
                             ("application/json", lines.into_iter().map(|line| (line + "\n").into_bytes()).collect())
                         }

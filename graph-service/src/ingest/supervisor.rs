@@ -12,8 +12,8 @@ use crate::messages::Control;
 use engine::jitter::{Backoff, Jitter};
 use engine::leader::{Input, Undiscovered};
 use engine::object::{GroupResource, ServedKind};
-use runtime::kubernetes::media;
-use runtime::kubernetes::path::collection_path;
+use kube_api::media;
+use kube_api::path::collection_path;
 use runtime::shutdown::Shutdown;
 use runtime::tasks::{JobEnd, Jobs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -396,7 +396,7 @@ impl Supervisor {
         Source {
             clients: self.clients.clone(),
             name: key.to_string(),
-            path: collection_path(&key.group, version, &key.resource, None),
+            path: collection_path(&key.group, version, &key.resource, ""),
             accept_list: list,
             accept_watch: watch,
             page_size: self.config.page_size,

@@ -6,7 +6,7 @@
 use super::wire::{Field, Fields, Malformed};
 use super::{INITIAL_EVENTS_END, REASON_MAX_BYTES};
 use engine::object::{HOLD_ANNOTATION, clip};
-use runtime::kubernetes::{Status, StatusCause, StatusDetails};
+use kube_api::{Status, StatusCause, StatusDetails, media};
 
 /// The prefix of each object.
 const MAGIC: &[u8] = b"k8s\0";
@@ -373,7 +373,7 @@ fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, String> {
             _ => {}
         }
     }
-    if !encoding.is_empty() || !matches!(content_type, "" | super::PROTOBUF) {
+    if !encoding.is_empty() || !matches!(content_type, "" | media::PROTOBUF) {
         return Err("is wrapped in another encoding".to_owned());
     }
     let raw = raw.ok_or_else(|| "is an empty envelope".to_owned())?;

@@ -5,10 +5,10 @@ use super::{ANSWER_MAX_BYTES, ANSWER_WITHIN, PATH, resource};
 use crate::clock::Clock;
 use crate::driver::Reader;
 use engine::leader::Leader;
-use engine::object::{Uid, clip};
+use engine::object::Uid;
 use engine::view::PauseView;
-use http::{Method, Request};
-use runtime::kubernetes::{call, media, parse_status};
+use http::Method;
+use kube_api::{call, media, request};
 use runtime::shutdown::Shutdown;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -21,8 +21,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How long an expired pause stays visible.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
-/// Most bytes of a text of the API server in a log line.
-const TEXT_MAX_BYTES: usize = 300;
 
 /// Keeps the status of pauses until a request to stop.
 pub(crate) async fn run(client: kube::Client, reader: Reader, clock: Clock, shutdown: Shutdown) -> anyhow::Result<()> {
@@ -80,34 +78,27 @@ impl Keeper {
             let options = json!({
                 "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": view.uid.to_string() },
             });
-            return self.send(Method::DELETE, &format!("{PATH}/{name}"), "application/json", &options).await;
+            return self.send(Method::DELETE, &format!("{PATH}/{name}"), &options).await;
         }
         let status = resource::status(view);
         if self.written.get(&view.uid) == Some(&status) {
             return Ok(());
         }
         let patch = status_patch(&view.uid, &status);
-        self.send(Method::PATCH, &format!("{PATH}/{name}/status"), "application/merge-patch+json", &patch).await?;
+        self.send(Method::PATCH, &format!("{PATH}/{name}/status"), &patch).await?;
         self.written.insert(view.uid.clone(), status);
         Ok(())
     }
 
-    async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Result<(), String> {
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<(), String> {
         let what = format!("{method} {path}");
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", content_type)
-            .header("accept", media::METADATA)
-            .body(body.to_string().into_bytes())
-            .map_err(|error| error.to_string())?;
+        let request = request(method, path, media::METADATA, body).map_err(|error| error.to_string())?;
         let answer =
             call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await.map_err(|error| error.to_string())?;
         // The pause is gone, or another has its name. The watch reports that next.
         if answer.status.is_success() || matches!(answer.status.as_u16(), 404 | 409) {
             return Ok(());
         }
-        let said = parse_status(&answer).map(|status| status.message).unwrap_or_default();
-        Err(format!("{what}: the API server answers {}: {}", answer.status.as_u16(), clip(&said, TEXT_MAX_BYTES)))
+        Err(format!("{what}: {}", answer.refusal()))
     }
 }

@@ -6,11 +6,11 @@ use crate::driver::Reader;
 use crate::messages::Control;
 use engine::hold;
 use engine::leader::{Input, Leader};
-use engine::object::{Uid, clip};
+use engine::object::Uid;
 use engine::view::PauseView;
-use http::{Method, Request, StatusCode};
+use http::{Method, StatusCode};
+use kube_api::{Answer, NotFound, call, classify_not_found, media, parse_status, request};
 use proto::convert::PauseOrder;
-use runtime::kubernetes::{Answer, NotFound, call, classify_not_found, parse_status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,6 @@ use tokio::time::{Instant, interval};
 const EFFECTIVE_WITHIN: Duration = Duration::from_secs(2);
 /// Interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Most bytes of a text of the API server in a message.
-const TEXT_MAX_BYTES: usize = 300;
 
 /// Creates and deletes pauses.
 #[derive(Clone)]
@@ -134,14 +132,7 @@ impl Press {
     }
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Answer, Failure> {
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", "application/json")
-            .header("accept", "application/json")
-            .body(body)
-            .map_err(|error| Failure::Refused(error.to_string()))?;
+        let request = request(method, path, media::JSON, body).map_err(|error| Failure::Refused(error.to_string()))?;
         let answer = call(&self.client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
         answer.map_err(|error| Failure::Refused(error.to_string()))
     }
@@ -157,9 +148,7 @@ fn seen(answer: &Answer, sight: Sight) -> Result<Seen, Failure> {
 }
 
 fn refused(what: &str, answer: &Answer) -> Failure {
-    let said = parse_status(answer).map(|status| status.message).unwrap_or_default();
-    let said = clip(&said, TEXT_MAX_BYTES);
-    Failure::Refused(format!("{what}: the API server answers {}: {said}", answer.status.as_u16()))
+    Failure::Refused(format!("{what}: {}", answer.refusal()))
 }
 
 /// The patch that the keeper sends.

@@ -3,8 +3,8 @@
 use super::{ANSWER_MAX_BYTES, POST_WITHIN, Warning};
 use engine::object::{ObjectRef, ResourceVersion, Uid, clip};
 use http::{Request, StatusCode};
-use runtime::kubernetes::path::{collection_path, name_selector};
-use runtime::kubernetes::{call, media};
+use kube_api::path::{collection_path, name_selector};
+use kube_api::{call, media};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -69,8 +69,7 @@ async fn read(client: &kube::Client, object: &ObjectRef, at: &ResourceVersion) -
 
 /// A list of one name costs the API server the read of one key.
 fn uri(object: &ObjectRef, at: &ResourceVersion) -> String {
-    let namespace = Some(&*object.namespace).filter(|namespace| !namespace.is_empty());
-    let path = collection_path(&object.group, &object.version, &object.resource, namespace);
+    let path = collection_path(&object.group, &object.version, &object.resource, &object.namespace);
     format!("{path}?fieldSelector={}&resourceVersion={at}&resourceVersionMatch=Exact", name_selector(&object.name))
 }
 

@@ -67,7 +67,6 @@ fn request(maps: &str, object: &Value, orphan: bool) -> anyhow::Result<http::Req
     let (uid, version) = (&metadata["uid"], &metadata["resourceVersion"]);
     ensure!(uid.is_string() && version.is_string(), "{name} has no uid or resourceVersion");
     let path = format!("{maps}/{name}");
-    let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
     let (request, kind, body) = if orphan {
         let owner = &metadata["ownerReferences"][0]["uid"];
         let drop = json!({ "metadata": { "uid": uid, "ownerReferences": [{ "$patch": "delete", "uid": owner }] } });
@@ -77,5 +76,8 @@ fn request(maps: &str, object: &Value, orphan: bool) -> anyhow::Result<http::Req
         let delete = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
         (http::Request::delete(path), "application/json", delete)
     };
-    Ok(request.header("accept", accept).header("content-type", kind).body(body.to_string().into_bytes())?)
+    Ok(request
+        .header("accept", kube_api::media::METADATA)
+        .header("content-type", kind)
+        .body(body.to_string().into_bytes())?)
 }

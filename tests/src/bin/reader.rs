@@ -2,7 +2,7 @@
 //! of everything that can be listed and watched, does nothing with it, and writes into `FILE` how many collections and pages that were.
 
 use anyhow::Context;
-use runtime::kubernetes::{Access, connect};
+use kube_api::{Access, connect};
 use std::fs;
 use tests::reader::{Way, read};
 

@@ -8,7 +8,7 @@ use crate::service::{Programs, Service};
 use anyhow::{Context, ensure};
 use axum::serve::ListenerExt as _;
 use http::{Method, Request, StatusCode};
-use runtime::kubernetes::{Access, Answer, Cluster, call, connect};
+use kube_api::{Access, Answer, Cluster, call, connect};
 
 use sandbox::{Fault, FaultAnswer, FaultId, Server};
 use serde_json::{Value, json};

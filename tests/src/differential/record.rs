@@ -6,6 +6,7 @@ use futures::StreamExt as _;
 use http::Request;
 use kube::Client;
 use kube::core::WatchEvent;
+use kube_api::media;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -93,9 +94,7 @@ fn version(metadata: &Value) -> (String, String) {
 
 async fn watch(client: Client, kind: Kind, from: String, log: Arc<Mutex<Log>>) -> anyhow::Result<()> {
     let path = format!("{}?watch=true&resourceVersion={from}&timeoutSeconds=3600", kind.collection(None));
-    let request = Request::get(&path)
-        .header("accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
-        .body(Vec::new())?;
+    let request = Request::get(&path).header("accept", media::METADATA).body(Vec::new())?;
     let mut events = pin!(client.request_events::<Value>(request).await?);
     while let Some(event) = events.next().await {
         let (gone, object) = match event.with_context(|| format!("GET {path}"))? {
@@ -115,9 +114,7 @@ async fn watch(client: Client, kind: Kind, from: String, log: Arc<Mutex<Log>>) -
 
 async fn list(client: &Client, kind: Kind) -> anyhow::Result<Value> {
     let path = kind.collection(None);
-    let request = Request::get(&path)
-        .header("accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
-        .body(Vec::new())?;
+    let request = Request::get(&path).header("accept", media::METADATA_LIST).body(Vec::new())?;
     let answer: Value = client.request(request).await.with_context(|| format!("GET {path}"))?;
     ensure!(answer["kind"] == "PartialObjectMetadataList", "GET {path} is no list of metadata: {answer}");
     Ok(answer)

@@ -9,7 +9,7 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use runtime::kubernetes::{Gated, gated};
+use kube_api::{Gated, gated};
 use sandbox::Server;
 use std::collections::BTreeMap;
 use std::io;

@@ -8,7 +8,7 @@ mod token;
 
 use anyhow::{Context, ensure};
 use http::Request;
-use runtime::kubernetes::{Access, call, connect};
+use kube_api::{Access, call, connect};
 use runtime::tls::{Caller, CallerFlags};
 use serde_json::json;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use crate::kubectl::jsonpath::Template;
 use clap::builder::{BoolishValueParser, EnumValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command, ValueEnum};
-use runtime::kubernetes::{Access, Overrides};
+use kube_api::{Access, Overrides};
 use runtime::tls::CallerFlags;
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use kube::Client;
 use kube::client::Body;
-use runtime::kubernetes::Cluster;
+use kube_api::Cluster;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;

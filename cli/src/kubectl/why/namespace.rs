@@ -1,8 +1,9 @@
 //! What the namespace controller itself says of a namespace that it empties: which API it cannot ask, what is left, and which finalizers hold that.
 
 use crate::kubectl::session::Session;
-use http::{Request, StatusCode};
-use runtime::kubernetes::call;
+use http::{Method, StatusCode};
+use kube_api::path::object_path;
+use kube_api::{call, media, request};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,8 +29,8 @@ pub(super) async fn conditions(session: &mut Session, name: &str) -> Vec<Conditi
 }
 
 async fn read(session: &Session, name: &str) -> Result<Value, String> {
-    let request = Request::get(format!("/api/v1/namespaces/{name}")).body(Vec::new());
-    let request = request.map_err(|error| error.to_string())?;
+    let path = object_path("", "v1", "namespaces", "", name).ok_or("that is no name of a namespace")?;
+    let request = request(Method::GET, &path, media::JSON, &Value::Null).map_err(|error| error.to_string())?;
     let within = session.connection.request_timeout;
     let answer = call(&session.cluster.client, request, ANSWER_MAX_BYTES, within).await;
     let answer = answer.map_err(|error| error.to_string())?;

@@ -6,7 +6,7 @@ use http::Uri;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use runtime::kubernetes::gated;
+use kube_api::gated;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,7 +83,7 @@ fn slow_to_connect() -> (Attempts, Clock, Arc<AtomicUsize>) {
         }
         .boxed()
     });
-    let http: HttpClient<_, runtime::kubernetes::Gated> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let http: HttpClient<_, kube_api::Gated> = HttpClient::builder(TokioExecutor::new()).build(connector);
     let base = kube::client::middleware::BaseUriLayer::new(Uri::from_static("http://api"));
     let service = tower::ServiceBuilder::new().layer(base).map_request(gated).service(http);
     let metrics = Metrics::register(&mut Book::new(&mut Registry::default()));

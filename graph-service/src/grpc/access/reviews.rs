@@ -4,13 +4,14 @@ use super::caller::Caller;
 use crate::grpc::rights::GROUP;
 use engine::object::clip;
 use futures::future::BoxFuture;
-use http::{Method, Request, StatusCode};
+use http::{Method, StatusCode};
 use k8s_openapi::Resource;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
-use runtime::kubernetes::{Answer, call, parse_status};
+use kube_api::path::collection_path;
+use kube_api::{Answer, call, media, request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -179,15 +180,10 @@ fn token_answer(answer: &Answer, audience: &str) -> Result<TokenAnswer, Unanswer
 }
 
 async fn ask<T: Resource + Serialize>(client: &kube::Client, review: &T) -> Result<Answer, Unanswered> {
-    let path = format!("/apis/{}/{}", T::API_VERSION, T::URL_PATH_SEGMENT);
-    let body = serde_json::to_vec(review).map_err(|error| Unanswered::of(&error.to_string()))?;
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(path)
-        .header("content-type", "application/json")
-        .header("accept", "application/json")
-        .body(body)
-        .expect("the path and the headers are constants");
+    let body = serde_json::to_value(review).map_err(|error| Unanswered::of(&error.to_string()))?;
+    let request =
+        request(Method::POST, &collection_path(T::GROUP, T::VERSION, T::URL_PATH_SEGMENT, ""), media::JSON, &body)
+            .expect("the path is a constant");
     let answer = call(client, request, ANSWER_MAX_BYTES, ANSWER_WITHIN).await;
     answer.map_err(|error| Unanswered::of(&error.to_string()))
 }
@@ -195,8 +191,7 @@ async fn ask<T: Resource + Serialize>(client: &kube::Client, review: &T) -> Resu
 fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Unanswered> {
     if !matches!(answer.status, StatusCode::OK | StatusCode::CREATED) {
         let code = answer.status.as_u16();
-        let words = parse_status(answer).map(|status| status.message).unwrap_or_default();
-        return Err(Unanswered::of(&format!("the API server answers {code} to a review: {words}")));
+        return Err(Unanswered::of(&format!("the API server answers {code} to a review: {}", answer.message())));
     }
     let unread = |error: serde_json::Error| Unanswered::of(&format!("the API server's review cannot be read: {error}"));
     serde_json::from_slice(&answer.body).map_err(unread)

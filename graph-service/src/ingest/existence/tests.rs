@@ -1,6 +1,6 @@
 use super::*;
 use crate::ingest::scripted::{Reply, Then, object, ok, page, refuse, server_in};
-use crate::metadata::{Encoding, PROTOBUF};
+use crate::metadata::Encoding;
 use engine::leader::ProbeId;
 use engine::object::GroupResource;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ async fn what_is_no_list_of_the_kind_says_nothing() {
         refuse(429, "TooManyRequests"),
         refuse(500, "InternalError"),
         Reply::Unreachable,
-        Reply::Bytes { content_type: PROTOBUF, bytes: page(9, "", &[]).into_bytes() },
+        Reply::Bytes { content_type: media::PROTOBUF, bytes: page(9, "", &[]).into_bytes() },
         Reply::Bytes { content_type: "text/html", bytes: page(9, "", &[]).into_bytes() },
     ];
     for reply in cases {
@@ -110,7 +110,7 @@ async fn a_read_finds_nothing_only_by_a_status_that_names_the_object() {
         json(&there.replace("PartialObjectMetadata", "Thing").replace("meta.k8s.io/v1", "other.test/v1")),
         Reply::Bytes { content_type: "", bytes: there.replace("\"u\"", "\"another\"").into_bytes() },
         Reply::Bytes { content_type: "text/html", bytes: there.as_bytes().to_vec() },
-        Reply::Bytes { content_type: PROTOBUF, bytes: there.as_bytes().to_vec() },
+        Reply::Bytes { content_type: media::PROTOBUF, bytes: there.as_bytes().to_vec() },
         json("{}"),
         refuse(403, "Forbidden"),
     ];

@@ -1,11 +1,11 @@
 use super::*;
 use crate::ingest::collection::Collection;
 use crate::ingest::scripted::{self, Asked, Reply, Then, bookmark, event, object, ok, page, refuse, word};
-use crate::metadata::{Encoding, PROTOBUF};
+use crate::metadata::Encoding;
 use engine::follow::{SILENCE_MAX, WATCH_FOR_UNMARKED_S};
 use engine::leader::Input;
 use engine::object::{Access, Backend, GroupResource, ServedKind};
-use runtime::kubernetes::media;
+use kube_api::media;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
@@ -351,7 +351,7 @@ async fn protobuf_that_is_none_is_an_error_of_the_collection() {
         (b"\0\0\0\x09abc".to_vec(), "the stream ended inside a frame"),
     ];
     for (bytes, why) in cases {
-        let broken = Reply::Bytes { content_type: PROTOBUF, bytes };
+        let broken = Reply::Bytes { content_type: media::PROTOBUF, bytes };
         let more = ok(&[&event("ADDED", &object("c", 12))], Then::Hang);
         let (words, _) = play_in(Encoding::Protobuf, vec![listed(&[], Then::End), broken.clone(), more]).await;
         assert_eq!(words[..3], LISTED);

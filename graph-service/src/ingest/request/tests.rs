@@ -1,9 +1,8 @@
 use super::*;
-use crate::metadata::PROTOBUF;
 use http::Response;
 use kube::Client;
 use kube::client::Body;
-use runtime::kubernetes::media;
+use kube_api::media;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +14,7 @@ fn refusing(status: u16) -> (Clients, Arc<AtomicUsize>) {
     let count = asked.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         count.fetch_add(1, Ordering::Relaxed);
-        let wants_protobuf = request.headers()[ACCEPT].to_str().unwrap().contains(PROTOBUF);
+        let wants_protobuf = request.headers()[ACCEPT].to_str().unwrap().contains(media::PROTOBUF);
         let response = Response::builder().header("content-type", "application/json");
         let list = "{\"kind\":\"List\",\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[]}\n";
         async move {

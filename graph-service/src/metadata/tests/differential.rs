@@ -100,7 +100,7 @@ fn agree_on_frame(frame: &[u8]) -> bool {
         let raw = event.object.unwrap_or_default().raw;
         let unknown = oracle::Unknown::decode(raw.strip_prefix(b"k8s\0")?).ok()?;
         let names = unknown.type_meta.unwrap_or_default();
-        let plain = unknown.content_encoding.is_empty() && matches!(&*unknown.content_type, "" | PROTOBUF);
+        let plain = unknown.content_encoding.is_empty() && matches!(&*unknown.content_type, "" | media::PROTOBUF);
         let wanted = names.kind == "PartialObjectMetadata" && names.api_version.starts_with("meta.k8s.io/");
         (plain && wanted).then_some((event.kind, unknown.raw?))
     });
@@ -138,7 +138,7 @@ fn agree_on_page(body: &[u8]) -> bool {
     let theirs = body.strip_prefix(b"k8s\0").and_then(|body| {
         let unknown = oracle::Unknown::decode(body).ok()?;
         let names = unknown.type_meta.unwrap_or_default();
-        let plain = unknown.content_encoding.is_empty() && matches!(&*unknown.content_type, "" | PROTOBUF);
+        let plain = unknown.content_encoding.is_empty() && matches!(&*unknown.content_type, "" | media::PROTOBUF);
         let wanted = names.kind == "PartialObjectMetadataList" && names.api_version.starts_with("meta.k8s.io/");
         let list = oracle::List::decode(&*unknown.raw?).ok()?;
         (plain && wanted).then_some((list.metadata?, list.items))

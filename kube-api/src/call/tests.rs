@@ -2,11 +2,11 @@ use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
-use super::super::client::Cluster;
-use super::super::lines::Lines;
 use super::*;
-use crate::tasks::Jobs;
+use crate::client::Cluster;
+use crate::lines::Lines;
 
 const LONG: Duration = Duration::from_secs(30);
 const LIMIT: usize = 64;
@@ -15,15 +15,15 @@ const LIMIT: usize = 64;
 /// keeps it open for ever).
 struct Server {
     address: SocketAddr,
-    task: Jobs<(), ()>,
+    task: JoinSet<()>,
 }
 
 impl Server {
     async fn start(answer: &'static str, then_close: bool) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut task = Jobs::new(1);
-        task.spawn((), async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let mut open = Vec::new();
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
@@ -115,8 +115,8 @@ async fn a_server_without_tls_is_not_sent_anything() {
     let mut config = kube::Config::new(format!("https://{}", listener.local_addr().unwrap()).parse().unwrap());
     // Spares the look at the machine's certificates; it does not come to verifying any.
     config.root_cert = Some(Vec::new());
-    let mut plain = Jobs::<(), ()>::new(1);
-    plain.spawn((), async move {
+    let mut plain = JoinSet::new();
+    plain.spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
         let mut rest = Vec::new();

@@ -1,4 +1,4 @@
-//! The API server: finding it, building clients for it, and asking it in a way that keeps the kinds of failure apart.
+//! The API server as a client sees it: finding it, building clients for it, and asking it in a way that keeps the kinds of failure apart.
 //!
 //! Requests are raw, because the answers that matter here (which kind of 404, whether a request was sent at all, what
 //! stands in a header) do not survive a typed client.
@@ -12,6 +12,7 @@ mod lines;
 pub mod media;
 mod overrides;
 pub mod path;
+mod request;
 mod status;
 
 pub use access::{Access, AccessError, AccessFlags};
@@ -21,4 +22,5 @@ pub use frames::Frames;
 pub use gate::{Gate, Gated, Withheld, gated};
 pub use lines::Lines;
 pub use overrides::Overrides;
+pub use request::request;
 pub use status::{NotFound, Status, StatusCause, StatusDetails, classify_not_found, parse_status};

@@ -19,6 +19,7 @@ use super::access::{self, Access, AccessError, DEFAULT_USER_AGENT, Places};
 use super::call::{CallError, call, lacks_credentials};
 use super::gate::{Gated, gated};
 use super::media;
+use super::path::KUBE_SYSTEM;
 use super::status::parse_status;
 
 /// Name resolution, TCP and TLS together.
@@ -138,7 +139,7 @@ fn advice(status: StatusCode) -> &'static str {
 
 /// The identity of the cluster: the uid of its namespace kube-system, which lives as long as its storage does.
 pub async fn cluster_uid(client: &Client) -> Result<String, ClusterUidError> {
-    let request = Request::get("/api/v1/namespaces/kube-system")
+    let request = Request::get(KUBE_SYSTEM)
         .header(ACCEPT, media::METADATA)
         .body(Vec::new())
         .expect("the path and the header are constants");

@@ -1,9 +1,16 @@
 //! `metav1.Status`, and what a 404 says.
 
+use engine::object::clip;
 use http::StatusCode;
 use serde::Deserialize;
 
 use super::call::Answer;
+use super::media::{self, media_type};
+
+pub use engine::attempt::NotFound;
+
+/// Of the words of an answer that go into a sentence.
+const MESSAGE_MAX_BYTES: usize = 512;
 
 /// `meta/v1.Status`, without its metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -42,19 +49,6 @@ pub struct StatusCause {
     pub field: String,
 }
 
-/// What a 404 says. Only [`NotFound::ThisObject`] speaks of the object, and even that proves nothing by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotFound {
-    /// The server looked for exactly this object and did not find it (or its namespace).
-    ThisObject,
-    /// The group is served, this resource of it is not.
-    Resource,
-    /// The group is not served.
-    Group,
-    /// Something else answered: a proxy, another server, a `Status` about something else.
-    Other,
-}
-
 /// The answer's `Status`, if it is one in JSON.
 pub fn parse_status(answer: &Answer) -> Option<Status> {
     #[derive(Deserialize)]
@@ -63,7 +57,7 @@ pub fn parse_status(answer: &Answer) -> Option<Status> {
         #[serde(rename = "apiVersion")]
         api_version: String,
     }
-    if media_type(answer) != "application/json" {
+    if media_type(&answer.content_type) != media::JSON {
         return None;
     }
     let kind: Type = serde_json::from_slice(&answer.body).ok()?;
@@ -73,6 +67,18 @@ pub fn parse_status(answer: &Answer) -> Option<Status> {
     serde_json::from_slice(&answer.body).ok()
 }
 
+impl Answer {
+    /// The words of the answer's `Status`; empty where there are none.
+    pub fn message(&self) -> String {
+        parse_status(self).map(|status| clip(&status.message, MESSAGE_MAX_BYTES)).unwrap_or_default()
+    }
+
+    /// The answer as a refusal, in one sentence.
+    pub fn refusal(&self) -> String {
+        format!("the API server answers {}: {}", self.status.as_u16(), self.message())
+    }
+}
+
 /// Whether this is the API server's word that it has no object `name` of this group and (plural) resource.
 fn absent_names(status: &Status, group: &str, resource: &str, name: &str) -> bool {
     let named = |details: &StatusDetails| details.group == group && details.kind == resource && details.name == name;
@@ -80,12 +86,12 @@ fn absent_names(status: &Status, group: &str, resource: &str, name: &str) -> boo
 }
 
 /// Tells the kinds of 404 apart, for a request about this object; `None` for any other status. `resource` is the plural,
-/// `group` is empty for the core group.
+/// `group` is empty for the core group. Only [`NotFound::ThisObject`] speaks of the object, and even that proves nothing by itself.
 pub fn classify_not_found(answer: &Answer, group: &str, resource: &str, name: &str) -> Option<NotFound> {
     if answer.status != StatusCode::NOT_FOUND {
         return None;
     }
-    if media_type(answer) == "text/plain" && answer.body.trim_ascii() == b"404 page not found" {
+    if media_type(&answer.content_type) == "text/plain" && answer.body.trim_ascii() == b"404 page not found" {
         return Some(NotFound::Group);
     }
     let Some(status) = parse_status(answer) else {
@@ -99,11 +105,6 @@ pub fn classify_not_found(answer: &Answer, group: &str, resource: &str, name: &s
     };
     let about_nothing = status.details.as_ref().is_none_or(nameless);
     Some(if status.reason == "NotFound" && about_nothing { NotFound::Resource } else { NotFound::Other })
-}
-
-/// The content type without its parameters.
-fn media_type(answer: &Answer) -> &str {
-    answer.content_type.split(';').next().unwrap_or_default().trim()
 }
 
 #[cfg(test)]

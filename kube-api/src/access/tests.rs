@@ -54,7 +54,7 @@ fn access(kubeconfig: &Path, context: Option<&str>) -> Access {
 async fn sentence(dir: &TempDir, access: &Access, places: Places) -> String {
     let error = match find(access, places).await {
         Err(error) => error,
-        Ok(found) => match super::super::client::Cluster::build(found.config, found.name, found.origin, "test") {
+        Ok(found) => match crate::client::Cluster::build(found.config, found.name, found.origin, "test") {
             Err(error) => error,
             Ok(_) => panic!("there is a way: {access:?}"),
         },
