@@ -1,6 +1,7 @@
-//! `cargo bench -p engine --bench queries`: what the answers cost the graph, with a million objects in it. `OBJECTS=n` takes others.
+//! `cargo bench -p engine --bench queries`: how long queries lock a graph of a million objects. `OBJECTS=n` sets the
+//! number.
 //!
-//! The graph is borrowed in steps, as the graph service does it. The longest of them is what a decision may have to wait for.
+//! As in the graph service, the graph is borrowed in steps. A decision waits for at most the longest of them.
 
 use engine::leader::{CycleSearch, DependentsOptions, DependentsWalk, Input, Leader, Planning, Scan};
 use engine::object::{
@@ -22,15 +23,15 @@ const FAMILY: usize = 100;
 const TREE: usize = 10_000;
 /// Dependents of the one owner that has very many.
 const CROWD: usize = 100_000;
-/// The steps of the graph service: where much is done with each object, where little is, and for a stream of changes.
+/// The steps of the graph service: for expensive objects, for cheap ones, and for a stream of changes.
 const STEP: usize = 500;
 const SCAN_STEP: usize = 10_000;
 const WATCH_STEP: usize = 250;
-/// Questions of each small sort.
+/// Questions of each small kind.
 const ASKED: usize = 20_000;
 
 fn main() -> io::Result<()> {
-    // `cargo test --benches` starts benchmarks too, and wants none of their time.
+    // `cargo test --benches` also starts benchmarks, which must not take time then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -50,7 +51,7 @@ fn main() -> io::Result<()> {
     large(&leader, &mut out)
 }
 
-/// Times of one sort of question, and the longest time for which it held the graph.
+/// Times of one kind of question, and its longest lock of the graph.
 #[derive(Debug, Default)]
 struct Times {
     whole: Vec<Duration>,
@@ -58,7 +59,7 @@ struct Times {
 }
 
 impl Times {
-    /// One hold of the graph.
+    /// One lock of the graph.
     fn held<T>(&mut self, look: impl FnOnce() -> T) -> T {
         let (seen, held) = timed(|| black_box(look()));
         self.hold = self.hold.max(held);
@@ -92,7 +93,7 @@ fn small(leader: &mut Leader, families: usize, out: &mut impl Write) -> io::Resu
         assert!(explain.asked(|times| times.held(|| leader.explain(&child))).is_some());
         let found = dependents.asked(|times| walk(leader, &format!("f{owner}"), 1, times));
         assert_eq!(found, FAMILY);
-        // A child that is written to again.
+        // A child is written again.
         let version = OBJECTS + number;
         let name = format!("f{owner}-{}", (number + 1) % FAMILY);
         let object = object(&name, Some(&format!("f{owner}")), version);
@@ -106,7 +107,7 @@ fn small(leader: &mut Leader, families: usize, out: &mut impl Write) -> io::Resu
     change.tell("(a change of an object)", out)
 }
 
-/// Questions that look at much.
+/// Questions that read many objects.
 fn large(leader: &Leader, out: &mut impl Write) -> io::Result<()> {
     let mut previews = Times::default();
     for _ in 0..20 {
@@ -171,8 +172,8 @@ fn preview(leader: &Leader, target: &str, times: &mut Times) -> usize {
     planning.finish(frame).entries.len()
 }
 
-/// Families of one owner and a hundred dependents; a tree of a hundred branches; an owner with a crowd. The first number is how many
-/// families there are.
+/// Families of one owner and a hundred dependents; a tree of a hundred branches; an owner with many dependents. Returns
+/// the number of families as well.
 fn world(objects: usize) -> (Leader, usize) {
     let mut leader = replica::leader();
     let served = ServedKind {
@@ -214,7 +215,7 @@ fn collection() -> GroupResource {
     GroupResource { group: "".into(), resource: "secrets".into() }
 }
 
-/// As long as a real one, and packed like it.
+/// As long as a real uid, and in the packed form.
 fn uid(name: &str) -> Uid {
     let step =
         |digest: u128, byte: u8| (digest ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);

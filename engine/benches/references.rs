@@ -1,7 +1,8 @@
-//! `cargo bench -p engine --bench references`: what a tenant's objects with very many references cost everybody else.
+//! `cargo bench -p engine --bench references`: the cost of a tenant's objects with very many references for others.
 //!
-//! Ten such objects come, and a cascade of three objects elsewhere begins in the same moment. Beside a count above the bound, with which an
-//! object is kept, the largest one below it is measured: each reference then leads to an owner of its own, which nobody has seen.
+//! Ten such objects arrive at the same moment as the beginning of another cascade of three objects. The benchmark
+//! measures a count above the limit, with which an object is kept, and the largest one below it, where each reference
+//! leads to an unknown owner of its own.
 
 use engine::leader::{Event, Input, Leader, Output};
 use engine::object::{
@@ -18,11 +19,11 @@ mod replica;
 
 /// Objects of the tenant.
 const HEAVY: usize = 10;
-/// Cascades that are measured, one after the other.
+/// Cascades to measure, one after the other.
 const CASCADES: usize = 20;
 
 fn main() -> io::Result<()> {
-    // `cargo test --benches` starts benchmarks too, and wants none of their time.
+    // `cargo test --benches` also starts benchmarks, which must not take time then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -71,7 +72,8 @@ impl World {
         world
     }
 
-    /// The time from the root's end to the decision about the last of three, with what came from the tenant in the same moment.
+    /// The time from the deletion of the root to the last of three decisions, with the tenant's objects arriving at the
+    /// same moment.
     fn cascade(&mut self, number: usize, heavy: &[Object]) -> Duration {
         let names: Vec<String> =
             ["root", "middle", "leaf", "last"].iter().map(|name| format!("{name}{number}")).collect();
@@ -105,7 +107,7 @@ impl World {
         self.leader.handle(Time::ZERO, Input::Seen { collection: collection("configmaps"), object });
     }
 
-    /// Names of what is decided.
+    /// Names of the decided objects.
     fn poll(&mut self) -> Vec<String> {
         let mut decided = Vec::new();
         while let Some(output) = self.leader.poll() {
@@ -164,7 +166,7 @@ fn collection(resource: &str) -> GroupResource {
     served(resource).group_resource
 }
 
-/// Bytes of this process in memory, where the system tells of it: Linux does.
+/// Resident bytes of this process, on Linux.
 fn resident() -> usize {
     let told = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     told.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or_default() * 4096

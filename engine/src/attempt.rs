@@ -1,41 +1,40 @@
-//! The write path: what an executor asks the API server while it carries out its leases, and what it reports.
+//! The write path of an executor: its requests to the API server for each lease, and its reports.
 //!
-//! One machine holds all attempts of an executor, because they share reads of waiting owners and what is known of
-//! kinds without strategic merge patches. The shell turns each [`Request`] into HTTP, sends it once, and hands back
-//! what it was told.
+//! One machine holds all attempts of an executor, because they share reads of waiting owners and the list of kinds
+//! without strategic merge patches. The shell turns each [`Request`] into HTTP, sends it once, and returns the answer.
 //!
 //! ```text
-//! Reading   a GET of the target is under way    -> Checking, Writing, ended
+//! Reading   a GET of the target is in flight     -> Checking, Writing, ended
 //! Checking  waiting owners are being read       -> Checking (an answer is too old), Writing, ended
 //! Writing   a write waits for its connection    -> left, Checking (an owner check is too old by now), ended
 //!           a write has left                    -> Reading (409, 400, 422), Checking, Writing (415), ended
 //! ended     [`Output::Ended`] carries the report, exactly one for each attempt
 //! ```
 //!
-//! Requests of a DELETE: the target is read first where the lease says so. Waiting owners are read next. The DELETE
-//! carries uid and resourceVersion. After a 409 the target is read, and the DELETE is sent again at the fresh version
-//! while all facts that the decision rests on are unchanged, three times at most. Patches of references go by strategic
-//! merge patch where the kind knows it and by uid alone suffices; a merge patch or a JSON Patch takes its place at the
-//! version that was read. A finalizer goes at the version that the decision rests on, without a read before.
+//! A DELETE reads the target first if the lease says so, then the waiting owners. It has uid and resourceVersion as
+//! preconditions. After a 409 the target is read, and the DELETE is sent again at the new version if the facts of the
+//! decision are unchanged, at most three times. A patch of references is a strategic merge patch if the kind supports
+//! it and the uid is enough. Otherwise it is a merge patch or a JSON Patch at the version that was read. A finalizer is
+//! removed at the version of the decision, without a read.
 //!
-//! # When a write may leave
+//! # When a write may be sent
 //!
-//! A write is asked for, waits for credentials and a connection, and leaves. [`Attempts::leaves`] runs when the
-//! connection is there, on the thread that is about to write the request, and is the last check: cancel, lease,
-//! session, and the age of every owner check. A write that it refuses was never sent.
+//! A write waits for credentials and a connection, and is then sent. [`Attempts::leaves`] is the last check. It runs
+//! when the connection is open, on the thread that is about to write the request, and checks cancel, lease, session,
+//! and the age of every owner check. A write that it refuses was never sent.
 //!
-//! The answer about a waiting owner is good for one second from when the read was asked for, or for three times the
-//! time that this read took, if that is longer. So a slow API server makes a foreground deletion slower and never stops it.
+//! The answer about a waiting owner is valid for one second from its request, or for nine quarters of the time that the
+//! read took, if that is longer. So a slow API server delays a foreground deletion and never stops it.
 //!
-//! # What can go wrong
+//! # Errors
 //!
-//! * *Cancel*: a read, a check, or a write that has not left is given up at once; the attempt ends `Abandoned`. What
-//!   has left is waited for, and nothing follows it.
-//! * *The lease or the session ends*: nothing leaves any more. The attempt ends `Abandoned` with the next answer.
-//! * *No answer to a write*: `Ambiguous` if the write had left, `Transient` if it had not.
-//! * *A late answer, or one to a request that was given up*: it is ignored.
-//! * *More owner checks than a message allows*: all owners are read, [`CHECKS_MAX`] at a time; the report has room for
-//!   [`CHECKS_MAX`] findings, and an owner that lives without waiting comes before all others.
+//! * *Cancel*: unsent requests are dropped at once, and the attempt ends `Abandoned`. A sent write is awaited, and
+//!   nothing follows it.
+//! * *The lease or the session ends*: nothing more is sent. The attempt ends `Abandoned` with the next answer.
+//! * *No answer to a write*: `Ambiguous` if the write was sent, else `Transient`.
+//! * *A late answer, or one to a dropped request*: ignored.
+//! * *More owner checks than a message allows*: all owners are read, [`CHECKS_MAX`] at a time. The report has room for
+//!   [`CHECKS_MAX`] findings; owners that are alive and not waiting come first.
 
 use crate::object::{GroupResource, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
 use crate::time::Time;
@@ -55,16 +54,16 @@ pub use answer::{Ending, NotFound, Question, Reply, Seen, Status, classify, fail
 use flow::{Next, Then, Write};
 use owners::{Check, OwnerRead};
 
-/// How often one attempt sends its write again after a conflict that changed nothing the decision rests on.
+/// How often one attempt repeats its write after a conflict that left the facts of the decision unchanged.
 const CONFLICT_RETRIES_MAX: u32 = 3;
-/// Kinds remembered as not knowing strategic merge patches. Beyond that, each attempt asks.
+/// Most kinds remembered as without strategic merge patches. Beyond this, each attempt tries.
 const MERGE_ONLY_MAX: usize = 4096;
 
-/// Names one request. Numbers grow and are never used twice.
+/// Identifies one request. Numbers grow and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(u64);
 
-/// An object as one answer showed it. `W` is a reference as the server wrote it, which the engine hands back unread.
+/// An object in one answer. `W` is a reference as the server wrote it, which the engine returns unread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live<W> {
     pub sighting: Sighting,
@@ -72,11 +71,11 @@ pub struct Live<W> {
     pub references: Vec<Reference<W>>,
 }
 
-/// One entry of `metadata.ownerReferences`, both as it was written and as it is understood.
+/// One entry of `metadata.ownerReferences`, in its original and its parsed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference<W> {
     pub written: W,
-    /// `None` where the entry names no owner: it stays where it is and counts in the order of the list.
+    /// `None` if the entry is not a valid reference: it keeps its place in the list.
     pub entry: Option<OwnerReference>,
 }
 
@@ -97,26 +96,26 @@ pub enum Request<W> {
     },
 }
 
-/// A patch. The target's uid is in every one; the version is, where one is given.
+/// A patch. Each one has the target's uid, and the version if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Patch<W> {
-    /// Strategic merge: drops every reference with one of these uids.
+    /// Strategic merge: removes all references with these uids.
     DropReferences { uids: Vec<Uid> },
-    /// Strategic merge: sets `blockOwnerDeletion` to false in these references, each the only one of its uid.
+    /// Strategic merge: sets `blockOwnerDeletion` to false in these references. Each is the only one of its uid.
     UnblockReferences { version: ResourceVersion, references: Vec<W> },
     /// Merge: replaces the list.
     ReplaceReferences { version: ResourceVersion, list: Vec<Entry<W>> },
-    /// Strategic merge: drops this finalizer.
+    /// Strategic merge: removes this finalizer.
     DropFinalizer { version: ResourceVersion, finalizer: Name },
     /// Merge: replaces the list.
     ReplaceFinalizers { version: ResourceVersion, list: Vec<String> },
-    /// JSON Patch: removes the references at these places, the last one first.
+    /// JSON Patch: removes the references at these indices, the last one first.
     RemoveReferencesAt { version: ResourceVersion, places: Vec<usize> },
-    /// JSON Patch: sets `blockOwnerDeletion` to false at these places.
+    /// JSON Patch: sets `blockOwnerDeletion` to false at these indices.
     UnblockReferencesAt { version: ResourceVersion, places: Vec<usize> },
 }
 
-/// A reference that goes back into the list.
+/// A reference that stays in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<W> {
     pub written: W,
@@ -134,54 +133,54 @@ pub struct Failure {
 /// What is certain about a request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Nothing of it has left the process.
+    /// Nothing of it was sent.
     NotSent,
-    /// There were no credentials to send it with.
+    /// There were no credentials.
     NoCredentials,
-    /// Whether it was carried out is unknown.
+    /// It is unknown whether it was carried out.
     NoAnswer,
-    /// The object's coordinates are no path at the API server: there was nothing to send.
+    /// The object's coordinates are not a valid path, so nothing was sent.
     Unaddressable,
 }
 
-/// What came of a request.
+/// The result of a request.
 pub type Answer<W> = Result<Reply<W>, Failure>;
 
 /// An effect for the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<W> {
-    /// Send this request once, and answer it by [`Attempts::answered`]. A write asks [`Attempts::leaves`] before.
+    /// Send this request once, and answer it with [`Attempts::answered`]. Before a write, call [`Attempts::leaves`].
     Ask { id: RequestId, lease: LeaseId, request: Request<W> },
-    /// Nobody waits for this request any more. A write among these has not left and will not.
+    /// This request is no longer needed. A write among these was not sent and never will be.
     Withdraw(RequestId),
-    /// An attempt has ended. `writes` left the process.
+    /// An attempt has ended. `writes` were sent.
     Ended { lease: Box<WorkLease>, report: WorkReport, writes: u32 },
 }
 
 /// All attempts of one executor.
 #[derive(Debug)]
 pub struct Attempts<W> {
-    /// No write leaves at or after this instant. The origin until a session says otherwise.
+    /// No write may be sent at or after this instant. The origin until a session sets it.
     writes_end: Time,
     attempts: BTreeMap<u64, Attempt<W>>,
     requests: BTreeMap<RequestId, Asked>,
-    /// Reads of owners, under way and just done.
+    /// Reads of owners, in flight and recent.
     owners: BTreeMap<ObjectRef, OwnerRead>,
     /// Kinds that answered 415 to a strategic merge patch.
     merge_only: BTreeSet<GroupResource>,
     outputs: VecDeque<Output<W>>,
-    /// The last number given to an attempt or a request.
+    /// The last number of an attempt or a request.
     last: u64,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Debug)]
 enum Asked {
     ByAttempt(u64),
     Owner(ObjectRef),
 }
 
-/// One lease under way.
+/// One lease in progress.
 #[derive(Debug)]
 struct Attempt<W> {
     lease: Box<WorkLease>,
@@ -189,16 +188,16 @@ struct Attempt<W> {
     cancelled: bool,
     api_calls: u32,
     writes: u32,
-    /// Writes sent again after a conflict.
+    /// Writes repeated after a conflict.
     retries: u32,
-    /// Rounds of owner checks that came out too old, since the last write that left.
+    /// Rounds of owner checks that became too old, since the last sent write.
     rounds: u32,
     state: State<W>,
 }
 
 #[derive(Debug)]
 enum State<W> {
-    /// Between two requests, for the length of one call.
+    /// Between two requests, during one call.
     Between,
     Reading {
         id: RequestId,
@@ -217,7 +216,7 @@ enum State<W> {
 }
 
 impl<W> Request<W> {
-    /// The object that the request names.
+    /// The object of the request.
     pub fn object(&self) -> &ObjectRef {
         match self {
             Request::Get(object) => object,
@@ -249,12 +248,12 @@ impl<W> Default for Attempts<W> {
 }
 
 impl<W: Clone> Attempts<W> {
-    /// No write leaves at or after `end`.
+    /// No write may be sent at or after `end`.
     pub fn set_writes_end(&mut self, end: Time) {
         self.writes_end = end;
     }
 
-    /// Begins to carry out a lease. Poll afterwards.
+    /// Starts a lease. Poll afterwards.
     pub fn start(&mut self, now: Time, lease: WorkLease) {
         let number = self.number();
         let mut attempt = Attempt {
@@ -271,7 +270,7 @@ impl<W: Clone> Attempts<W> {
         self.go_on(now, number, attempt, next);
     }
 
-    /// Nothing more leaves for this lease. What has left is waited for. Poll afterwards.
+    /// Sends nothing more for this lease. A sent request is awaited. Poll afterwards.
     pub fn cancel(&mut self, now: Time, lease: LeaseId) {
         let named = |(&number, attempt): (&u64, &Attempt<W>)| (attempt.lease.id == lease).then_some(number);
         let numbers: Vec<u64> = self.attempts.iter().filter_map(named).collect();
@@ -287,7 +286,7 @@ impl<W: Clone> Attempts<W> {
         }
     }
 
-    /// Whether the write may leave now: its connection is there. A write that may not was never sent, and is not asked
+    /// Whether the write may be sent now that its connection is open. A refused write was never sent, and is not asked
     /// about again. Poll afterwards.
     pub fn leaves(&mut self, now: Time, id: RequestId) -> bool {
         let Some(&Asked::ByAttempt(number)) = self.requests.get(&id) else { return false };
@@ -310,7 +309,7 @@ impl<W: Clone> Attempts<W> {
         false
     }
 
-    /// What came of a request. Poll afterwards.
+    /// Takes the result of a request. Poll afterwards.
     pub fn answered(&mut self, now: Time, id: RequestId, answer: Answer<W>) {
         match self.requests.remove(&id) {
             Some(Asked::Owner(owner)) => self.owner_answered(now, owner, answer),
@@ -323,17 +322,17 @@ impl<W: Clone> Attempts<W> {
         }
     }
 
-    /// The next effect; to be drained to `None` after every other call.
+    /// The next effect. Drain to `None` after every other call.
     pub fn poll(&mut self) -> Option<Output<W>> {
         self.outputs.pop_front()
     }
 
-    /// Attempts under way.
+    /// Attempts in progress.
     pub fn len(&self) -> usize {
         self.attempts.len()
     }
 
-    /// Whether no attempt is under way.
+    /// Whether no attempt is in progress.
     pub fn is_empty(&self) -> bool {
         self.attempts.is_empty()
     }
@@ -362,7 +361,7 @@ impl<W: Clone> Attempts<W> {
         }
     }
 
-    /// Asks for the write where all owners wait, by answers that are good now; else for the owners.
+    /// Requests the write if all owners wait according to valid answers; else requests the owners.
     fn check(&mut self, now: Time, number: u64, mut attempt: Attempt<W>, mut checks: Vec<Check>, write: Box<Write<W>>) {
         if let Err(ending) = attempt.may_write(now, self.writes_end) {
             return self.end(now, attempt, *ending);
@@ -388,7 +387,7 @@ impl<W: Clone> Attempts<W> {
         id
     }
 
-    /// Gives the attempt's own request up. Returns what was to be written, where it has not left.
+    /// Drops the attempt's own request. Returns the write if it was not sent.
     fn withdraw(&mut self, attempt: &mut Attempt<W>) -> Option<(Vec<Check>, Box<Write<W>>)> {
         let (id, unwritten) = match core::mem::replace(&mut attempt.state, State::Between) {
             State::Between | State::Checking { .. } => return None,
@@ -414,7 +413,7 @@ impl<W: Clone> Attempts<W> {
 }
 
 impl<W> Attempt<W> {
-    /// Ends the attempt where the leader has stopped it or its time is over: reads too are for nothing then.
+    /// Ends the attempt if the leader has stopped it or its time is over: then reads are useless, too.
     fn may_go_on(&self, now: Time) -> Result<(), Box<Ending>> {
         if self.cancelled {
             return Err(Ending::cancelled());

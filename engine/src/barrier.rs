@@ -1,8 +1,9 @@
-//! The shared barrier: has every collection shown what existed before an owner's deletion mark?
+//! The shared barrier: whether every collection has shown what existed before an owner's deletion mark.
 //!
-//! One round serves every owner that asked before it began. Per collection, one consistent `limit=1` list tells where the store stands;
-//! a watch that has come that far has shown everything. One that has not after a moment (a quiet watch moves only by a bookmark a
-//! minute), or that cannot be believed, is replaced for this round by consistent lists of the owners' namespaces.
+//! One round serves all owners that asked before it began. For each collection, a consistent `limit=1` list returns the
+//! position of the store. A watch that has reached this position has shown everything. A quiet watch moves only by one
+//! bookmark a minute. If a watch does not reach the position soon, or cannot be trusted, consistent lists of the
+//! owners' namespaces replace it for this round.
 
 use crate::coverage::KindId;
 use crate::object::{Name, ResourceVersion};
@@ -13,19 +14,19 @@ use core::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// How long a watch has to come to where the store stands before its collection is listed instead.
+/// How long a watch may take to reach the position of the store before the collection is listed.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// After a start or a change of history: the first lists are usually about to end.
+/// Delay after a start or a change of history: the first lists usually end soon.
 const AFTER_RESET: Duration = Duration::from_millis(500);
-/// Between a round in which something could not be listed and the next.
+/// Delay after a round in which a list failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// Where one collection is in the round.
+/// The stage of one collection in the round.
 #[derive(Clone, Debug, PartialEq)]
 enum Stage {
-    /// Asked where the store stands.
+    /// The position of the store was requested.
     Asked,
-    /// The store stood here; the watch is given until then to come this far.
+    /// The position of the store, and how long the watch may take to reach it.
     Behind { position: ResourceVersion, until: Time },
     /// These namespaces are being listed.
     Listing(BTreeSet<Name>),
@@ -43,37 +44,38 @@ pub(crate) enum Wanted {
 struct Round {
     scopes: BTreeSet<Name>,
     stages: BTreeMap<KindId, Stage>,
-    /// What could not be listed.
+    /// Namespaces whose list failed.
     failed: BTreeSet<(KindId, Name)>,
 }
 
-/// Rounds are numbered from 1. A request is good once a round of its number or a later one has ended well for its namespace.
+/// Rounds are numbered from 1. A request has passed once a round with its number or a higher one has succeeded for its
+/// namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Barrier {
     begun: u64,
     round: Option<Round>,
-    /// Namespaces of owners, by what they ask for, that wait for the next round.
+    /// Namespaces of owners that wait for the next round.
     next: BTreeSet<Name>,
-    /// The last round that ended well for a namespace.
+    /// The last successful round for each namespace.
     passed: BTreeMap<Name, u64>,
     not_before: Time,
 }
 
 impl Barrier {
-    /// The number of the first round that begins after this moment.
+    /// The number of the next round.
     pub(crate) fn next_round(&self) -> u64 {
         self.begun + 1
     }
 
-    /// Asks that everything existing now be shown for owners of `namespace` (empty: cluster-scoped). Gives the number of the round that
-    /// answers.
+    /// Requests that everything existing now be shown for owners of `namespace` (empty: cluster-scoped). Returns the
+    /// number of the round that answers.
     pub(crate) fn request(&mut self, namespace: &Name) -> u64 {
         self.next.insert(namespace.clone());
         self.begun + 1
     }
 
-    /// Whether round `number` or a later one has ended well for `namespace`. A request that has neither passed nor is on its way is
-    /// made again.
+    /// Whether round `number` or a higher one has succeeded for `namespace`. Repeats a request that has neither passed
+    /// nor is in progress.
     pub(crate) fn has_passed(&mut self, namespace: &Name, number: u64) -> bool {
         if self.passed.get(namespace).is_some_and(|&passed| passed >= number) {
             return true;
@@ -86,13 +88,13 @@ impl Barrier {
         false
     }
 
-    /// Whether `begin` would begin a round.
+    /// Whether `begin` would start a round.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         self.round.is_none() && !self.next.is_empty() && now >= self.not_before
     }
 
-    /// Begins the next round if one is asked for and none is under way. `kinds` are the watched collections: whether each is
-    /// namespaced, and whether it can be believed. Gives what has to be listed.
+    /// Starts the next round if one is requested and none is in progress. `kinds` are the watched collections: whether
+    /// each is namespaced, and whether its watch can be trusted. Returns the required lists.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -105,7 +107,7 @@ impl Barrier {
         let scopes = core::mem::take(&mut self.next);
         let mut wanted = alloc::vec::Vec::new();
         let mut stages = BTreeMap::new();
-        // Dependents of a namespaced owner live in its namespace.
+        // Dependents of a namespaced owner are in its namespace.
         let cluster_scoped_too = scopes.contains("");
         for (kind, _, believed) in kinds.filter(|&(_, namespaced, _)| namespaced || cluster_scoped_too) {
             if believed {
@@ -120,7 +122,7 @@ impl Barrier {
         wanted
     }
 
-    /// When the next round may begin, if one is asked for and none is under way; or when a watch is given up on.
+    /// When the next round may start, if one is requested and none is in progress; or when the wait for a watch ends.
     pub(crate) fn deadline(&self) -> Option<Time> {
         match &self.round {
             None => (!self.next.is_empty()).then_some(self.not_before),
@@ -135,7 +137,8 @@ impl Barrier {
         }
     }
 
-    /// The store stands at `position`; `None`: the question failed. `reached`: the watch is already there, or the collection is empty.
+    /// The position of the store; `None` if the request failed. `reached`: the watch is already there, or the
+    /// collection is empty.
     pub(crate) fn positioned(
         &mut self,
         now: Time,
@@ -163,7 +166,7 @@ impl Barrier {
         }
     }
 
-    /// The watch of a collection has come to `position`.
+    /// The watch of a collection has reached `position`.
     pub(crate) fn advanced(&mut self, kind: KindId, position: &ResourceVersion) {
         if let Some(round) = &mut self.round
             && let Some(Stage::Behind { position: wanted, .. }) = round.stages.get(&kind)
@@ -173,7 +176,7 @@ impl Barrier {
         }
     }
 
-    /// Gives up on watches that did not come far enough in time.
+    /// Ends the wait for watches that were too slow.
     pub(crate) fn tick(&mut self, now: Time) -> alloc::vec::Vec<Wanted> {
         let Some(round) = &mut self.round else { return alloc::vec::Vec::new() };
         let mut wanted = alloc::vec::Vec::new();
@@ -186,7 +189,7 @@ impl Barrier {
         wanted
     }
 
-    /// A namespace of a collection was listed, or could not be.
+    /// A namespace of a collection was listed, or its list failed.
     pub(crate) fn listed(&mut self, kind: KindId, namespace: &Name, ok: bool) {
         let Some(round) = &mut self.round else { return };
         let Some(Stage::Listing(open)) = round.stages.get_mut(&kind) else { return };
@@ -201,7 +204,7 @@ impl Barrier {
         }
     }
 
-    /// Ends the round if nothing is open any more. Gives its number and the namespaces that it ended well for.
+    /// Ends the round if nothing is open. Returns its number and the namespaces for which it succeeded.
     pub(crate) fn end(&mut self, now: Time) -> Option<(u64, BTreeSet<Name>)> {
         if !self.round.as_ref().is_some_and(|round| round.stages.is_empty()) {
             return None;
@@ -219,12 +222,12 @@ impl Barrier {
         Some((self.begun, well))
     }
 
-    /// Drops what is under way and what was passed: the next request begins anew.
+    /// Drops the present round and all results: the next request starts again.
     pub(crate) fn reset(&mut self, now: Time) {
         *self = Barrier { begun: self.begun, not_before: now + AFTER_RESET, ..Barrier::default() };
     }
 
-    /// Nobody serves this collection any more: it has nothing to show.
+    /// This collection is no longer served: it has nothing to show.
     pub(crate) fn unserved(&mut self, kind: KindId) {
         if let Some(round) = &mut self.round {
             round.stages.remove(&kind);
@@ -232,7 +235,7 @@ impl Barrier {
     }
 }
 
-/// A cluster-scoped owner can have dependents everywhere.
+/// A cluster-scoped owner can have dependents in all namespaces.
 fn namespaces(kind: KindId, scopes: &BTreeSet<Name>) -> impl Iterator<Item = Wanted> + '_ {
     scopes.iter().map(move |scope| Wanted::Namespace(kind, scope.clone()))
 }

@@ -1,15 +1,15 @@
-//! Which objects may look different to readers, in the order in which they came to: the last of them.
+//! The most recent changes of objects, for readers, in order.
 
 use crate::object::Uid;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Most changes that are kept.
+/// Most kept changes.
 pub(crate) const CHANGES_MAX: usize = 131_072;
 
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Number of the first that is kept.
+    /// The number of the first kept change.
     first: u64,
     uids: VecDeque<Uid>,
 }
@@ -23,12 +23,12 @@ impl Changes {
         self.uids.push_back(uid.clone());
     }
 
-    /// The number of the next.
+    /// The number of the next change.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.uids.len() as u64
     }
 
-    /// At most `max` from this number on; `None` where some of them are not kept any more, or are yet to come.
+    /// At most `max` changes from this number on. `None` if some are no longer kept, or the number is in the future.
     pub(crate) fn from(&self, number: u64, max: usize) -> Option<Vec<Uid>> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok().filter(|&at| at <= self.uids.len())?;
         Some(self.uids.range(at..).take(max).cloned().collect())

@@ -1,17 +1,17 @@
-//! Objects with others in them: a namespace, and a definition with its instances. Nobody owns what is in them, and yet it goes when they go,
-//! because controllers of the API server delete it first.
+//! Objects with contents: namespaces, and definitions with their instances. The contents have no owner reference to
+//! them. Controllers of the API server delete the contents first.
 
 use crate::coverage::{Coverage, Kind, KindId, State};
 use crate::object::{Access, GroupResource, Name};
 
-/// What a namespace keeps in `spec.finalizers` until it is empty. It stands for the namespace controller.
+/// The finalizer in `spec.finalizers` of a namespace until it is empty. It stands for the namespace controller.
 pub(crate) const NAMESPACE_FINALIZER: &str = "kubernetes";
-/// What a definition keeps until its instances are gone.
+/// The finalizer of a definition until its instances are gone.
 pub(crate) const DEFINITION_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// Records that own nothing, that nothing waits for, and that are not watched unless it is asked for: no plan and no explanation rests on them.
+/// Events own nothing, block nothing, and are not watched by default: no plan and no explanation rests on them.
 const EVENTS: [&str; 2] = ["", "events.k8s.io"];
 
-/// What is in an object.
+/// A container of objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Container {
     Namespace(Name),
@@ -19,7 +19,7 @@ pub(crate) enum Container {
 }
 
 impl Container {
-    /// The place that an object of this kind and name is, if it is one.
+    /// The container that an object of this kind and name is, if any.
     pub(crate) fn of(kind: &Kind, name: &str) -> Option<Container> {
         match (&*kind.group, &*kind.kind) {
             ("", "Namespace") => Some(Container::Namespace(Name::from(name))),
@@ -31,7 +31,7 @@ impl Container {
         }
     }
 
-    /// What holds the object as long as something is in it.
+    /// The finalizer that holds the object while it has contents.
     pub(crate) fn finalizer(&self) -> &'static str {
         match self {
             Container::Namespace(_) => NAMESPACE_FINALIZER,
@@ -39,7 +39,7 @@ impl Container {
         }
     }
 
-    /// Whether an object of this kind and namespace is in it.
+    /// Whether it contains an object of this kind and namespace.
     pub(crate) fn holds(&self, kind: &Kind, namespace: &str) -> bool {
         match self {
             Container::Namespace(name) => **name == *namespace && !namespace.is_empty(),
@@ -47,7 +47,7 @@ impl Container {
         }
     }
 
-    /// Collections that the graph does not show, and that may have something in it.
+    /// Collections that the graph does not show and that may have objects in it.
     pub(crate) fn unseen<'c>(&'c self, coverage: &'c Coverage) -> impl Iterator<Item = KindId> + 'c {
         let may_hide = |kind: &Kind| {
             let Some(served) = &kind.served else { return false };

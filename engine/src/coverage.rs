@@ -1,4 +1,4 @@
-//! Which kinds are served, which collections are complete, and up to which position.
+//! The served kinds, and the completeness and position of each collection.
 
 use crate::object::{Access, Backend, GroupResource, Name, ResourceVersion, ServedKind};
 use crate::time::Time;
@@ -17,15 +17,15 @@ pub use undiscovered::{ALL_RESOURCES, Undiscovered};
 /// How much of a collection the graph knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// The first list, or a new one, is under way.
+    /// The first list, or a new one, is in progress.
     Listing,
-    /// Listed, and the watch follows.
+    /// Listed, and watched.
     Synced,
-    /// Was synced; its watch has been lost for longer than a moment.
+    /// It was synced; its watch has been lost for a while.
     Stale,
     /// Cannot be listed.
     Failed,
-    /// Not watched: ignored by configuration, or without the verbs.
+    /// Not watched: ignored by configuration, or without the required verbs.
     Ignored,
 }
 
@@ -42,144 +42,144 @@ impl State {
     }
 }
 
-/// Kinds below this number are kept, whether anything names them or not.
+/// Up to this number, kinds are kept even if nothing names them.
 const KINDS_KEPT: usize = 1024;
-/// What was known of a kind when it ceased to be served counts for so long.
+/// How long the knowledge of a kind counts after it is no longer served.
 const UNSERVED_KEPT: Duration = Duration::from_secs(3600);
 
-/// Names a group and kind, served or only referred to. Its place is used again after it was dropped, under another generation: what still
-/// names a dropped kind (a timer, say) finds one that is not served.
+/// Identifies a group and kind, served or only named. The slot of a dropped kind is reused with a new generation, so
+/// that an old id (in a timer, for example) finds a kind that is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct KindId {
     place: u32,
     generation: u32,
 }
 
-/// A group and kind, and what is known of its collection.
+/// A group and kind, with the knowledge about its collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) group: Name,
     pub(crate) kind: Name,
-    /// `None` while nobody serves it.
+    /// `None` while it is not served.
     pub(crate) served: Option<ServedKind>,
-    /// The scope as it was served last. References stay judged by it when the kind goes.
+    /// The last served scope. References keep being judged by it when the kind is gone.
     namespaced: Option<bool>,
     pub(crate) state: State,
-    /// Up to here the graph has everything the collection's watch has to say.
+    /// The graph has everything that the collection's watch has sent up to here.
     pub(crate) position: Option<ResourceVersion>,
     /// Objects in the graph.
     pub(crate) observed: usize,
-    /// The list under way or the last one; objects carry the number of the list that showed them last.
+    /// The present or last list. Objects have the number of the last list that showed them.
     pub(crate) list: u32,
-    /// Of the observed, those that the list under way has shown.
+    /// Observed objects that the present list has shown.
     pub(crate) fresh: usize,
     pub(crate) error: String,
     pub(crate) since: Time,
     pub(crate) progress: Option<Time>,
-    /// The watch is lost since then.
+    /// When the watch was lost.
     pub(crate) lost: Option<Time>,
-    /// The store went back while the list of this number was the last that had begun: until a later one is complete, lower versions
-    /// are expected.
+    /// The store was restored while this was the last started list. Until a newer list is complete, lower versions are
+    /// expected.
     pub(crate) rewound: Option<u32>,
-    /// The highest version that its store was ever seen at, by whatever question, and when.
+    /// The highest version ever seen of its store, by any request, and when.
     pub(crate) high: Option<(ResourceVersion, Time)>,
-    /// How far it had been seen when it ceased to be served: a list that ends before that is of another history.
+    /// The highest seen version when it was no longer served: a list that ends before it belongs to another history.
     pub(crate) floor: Option<ResourceVersion>,
-    /// When it ceased to be served it was behind an APIService: its versions say nothing of the main store.
+    /// It was served by an aggregated API server: its versions say nothing about the main store.
     pub(crate) was_aggregated: bool,
-    /// Of the objects that the list under way shows at an earlier version than is known, the lowest version known: a list that ends
-    /// past it should have shown that.
+    /// The lowest known version among objects that the present list returned at an older version. A list that ends past
+    /// it should have shown it.
     pub(crate) regressed_to: Option<ResourceVersion>,
-    /// Its connection broke, and it has not said yet where it stands.
+    /// Its connection broke, and its position is not known yet.
     pub(crate) doubtful: bool,
-    /// Objects of the last list that cannot be used, and so are not in the graph.
+    /// Invalid objects of the last list, which are not in the graph.
     pub(crate) unusable: usize,
-    /// The administrator says that the main API server keeps it in a store of its own: `--etcd-servers-overrides`.
+    /// The administrator says that it has a separate store: `--etcd-servers-overrides`.
     pub(crate) kept_apart: bool,
-    /// Its answers stand elsewhere than those of the other collections, and the administrator says nothing of it: it has a store of its
-    /// own, or another server answers for it. No list of it proves anything.
+    /// Its versions do not match those of the other collections, and the administrator has not declared that: it has a
+    /// separate store, or another server answers. Its lists prove nothing.
     pub(crate) unplaced: bool,
-    /// It was seen at or past the highest version known of the main store.
+    /// It was seen at or past the highest known version of the main store.
     pub(crate) keeps_up: bool,
-    /// Answers in a row to the question where it stands, that speak against what it is taken for.
+    /// Consecutive positions that contradict its assumed store.
     pub(crate) against: u32,
-    /// Where the last of these answers stood.
+    /// The last of these positions.
     pub(crate) stood: Option<ResourceVersion>,
-    /// How answers about it contradicted each other lately.
+    /// Recent contradictions between answers about it.
     pub(crate) contradiction: Option<Contradiction>,
-    /// Several resources of its group are of this kind: a reference does not say which of them it means.
+    /// Several resources of its group have this kind: a reference does not say which one it means.
     pub(crate) ambiguous: bool,
 }
 
-/// Answers of the API server that cannot both be true.
+/// Contradictory answers of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction {
-    /// The last of them, in words.
+    /// The last of them, as text.
     pub(crate) why: String,
-    /// So many, none of them long after the one before.
+    /// The number of contradictions, each soon after the one before.
     pub(crate) count: u32,
     pub(crate) last: Time,
 }
 
 impl Kind {
-    /// Its objects are in the graph, or will be.
+    /// Whether its objects are in the graph, or will be.
     pub(crate) fn is_watched(&self) -> bool {
         self.served.as_ref().is_some_and(|served| served.access == Access::Watched)
     }
 
-    /// What this list showed, and its watch after it, is of a history that the store no longer has.
+    /// Whether this list and the watch after it belong to a history that the store no longer has.
     pub(crate) fn is_lost(&self, list: u32) -> bool {
         self.rewound == Some(list)
     }
 
-    /// A watched collection that may hold objects the graph does not show.
+    /// Whether it is watched and may have objects that the graph does not show.
     pub(crate) fn is_unseen(&self) -> bool {
         self.is_watched() && self.state != State::Synced
     }
 
-    /// The same, or it has to say first that its history is still the one that was seen.
+    /// Whether it is unseen, or must confirm its history first.
     pub(crate) fn is_uncertain(&self) -> bool {
         self.is_unseen() || (self.is_watched() && self.is_in_doubt())
     }
 
-    /// What is known of it may be of another history of its store.
+    /// Whether its knowledge may belong to another history of its store.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.doubtful || (self.is_aggregated() && self.rewound.is_some())
     }
 
-    /// Known to be namespaced, known not to be, or unknown.
+    /// Whether it is namespaced, if known.
     pub(crate) fn namespaced(&self) -> Option<bool> {
         self.namespaced
     }
 
-    /// Served by a server with a store of its own.
+    /// Whether an aggregated API server with a store of its own serves it.
     pub(crate) fn is_aggregated(&self) -> bool {
         self.served.as_ref().is_some_and(|served| served.backend == Backend::Aggregated)
     }
 
-    /// Its first list has not ended, or the last one failed: what it lacks says nothing.
+    /// Whether its first list is complete and its last one has not failed. Only then a missing object has a meaning.
     pub(crate) fn is_listed(&self) -> bool {
         self.is_watched() && self.position.is_some() && self.state != State::Failed
     }
 
-    /// Its versions are those of the main store, and order with those of all other collections there.
+    /// Whether its versions are those of the main store, and are comparable with those of all other collections there.
     pub(crate) fn is_in_main_store(&self) -> bool {
         let is_main = self.served.as_ref().is_some_and(|served| served.backend == Backend::Main);
         is_main && !self.kept_apart && !self.unplaced
     }
 
-    /// It is known which store it is kept in: its positions say how old an answer is.
+    /// Whether its store is known: then its positions show the age of an answer.
     pub(crate) fn is_placed(&self) -> bool {
         self.kept_apart || (self.keeps_up && !self.unplaced)
     }
 
-    /// Whether this version lies too far ahead for the time that has passed: a store that is restored from a backup is told to go on
-    /// behind every version there ever was.
+    /// Whether this version is too far ahead for the elapsed time. A store that is restored from a backup continues
+    /// after all earlier versions.
     pub(crate) fn leaps(&self, now: Time, version: &ResourceVersion) -> bool {
         leaps(self.high.as_ref(), now, version)
     }
 
-    /// Takes in that its store was seen at this version.
+    /// Records that its store was seen at this version.
     fn raise(&mut self, now: Time, version: &ResourceVersion) {
         raise(&mut self.high, now, version);
     }
@@ -230,11 +230,11 @@ impl Kind {
     }
 }
 
-/// What became of an attempt to move a collection's position.
+/// The result of advancing a collection's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advance {
     Moved,
-    /// The version lies before the position: the store's history is another one.
+    /// The version is before the position: the store has another history.
     Rewind,
 }
 
@@ -243,24 +243,25 @@ pub(crate) enum Advance {
 pub(crate) struct Coverage {
     kinds: Vec<Place>,
     free: Vec<u32>,
-    /// Stands for a kind that was dropped.
+    /// Stands for a dropped kind.
     none: Kind,
-    /// So many there are before the next sweep.
+    /// The number of kinds that triggers the next sweep.
     sweep_at: usize,
     by_kind: BTreeMap<(Name, Name), KindId>,
     by_resource: BTreeMap<GroupResource, KindId>,
-    /// Resources of kinds that have, or had, more than one. Each is a kind of its own here; references lead to the one in `by_kind`.
+    /// Resources of kinds that have, or had, several. Each is a kind of its own here; references lead to the one in
+    /// `by_kind`.
     rivals: BTreeMap<GroupResource, KindId>,
-    /// The highest version that any collection of the main store was seen at, and when.
+    /// The highest version seen in any collection of the main store, and when.
     main: Option<(ResourceVersion, Time)>,
-    /// The highest version of an object that a list of the main store has shown, however that list ends.
+    /// The highest version of an object in any list of the main store, even of failed lists.
     shown: Option<ResourceVersion>,
 }
 
 #[derive(Clone, Debug)]
 struct Place {
     generation: u32,
-    /// `None` where it is free.
+    /// `None` for a free slot.
     kind: Option<Kind>,
 }
 
@@ -281,7 +282,7 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// The number of a group and kind, which is made known if it was not.
+    /// The number of a group and kind. Adds it if it is new.
     pub(crate) fn kind_id(&mut self, group: &str, kind: &str) -> KindId {
         let key = (Name::from(group), Name::from(kind));
         if let Some(&id) = self.by_kind.get(&key) {
@@ -308,7 +309,7 @@ impl Coverage {
         }
     }
 
-    /// The number of a group and kind, if anything ever named it.
+    /// The number of a group and kind, if it is known.
     pub(crate) fn known(&self, group: &str, kind: &str) -> Option<KindId> {
         self.by_kind.get(&(Name::from(group), Name::from(kind))).copied()
     }
@@ -329,13 +330,14 @@ impl Coverage {
         }
     }
 
-    /// Whether so many kinds are known that it is worth a look which of them are named by nothing any more.
+    /// Whether there are enough kinds for a sweep.
     pub(crate) fn wants_sweep(&self) -> bool {
         self.kinds.len() - self.free.len() > self.sweep_at
     }
 
-    /// Drops kinds that are not served and that no node of the graph is of. Tenants choose the kinds of their references, and definitions
-    /// come and go. How far a kind had been seen that was served is remembered for a while: its next list may be of another history.
+    /// Drops kinds that are not served and have no nodes. Users choose the kinds in references, and definitions come
+    /// and go. The highest version of a formerly served kind is kept for a while: its next list may belong to another
+    /// history.
     pub(crate) fn sweep(&mut self, now: Time, used: &BTreeSet<KindId>) {
         for (number, place) in self.kinds.iter_mut().enumerate() {
             let Some(kind) = &place.kind else { continue };
@@ -362,7 +364,7 @@ impl Coverage {
         self.by_resource.get(collection).copied()
     }
 
-    /// Every kind, served or only referred to.
+    /// All kinds, served or only named.
     pub(crate) fn ids(&self) -> impl Iterator<Item = KindId> + use<> {
         let known = self.kinds.iter().enumerate().filter(|(_, place)| place.kind.is_some());
         let ids: Vec<KindId> =
@@ -375,7 +377,7 @@ impl Coverage {
         self.by_resource.values().map(|&id| (id, self.kind(id)))
     }
 
-    /// Takes what discovery shows. A collection that is watched begins as listing.
+    /// Records a served kind. A watched collection starts as listing.
     pub(crate) fn serve(&mut self, now: Time, served: ServedKind) -> KindId {
         let id = self.place_of(&served.group_resource, &served.kind);
         self.by_resource.insert(served.group_resource.clone(), id);
@@ -393,7 +395,7 @@ impl Coverage {
         id
     }
 
-    /// Takes the loss of a kind; nothing is known of its collection any more.
+    /// Records that a kind is no longer served. Nothing is known of its collection any more.
     pub(crate) fn unserve(&mut self, now: Time, collection: &GroupResource) -> Option<KindId> {
         let id = self.by_resource.remove(collection)?;
         let kind = self.kind_mut(id);
@@ -409,7 +411,7 @@ impl Coverage {
         Some(id)
     }
 
-    /// A list begins. True if the state changed.
+    /// A list starts. True if the state changed.
     pub(crate) fn list_begun(&mut self, now: Time, id: KindId) -> bool {
         let kind = self.kind_mut(id);
         kind.list = kind.list.wrapping_add(1);
@@ -417,11 +419,11 @@ impl Coverage {
         kind.unusable = 0;
         kind.regressed_to = None;
         kind.lost = None;
-        // A collection that fails stays failed for its readers until a list has worked.
+        // Readers see a failed collection as failed until a list has succeeded.
         kind.state != State::Failed && kind.enter(now, State::Listing)
     }
 
-    /// The list under way is complete as of `version`.
+    /// The present list is complete as of `version`.
     pub(crate) fn list_ended(&mut self, now: Time, id: KindId, version: ResourceVersion) -> Advance {
         let kind = self.kind_mut(id);
         let floor = kind.floor.take();
@@ -451,7 +453,7 @@ impl Coverage {
         kind.enter(now, State::Failed)
     }
 
-    /// An event or bookmark of the watch carries `version`.
+    /// An event or bookmark of the watch has `version`.
     pub(crate) fn advance(&mut self, now: Time, id: KindId, version: &ResourceVersion) -> Advance {
         let kind = self.kind_mut(id);
         let back = kind.position.as_ref().is_some_and(|position| version.is_before(position));
@@ -465,7 +467,7 @@ impl Coverage {
         Advance::Moved
     }
 
-    /// Notes something about a collection that is watched without a fault. True if that is news.
+    /// Records a note about a watched collection. True if it is new.
     pub(crate) fn note(&mut self, id: KindId, note: String) -> bool {
         let kind = self.kind_mut(id);
         let news = kind.state == State::Synced && kind.lost.is_none() && kind.error != note;
@@ -481,7 +483,7 @@ impl Coverage {
         kind.lost.get_or_insert(now);
     }
 
-    /// The watch follows again. True if the state changed.
+    /// The watch is open again. True if the state changed.
     pub(crate) fn watch_resumed(&mut self, now: Time, id: KindId) -> bool {
         let kind = self.kind_mut(id);
         kind.lost = None;
@@ -492,7 +494,7 @@ impl Coverage {
         kind.state == State::Stale && kind.enter(now, State::Synced)
     }
 
-    /// Makes a collection stale whose watch has been lost for `after`. True if it became so now.
+    /// Marks a collection as stale if its watch has been lost for `after`. True if the state changed.
     pub(crate) fn stale(&mut self, now: Time, id: KindId, after: Duration) -> bool {
         let kind = self.kind_mut(id);
         kind.state == State::Synced

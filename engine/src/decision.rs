@@ -1,4 +1,4 @@
-//! What a decision rests on, and what the log says of earlier ones.
+//! The grounds of a decision, and logged decisions of earlier leaders.
 
 use crate::evidence::Proof;
 use crate::object::{Name, ObjectRef, ResourceVersion, Uid};
@@ -12,10 +12,10 @@ use core::num::NonZeroU32;
 /// Most decisions of earlier leaders that a leader closes: as many as the log keeps in memory.
 pub const LOGGED_MAX: usize = 65_536;
 
-/// Owners and causes that are told of one decision, and that a lease keeps of it: an object may have thousands.
+/// Most owners and causes in an event of a decision, and in a lease. An object may have thousands.
 pub const GROUNDS_KEPT_MAX: usize = 20;
 
-/// A decision that an earlier leader took, and that has no end in the log.
+/// A decision of an earlier leader without an end in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
     pub target: ObjectRef,
@@ -25,51 +25,52 @@ pub struct Logged {
     pub step: LoggedStep,
 }
 
-/// How far the log shows a decision to have come.
+/// The last logged step of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoggedStep {
     /// No executor has it.
     Waiting,
     /// An executor had it when the term ended.
     Leased,
-    /// A deletion was carried out, and its object had not gone.
+    /// A deletion was accepted, and the object was not gone yet.
     Accepted,
 }
 
-/// What a decision rests on, as of the event that carries it.
+/// The facts behind a decision, at the time of its event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grounds {
-    /// The same for the same action on the same object by the same facts, on every replica and under every term.
+    /// Identifies the decision. The same action on the same object by the same facts has the same number on every
+    /// replica and in every term.
     pub decision: u64,
     pub preconditions: Preconditions,
     /// `None` for anything but a Delete.
     pub propagation_policy: Option<PropagationPolicy>,
-    /// Of a step that ends a lease, at most [`GROUNDS_KEPT_MAX`] of them.
+    /// At most [`GROUNDS_KEPT_MAX`] in a step that ends a lease.
     pub causes: Vec<Cause>,
-    /// How many causes there are.
+    /// The number of causes.
     pub cause_count: usize,
-    /// Every reference of the target, with its standing and evidence; of a step that ends a lease, at most
-    /// [`GROUNDS_KEPT_MAX`] of them.
+    /// Every reference of the target, with its standing and evidence. At most [`GROUNDS_KEPT_MAX`] in a step that ends
+    /// a lease.
     pub owners: Vec<EdgeView>,
-    /// How many references there are.
+    /// The number of references.
     pub owner_count: usize,
-    /// The owners whose going led here, from the nearest to the root of the cascade, as far as they are remembered.
+    /// The owners whose deletion led to this decision, from the nearest to the root of the cascade, as far as known.
     pub chain: Vec<ObjectRef>,
-    /// The last of the chain, as far as it is known.
+    /// The marks of the last object in the chain, as far as known.
     pub root: RootMarks,
 }
 
-/// When and where the deletion shows that began a cascade, to find it in an audit log.
+/// Identifies the deletion that began a cascade in an audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RootMarks {
-    /// Of its DELETED, or of its last known state where it is still there.
+    /// The version of its DELETED event, or of its last known state if it exists.
     pub resource_version: Option<ResourceVersion>,
     /// `metadata.deletionTimestamp`, in seconds of the Unix epoch.
     pub deletion_time: Option<NonZeroU32>,
 }
 
 impl Grounds {
-    /// Of a decision of which nothing is known but its number.
+    /// The grounds of a decision of which only the number is known.
     pub fn unknown(decision: u64) -> Box<Grounds> {
         let preconditions =
             Preconditions { resource_version: ResourceVersion::parse(""), facts_digest: 0, must_be_terminating: false };
@@ -87,21 +88,21 @@ impl Grounds {
     }
 }
 
-/// A decision that is not carried out yet.
+/// An open decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenDecision {
     pub target: ObjectRef,
     pub action: ActionKind,
     pub decided: Time,
     pub attempts: u32,
-    /// Who has it.
+    /// The executor that has it.
     pub executor: Option<Name>,
-    /// A pause keeps it from being carried out.
+    /// A pause holds it.
     pub held: bool,
     pub grounds: Grounds,
 }
 
-/// Why a decision was made: one per owner reference that counted.
+/// A reason of a decision. There is one for each relevant owner reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     OwnerAbsent {
@@ -123,7 +124,7 @@ pub enum Cause {
         name: Name,
         uid: Uid,
     },
-    /// Another owner keeps the object, so it only loses references.
+    /// Another owner keeps the object, so it loses only references.
     KeptBy {
         kind: Name,
         namespace: Name,

@@ -1,15 +1,15 @@
-//! Leader election over one Kubernetes Lease: Lease in, term out.
+//! Leader election with one Kubernetes Lease: facts about the Lease in, terms out.
 //!
-//! The rules are those of client-go's leader election, with a term on top. The Lease is never compared with a wall clock: a follower
-//! counts on its own clock for how long it has seen the record unchanged, a leader counts from the moment it *sent* its last accepted
-//! write. So at most one leader is valid at a time as long as no clock runs faster than another by a factor of
-//! `lease_duration / renew_deadline` (1.5 with the defaults). Deleting the Lease gives that up: its successor has another uid, which is
-//! why a [`Term`] carries it.
+//! The rules are those of client-go's leader election, with a term added. No timestamp of the Lease is compared with a
+//! wall clock: a follower measures on its own clock how long the record is unchanged, a leader measures from the time
+//! it *sent* its last accepted write. So at most one leader is valid at a time, unless one clock runs faster than
+//! another by a factor of `lease_duration / renew_deadline` (1.5 by default). Deleting the Lease breaks this guarantee.
+//! The new Lease has another uid, which every [`Term`] contains.
 //!
 //! ```text
-//! Following  reads every retry period, and when told of a change; creates the Lease, or takes it when released or unchanged for its duration  -> Leading
+//! Following  reads every retry period, and after a hint of a change; creates the Lease, or takes it when released or unchanged for its duration  -> Leading
 //! Leading    writes every retry period; refused: reads. Another holder, another Lease, or the deadline             -> Following
-//! Releasing  asked to stop: gives back what it holds                                                               -> Over
+//! Releasing  asked to stop: releases the Lease                                                                       -> Over
 //! ```
 
 use crate::jitter::Jitter;
@@ -26,20 +26,21 @@ mod calls;
 #[cfg(test)]
 mod tests;
 
-/// Who takes part, and the durations of the Lease (18 s, 12 s and 2 s by default; Kubernetes' own components: 15 s, 10 s, 2 s).
+/// The identity of a candidate, and the durations of the Lease (default: 18 s, 12 s and 2 s; Kubernetes' components: 15
+/// s, 10 s, 2 s).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Unique per process start: pod or host name and a random part.
+    /// Unique for each start of a process: pod or host name, and a random part.
     pub identity: String,
-    /// What followers wait for. Whole seconds, as the Lease has no finer unit.
+    /// How long followers wait. Whole seconds, like the field of the Lease.
     pub lease_duration: Duration,
-    /// What a leader trusts its last accepted write for.
+    /// How long a leader relies on its last accepted write.
     pub renew_deadline: Duration,
     pub retry_period: Duration,
 }
 
 impl Config {
-    /// Whether at most one leader follows from these durations; the error is a sentence for the operator.
+    /// Whether these durations allow at most one leader. The error is a sentence for the operator.
     pub fn check(&self) -> Result<(), String> {
         if self.identity.is_empty() {
             return Err(String::from("the identity of the leader election is empty"));
@@ -70,7 +71,7 @@ impl Config {
     }
 }
 
-/// What the Lease object says.
+/// The content of the Lease object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
     /// `metadata.uid`.
@@ -82,7 +83,7 @@ pub struct LeaseRecord {
     pub transitions: u64,
     /// `spec.leaseDurationSeconds`.
     pub duration: Duration,
-    /// `spec.renewTime` as it is written there; empty where it is not. Nobody's clock is believed: it only tells one write from another.
+    /// `spec.renewTime` as text; empty if absent. It only distinguishes writes; clocks of others are not trusted.
     pub renewed: String,
 }
 
@@ -94,34 +95,34 @@ pub struct LeaseWrite {
     pub holder: String,
     pub transitions: u64,
     pub duration: Duration,
-    /// Set `spec.acquireTime` too, not only `spec.renewTime`.
+    /// Also set `spec.acquireTime`, not only `spec.renewTime`.
     pub acquire: bool,
 }
 
-/// Numbers the calls of one elector, so that an answer that comes after its call was given up is known as such.
+/// Numbers the calls of one elector, to recognize an answer to a call that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// A fact for the elector. Each `Get` and `Put` is answered once; a failure names its cause.
+/// A fact for the elector. Each `Get` and `Put` is answered once. An error names its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Answer to [`Output::Get`]; `None`: there is no such Lease.
+    /// Answer to [`Output::Get`]. `None`: the Lease does not exist.
     Got { call: CallId, answer: Result<Option<LeaseRecord>, String> },
-    /// Answer to [`Output::Put`], with the record as it was written.
+    /// Answer to [`Output::Put`], with the written record.
     Put { call: CallId, answer: Result<LeaseRecord, PutError> },
-    /// Somebody seems to have written the Lease. A hint, of no consequence but that a follower looks at once.
+    /// The Lease may have changed. Only a hint: a follower reads it at once.
     Changed,
-    /// Stop leading and hand the Lease over at once.
+    /// Stop leading and release the Lease at once.
     Release,
 }
 
 /// Why a write to the Lease failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutError {
-    /// It was certainly not written: somebody else wrote, created or deleted the Lease first (409, or 404 for a write that does not
-    /// create).
+    /// It was certainly not written: another client wrote, created or deleted the Lease first (409, or 404 for a write
+    /// that does not create).
     Conflict,
-    /// Not known whether it was written.
+    /// It is unknown whether it was written.
     Failed(String),
 }
 
@@ -130,39 +131,39 @@ pub enum PutError {
 pub enum Output {
     /// Read the Lease, consistently (no resourceVersion).
     Get { call: CallId },
-    /// Write the Lease. At most one call is under way at a time, except beside one that was given up after `renew_deadline`.
+    /// Write the Lease. At most one call is in flight at a time, besides one that was given up after `renew_deadline`.
     Put { call: CallId, write: LeaseWrite },
-    /// This process leads, under this term, until `Lost` or until `valid_until` moves no further.
+    /// This process leads in this term, until `Lost`, or until `valid_until` is not extended.
     Gained(Term),
-    /// This process does not lead any more.
+    /// This process no longer leads.
     Lost { why: String },
-    /// Somebody else holds the Lease under this term.
+    /// Another replica holds the Lease in this term.
     Follows { holder: String, term: Term },
-    /// The Lease was released, or was not ours: nothing more to do.
+    /// The Lease was released, or another replica holds it: the elector is done.
     Released,
-    /// A call failed; the elector tries again.
+    /// A call failed. The elector retries.
     Failed { what: &'static str, why: String },
 }
 
-/// One candidate.
+/// A candidate.
 #[derive(Debug)]
 pub struct Elector {
     config: Config,
     jitter: Jitter,
     state: State,
     outputs: VecDeque<Output>,
-    /// The call under way.
+    /// The call in flight.
     call: Option<Call>,
     calls_made: u64,
-    /// When the next call is due. Not looked at while one is under way.
+    /// When the next call is due. Ignored while a call is in flight.
     next_call: Time,
-    /// A change came while a call was under way, which may have been answered before it.
+    /// A hint of a change came during a call, which may have been answered before the change.
     look_again: bool,
-    /// The record as last read or written, and since when this version is known.
+    /// The last read or written record, and since when this version is known.
     observed: Option<Observed>,
-    /// An acquisition whose outcome is not known.
+    /// An acquisition whose result is unknown.
     unsure: Option<Acquisition>,
-    /// What the last `Follows` said.
+    /// The content of the last `Follows`.
     follows: Option<(String, Term)>,
 }
 
@@ -178,15 +179,15 @@ enum State {
 struct Leadership {
     term: Term,
     valid_until: Time,
-    /// Refusals since the last accepted write. After one the Lease is read before it is written again.
+    /// Refusals since the last accepted write. After one the Lease is read before the next write.
     refused: u32,
 }
 
 #[derive(Debug)]
 struct Release {
-    /// The record to give back.
+    /// The record to release.
     held: Option<LeaseRecord>,
-    /// A refused release is tried again with a fresh record, once.
+    /// A refused release is repeated once, with a fresh record.
     read_again: bool,
 }
 
@@ -199,9 +200,9 @@ struct Observed {
 #[derive(Debug)]
 struct Acquisition {
     number: u64,
-    /// `None` where it creates the Lease.
+    /// `None` if it creates the Lease.
     election: Option<Name>,
-    /// The first send under this number: whichever of several sends was the one that landed, none was earlier.
+    /// The first send with this number: of several sends, none that succeeded was earlier.
     sent: Time,
     call: CallId,
 }
@@ -222,7 +223,7 @@ enum Purpose {
 }
 
 impl Elector {
-    /// A follower that reads the Lease at its first `tick` or `handle`. The seed serves jitter.
+    /// A follower that reads the Lease at its first `tick` or `handle`. The seed is for jitter.
     pub fn new(config: Config, seed: u64) -> Elector {
         Elector {
             config,
@@ -262,12 +263,12 @@ impl Elector {
         self.advance(now);
     }
 
-    /// Does what is due. Poll afterwards.
+    /// Handles deadlines. Poll afterwards.
     pub fn tick(&mut self, now: Time) {
         self.advance(now);
     }
 
-    /// When [`Elector::tick`] is wanted next.
+    /// When to call [`Elector::tick`] next.
     pub fn next_deadline(&self) -> Option<Time> {
         let valid_until = match &self.state {
             State::Leading(leadership) => Some(leadership.valid_until),
@@ -282,12 +283,12 @@ impl Elector {
         valid_until.into_iter().chain(call).min()
     }
 
-    /// The next effect; to be drained to `None` after every `handle` and `tick`.
+    /// The next effect. Drain to `None` after every `handle` and `tick`.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// The term under which this process leads. Look at [`Elector::valid_until`] too.
+    /// The term in which this process leads. Also check [`Elector::valid_until`].
     pub fn leading(&self) -> Option<&Term> {
         match &self.state {
             State::Leading(leadership) => Some(&leadership.term),
@@ -295,7 +296,7 @@ impl Elector {
         }
     }
 
-    /// Nothing may be done as leader at or after this instant, also where `Lost` has not come yet.
+    /// This process must not act as leader at or after this instant, even before `Lost`.
     pub fn valid_until(&self) -> Option<Time> {
         match &self.state {
             State::Leading(leadership) => Some(leadership.valid_until),
@@ -303,7 +304,7 @@ impl Elector {
         }
     }
 
-    /// Who holds the Lease, as it was last seen; `None` where nobody does or nothing was seen yet.
+    /// The last seen holder of the Lease; `None` without a holder or before the first read.
     pub fn holder(&self) -> Option<&str> {
         let holder = self.observed.as_ref()?.record.holder.as_str();
         if holder.is_empty() { None } else { Some(holder) }
@@ -331,7 +332,7 @@ impl Elector {
         }
     }
 
-    /// The call under way, if this is its answer. An answer to anything else comes too late: it is not known what it would prove.
+    /// The call in flight, if this is its answer. Other answers are too late to prove anything.
     fn take_call(&mut self, id: CallId, read: bool) -> Option<Call> {
         self.call.take_if(|call| call.id == id && (call.purpose == Purpose::Read) == read)
     }
@@ -340,7 +341,7 @@ impl Elector {
         let held = match mem::replace(&mut self.state, State::Over) {
             State::Following => None,
             State::Leading(_) => {
-                // Said before the write leaves: once it has landed, another replica may lead.
+                // Announced before the write is sent: once it is accepted, another replica may lead.
                 self.outputs.push_back(Output::Lost { why: String::from("released") });
                 self.observed.as_ref().map(|observed| observed.record.clone())
             }
@@ -368,10 +369,10 @@ impl Elector {
         self.outputs.push_back(Output::Gained(term));
     }
 
-    /// Remembers the record, and since when this version of it is known.
+    /// Keeps the record, and since when this version is known.
     fn observe(&mut self, now: Time, record: LeaseRecord) {
         match &mut self.observed {
-            // The version alone does not say enough: a store that is restored gives the same ones once more.
+            // The version alone is not enough: a restored store repeats versions.
             Some(known) if known.record == record => {}
             known => *known = Some(Observed { record, since: now }),
         }

@@ -1,7 +1,7 @@
-//! Why an owner is believed absent, and what has to be asked until it may be.
+//! Proofs of an owner's absence, and the questions that lead to them.
 //!
-//! A 404 alone is never proof. An owner that its collection does not show is asked for by the steps that its kind demands, one after
-//! the other; an answer that finds it ends the inquiry, an error repeats the step.
+//! A 404 alone is never proof. An owner that its collection does not show is checked in steps that depend on its kind.
+//! An answer that finds it ends the inquiry; an error repeats the step.
 
 use crate::object::{Access, Backend, ResourceVersion, ServedKind, Uid};
 use crate::time::Time;
@@ -10,33 +10,34 @@ use core::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// How an object is asked for.
+/// The form of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CheckBy {
-    /// A consistent metadata list of that one name.
+    /// A consistent metadata list by name.
     List,
     /// One GET.
     Read,
 }
 
-/// Proof that an owner is absent, bound to its uid and to the store history it was made in. There are these four and no others.
+/// A proof that an owner is absent. It is bound to the uid and to the history of the store. There are exactly these
+/// four.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The watch of a synced collection delivered DELETED for this uid.
+    /// The watch of a synced collection sent DELETED for this uid.
     WatchDeleted { resource_version: ResourceVersion },
-    /// A consistent list of that one name lacks the uid, at a position not before anything that was known of its store.
+    /// A consistent list by name lacks the uid, at a position not before anything known of its store.
     Listed { resource_version: ResourceVersion },
-    /// The CRD's last observed state says that its instances were deleted.
+    /// The last observed state of the CRD says that its instances were deleted.
     TypeEmptied { crd: Uid },
-    /// A kind without the list verb: two reads two minutes apart, each a NotFound that names this object.
+    /// A kind without the list verb: two reads, two minutes apart, each with a NotFound that names this object.
     ReadTwice,
 }
 
 impl Proof {
-    /// The words for logs and labels, all of them.
+    /// All words for logs and labels.
     pub const WORDS: [&'static str; 4] = ["watch_deleted", "listed", "type_emptied", "read_twice"];
 
-    /// The position in the owner's collection at which it was absent, where the proof has one.
+    /// The position in the owner's collection at which it was absent, if the proof has one.
     pub fn version(&self) -> Option<&ResourceVersion> {
         match self {
             Proof::WatchDeleted { resource_version } | Proof::Listed { resource_version } => Some(resource_version),
@@ -55,19 +56,20 @@ impl Proof {
     }
 }
 
-/// How long a new virtual owner of a synced collection is left alone: its own event is usually just behind its dependent's.
+/// Delay before a new virtual owner of a synced collection is checked: its own event usually follows that of its
+/// dependent.
 const SETTLE: Duration = Duration::from_millis(250);
-/// Between the two reads of a kind without list.
+/// Delay between the two reads of a kind without list.
 const BETWEEN_READS: Duration = Duration::from_secs(120);
-/// Between the two rounds of a collection whose positions do not compare.
+/// Delay between the two rounds of a collection whose positions are not comparable.
 const BETWEEN_ROUNDS: Duration = Duration::from_secs(10);
-/// Between two lists that have to agree.
+/// Delay between two lists that must agree.
 const BETWEEN_LISTS: Duration = Duration::from_secs(5);
-/// The same, where the collection's own list and watch are the first thing that speaks for absence.
+/// The same delay if the collection's own list and watch already lack the owner.
 const BETWEEN_LISTS_OF_LISTED: Duration = Duration::from_secs(1);
-/// Lists that have to agree, at most.
+/// Most lists that must agree.
 const LISTS_MAX: usize = 12;
-/// An owner that nobody watches is looked up again after this, doubling.
+/// Delay before an unwatched owner is checked again. Doubles each time.
 const AGAIN_MIN: Duration = Duration::from_secs(5);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
 
@@ -85,7 +87,7 @@ const fn at_once(by: CheckBy) -> Step {
     Step { by, after: Duration::ZERO, fresh: false }
 }
 
-/// One answer more that has to agree with those before it.
+/// A further answer that must agree with those before it.
 const fn again(by: CheckBy, after: Duration) -> Step {
     Step { by, after, fresh: true }
 }
@@ -104,48 +106,48 @@ const TWO_LISTS_READ: &[Step] = &[LIST, again(CheckBy::List, BETWEEN_LISTS), REA
 const READ_ONCE: &[Step] = &[READ];
 const READ_TWICE: &[Step] = &[READ, again(CheckBy::Read, BETWEEN_READS)];
 
-/// What an inquiry is about, apart from the owner.
+/// The circumstances of an inquiry, besides the owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ground<'a> {
     pub(crate) kind: &'a ServedKind,
-    /// Its collection is complete, or was when its watch was lost: that the owner is not in it is the first thing that speaks for its
-    /// absence.
+    /// The collection is complete, or was when its watch was lost. So the owner's absence from it counts as the first
+    /// sign.
     pub(crate) listed: bool,
-    /// So often answers about its collection contradicted each other lately.
+    /// The number of recent contradictions in answers about its collection.
     pub(crate) contradictions: u32,
 }
 
-/// What is known of an owner so far that nobody shows.
+/// The knowledge about an unobserved owner.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Inquiry {
-    /// Steps answered "not there" in a row.
+    /// Consecutive steps with the answer "absent".
     done: usize,
-    /// Nothing is asked before.
+    /// No question before this time.
     pub(crate) not_before: Time,
-    /// The watch has said DELETED; only the live read is missing.
+    /// The watch has sent DELETED; only the direct read is missing.
     deleted: Option<ResourceVersion>,
-    /// Whether the positions that came back could be ordered.
+    /// Whether the returned positions could be ordered.
     ordered: bool,
-    /// Position of the last list that lacked the owner.
+    /// Position of the last list without the owner.
     listed: Option<ResourceVersion>,
-    /// Where its store stood when the owner was found last.
+    /// Position of its store when the owner was last found.
     shown: Option<ResourceVersion>,
-    /// Times in a row that the owner was found.
+    /// How often the owner was found in a row.
     found: u32,
 }
 
-/// What an answer "not there" comes to.
+/// The consequence of an answer "absent".
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Absence {
-    /// It takes more.
+    /// More answers are needed.
     Open,
     Proven(Proof),
-    /// The owner was shown at this version, and nothing that came after it can be in an answer at that one.
+    /// The owner was shown at this version, which the answer contradicts.
     Contradicts(ResourceVersion),
 }
 
 impl Inquiry {
-    /// An inquiry about an owner that has just been heard of.
+    /// An inquiry about a newly named owner.
     pub(crate) fn new(now: Time) -> Inquiry {
         let not_before = now + SETTLE;
         Inquiry { done: 0, not_before, deleted: None, ordered: true, listed: None, shown: None, found: 0 }
@@ -156,20 +158,20 @@ impl Inquiry {
         Inquiry { deleted: Some(version), ..Inquiry::new(now).at_once(now) }
     }
 
-    /// Asks as soon as may be.
+    /// Makes the next question due at once.
     pub(crate) fn at_once(mut self, now: Time) -> Inquiry {
         self.not_before = now;
         self
     }
 
-    /// Asks as soon as may be, unless it is under way already.
+    /// Makes the next question due at once, unless it is already in progress.
     pub(crate) fn hurry(&mut self, now: Time) {
         if self.done == 0 {
             self.not_before = self.not_before.min(now);
         }
     }
 
-    /// What was gathered so far counts no more.
+    /// Discards the answers so far.
     pub(crate) fn begin_anew(&mut self) {
         self.done = 0;
         self.listed = None;
@@ -191,13 +193,13 @@ impl Inquiry {
         }
     }
 
-    /// What to ask next.
+    /// The next question.
     pub(crate) fn next(&self, ground: Ground<'_>) -> Step {
         let steps = self.steps(ground);
         steps[self.done.min(steps.len() - 1)]
     }
 
-    /// The step was answered "not there", a list at `version`.
+    /// Handles the answer "absent"; for a list, at `version`.
     pub(crate) fn absent(&mut self, now: Time, ground: Ground<'_>, version: Option<&ResourceVersion>) -> Absence {
         if let Some(version) = version {
             if let Some(shown) = &self.shown
@@ -226,8 +228,8 @@ impl Inquiry {
         proof.map_or(Absence::Open, Absence::Proven)
     }
 
-    /// The owner was found by an answer at `version`: start over, later each time. Gives the position of the answer that it was absent by
-    /// before, if it was.
+    /// Handles the answer "found" at `version`: starts again, with growing delays. Returns the position of an earlier
+    /// answer without the owner, if there was one.
     pub(crate) fn found(&mut self, now: Time, version: &ResourceVersion) -> Option<ResourceVersion> {
         self.done = 0;
         self.deleted = None;

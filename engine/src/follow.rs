@@ -1,36 +1,40 @@
-//! One collection, listed and watched for ever: what to ask the API server next, and what its answers mean for the leader.
+//! Lists and watches one collection: the next request to the API server, and the meaning of its answers for the leader.
 //!
-//! The shell sends what [`Output::Ask`] names and gives each answer back; one request or stream is open at a time, and a new ask takes
-//! the place of the one before. Objects never pass through the machine: it sees an event's type and version, and says how the shell is
-//! to hand the object on.
+//! The shell sends the request in [`Output::Ask`], and passes each answer back. One request or stream is open at a
+//! time; a new ask replaces it. Objects do not pass through the machine: it sees the type and version of an event, and
+//! tells the shell how to pass the object on.
 //!
 //! ```text
-//! Page       a page is asked for       answered: its objects; the last one: the list ends                     -> Opening
-//!                                      refused: a later page is asked for again, four times; else the list fails -> Rest
-//!                                      410: the token has expired, so all is asked for in one page            -> Page
-//! Initial    a watch-list is asked     the bookmark that ends the list                                        -> Watching
-//!            for, then its objects     the server does not have watch-lists                                   -> Page
+//! Page       a page is requested       answered: its objects; the last one: the list ends                     -> Opening
+//!                                      refused: a page after the first is repeated, four times; else the list fails -> Rest
+//!                                      410: the token has expired, so the rest is requested as one page       -> Page
+//! Initial    a watch-list is           the bookmark that ends the list                                        -> Watching
+//!            requested, then objects   the server does not have watch-lists                                   -> Page
 //!                                      anything else: the list fails                                          -> Rest
-//! Opening    a watch is asked for      opened                                                                 -> Watching
+//! Opening    a watch is requested      opened                                                                 -> Watching
 //!                                      refused: lost                                                          -> Rest
-//! Watching   events and bookmarks      ended: asked for again where it was; early, broken or silent: lost too  -> Opening, Rest
-//!                                      410, or three watches that bring only failures                         -> a new list
-//! Rest       the wait after a failure  over                                                                   -> what it was for
+//! Watching   events and bookmarks      ended: opened again at its position; early, broken or silent: lost too  -> Opening, Rest
+//!                                      410, or three watches with only failures                               -> a new list
+//! Rest       the wait after a failure  over                                                                   -> the failed step
 //! ```
 //!
-//! What can go wrong:
+//! Errors:
 //!
-//! * *The list fails at once, or in the middle.* The leader hears [`Tell::ListFailed`], and of a new list only when the server answers
-//!   again, so that the failure stays visible. Objects of a list that is begun anew are announced by another [`Tell::ListBegun`].
-//! * *A page fails.* What came before it stays good for as long as its token, so a later page is asked for again.
-//! * *The server has no watch-list*, and says so, or ignores the parameter: no bookmark comes, or a plain one. Pages do the same.
-//! * *A watch breaks, is refused, or is silent*: it goes on at the last position. Bookmarks come once a minute, so silence is a fault.
-//! * *A watch ends in good order before its time.* kube-apiserver does so when it shuts down, and behind one address another server may
-//!   come next, of a store that was restored, whose watch from a position of the future says nothing at all. So it is told as lost, with
-//!   [`WatchEnd::Early`]. A server chooses the time of a watch only where the client names none, and this client does.
+//! * *The list fails.* The leader gets [`Tell::ListFailed`]. It learns of a new list only when the server answers
+//!   again, so that the failure stays visible. Objects of a new list follow another [`Tell::ListBegun`].
+//! * *A page fails.* The pages before it stay valid as long as their token, so a page after the first is requested
+//!   again.
+//! * *The server has no watch-list*, and says so, or ignores the parameter: it sends no bookmark, or a plain one. Then
+//!   the list is read in pages.
+//! * *A watch breaks, is refused, or is silent*: it is opened again at the last position. Bookmarks come once a minute,
+//!   so silence is an error.
+//! * *A watch ends regularly and too early.* kube-apiserver does this when it shuts down. The next server behind the
+//!   same address may have a restored store, and a watch from a future position would stay silent. So the watch counts
+//!   as lost, with [`WatchEnd::Early`]. This client always sets the duration of a watch, so a server has no other
+//!   reason to end it early.
 //! * *The position has expired*, or the server fails at every watch: a new list.
-//! * *The shell cannot use what came*: a new list.
-//! * *The server goes in circles*: pages, waits and the length of a watch have limits.
+//! * *The shell cannot use the answer*: a new list.
+//! * *The server never finishes*: pages, waits and the length of a watch have limits.
 
 use crate::jitter::Backoff;
 use crate::object::ResourceVersion;
@@ -51,85 +55,86 @@ use watch::Watch;
 
 /// Delay after a failure.
 pub const BACKOFF_MIN: Duration = Duration::from_secs(1);
-/// The longest delay after a failure that the server itself answers with.
+/// Longest delay after a failure that the server reports.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// The longest delay where a watch is to go on, or nothing answered: when the server is back, the graph should be too.
+/// Longest delay before a watch is resumed, or without any answer: the graph must be current soon after the server is
+/// back.
 pub const RESUME_BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// A watch that brings nothing for this long is dead: bookmarks come about once a minute.
+/// A watch without data for this long is dead: bookmarks come about once a minute.
 pub const SILENCE_MAX: Duration = Duration::from_secs(150);
-/// A watch-list that brings nothing for this long before its end was not understood.
+/// A watch-list without data for this long before its end was not understood by the server.
 const INITIAL_SILENCE_MAX: Duration = Duration::from_secs(15);
-/// A watch is asked to end after this long, and up to as long again, so that not all end together.
+/// Requested duration of a watch. Up to as long is added, so that watches do not end together.
 const WATCH_FOR_S: u64 = 300;
-/// The same where no bookmark has been seen yet: a quiet watch must end before it is taken for dead.
+/// Requested duration before the first bookmark: a quiet watch must end before it counts as dead.
 pub const WATCH_FOR_UNMARKED_S: u64 = 70;
 const _: () = assert!(2 * WATCH_FOR_UNMARKED_S < SILENCE_MAX.as_secs());
-/// A watch that ends this much before its time is ended by something else; the server's clock may run faster than ours.
+/// A watch that ends earlier than requested by at least this has another reason. The server's clock may run faster.
 const EARLY_AT_LEAST: Duration = Duration::from_secs(2);
-/// Each watch-list whose time is up before its list is complete doubles the time of the next, so many times.
+/// Each watch-list whose time ends before its list is complete doubles the time of the next, this many times.
 const LONGER_LISTS_MAX: u32 = 5;
 
-/// What to follow, and how.
+/// The collection to follow.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Names the collection in sentences.
+    /// The name of the collection in errors.
     pub name: String,
     /// Objects per page, where the collection is listed in pages.
     pub page_size: u32,
-    /// The server is known not to have watch-lists here.
+    /// The server is known to lack watch-lists here.
     pub paged: bool,
-    /// For jitter.
+    /// The seed for jitter.
     pub seed: u64,
 }
 
-/// What the API server or the shell said.
+/// A fact from the API server or the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The page that was asked for. Its objects stay with the shell until [`Output::Objects`].
+    /// The requested page. Its objects stay with the shell until [`Output::Objects`].
     Page {
-        /// `None` where the page names no version.
+        /// `None` if the page has no version.
         position: Option<ResourceVersion>,
-        /// Where the list goes on, if it does.
+        /// The continue token, if there are more pages.
         token: Option<String>,
     },
-    /// The watch that was asked for is open.
+    /// The requested watch is open.
     Opened,
     Bookmark {
         position: ResourceVersion,
-        /// Everything before it belongs to the list that a watch-list begins with.
+        /// All events before it belong to the initial list of a watch-list.
         ends_list: bool,
     },
-    /// The server ended the watch in good order.
+    /// The server ended the watch regularly.
     Ended,
-    /// The request failed, or what was open did.
+    /// The request failed, or the open stream did.
     Failed(Failure),
-    /// The shell, or the leader, cannot go on from what came, for this reason.
+    /// The shell or the leader cannot use the answer, for this reason.
     Unusable(String),
 }
 
-/// Why a request or a watch brought nothing more.
+/// Why a request or a watch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What failed, with which answer.
+    /// The request and its answer, as a sentence.
     pub sentence: String,
-    /// What the server answered; `None` if there was no answer.
+    /// The server's status code; `None` without an answer.
     pub status: Option<u16>,
     /// The wait that the server asks for.
     pub retry_after: Option<Duration>,
 }
 
 impl Failure {
-    /// An answer that makes no sense.
+    /// An invalid answer.
     pub fn senseless(sentence: String) -> Failure {
         Failure { sentence, status: Some(200), retry_after: None }
     }
 
-    /// The server has answered this request, and would answer others: neither the network nor credentials nor load are at fault.
+    /// Whether the server rejected this request, and would accept others: not an error of network, credentials or load.
     pub(crate) fn is_of_this_request(&self) -> bool {
         self.status.is_some_and(|status| status < 500 && !matches!(status, 401 | 403 | 429))
     }
 
-    /// No answer, or one that broke off.
+    /// No answer, or an incomplete one.
     pub fn transport(sentence: String) -> Failure {
         Failure { sentence, status: None, retry_after: None }
     }
@@ -138,82 +143,83 @@ impl Failure {
         self.status.is_none()
     }
 
-    /// The position or token asked for is too old.
+    /// Whether the position or token is too old.
     pub fn is_expired(&self) -> bool {
         self.status == Some(410)
     }
 
-    /// The same request may succeed later.
+    /// Whether the same request may succeed at another time.
     fn may_pass(&self) -> bool {
         self.status.is_none_or(|status| status == 429 || status >= 500)
     }
 
-    /// The server does not take the parameters of a watch-list.
+    /// Whether the server rejects the parameters of a watch-list.
     fn refuses_watch_list(&self) -> bool {
         matches!(self.status, Some(400 | 405 | 406 | 422))
     }
 
-    /// Not so where the network, the credentials or the load are at fault: a new list would meet them as well, at a higher price.
+    /// False for errors of network, credentials or load: a new list would have the same error, at a higher cost.
     fn may_be_healed_by_list(&self) -> bool {
         !matches!(self.status, None | Some(401 | 403 | 404 | 429 | 502 | 503 | 504))
     }
 }
 
-/// How a watch ended that did not live as long as it was asked to.
+/// How a watch ended before its requested time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEnd {
-    /// In good order, but before its time: the server shuts down, or has lost its own watch of the store.
+    /// Regularly and too early: the server shuts down, or has lost its own watch of the store.
     Early,
-    /// The connection broke, could not be made, or was silent.
+    /// The connection failed, broke, or was silent.
     Transport,
-    /// The server does not know the position any more.
+    /// The server no longer knows the position.
     Expired,
-    /// The server refused it or failed at it, or what came made no sense.
+    /// The server refused the watch or failed, or its data was invalid.
     Refused,
 }
 
 impl WatchEnd {
-    /// Whether what answers next may be another server, or another history of the store.
+    /// Whether the next answer may come from another server, or from another history of the store.
     pub fn is_doubt(self) -> bool {
         self != WatchEnd::Refused
     }
 }
 
-/// How the shell hands on the object of an event.
+/// How the shell passes on the object of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// As an object of the list under way.
+    /// As an object of the present list.
     Listed,
     Seen,
     Deleted,
-    /// Not at all: the stream it came on was given up.
+    /// Not at all: its stream was given up.
     Nothing,
 }
 
 /// An effect for the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Give up what is open, and ask for this.
+    /// Close the open stream or request, and send this.
     Ask(Ask),
-    /// Hand on the objects of the page as objects of the list under way.
+    /// Pass on the objects of the page as objects of the present list.
     Objects,
     Tell(Tell),
 }
 
-/// A request to the API server. Each one but [`Ask::Nothing`] is answered in the end; how long one may take is the shell's to limit.
+/// A request to the API server. Each one except [`Ask::Nothing`] must be answered; the shell limits its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Wait for the next deadline.
     Nothing,
     /// A page of a consistent list. Answered by [`Input::Page`] or [`Input::Failed`].
     Page { limit: Option<u32>, token: Option<String> },
-    /// A watch with the initial events, not older than now, and bookmarks. Answered by [`Input::Opened`] or [`Input::Failed`].
+    /// A watch with initial events at least as fresh as now, and bookmarks. Answered by [`Input::Opened`] or
+    /// [`Input::Failed`].
     WatchList { seconds: u64 },
-    /// A watch from this position, with bookmarks. Answered as the one above.
+    /// A watch from this position, with bookmarks. Answered like a watch-list.
     Watch { position: ResourceVersion, seconds: u64 },
 }
 
-/// A fact for the leader, beside the objects.
+/// A fact for the leader, besides the objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tell {
     ListBegun,
@@ -222,7 +228,7 @@ pub enum Tell {
     Bookmark(ResourceVersion),
     WatchLost(WatchEnd, Failure),
     WatchResumed,
-    /// What was known is listed anew, for this reason. Followed by [`Tell::ListBegun`].
+    /// The collection is listed again, for this reason. [`Tell::ListBegun`] follows.
     ListsAnew(String),
 }
 
@@ -236,9 +242,9 @@ pub struct Follow {
     announced: Announced,
     /// The last list failed: the next one is announced when the server answers.
     failing: bool,
-    /// A bookmark has been seen.
+    /// A bookmark was seen.
     bookmarked: bool,
-    /// Watch-lists in a row that were ended before they were complete.
+    /// Consecutive watch-lists that ended before they were complete.
     cut_short: u32,
 }
 
@@ -258,7 +264,7 @@ enum State {
         watch: Watch,
         stream: Stream,
     },
-    /// Only inside of a transition.
+    /// Only within a transition.
     Between,
 }
 
@@ -269,13 +275,13 @@ enum Next {
     Watch(Watch),
 }
 
-/// A watch or watch-list, asked for or open.
+/// A watch or watch-list, requested or open.
 #[derive(Debug)]
 struct Stream {
     asked: Time,
-    /// How long the server was asked to go on.
+    /// The requested duration.
     seconds: u64,
-    /// Everything that had come by then was handed on; `None` before it is open.
+    /// All data up to here was passed on; `None` before it is open.
     quiet_since: Option<Time>,
 }
 
@@ -284,18 +290,19 @@ impl Stream {
         Stream { asked: now, seconds, quiet_since: None }
     }
 
-    /// The server ends it before its time. The server counts from when it has the request, so no end in time comes early.
+    /// Whether the server ends it too early. The server counts from receiving the request, so a regular end is never
+    /// early.
     fn is_early(&self, now: Time) -> bool {
         now.since(self.asked) + EARLY_AT_LEAST < Duration::from_secs(self.seconds)
     }
 }
 
-/// How far the list under way is known to the leader.
+/// What the leader knows of the present list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Announced {
     No,
     Begun,
-    /// Objects have been handed on.
+    /// Objects were passed on.
     Filled,
 }
 
@@ -315,7 +322,7 @@ impl Follow {
         follow
     }
 
-    /// Takes an answer, or what a watch brings beside objects. What does not belong to the present state is stale, and ignored.
+    /// Takes an answer, or an event without an object. Input that does not fit the present state is stale, and ignored.
     pub fn handle(&mut self, now: Time, input: Input) {
         if let Input::Unusable(why) = input {
             return self.give_up(now, why);
@@ -329,10 +336,10 @@ impl Follow {
         }
     }
 
-    /// How to hand on the object of an event of the open stream; `version` is the one that it carries.
+    /// How to pass on the object of an event of the open stream, with its `version`.
     pub fn pass(&mut self, deleted: bool, version: Option<ResourceVersion>) -> Pass {
         match &mut self.state {
-            // Between the initial events and their bookmark the watch may already run.
+            // The watch may already run between the initial events and their bookmark.
             State::Initial(_) if deleted => Pass::Deleted,
             State::Initial(_) => {
                 self.announced = Announced::Filled;
@@ -346,7 +353,7 @@ impl Follow {
         }
     }
 
-    /// Everything that came over the open stream is handed on, and the shell begins to wait: silence counts from here.
+    /// All data of the open stream was passed on, and the shell starts to wait. Silence counts from here.
     pub fn waits(&mut self, now: Time) {
         if let State::Initial(stream) | State::Watching { stream, .. } = &mut self.state
             && stream.quiet_since.is_some()
@@ -355,7 +362,7 @@ impl Follow {
         }
     }
 
-    /// Takes in that time has passed.
+    /// Handles deadlines.
     pub fn tick(&mut self, now: Time) {
         if self.next_deadline().is_none_or(|due| now < due) {
             return;
@@ -389,21 +396,22 @@ impl Follow {
         self.outputs.pop_front()
     }
 
-    /// A list is under way, from its first request to its end.
+    /// Whether a list is in progress, from its first request to its end.
     pub fn is_listing(&self) -> bool {
         matches!(self.state, State::Page(_) | State::Initial(_) | State::Rest { then: Next::Page(_), .. })
     }
 
-    /// The server has no watch-list here.
+    /// Whether the server has no watch-list here.
     pub fn is_paged(&self) -> bool {
         self.config.paged
     }
 
-    // Lists. Of those in pages: `pages`.
+    // Lists. Paged lists are in `pages`.
 
     fn list(&mut self, now: Time) {
         self.announced = Announced::No;
-        // After a failure the leader hears of a new list when the server has begun to answer, so that the failure stays visible.
+        // After a failure the leader learns of a new list when the server starts to answer, so that the failure stays
+        // visible.
         if !self.failing {
             self.begin();
         }
@@ -441,13 +449,13 @@ impl Follow {
                     self.list_ended(position.clone());
                     self.state = State::Watching { watch: Watch::new(now, position), stream };
                 } else {
-                    // A server that knows of watch-lists sends no other bookmark before this one.
+                    // A server with watch-lists sends no other bookmark before this one.
                     self.list_in_pages();
                 }
             }
             Input::Ended => {
                 self.cut_short = (self.cut_short + 1).min(LONGER_LISTS_MAX);
-                let why = format!("{}: the list ended before its end", self.config.name);
+                let why = format!("{}: the list ended before its last bookmark", self.config.name);
                 self.list_failed(now, Failure::senseless(why));
             }
             Input::Failed(failure) if failure.refuses_watch_list() => self.list_in_pages(),
@@ -469,7 +477,7 @@ impl Follow {
         self.rest(now + wait, Next::List);
     }
 
-    /// What came cannot be followed up. What the machine made of it and the shell has not taken yet is void.
+    /// The answer is unusable. Pending outputs are void.
     fn give_up(&mut self, now: Time, why: String) {
         match mem::replace(&mut self.state, State::Between) {
             State::Opening { watch, .. } | State::Watching { watch, .. } => {
@@ -484,7 +492,7 @@ impl Follow {
         }
     }
 
-    // Both.
+    // For lists and watches.
 
     fn wait(&mut self, failure: &Failure, at_most: Duration) -> Duration {
         let delay = self.backoff.next_delay().min(at_most);

@@ -1,13 +1,14 @@
 //! Objects and the references between them, with edges both ways.
 //!
-//! A node is a uid *and* full coordinates (group, kind, namespace, name). Two references that claim one uid under different coordinates
-//! lead to two nodes, so that what is learned of one never leaks to the other. A node exists while its object is observed or while
-//! anything refers to it.
+//! A node is a uid *and* full coordinates (group, kind, namespace, name). Two references with one uid and different
+//! coordinates lead to two nodes, so that knowledge about one never leaks to the other. A node exists while its object
+//! is observed or referenced.
 //!
-//! * `cell`, `texts`, `interner`: how little of it is kept.
-//! * `prefetch`: how many facts at once are found sooner.
-//! * `node`: what others see of a node.
-//! * `edges`: references, at both ends; `knowledge`: what an object says of itself; `orphaned`: who orphans.
+//! * `cell`, `texts`, `interner`: compact storage.
+//! * `prefetch`: memory access for many facts at once.
+//! * `node`: the view of a node.
+//! * `edges`: references, at both ends; `knowledge`: the state of an object; `orphaned`: owners that orphan their
+//!   dependents.
 //! * `groups`: one object that several groups serve; `knots`: objects that wait for each other.
 
 use crate::coverage::{Coverage, KindId};
@@ -42,27 +43,27 @@ mod texts;
 pub(crate) use node::{Known, Node, Reference};
 pub(crate) use orphaned::address;
 
-/// Each of ten million entries is then one of ten thousand in its shard.
+/// With ten million entries, a shard has ten thousand.
 const SHARDS: usize = 1024;
 
-/// Names a node. Used again after the node is gone.
+/// Identifies a node. Reused after the node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeId(u32);
 
 impl NodeId {
-    /// Where the node is, for notes about all of them: see [`Graph::places`].
+    /// The slot of the node, for per-node notes: see [`Graph::places`].
     pub(crate) fn place(self) -> usize {
         self.0 as usize
     }
 
-    /// For tests of notes about nodes.
+    /// For tests of per-node notes.
     #[cfg(test)]
     pub(crate) fn of_number(number: u32) -> NodeId {
         NodeId(number)
     }
 }
 
-/// Where an object is, apart from its uid.
+/// The address of an object, without its uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Coordinates {
     pub(crate) kind: KindId,
@@ -71,45 +72,45 @@ pub(crate) struct Coordinates {
     pub(crate) name: Name,
 }
 
-/// How a node is known, apart from its graph.
+/// The knowledge about a node, independent of its graph.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Presence {
     /// A list or watch of its collection showed it, or a read while nothing newer was known.
     Observed(Observed),
-    /// Only referred to.
+    /// Known only from references.
     Virtual { unreadable: bool },
-    /// Found by a question about it, though its collection has not shown it, or shows nothing.
+    /// A read found it, although its collection has not shown it or shows nothing.
     Read { facts: Facts, position: ResourceVersion },
     /// Proven absent.
     Absent(Proof),
 }
 
-/// An object in the graph.
+/// An observed object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Observed {
     pub(crate) resource_version: ResourceVersion,
     pub(crate) facts: Facts,
-    /// The list of its collection that showed it last.
+    /// The last list of its collection that showed it.
     pub(crate) list: u32,
 }
 
-/// What an update of an object changed for others.
+/// The consequences of an update for other nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     /// Its dependents must be judged again.
     pub(crate) standing: bool,
-    /// So must those of every group that shows its uid: whether it orphans them is remembered otherwise than before.
+    /// The dependents of all groups with its uid must be judged again: the memory of its orphaning has changed.
     pub(crate) remembered: bool,
-    /// Owners that gained or lost a reference, or whose reference changed.
+    /// Owners with a new, removed or changed reference.
     pub(crate) owners: Vec<NodeId>,
-    /// The object was not in the graph as observed before.
+    /// The object was not observed before.
     pub(crate) appeared: bool,
 }
 
 /// The graph.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// Those that are or were in use.
+    /// Used and formerly used cells.
     cells: PagedVec<Cell>,
     free: PagedVec<NodeId>,
     by_uid: Index,
@@ -120,35 +121,35 @@ pub(crate) struct Graph {
     /// `apiVersion` and `kind` of references.
     kinds: Interner<(Name, Name)>,
     finalizers: Interner<Arc<[Name]>>,
-    /// uids in another form than the canonical one.
+    /// uids that are not in canonical form.
     uids: Interner<Uid>,
-    /// Resource versions that are no number, or a very large one.
+    /// Resource versions that are not numbers, or very large ones.
     versions: BTreeMap<NodeId, ResourceVersion>,
-    /// When deletions were asked for.
+    /// Deletion timestamps.
     deletion_times: BTreeMap<NodeId, NonZeroU32>,
-    /// What stands for references where there are more than are looked at.
+    /// Placeholders for references of objects with too many.
     excesses: BTreeMap<NodeId, Excess>,
     dependents: PagedVec<Dependents>,
     free_dependents: PagedVec<u32>,
     told: BTreeMap<NodeId, Told>,
-    /// Nodes of each kind that are not observed.
+    /// Unobserved nodes of each kind.
     unobserved: BTreeMap<KindId, BTreeSet<NodeId>>,
     edges: usize,
     observed: usize,
     /// Objects that were seen terminating with the `orphan` finalizer, by uid.
     orphaned: BTreeMap<Uid, Orphaned>,
-    /// Of these, the ones that were forgotten since this was asked last, each with its [`address`].
+    /// Owners that were forgotten since the last call, each with its [`address`].
     forgotten: Vec<(Uid, u64)>,
     knots: Knots,
-    /// An object whose reference claims the uid of an object elsewhere is kept.
+    /// Keep objects whose reference claims the uid of another object.
     holds_invalid: bool,
-    /// Nodes that went since this was asked last. Their numbers are not used again before.
+    /// Nodes dropped since the last call. Their numbers are not reused before it.
     dropped: Vec<NodeId>,
 }
 
 impl Graph {
-    /// An empty graph. `holds_invalid`: objects whose reference claims the uid of an object that is elsewhere are kept. The secret keeps
-    /// users from choosing uids and names that are found slowly.
+    /// An empty graph. `holds_invalid`: keep objects whose reference claims the uid of another object. The secret keeps
+    /// users from choosing uids and names with slow lookups.
     pub(crate) fn new(holds_invalid: bool, secret: u64) -> Graph {
         Graph {
             cells: PagedVec::new(),
@@ -182,7 +183,7 @@ impl Graph {
         self.by_uid.secret()
     }
 
-    /// Whether a reference to this node keeps its dependent although the node is absent: its uid belongs to an object elsewhere.
+    /// Whether a reference to this absent node keeps its dependent: its uid belongs to another object.
     pub(crate) fn holds_as_invalid(&self, node: Node<'_>) -> bool {
         self.holds_invalid && !node.is_observed() && self.primary(&node.uid()).is_some()
     }
@@ -191,7 +192,7 @@ impl Graph {
         self.get(id).expect("a node id is dropped with its node")
     }
 
-    /// The node, if the id still names one.
+    /// The node, if the id is still valid.
     pub(crate) fn get(&self, id: NodeId) -> Option<Node<'_>> {
         let cell = self.cells.get(id.place())?;
         cell.flags.has(Flags::LIVE).then_some(Node { graph: self, id, cell })
@@ -205,12 +206,12 @@ impl Graph {
         &mut self.cells[id.place()]
     }
 
-    /// Says whether the node waits to be judged.
+    /// Sets whether the node waits to be judged.
     pub(crate) fn set_dirty(&mut self, id: NodeId, dirty: bool) {
         self.cell_mut(id).flags.set(Flags::DIRTY, dirty);
     }
 
-    /// Says that this list of its collection showed an object that was observed before.
+    /// Records that this list of its collection showed an observed object.
     pub(crate) fn set_list(&mut self, id: NodeId, list: u32) {
         debug_assert!(self.node(id).is_observed());
         self.cell_mut(id).list = list;
@@ -220,7 +221,7 @@ impl Graph {
         self.cells.len() - self.free.len() - self.dropped.len()
     }
 
-    /// The nodes that went since the last call, for whoever keeps notes about them.
+    /// The nodes dropped since the last call, for per-node notes.
     pub(crate) fn take_dropped(&mut self) -> Vec<NodeId> {
         self.free.extend(self.dropped.iter().copied());
         core::mem::take(&mut self.dropped)
@@ -234,14 +235,14 @@ impl Graph {
         self.len() - self.observed
     }
 
-    /// Bytes of the cells, the indexes, the names and the references. What few objects have beside these is left out.
+    /// Bytes of cells, indexes, names and references. Data that few objects have is not counted.
     pub(crate) fn footprint(&self) -> usize {
         let cells = self.cells.capacity() * size_of::<Cell>();
         let references = self.dependents.capacity() * size_of::<Dependents>() + self.edges * size_of::<DependentEdge>();
         cells + references + self.by_uid.footprint() + self.by_address.footprint() + self.texts.footprint()
     }
 
-    /// Every node, in no order that means anything, but always the same one.
+    /// Every node, in a reproducible order without meaning.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, Node<'_>)> {
         (0..self.cells.len()).filter_map(|place| {
             let id = self.at_place(place)?;
@@ -249,37 +250,37 @@ impl Graph {
         })
     }
 
-    /// How many places there are for nodes; some are empty. A node stays in its place.
+    /// The number of slots for nodes; some are empty. A node keeps its slot.
     pub(crate) fn places(&self) -> usize {
         self.cells.len()
     }
 
-    /// The node at a place, if there is one.
+    /// The node in a slot, if any.
     pub(crate) fn at_place(&self, place: usize) -> Option<NodeId> {
         let id = NodeId(u32::try_from(place).ok()?);
         self.get(id).map(|_| id)
     }
 
-    /// The nodes of one uid: one, or more where references contradict each other. In the order in which they came.
+    /// The nodes of one uid in the order of arrival. There are several if references contradict each other.
     pub(crate) fn by_uid(&self, uid: &Uid) -> impl Iterator<Item = NodeId> + Clone + use<'_> {
         let uid = uid.clone();
         let found = self.by_uid.get(self.by_uid.hash(&uid)).map(NodeId);
         found.filter(move |&id| self.has_uid(self.cell(id), &uid))
     }
 
-    /// Of these, all that are observed, and a few others.
+    /// All observed ones of these, and a few others.
     pub(crate) fn few_by_uid(&self, uid: &Uid) -> impl Iterator<Item = NodeId> + Clone + use<'_> {
         let uid = uid.clone();
         let found = self.by_uid.few(self.by_uid.hash(&uid)).map(NodeId);
         found.filter(move |&id| self.has_uid(self.cell(id), &uid))
     }
 
-    /// Whether there are others than [`Graph::few_by_uid`] gives.
+    /// Whether [`Graph::few_by_uid`] leaves any out.
     pub(crate) fn is_crowded(&self, uid: &Uid) -> bool {
         self.by_uid.is_crowded(self.by_uid.hash(uid))
     }
 
-    /// The nodes that are, or are claimed to be, at an address. In the order in which they came.
+    /// The nodes that are, or are claimed to be, at an address, in the order of arrival.
     pub(crate) fn by_address<'a>(
         &'a self,
         kind: KindId,
@@ -308,12 +309,12 @@ impl Graph {
         self.by_uid.crowded(hash, second).map(NodeId).find(is_it)
     }
 
-    /// The one observed node of a uid that acts for it, where several groups serve the same object.
+    /// The acting observed node of a uid, if several groups serve the same object.
     pub(crate) fn primary(&self, uid: &Uid) -> Option<NodeId> {
         self.few_by_uid(uid).find(|&id| self.node(id).is_observed())
     }
 
-    /// A node as others name it. Version and resource are empty where the kind is not served.
+    /// The object reference of a node. Version and resource are empty if the kind is not served.
     pub(crate) fn object_ref(&self, coverage: &Coverage, id: NodeId) -> ObjectRef {
         let node = self.node(id);
         let kind = coverage.kind(node.kind());
@@ -337,12 +338,12 @@ impl Graph {
         self.places.values().map(|(kind, _)| *kind).collect()
     }
 
-    /// Nodes of a kind that are referred to but not observed.
+    /// Unobserved nodes of a kind.
     pub(crate) fn unobserved(&self, kind: KindId) -> impl Iterator<Item = NodeId> + '_ {
         self.unobserved.get(&kind).into_iter().flatten().copied()
     }
 
-    /// Puts an object into the graph, or updates it. The caller has made sure that it is not older than what is known.
+    /// Adds or updates an object. The caller ensures that it is not older than the known state.
     pub(crate) fn upsert(
         &mut self,
         coverage: &mut Coverage,
@@ -375,7 +376,7 @@ impl Graph {
                 let target = Self::target(coverage, &at.namespace, reference);
                 change.owners.push(self.link(id, reference, &target));
             }
-            // Only now: an owner that is still referred to keeps all that is known of it.
+            // Last, so that an owner that is still referenced keeps all knowledge.
             self.drop_unused_owners(id, before.as_slice());
             self.give_back(before);
         }
@@ -387,7 +388,7 @@ impl Graph {
         (id, change)
     }
 
-    /// The owners of a node. One that goes with the last reference to it may be the same object as another node, which waits for that.
+    /// The owners of a node. If the last reference to an owner goes, another node of the same object may wait for that.
     fn owners_and_acting(&self, id: NodeId) -> Vec<NodeId> {
         let owners = self.node(id).owners();
         let unobserved = owners.clone().map(|owner| self.node(owner)).filter(|owner| !owner.is_observed());
@@ -395,8 +396,8 @@ impl Graph {
         owners.chain(acting).collect()
     }
 
-    /// Takes an observed object out: what is left is `Virtual`, or `Absent` with `proof`, while anything refers to it. Gives the owners
-    /// that lost a reference, and whether the node is still there.
+    /// Removes an observed object. While it is referenced, it becomes `Virtual`, or `Absent` with `proof`. Returns the
+    /// owners that lost a reference, and whether the node still exists.
     pub(crate) fn remove(&mut self, id: NodeId, proof: Option<Proof>) -> (Vec<NodeId>, bool) {
         let mut owners = self.owners_and_acting(id);
         let edges = self.detach(id);
@@ -416,7 +417,7 @@ impl Graph {
         (owners, stays)
     }
 
-    /// A node of which nothing is known, not even whether anything refers to it.
+    /// A node without any knowledge or reference.
     fn insert(&mut self, uid: &Uid, at: &Coordinates) -> NodeId {
         let id = self.free.pop().unwrap_or_else(|| self.fresh());
         let place = self.places.put((at.kind, at.namespace.clone()));
@@ -436,7 +437,7 @@ impl Graph {
         id
     }
 
-    /// Claims to the uid of an observed object may be very many: it is found before them.
+    /// Moves an observed object before other claims to its uid, which may be very many.
     fn promote(&mut self, id: NodeId) {
         let hash = self.by_uid.hash(&self.node(id).uid());
         if self.by_uid.is_crowded(hash) {
@@ -446,7 +447,7 @@ impl Graph {
         }
     }
 
-    /// A node that something refers to, and that nobody has observed.
+    /// A node that is referenced and not observed.
     fn insert_unobserved(&mut self, uid: &Uid, at: &Coordinates) -> NodeId {
         let id = self.insert(uid, at);
         self.list_unobserved(at.kind, id);
@@ -472,7 +473,7 @@ impl Graph {
         NodeId(id)
     }
 
-    /// Drops a node that is neither observed nor referred to. True if it stays.
+    /// Drops a node that is neither observed nor referenced. True if it stays.
     fn drop_if_unused(&mut self, id: NodeId) -> bool {
         let node = self.node(id);
         if node.is_observed() || node.dependent_count() > 0 {

@@ -1,4 +1,4 @@
-//! What keeps decided work from being granted: pauses, each with its scope and its end.
+//! Pauses with their scopes and ends, which keep decisions from being granted.
 
 use crate::coverage::Coverage;
 use crate::object::{GroupResource, Name, ResourceVersion, Uid};
@@ -13,12 +13,12 @@ pub(crate) mod meaning;
 #[cfg(test)]
 mod tests;
 
-/// Most pauses that are kept apart. Beyond that everything is held until there are fewer.
+/// Most distinct pauses. If there are more, everything is held until there are fewer.
 pub const PAUSES_MAX: usize = 1000;
-/// The API group of our own resources, which no pause holds.
+/// The API group of Ownergraph's resources, which no pause holds.
 pub const GROUP: &str = "ownergraph.dev";
 
-/// A pause, as its resource shows it.
+/// A pause, as in its resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// `metadata.name`.
@@ -28,33 +28,33 @@ pub struct Pause {
     pub scope: Scope,
     /// For people.
     pub reason: String,
-    /// Who pressed it, as far as its resource says; empty if it does not.
+    /// Who created it, according to its resource; empty if unknown.
     pub actor: String,
-    /// When it was written, as a time after 1970, for people: the engine does not read it.
+    /// Creation time since 1970, for people: the engine does not read it.
     pub created: Duration,
-    /// How long it lasts from then on.
+    /// The lifetime from then on.
     pub lifetime: Duration,
-    /// How much of that has passed, as far as whoever shows it can tell; counts only when the pause is first seen.
+    /// The elapsed part of the lifetime, as far as known. Counts only when the pause is first seen.
     pub elapsed: Duration,
-    /// What is wrong with the resource; empty if nothing is.
+    /// An error in the resource; empty if there is none.
     pub problem: String,
 }
 
-/// What a pause is about: whatever one of the filters covers; everything where there is none.
+/// The scope of a pause: everything that one of the filters matches, or everything without filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     pub targets: Vec<Filter>,
 }
 
-/// Conditions that all have to be met; an empty one is met by everything.
+/// Conditions that must all hold; an empty one always holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub resources: Vec<GroupResource>,
-    /// Cluster-scoped objects are in none.
+    /// Cluster-scoped objects are in no namespace.
     pub namespaces: Vec<Name>,
 }
 
-/// Where the target of a write is.
+/// The place of a write's target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) collection: GroupResource,
@@ -62,7 +62,7 @@ pub(crate) struct Place {
 }
 
 impl Scope {
-    /// Whether a write there is in scope.
+    /// Whether a write at this place is in scope.
     pub fn covers(&self, group: &str, resource: &str, namespace: &str) -> bool {
         self.targets.is_empty() || self.targets.iter().any(|filter| filter.covers(group, resource, namespace))
     }
@@ -80,35 +80,35 @@ impl Filter {
     }
 }
 
-/// Whether no hold applies to objects of this collection, whatever is done to them: leases, and our own objects.
+/// Whether objects of this collection are exempt from all holds: Leases, and Ownergraph's own objects.
 pub(crate) fn is_exempt(group: &str, resource: &str) -> bool {
     group == GROUP || (group == "coordination.k8s.io" && resource == "leases")
 }
 
-/// What holds an item.
+/// The reason why an item is held.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hold {
-    /// Which pauses there are is not known.
+    /// Pause objects cannot be read.
     Unknown,
-    /// There are more pauses than can be kept apart.
+    /// There are too many pauses.
     TooMany,
     Pause(Name),
 }
 
-/// One pause with what follows from it here.
+/// A pause with its consequences.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) pause: Pause,
-    /// What its scope means.
+    /// The meaning of its scope.
     pub(crate) meaning: Meaning,
     /// Its end.
     pub(crate) until: Time,
     pub(crate) over: bool,
-    /// No write in its scope can be sent any more, or be on its way.
+    /// No write in its scope can still be sent or be in flight.
     pub(crate) effective: bool,
 }
 
-/// All that holds.
+/// All holds.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     unknown: bool,
@@ -116,15 +116,15 @@ pub(crate) struct Holds {
     pauses: BTreeMap<Name, Entry>,
 }
 
-/// What became of a pause that was shown.
+/// The result of taking a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     New,
-    /// Its scope is another one now.
+    /// Its scope has changed.
     Rescoped,
-    /// Its end is another one now.
+    /// Its end has changed.
     Moved,
-    /// Nothing that counts.
+    /// Nothing relevant has changed.
     Same,
     /// There are too many.
     NoRoom,
@@ -139,7 +139,7 @@ impl Holds {
         self.pauses.get_mut(name)
     }
 
-    /// All pauses by name, those that are over included.
+    /// All pauses by name, including expired ones.
     pub(crate) fn pauses(&self) -> impl Iterator<Item = &Entry> {
         self.pauses.values()
     }
@@ -152,7 +152,7 @@ impl Holds {
         self.too_many
     }
 
-    /// What holds a destructive write there: the first by name, where several do.
+    /// The hold on a destructive write at a place. Of several pauses, the first by name.
     pub(crate) fn find(&self, group: &str, resource: &str, namespace: &str) -> Option<Hold> {
         if is_exempt(group, resource) {
             return None;
@@ -168,34 +168,35 @@ impl Holds {
         }
     }
 
-    /// Whether anybody has pressed pause for a write there. Not knowing is another matter: it grants nothing, and stops nothing.
+    /// Whether a pause covers a write at this place. Unreadable pauses are another case: then nothing is granted, and
+    /// nothing is stopped.
     pub(crate) fn is_pressed(&self, place: &Place) -> bool {
         self.too_many || self.pauses.values().any(|entry| !entry.over && entry.meaning.scope.covers_place(place))
     }
 
-    /// The same for any write.
+    /// Whether there is any pause.
     pub(crate) fn are_pressed(&self) -> bool {
         self.too_many || self.pauses.values().any(|entry| !entry.over)
     }
 
-    /// The versions seen so far say nothing about those to come.
+    /// The known versions say nothing about future ones.
     pub(crate) fn forget_versions(&mut self) {
         for entry in self.pauses.values_mut() {
             entry.pause.resource_version = ResourceVersion::parse("");
         }
     }
 
-    /// True if that changed anything.
+    /// True if it changed.
     pub(crate) fn set_unknown(&mut self, unknown: bool) -> bool {
         core::mem::replace(&mut self.unknown, unknown) != unknown
     }
 
-    /// True if that changed anything.
+    /// True if it changed.
     pub(crate) fn set_too_many(&mut self, too_many: bool) -> bool {
         core::mem::replace(&mut self.too_many, too_many) != too_many
     }
 
-    /// Takes a pause as it is now; an older state of the same pause counts for nothing.
+    /// Takes the present state of a pause. An older state of the same pause is ignored.
     pub(crate) fn take(&mut self, now: Time, pause: Pause, coverage: &Coverage) -> Taken {
         if let Some(entry) = self.pauses.get_mut(&pause.name).filter(|entry| entry.pause.uid == pause.uid) {
             if pause.resource_version.is_before(&entry.pause.resource_version) {
@@ -213,7 +214,7 @@ impl Holds {
         if over { Taken::Same } else { Taken::New }
     }
 
-    /// Forgets a pause that is gone; one that came after it under its name stays. Gives it if it was there.
+    /// Forgets a deleted pause, unless a new one has its name. Returns it if it existed.
     pub(crate) fn remove(&mut self, name: &str, uid: &Uid) -> Option<Entry> {
         if self.pauses.get(name).is_none_or(|entry| entry.pause.uid != *uid) {
             return None;
@@ -221,7 +222,7 @@ impl Holds {
         self.pauses.remove(name)
     }
 
-    /// What is served has changed: gives the pauses whose scope means something else now.
+    /// The served kinds have changed: returns the pauses whose scope has another meaning now.
     pub(crate) fn read_again(&mut self, coverage: &Coverage) -> Vec<Name> {
         let mut changed = Vec::new();
         for entry in self.pauses.values_mut().filter(|entry| !entry.over) {
@@ -235,7 +236,7 @@ impl Holds {
         changed
     }
 
-    /// Whatever was effective has to be found out anew.
+    /// Whether a pause is effective must be found out again.
     pub(crate) fn reset_effective(&mut self) {
         for entry in self.pauses.values_mut() {
             entry.effective = false;
@@ -244,7 +245,7 @@ impl Holds {
 }
 
 impl Entry {
-    /// What is wrong with it; empty if nothing is.
+    /// The error of the pause; empty if there is none.
     pub(crate) fn problem(&self) -> String {
         let problems = [self.pause.problem.clone(), self.meaning.problem()];
         let problems: Vec<String> = problems.into_iter().filter(|problem| !problem.is_empty()).collect();
@@ -254,7 +255,7 @@ impl Entry {
     fn change(&mut self, now: Time, pause: Pause, coverage: &Coverage) -> Taken {
         let (scope, lifetime) = (self.pause.scope != pause.scope, self.pause.lifetime != pause.lifetime);
         if lifetime {
-            // From the same beginning, which may lie before the clock's origin.
+            // Counted from the same beginning, which may be before the clock's origin.
             let left = self.until.since_origin() + pause.lifetime;
             self.until = Time::from_origin(left.saturating_sub(self.pause.lifetime));
         }
@@ -263,7 +264,7 @@ impl Entry {
             self.meaning = Meaning::of(&self.pause.scope, coverage);
         }
         if self.until <= now {
-            // The end that it has now has passed: whoever waits for the old one finds that out.
+            // Its new end has passed: the timer of the old end finds that out.
             return if self.over { Taken::Same } else { Taken::Moved };
         }
         match (core::mem::replace(&mut self.over, false), scope, lifetime) {

@@ -1,42 +1,42 @@
-//! Finds what was put in by a hash of it, in eight bytes and a half for each.
+//! An index by hash, in eight and a half bytes for each entry.
 //!
-//! Open addressing. An entry is half of the hash and a number; whoever asks compares what the number stands for. The table is in shards:
-//! one table of ten million entries would stand still for half a second whenever it grows. The hash has a secret, because references and
-//! with them keys are written by users.
+//! It uses open addressing. An entry is half of the hash and a number; the caller compares the object of that number.
+//! The table is split into shards: one table of ten million entries would stop for half a second when it grows. The
+//! hash has a secret, because users write references and thus choose keys.
 //!
-//! Very many entries of one hash would be found by looking at each of them. Those beyond the first few are a crowd: they are in a tree, in the
-//! order of a second hash that each brings.
+//! Many entries of one hash would need a linear search. All but the first few are a crowd in a tree, ordered by a
+//! second hash from the caller.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
-/// A growing shard becomes larger by a half; it is at most so full.
+/// Highest load of a shard. A full shard grows by a half.
 const FULL: (usize, usize) = (6, 7);
 const SMALLEST: usize = 8;
-/// Entries of one hash in the table.
+/// Most entries of one hash in the table.
 const FEW: usize = 16;
-/// Never part of an entry, whose number is at least 1.
+/// Not a valid entry: numbers start at 1.
 const EMPTY: u64 = 0;
 
 /// Numbers by hash.
 #[derive(Debug)]
 pub(crate) struct Index {
     shards: Vec<Shard>,
-    /// By hash: the second hash and the number of those that are not in the table.
+    /// By hash: second hash and number of entries that are not in the table.
     crowds: BTreeMap<u64, BTreeSet<(u64, u32)>>,
     secret: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Shard {
-    /// The low half of the hash, and the number plus one. Those of one hash are in the order in which they came.
+    /// The low half of the hash, and the number plus one. Entries of one hash are in the order of arrival.
     slots: Vec<u64>,
     len: usize,
 }
 
 impl Index {
-    /// An empty one of so many shards, a power of two.
+    /// An empty index with this number of shards, a power of two.
     pub(crate) fn new(shards: usize, secret: u64) -> Index {
         debug_assert!(shards.is_power_of_two());
         Index { shards: alloc::vec![Shard::default(); shards], crowds: BTreeMap::new(), secret: secret | 1 }
@@ -52,12 +52,12 @@ impl Index {
         mixer.finish()
     }
 
-    /// Every number that was put in with this hash, and perhaps some of another that looks like it. A few are in the order in which they came.
+    /// All numbers with this hash, and possibly some with a similar one. A few are in the order of arrival.
     pub(crate) fn get(&self, hash: u64) -> impl Iterator<Item = u32> + Clone + use<'_> {
         self.few(hash).chain(self.crowd(hash).into_iter().flatten().map(|&(_, number)| number))
     }
 
-    /// Of these, the ones that are not in a crowd: a few, and those that were promoted.
+    /// The numbers outside of the crowd: a few, and promoted ones.
     pub(crate) fn few(&self, hash: u64) -> impl Iterator<Item = u32> + Clone + use<'_> {
         let shard = &self.shards[self.shard(hash)];
         let start = if shard.slots.is_empty() { 0 } else { shard.home(hash as u32) };
@@ -66,18 +66,18 @@ impl Index {
         run.filter(move |&&slot| tag(slot) == hash as u32).map(|&slot| number(slot))
     }
 
-    /// What is where an entry of this hash would be if it were alone.
+    /// Reads the home slot of this hash.
     pub(crate) fn glance(&self, hash: u64) -> u64 {
         let shard = &self.shards[self.shard(hash)];
         shard.slots.get(shard.home(hash as u32)).copied().unwrap_or(EMPTY)
     }
 
-    /// Whether some that were put in with this hash are in a crowd.
+    /// Whether some entries with this hash are in a crowd.
     pub(crate) fn is_crowded(&self, hash: u64) -> bool {
         self.crowd(hash).is_some()
     }
 
-    /// Of the crowd of this hash, those that were put in with this second one.
+    /// The entries in the crowd of this hash with this second hash.
     pub(crate) fn crowded(&self, hash: u64, second: u64) -> impl Iterator<Item = u32> + use<'_> {
         let of_hash = self.crowd(hash).into_iter();
         of_hash.flat_map(move |crowd| crowd.range((second, 0)..=(second, u32::MAX)).map(|&(_, number)| number))
@@ -87,7 +87,7 @@ impl Index {
         if self.crowds.is_empty() { None } else { self.crowds.get(&hash) }
     }
 
-    /// The second hash finds it again where very many have the first.
+    /// The second hash finds the entry among many with the same first hash.
     pub(crate) fn put(&mut self, hash: u64, second: u64, number: u32) {
         let shard = self.shard(hash);
         if self.is_crowded(hash) || !self.shards[shard].put(entry(hash, number), FEW) {
@@ -95,7 +95,7 @@ impl Index {
         }
     }
 
-    /// Puts an entry that is in a crowd into the table.
+    /// Moves an entry from a crowd into the table.
     pub(crate) fn promote(&mut self, hash: u64, second: u64, number: u32) {
         if self.take_from_crowd(hash, second, number) {
             let shard = self.shard(hash);
@@ -103,7 +103,7 @@ impl Index {
         }
     }
 
-    /// Takes out what was put in.
+    /// Removes an entry.
     pub(crate) fn take(&mut self, hash: u64, second: u64, number: u32) {
         if !self.take_from_crowd(hash, second, number) {
             let shard = self.shard(hash);
@@ -139,12 +139,12 @@ impl Index {
 }
 
 impl Shard {
-    /// Where an entry would be if it were alone. Larger tags are never before smaller ones, however many slots there are.
+    /// The home slot of a tag. Larger tags are never before smaller ones, for any number of slots.
     fn home(&self, tag: u32) -> usize {
         ((u64::from(tag) * self.slots.len() as u64) >> 32) as usize
     }
 
-    /// False, and nothing is put in, where so many of its hash are there already.
+    /// Returns false and adds nothing if there are `most` entries with this hash.
     fn put(&mut self, entry: u64, most: usize) -> bool {
         if self.len * FULL.1 >= self.slots.len() * FULL.0 {
             self.grow();
@@ -170,7 +170,7 @@ impl Shard {
     fn grow(&mut self) {
         let size = (self.slots.len() + self.slots.len() / 2).max(SMALLEST);
         let old = core::mem::replace(&mut self.slots, alloc::vec![EMPTY; size]);
-        // From a gap on, so that those of one hash stay in their order.
+        // Starts at a gap, so that entries of one hash keep their order.
         let gap = old.iter().position(|&slot| slot == EMPTY).unwrap_or(0);
         let (before, after) = old.split_at(gap);
         for &entry in after.iter().chain(before).filter(|&&slot| slot != EMPTY) {
@@ -190,7 +190,7 @@ impl Shard {
             hole = self.after(hole);
         }
         self.len -= 1;
-        // Whatever comes after, without a gap, moves up if it may.
+        // Following entries without a gap move up if they may.
         let mut at = self.after(hole);
         while self.slots[at] != EMPTY {
             let home = self.home(tag(self.slots[at]));
@@ -225,7 +225,7 @@ fn number(slot: u64) -> u32 {
     (slot as u32).wrapping_sub(1)
 }
 
-/// Multiplies and folds, eight bytes at a time.
+/// Multiplies and folds eight bytes at a time.
 struct Mixer {
     state: u64,
     secret: u64,
@@ -266,7 +266,7 @@ mod tests {
             let mut random = Jitter::new(seed);
             let (mut index, mut naive) = (Index::new(1 << (seed % 3), seed), BTreeMap::<u64, Vec<u32>>::new());
             for number in 0..3000 {
-                // Few hashes, some of which differ in the half that is not kept.
+                // Few hashes, some of which differ only in the half that is not stored.
                 let hash = ((random.next() % 200) << 25) | ((random.next() % 2) << 40);
                 let here = naive.entry(hash).or_default();
                 if random.next().is_multiple_of(2) || here.is_empty() {
@@ -280,7 +280,7 @@ mod tests {
             assert_eq!(index.len(), naive.values().map(Vec::len).sum::<usize>(), "seed {seed}");
             for (&hash, numbers) in &naive {
                 let mut found: Vec<u32> = index.get(hash).filter(|found| numbers.contains(found)).collect();
-                // A crowd is in another order.
+                // A crowd has another order.
                 if index.is_crowded(hash) {
                     found.sort_unstable();
                 }

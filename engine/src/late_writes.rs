@@ -1,6 +1,6 @@
-//! Writes that may still be sent, or be on their way, although no lease here stands for them any more.
+//! Writes that may still be sent or be in flight without a known lease.
 //!
-//! A pause is effective only when there are none of these in its scope. What is not known in full is counted as in every scope.
+//! A pause is effective only if there are none in its scope. A write with an unknown target counts for every scope.
 
 use crate::hold::{Place, Scope};
 use crate::lease::{Lease, Session, SessionId};
@@ -13,35 +13,35 @@ use alloc::vec::Vec;
 #[cfg(test)]
 mod tests;
 
-/// Leases given up without a word of their executor that are remembered one by one.
+/// Most leases given up without a report that are remembered one by one.
 const GIVEN_UP_MAX: usize = 65_536;
-/// Ended sessions that are remembered one by one.
+/// Most ended sessions that are remembered one by one.
 const DEPARTED_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
 pub(crate) struct LateWrites {
-    /// Leases given up without a word of their executor, which may begin them yet.
+    /// Leases given up without a report. Their executor may still start them.
     given_up: BTreeMap<LeaseId, (SessionId, Place)>,
-    /// Sessions of which more was given up than is remembered.
+    /// Sessions with more leases given up than are remembered.
     uncounted: BTreeSet<SessionId>,
-    /// What executors named in their hello as started under another term, or under a lease unknown here.
+    /// Leases that executors named in their hello as started in another term, or that are unknown here.
     foreign: BTreeMap<SessionId, BTreeSet<LeaseId>>,
     departed: VecDeque<Departed>,
-    /// Until then sessions of earlier terms may write, whoever has them.
+    /// Until then sessions of earlier terms may write.
     earlier_terms: Option<Time>,
 }
 
-/// A session that ended without its executor's word.
+/// A session that ended without its executor's confirmation.
 #[derive(Debug)]
 struct Departed {
     /// Name and incarnation.
     executor: (Name, Name),
     until: Time,
-    /// `None`: anything.
+    /// `None`: any place.
     places: Option<BTreeSet<Place>>,
 }
 
-/// Who may still write in a scope.
+/// The possible writers in a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writers {
     /// Sessions that are open.
@@ -51,19 +51,19 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// How many, those of earlier terms counted as one: nobody knows their number.
+    /// Their number. Sessions of earlier terms count as one, because their number is unknown.
     pub(crate) fn count(&self) -> usize {
         self.sessions.len() + self.departed + usize::from(self.earlier_terms)
     }
 }
 
 impl LateWrites {
-    /// A new term began: sessions of earlier ones, whoever has them, may write until `until`.
+    /// A new term has started: sessions of earlier terms may write until `until`.
     pub(crate) fn begin_term(&mut self, until: Time) {
         self.earlier_terms = Some(until);
     }
 
-    /// A lease ended here, and its executor has said nothing of it.
+    /// A lease ended here without a report of its executor.
     pub(crate) fn give_up(&mut self, id: LeaseId, lease: &Lease) {
         let Some(place) = lease.destroys.clone() else { return };
         if self.given_up.len() < GIVEN_UP_MAX {
@@ -73,7 +73,7 @@ impl LateWrites {
         }
     }
 
-    /// The executor has said of this lease that it is over.
+    /// The executor has reported the end of this lease.
     pub(crate) fn ended(&mut self, session: SessionId, id: LeaseId) {
         if self.given_up.get(&id).is_some_and(|(of, _)| *of == session) {
             self.given_up.remove(&id);
@@ -86,8 +86,8 @@ impl LateWrites {
         }
     }
 
-    /// The executor has said what it holds: nothing else is under way there. `started` are those it has begun and that this leader
-    /// does not count as leases.
+    /// The executor has named its leases: no others are in progress there. `started` are those it has started and that
+    /// this leader does not count as leases.
     pub(crate) fn hello(
         &mut self,
         id: SessionId,
@@ -107,13 +107,13 @@ impl LateWrites {
         }
     }
 
-    /// What a session may be writing that is not leased: to be stopped.
+    /// The writes of a session that have no lease here: they must be stopped.
     pub(crate) fn of_session(&self, session: SessionId) -> Vec<LeaseId> {
         let given_up = self.given_up.iter().filter(|(_, (of, _))| *of == session).map(|(&id, _)| id);
         given_up.chain(self.foreign.get(&session).into_iter().flatten().copied()).collect()
     }
 
-    /// A session is over, and its executor has not said what became of `leases`: it may write until `until`.
+    /// A session has ended, and its executor has not reported the result of `leases`: it may write until `until`.
     pub(crate) fn session_ended<'a>(
         &mut self,
         id: SessionId,
@@ -137,20 +137,20 @@ impl LateWrites {
         if self.departed.len() < DEPARTED_MAX {
             return self.departed.push_back(Departed { executor, until, places });
         }
-        // More than anybody can want to know of: one of them stands for the rest.
+        // Beyond the bound, one entry stands for the rest.
         if let Some(last) = self.departed.back_mut() {
             last.until = last.until.max(until);
             last.places = None;
         }
     }
 
-    /// Forgets what is over by now.
+    /// Forgets expired entries.
     pub(crate) fn tick(&mut self, now: Time) {
         self.departed.retain(|departed| departed.until > now);
         self.earlier_terms = self.earlier_terms.filter(|&until| until > now);
     }
 
-    /// Who may still write in `scope`, beside those who hold leases in it.
+    /// The possible writers in `scope`, besides the holders of leases in it.
     pub(crate) fn writers(&self, scope: &Scope) -> Writers {
         let given_up = self.given_up.values().filter(|(_, place)| scope.covers_place(place)).map(|(of, _)| *of);
         let covers = |departed: &&Departed| {

@@ -1,7 +1,7 @@
-//! Sessions of executors and the leases they hold.
+//! Sessions of executors, and their leases.
 //!
-//! A session is kept by heartbeats, not by its stream: streams come and go. The executor counts from *send*, the leader from *receive*
-//! plus one beat, so the holder always gives up first.
+//! Heartbeats keep a session alive, not its stream: streams come and go. The executor counts from the *send* of a
+//! heartbeat, the leader from its *receipt* plus one interval, so the executor always gives up first.
 
 use crate::decision::Grounds;
 use crate::hold::Place;
@@ -16,21 +16,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// One stream of an executor, numbered by the shell, never used twice.
+/// One stream of an executor. The shell numbers streams and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
-/// Most sessions at once.
+/// Most sessions.
 pub(crate) const SESSIONS_MAX: usize = 1024;
-/// Most leases that one executor may hold.
+/// Most leases of one executor.
 pub(crate) const WINDOW_MAX: u32 = 1024;
-/// An executor with a share of the writes holds what it may start in this time,
+/// An executor with a share of the writes holds as many leases as it may start in this time.
 const GRANTED_AHEAD: Duration = Duration::from_secs(5);
-/// and at least so much.
+/// But at least this many.
 const GRANTED_AHEAD_MIN: usize = 2;
-/// Leases that one process can give out, a power of two: at ten thousand a second these last three years.
+/// Most leases of one process, a power of two. At ten thousand a second they last three years.
 const LEASES_MAX: u64 = 1 << 40;
-/// Ended incarnations that are remembered, so that they are refused.
+/// Most ended incarnations that are remembered, to refuse them.
 const RETIRED_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     pub(crate) executor: Name,
     pub(crate) incarnation: Name,
     pub(crate) origin: Origin,
-    /// Term and number of the first session of this incarnation.
+    /// Term and number of this incarnation's first session.
     pub(crate) first: (u64, u64),
     pub(crate) version: String,
     pub(crate) stream: Option<StreamId>,
@@ -49,59 +49,59 @@ pub(crate) struct Session {
     pub(crate) window: u32,
     pub(crate) last_heard: Time,
     pub(crate) draining: bool,
-    /// The API server did not accept its credentials when it last tried.
+    /// The API server refused its credentials at its last attempt.
     pub(crate) unauthenticated: bool,
     pub(crate) leases: BTreeSet<LeaseId>,
-    /// Of these, not started.
+    /// Leases that are not started.
     pub(crate) unstarted: usize,
-    /// Leases that were given to others because their time was over, and of which nothing was heard since. To the executor they may
-    /// still be under way, so they keep their place in the window.
+    /// Expired leases that were given to others, without a report since. The executor may still carry them out, so they
+    /// keep their place in the window.
     pub(crate) overdue: BTreeSet<LeaseId>,
-    /// Leases of earlier terms of which it has reported.
+    /// Reported leases of earlier terms.
     pub(crate) late: BTreeSet<LeaseId>,
-    /// Its share of the writes, as last said on its stream; `None` where it was not told of any.
+    /// Its last share of the writes; `None` if it has none.
     pub(crate) share: Option<Rate>,
-    /// It held leases until then, or nearly so.
+    /// The time until which it held all or nearly all leases of its window.
     pub(crate) busy_until: Time,
 }
 
 impl Session {
-    /// Whose it is.
+    /// The process of the session.
     pub(crate) fn process(&self) -> Process {
         let (executor, incarnation) = (self.executor.clone(), self.incarnation.clone());
         Process { executor, incarnation, origin: self.origin.clone() }
     }
 
-    /// Leases it may still be granted.
+    /// The number of leases it may still be granted.
     pub(crate) fn room(&self) -> usize {
         if !self.takes_work() {
             return 0;
         }
         let room = (self.window.min(WINDOW_MAX) as usize).saturating_sub(self.leases.len() + self.overdue.len());
-        // What its share lets it start only much later is better kept for all.
+        // Leases that its share starts only much later are better kept for others.
         let soon = self.share.map_or(usize::MAX, |share| share.writes_in(GRANTED_AHEAD).max(GRANTED_AHEAD_MIN));
         room.min(soon.saturating_sub(self.unstarted))
     }
 
-    /// Of these, what it would begin at once. Executors offer a window of twice what they do at a time.
+    /// The number of leases it would start at once. Executors offer a window of twice their concurrency.
     pub(crate) fn free_slots(&self) -> usize {
         let slots = self.window.min(WINDOW_MAX).div_ceil(2) as usize;
         self.room().min(slots.saturating_sub(self.leases.len() + self.overdue.len()))
     }
 
-    /// It may be given work, now or once something of its window is free.
+    /// Whether it may be given work, now or when its window has room.
     fn takes_work(&self) -> bool {
         !self.draining && self.stream.is_some() && self.window > 0
     }
 
-    /// It does in time what it is given.
+    /// Whether it finishes its leases in time.
     pub(crate) fn is_in_time(&self) -> bool {
         self.takes_work() && self.overdue.is_empty()
     }
 }
 
-/// Term and number of the first session that a hello claims, where that can be compared with what this leader opens. A later term, or
-/// one of another election, belongs to a history that is lost.
+/// Term and number of the first session in a hello, if they are comparable with those of this leader. A higher term, or
+/// one of another election, belongs to a lost history.
 pub(crate) fn first_session(term: &Term, hello: &Hello) -> Option<(u64, u64)> {
     let first = hello.first_session.as_ref()?;
     let comparable = first.term.election == term.election && first.term.number <= term.number;
@@ -112,21 +112,21 @@ pub(crate) fn first_session(term: &Term, hello: &Hello) -> Option<(u64, u64)> {
 pub(crate) struct Lease {
     pub(crate) session: SessionId,
     pub(crate) target: Uid,
-    /// Where it writes, if it destroys something.
+    /// The place of its write, if it is destructive.
     pub(crate) destroys: Option<Place>,
     pub(crate) item: u64,
     pub(crate) attempt: u32,
     pub(crate) granted: Time,
     pub(crate) started: Option<Time>,
-    /// It was asked for back.
+    /// A recall was sent.
     pub(crate) recalled: bool,
-    /// The watch has shown that the target has gone; with the version of its DELETED, where that was one.
+    /// The watch has shown that the target is gone; with the version of its DELETED, if there was one.
     pub(crate) gone: Option<Option<ResourceVersion>>,
-    /// What the decision rested on when it was granted.
+    /// The grounds of the decision at the time of the grant.
     pub(crate) grounds: Box<Grounds>,
 }
 
-/// Why an incarnation is not let in again.
+/// Why an incarnation is not admitted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retired {
     Superseded,
@@ -145,8 +145,8 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// None yet, to be numbered in a range of this process. A store that is restored gives out its terms again, and a report of the
-    /// history that is lost must not name a lease of this one.
+    /// No leases yet; numbers are in a range of this process. A restored store repeats terms, and a report from the
+    /// lost history must not name a lease of this one.
     pub(crate) fn new(seed: u64) -> Leases {
         Leases { last_lease: seed & !(LEASES_MAX - 1), ..Leases::default() }
     }
@@ -215,11 +215,11 @@ impl Leases {
         id
     }
 
-    /// Leads a session to a new stream; gives the old one.
+    /// Moves a session to a new stream. Returns the old one.
     pub(crate) fn attach(&mut self, now: Time, id: SessionId, stream: StreamId) -> Option<StreamId> {
         let session = self.sessions.get_mut(&id)?;
         session.last_heard = now;
-        // What the hello names and the welcome does not adopt counts on neither side.
+        // Leases in the hello that the welcome does not adopt count on neither side.
         session.overdue.clear();
         session.share = None;
         let old = session.stream.replace(stream);
@@ -240,7 +240,7 @@ impl Leases {
         Some(id)
     }
 
-    /// Ends a session; gives it with its leases.
+    /// Ends a session. Returns it with its leases.
     pub(crate) fn close(&mut self, id: SessionId) -> Option<(Session, Vec<(LeaseId, Lease)>)> {
         let session = self.sessions.remove(&id)?;
         if self.by_executor.get(&session.executor) == Some(&id) {
@@ -253,7 +253,7 @@ impl Leases {
         Some((session, leases))
     }
 
-    /// A new lease of a session, which has not been started.
+    /// A new unstarted lease of a session.
     pub(crate) fn grant(&mut self, term: u64, lease: Lease) -> LeaseId {
         self.last_lease += 1;
         let id = LeaseId { term, number: self.last_lease };
@@ -273,8 +273,8 @@ impl Leases {
         self.leases.get_mut(&id)
     }
 
-    /// Whether this session cannot have been given a lease: another executor holds it, or it was never given out. Numbers of another range
-    /// are another process's.
+    /// Whether this session cannot have had a lease: another executor holds it, or it was never granted. Numbers of
+    /// another range belong to another process.
     pub(crate) fn is_foreign(&self, session: Option<SessionId>, id: LeaseId) -> bool {
         let of_ours = |number: u64| number & !(LEASES_MAX - 1) == self.last_lease & !(LEASES_MAX - 1);
         let executor = |id: SessionId| self.sessions.get(&id).map(|session| &session.executor);
@@ -283,7 +283,7 @@ impl Leases {
         is_of_another || (of_ours(id.number) && id.number > self.last_lease)
     }
 
-    /// A lease of this session has been started. False if it is none, or was started before.
+    /// A lease of this session was started. False if it does not exist or was started before.
     pub(crate) fn start(&mut self, now: Time, session: SessionId, id: LeaseId) -> bool {
         let lease = self.leases.get_mut(&id).filter(|lease| lease.session == session && lease.started.is_none());
         let Some(lease) = lease else { return false };
@@ -304,7 +304,7 @@ impl Leases {
         Some(lease)
     }
 
-    /// Ends a lease that its executor has had for too long.
+    /// Ends an overdue lease.
     pub(crate) fn end_overdue(&mut self, id: LeaseId) -> Option<Lease> {
         let lease = self.end(id)?;
         if let Some(session) = self.sessions.get_mut(&lease.session) {
@@ -313,7 +313,7 @@ impl Leases {
         Some(lease)
     }
 
-    /// The executor is through with a lease, whoever holds it by now.
+    /// The executor has finished a lease, whichever executor holds it now.
     pub(crate) fn settle(&mut self, session: SessionId, id: LeaseId) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.overdue.remove(&id);
@@ -329,7 +329,7 @@ impl Leases {
         self.sessions.values().any(|session| session.unstarted > 0)
     }
 
-    /// Every lease that was not started.
+    /// Every unstarted lease.
     pub(crate) fn unstarted(&self) -> Vec<LeaseId> {
         self.leases.iter().filter(|(_, lease)| lease.started.is_none()).map(|(&id, _)| id).collect()
     }

@@ -1,23 +1,23 @@
-//! The mind of Ownergraph: pure state machines of both halves of the collector.
+//! The engine of Ownergraph: the pure state machines of both services.
 //!
-//! No clock, no I/O, no async, no logging: facts go in, effects come out, time and seed are arguments. The sequence of inputs is the
-//! trace, and the same trace gives the same effects. Nothing here knows HTTP, gRPC or JSON.
+//! No clock, no I/O, no async, no logging: facts go in, effects come out, time and seed are arguments. The sequence of
+//! inputs is the trace, and the same trace gives the same effects. Nothing here knows HTTP, gRPC or JSON.
 //!
 //! Modules in reading order:
 //!
 //! * [`time`]: instants as arguments.
 //! * [`jitter`]: randomness from a seed, and the waits drawn from it.
-//! * [`object`]: what is known of an object.
+//! * [`object`]: the state of an object.
 //! * [`coverage`]: which collections are complete up to which position.
-//! * [`evidence`]: why an owner is believed absent.
-//! * [`hold`]: what keeps decided work from being granted.
-//! * [`work`]: what the two halves say to each other.
+//! * [`evidence`]: proofs of an owner's absence.
+//! * [`hold`]: pauses and their scopes.
+//! * [`work`]: the messages between the services.
 //! * [`pace`]: writes per second.
-//! * [`view`]: what readers see.
+//! * [`view`]: values for readers.
 //! * [`leader`]: the graph service's machine.
 //! * [`session`]: the executor's machine.
 //! * [`attempt`]: the write path, one lease at a time.
-//! * [`elector`]: Lease in, term out.
+//! * [`elector`]: leader election.
 //! * [`follow`]: one collection's list and watch.
 #![no_std]
 

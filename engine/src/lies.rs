@@ -1,4 +1,4 @@
-//! Reports that are not true, counted for each process of an executor.
+//! Wrong reports, counted for each process of an executor.
 
 use crate::object::Name;
 use crate::time::Time;
@@ -6,22 +6,22 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// After so many untrue reports a process of an executor is sent away,
+/// After this many wrong reports a process of an executor is sent away.
 pub(crate) const LIES_MAX: u32 = 10;
-/// and not admitted again for so long after the last one.
+/// It is not admitted again for this time after the last wrong report.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(600);
-/// Processes that are remembered. Of more, the one is forgotten whose last untrue report is the oldest.
+/// Most remembered processes. Beyond this, the process with the oldest last report is forgotten.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Processes that status names.
+/// Most processes in the status.
 const NAMED_MAX: usize = 20;
 
-/// Where an executor calls from, as the transport knows it. It is not on the wire.
+/// The origin of an executor's connection, as the transport knows it. It is not on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// From the leader's own process.
     Process,
-    /// As this user or certificate; empty where callers are not told apart.
+    /// As this user or certificate; empty if callers are not authenticated.
     Caller(Name),
 }
 
@@ -36,37 +36,37 @@ impl Default for Origin {
 pub(crate) struct Process {
     pub(crate) executor: Name,
     pub(crate) incarnation: Name,
-    /// Another caller that says the same of itself is another process.
+    /// Another caller with the same names is another process.
     pub(crate) origin: Origin,
 }
 
-/// A process of an executor whose reports cannot be true, or are contradicted by the API server.
+/// A process of an executor with wrong reports: impossible ones, or ones that the API server contradicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntrueView {
     pub executor: Name,
     pub incarnation: Name,
     pub reports: u32,
-    /// It is not admitted for so much longer, because there are too many.
+    /// The remaining time for which it is refused.
     pub refused_for: Option<Duration>,
 }
 
-/// What is remembered of one process.
+/// The record of one process.
 #[derive(Debug)]
 struct Record {
     count: u32,
     last: Time,
-    /// Fields that were untrue.
+    /// The wrong fields.
     fields: BTreeSet<&'static str>,
 }
 
-/// Processes whose reports were not true.
+/// Processes with wrong reports.
 #[derive(Debug, Default)]
 pub(crate) struct Lies {
     by: BTreeMap<Process, Record>,
 }
 
 impl Lies {
-    /// Counts one more. Gives how many there are by now, and whether this field is untrue for the first time.
+    /// Counts a wrong report. Returns the number so far, and whether this field is wrong for the first time.
     pub(crate) fn note(&mut self, now: Time, process: &Process, field: &'static str) -> (u32, bool) {
         if self.by.len() == REMEMBERED_MAX && !self.by.contains_key(process) {
             let oldest = self.by.iter().min_by_key(|(_, record)| record.last).map(|(process, _)| process.clone());
@@ -79,12 +79,12 @@ impl Lies {
         (record.count, record.fields.insert(field))
     }
 
-    /// How many there are of a process.
+    /// The number of wrong reports of a process.
     pub(crate) fn count(&self, process: &Process) -> u32 {
         self.by.get(process).map_or(0, |record| record.count)
     }
 
-    /// Those with the most, first.
+    /// The processes with the most wrong reports, first.
     pub(crate) fn views(&self, now: Time) -> Vec<UntrueView> {
         let left = |record: &Record| {
             let left = REFUSED_FOR.saturating_sub(now.since(record.last));
@@ -102,7 +102,7 @@ impl Lies {
         views
     }
 
-    /// How much longer a process is refused. Nothing is held against it after that.
+    /// The remaining time for which a process is refused. After that its record is cleared.
     pub(crate) fn refused_for(&mut self, now: Time, process: &Process) -> Option<Duration> {
         let record = self.by.get(process).filter(|record| record.count >= LIES_MAX)?;
         let left = REFUSED_FOR.saturating_sub(now.since(record.last));

@@ -1,4 +1,5 @@
-//! What the collector knows of a Kubernetes object: identity, references, the two finalizers it acts on, the deletion mark.
+//! The collector's view of a Kubernetes object: identity, references, the two garbage-collection finalizers, the
+//! deletion mark.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -11,22 +12,24 @@ use core::num::NonZeroU32;
 #[cfg(test)]
 mod tests;
 
-/// Finalizer of an owner that waits for its dependents to go first.
+/// Finalizer of an owner whose dependents are deleted first.
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
-/// Finalizer of an owner that wants its dependents to lose their reference and stay.
+/// Finalizer of an owner whose dependents are orphaned.
 pub const ORPHAN_FINALIZER: &str = "orphan";
-/// Annotation that keeps an object from being deleted by us.
+/// Annotation that keeps the collector from deleting an object.
 pub const HOLD_ANNOTATION: &str = "ownergraph.dev/hold";
 
-/// Most distinct references of one object that are looked at. An object with more is kept, and none of them counts.
+/// Most distinct references of one object that the collector reads. An object with more is kept, and none of them
+/// counts.
 pub const REFERENCES_MAX: usize = 5000;
-/// The same for the text in them, so that each fits a message.
+/// Most bytes of text in these references, so that they fit into a message.
 pub const REFERENCES_MAX_BYTES: usize = 512 * 1024;
 
 /// A name, namespace, group, version, kind or resource: short shared text.
 pub type Name = Arc<str>;
 
-/// `metadata.uid`: any non-empty text, compared byte for byte. The canonical form is packed, any other is kept as it is.
+/// `metadata.uid`: any non-empty text, compared byte for byte. The canonical form is packed, other forms are stored as
+/// text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(UidForm);
 
@@ -37,7 +40,7 @@ enum UidForm {
 }
 
 impl Uid {
-    /// `None` for the empty text: an object without a uid has no identity.
+    /// `None` for an empty text: an object without a uid has no identity.
     pub fn parse(text: &str) -> Option<Uid> {
         if text.is_empty() {
             return None;
@@ -56,12 +59,12 @@ impl Uid {
         }
     }
 
-    /// Of these bytes, in the canonical form.
+    /// The uid of these bytes in canonical form.
     pub(crate) fn of_canonical(packed: [u8; 16]) -> Uid {
         Uid(UidForm::Canonical(packed))
     }
 
-    /// The text, which the canonical form needs room for: digests and answers spell many.
+    /// The text. The canonical form is written into `room`, which avoids allocations.
     pub(crate) fn spelled<'a>(&'a self, room: &'a mut [u8; CANONICAL]) -> &'a str {
         match &self.0 {
             UidForm::Text(text) => text,
@@ -84,12 +87,12 @@ fn is_dash(at: usize) -> bool {
     matches!(at, 8 | 13 | 18 | 23)
 }
 
-/// Where the two digits of each byte begin.
+/// The positions of the first digit of each byte.
 const BYTES_AT: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 const NO_DIGIT: u8 = 0xff;
 
-/// What each byte is worth as a hexadecimal digit.
+/// The value of each byte as a hexadecimal digit.
 const DIGITS: [u8; 256] = {
     let mut digits = [NO_DIGIT; 256];
     let mut digit = 0;
@@ -100,8 +103,8 @@ const DIGITS: [u8; 256] = {
     digits
 };
 
-/// Only the one spelling that `Display` gives back is packed, so that two different texts are never one uid. Each event brings several, so
-/// there is one decision, at the end.
+/// Packs only the spelling that `Display` returns, so that two different texts are never one uid. Each event has
+/// several uids, so there is a single branch at the end.
 fn pack(text: &[u8]) -> Option<[u8; 16]> {
     let text: &[u8; CANONICAL] = text.try_into().ok()?;
     let mut wrong = (text[8] ^ b'-') | (text[13] ^ b'-') | (text[18] ^ b'-') | (text[23] ^ b'-');
@@ -126,7 +129,7 @@ impl fmt::Debug for Uid {
     }
 }
 
-/// `metadata.resourceVersion`. Ordered inside one collection only, and only where it is a decimal number (KEP-5504).
+/// `metadata.resourceVersion`. Ordered only within one collection, and only if it is a decimal number (KEP-5504).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(Version);
 
@@ -137,7 +140,7 @@ enum Version {
 }
 
 impl ResourceVersion {
-    /// Every text is a version; only a decimal without leading zeros, of at most 128 bits, can be ordered.
+    /// Every text is a version. Only a decimal without leading zeros, of at most 128 bits, is ordered.
     pub fn parse(text: &str) -> ResourceVersion {
         let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
         match text.parse::<u128>() {
@@ -146,7 +149,7 @@ impl ResourceVersion {
         }
     }
 
-    /// The number, where it is one of 64 bits.
+    /// The number, if it has at most 64 bits.
     pub(crate) fn number(&self) -> Option<u64> {
         match &self.0 {
             Version::Ordered(number) => u64::try_from(*number).ok(),
@@ -154,22 +157,22 @@ impl ResourceVersion {
         }
     }
 
-    /// The version that is this number.
+    /// The version of this number.
     pub(crate) fn of_number(number: u64) -> ResourceVersion {
         ResourceVersion(Version::Ordered(u128::from(number)))
     }
 
-    /// Whether it says nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Version::Opaque(text) if text.is_empty())
     }
 
-    /// Whether two versions of this shape can be ordered at all.
+    /// Whether versions of this form are ordered.
     pub fn is_ordered(&self) -> bool {
         matches!(self.0, Version::Ordered(_))
     }
 
-    /// The order of two versions of one collection, if there is one.
+    /// The order of two versions of one collection, if they have one.
     pub fn compare(&self, other: &ResourceVersion) -> Option<Ordering> {
         match (&self.0, &other.0) {
             (Version::Ordered(a), Version::Ordered(b)) => Some(a.cmp(b)),
@@ -178,7 +181,7 @@ impl ResourceVersion {
         }
     }
 
-    /// A total order for sorting, the furthest first. Versions that are no numbers come last: they have no order among numbers.
+    /// A total order for sorting, the highest first. Versions that are not numbers come last.
     pub(crate) fn furthest_first(&self, other: &ResourceVersion) -> Ordering {
         match (&self.0, &other.0) {
             (Version::Ordered(a), Version::Ordered(b)) => b.cmp(a),
@@ -193,7 +196,7 @@ impl ResourceVersion {
         matches!(self.compare(other), Some(Ordering::Equal | Ordering::Greater))
     }
 
-    /// Whether this version is known to lie more than `by` past `other`.
+    /// Whether this version is known to be more than `by` past `other`.
     pub fn leaps(&self, other: &ResourceVersion, by: u128) -> bool {
         match (&self.0, &other.0) {
             (Version::Ordered(this), Version::Ordered(other)) => this.saturating_sub(*other) > by,
@@ -201,7 +204,7 @@ impl ResourceVersion {
         }
     }
 
-    /// Whether this version is known to lie before `other`.
+    /// Whether this version is known to be before `other`.
     pub fn is_before(&self, other: &ResourceVersion) -> bool {
         self.compare(other) == Some(Ordering::Less)
     }
@@ -225,12 +228,12 @@ impl fmt::Debug for ResourceVersion {
 /// One entry of `metadata.ownerReferences`, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnerReference {
-    /// `group/version`, or the version alone for the core group.
+    /// `group/version`, or only the version for the core group.
     pub api_version: Name,
     pub kind: Name,
     pub name: Name,
     pub uid: Uid,
-    /// Absent and `false` are told apart, because a patch must write back what it found.
+    /// Absent and `false` differ, because a patch must write back the original.
     pub controller: Option<bool>,
     pub block_owner_deletion: Option<bool>,
 }
@@ -247,35 +250,35 @@ impl OwnerReference {
     }
 }
 
-/// What a decision about an object can rest on. Everything else in the object may change without changing the decision.
+/// The facts that a decision about an object can rest on. Other changes of the object do not change the decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Each entry once. Empty where there is an `excess`.
+    /// Distinct entries. Empty if there is an `excess`.
     pub owners: Box<[OwnerReference]>,
-    /// Stands for the references where there are more than [`REFERENCES_MAX`], or [`REFERENCES_MAX_BYTES`] of them.
+    /// Replaces the references if there are more than [`REFERENCES_MAX`], or [`REFERENCES_MAX_BYTES`] of them.
     pub excess: Option<Excess>,
     /// `metadata.finalizers`, in order.
     pub finalizers: Box<[Name]>,
     /// `metadata.deletionTimestamp` is set.
     pub terminating: bool,
-    /// The hold annotation is there, whatever its value.
+    /// The hold annotation is present, with any value.
     pub hold: bool,
-    /// `metadata.deletionTimestamp`, in seconds of the Unix epoch, where it is known. For readers; no decision rests on it.
+    /// `metadata.deletionTimestamp` in seconds since the Unix epoch, if known. For readers; no decision rests on it.
     pub deletion_time: Option<NonZeroU32>,
 }
 
-/// More references than are looked at.
+/// More references than the collector reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
-    /// How many distinct ones there are.
+    /// The number of distinct references.
     pub count: u32,
-    /// [`Facts::digest`] goes on from here.
+    /// [`Facts::digest`] continues with this.
     pub digest: u64,
 }
 
 impl Facts {
-    /// Takes the second of equal references out, and puts an [`Excess`] in the place of too many. Both services do this with all that
-    /// they read, so that their digests are of the same list.
+    /// Removes duplicate references, and replaces too many by an [`Excess`]. Both services do this with all objects, so
+    /// that their digests are of the same list.
     pub fn bound(&mut self) {
         if self.owners.len() > 1 {
             self.take_out_repeats();
@@ -327,12 +330,12 @@ impl Facts {
         digest
     }
 
-    /// Terminating, and its dependents are to go first.
+    /// Terminating, and its dependents are deleted first.
     pub fn deletes_dependents(&self) -> bool {
         self.terminating && self.has_finalizer(FOREGROUND_FINALIZER)
     }
 
-    /// Terminating, and its dependents are to lose their reference.
+    /// Terminating, and its dependents are orphaned.
     pub fn orphans_dependents(&self) -> bool {
         self.terminating && self.has_finalizer(ORPHAN_FINALIZER)
     }
@@ -342,9 +345,9 @@ impl Facts {
         self.finalizers.iter().any(|name| &**name == finalizer)
     }
 
-    /// FNV-1a over references, both GC finalizers, deletion mark and hold annotation, in a fixed order with lengths. Equal digests let
-    /// an executor retry a conflict on the spot; it guards against accidents, not against an adversary, because the API server's own
-    /// precondition still stands behind it.
+    /// FNV-1a over references, both GC finalizers, deletion mark and hold annotation, in a fixed order with lengths.
+    /// With equal digests an executor may retry after a conflict. The digest protects from accidents and not from an
+    /// adversary, because the API server's own precondition still applies.
     pub fn digest(&self) -> u64 {
         let mut digest = self.digest_of_references();
         for fact in [
@@ -396,7 +399,7 @@ impl Digest {
     }
 }
 
-/// An object as a list, a watch or a read showed it: its metadata, less what no decision needs.
+/// The metadata of an object from a list, a watch or a read, reduced to what decisions need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     pub uid: Uid,
@@ -407,7 +410,7 @@ pub struct Object {
     pub facts: Facts,
 }
 
-/// Group and plural resource: what has one order of resource versions.
+/// Group and plural resource: the unit in which resource versions are ordered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
     /// Empty for the core group.
@@ -416,17 +419,17 @@ pub struct GroupResource {
 }
 
 impl fmt::Display for GroupResource {
-    /// `resource.group`, or `resource` alone in the core group, as kubectl writes it.
+    /// `resource.group`, or only `resource` in the core group, as in kubectl.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.group.is_empty() { f.write_str(&self.resource) } else { write!(f, "{}.{}", self.resource, self.group) }
     }
 }
 
-/// An object by uid and full coordinates, with what a request to it needs.
+/// An object by uid and full coordinates, with the data for a request to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectRef {
     pub group: Name,
-    /// The version to ask for on the wire.
+    /// The API version for requests.
     pub version: Name,
     /// Plural.
     pub resource: Name,
@@ -443,14 +446,14 @@ impl ObjectRef {
         GroupResource { group: self.group.clone(), resource: self.resource.clone() }
     }
 
-    /// What answers are sorted by: kind, namespace, name, and the uid where these are equal.
+    /// The sort order of answers: kind, namespace, name, and the uid if these are equal.
     pub(crate) fn order(&self) -> (&str, &str, &str, &str, &Uid) {
         (&self.group, &self.kind, &self.namespace, &self.name, &self.uid)
     }
 }
 
 impl fmt::Display for ObjectRef {
-    /// `Kind/name`, with `namespace/` before the name where there is one: how the tools show an object in one word.
+    /// `Kind/name`, with `namespace/` before the name if there is one: the short form of an object in the tools.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind)?;
         if !self.namespace.is_empty() {
@@ -460,7 +463,7 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// What discovery says of one kind in one group.
+/// A kind in one group, as in discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedKind {
     pub group_resource: GroupResource,
@@ -470,33 +473,35 @@ pub struct ServedKind {
     pub namespaced: bool,
     pub access: Access,
     pub backend: Backend,
-    /// Has the delete verb: what deletes all of a namespace deletes these too.
+    /// Has the delete verb: deleting all content of a namespace deletes these, too.
     pub deletable: bool,
-    /// What people call it beside its resource and its kind: the singular and the short names, in lower case.
+    /// Its singular and short names, in lower case.
     pub names: Vec<Name>,
 }
 
-/// How a kind's objects can be seen.
+/// How a kind's objects can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Listed, watched and deleted: it has a collection in the graph.
     Watched,
-    /// Has the list verb, but is not watched: no watch or delete verb, or ignored by configuration. Its objects can be owners.
+    /// Has the list verb, and is not watched: no watch or delete verb, or ignored by configuration. Its objects can be
+    /// owners.
     Listed,
     /// Has no list verb: only single reads.
     ReadOnly,
 }
 
-/// Who answers for a kind.
+/// The server of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Backend {
     /// The API server itself, from its own store.
     Main,
-    /// A server behind an APIService: its watches may hide objects, its versions may not compare, it may ignore preconditions.
+    /// A server behind an APIService: its watches may omit objects, its versions may not be comparable, it may ignore
+    /// preconditions.
     Aggregated,
 }
 
-/// Shortens a text that came from outside to at most `max_bytes`, on a character boundary.
+/// Cuts a foreign text to at most `max_bytes`, at a character boundary.
 pub fn clip(text: &str, max_bytes: usize) -> String {
     let mut end = text.len().min(max_bytes);
     while !text.is_char_boundary(end) {
@@ -505,7 +510,7 @@ pub fn clip(text: &str, max_bytes: usize) -> String {
     String::from(&text[..end])
 }
 
-/// Of the references at `indices`, those whose uid another reference has too: they cannot be removed by uid alone.
+/// Splits the references at `indices`: those whose uid another reference has, too, cannot be removed by uid alone.
 pub(crate) fn sharing_uid(owners: &[OwnerReference], indices: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let mut uids: Vec<&Uid> = owners.iter().map(|owner| &owner.uid).collect();
     uids.sort_unstable();

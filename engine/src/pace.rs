@@ -1,4 +1,4 @@
-//! Writes per second: a rate, and a bucket that fills at it.
+//! Writes per second: a rate, and a token bucket.
 
 use crate::time::Time;
 use core::fmt;
@@ -7,25 +7,26 @@ use core::time::Duration;
 /// Writes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
-    /// In millionths, so that the share of one executor among many is still a rate.
+    /// In millionths, so that a small share of a rate is still a rate.
     micros: u64,
 }
 
-/// One write, in the unit of a bucket's level: a rate in millionths over a time in nanoseconds.
+/// One write in the unit of a bucket's level: a rate in millionths times nanoseconds.
 const ONE: i128 = 1_000_000_000_000_000;
-/// A bucket that somebody waits for may hold what comes in this time, so that clocks with a coarse tick keep up with a high rate.
+/// A bucket with a waiting caller may hold the writes of this time, so that clocks with a coarse tick keep up with a
+/// high rate.
 const TICK: Duration = Duration::from_millis(20);
-/// What a bucket that nobody waits for may hold: this long's worth, and never more than one write. However many buckets share a rate,
-/// together they have saved up no more than a second of it.
+/// A bucket without a waiting caller may hold the writes of this time, and never more than one. So all buckets that
+/// share a rate save at most one second of it together.
 const SAVED: Duration = Duration::from_secs(1);
-/// The highest rate there is.
+/// The highest rate.
 const MICROS_MAX: u64 = 1_000_000_000_000;
 
 impl Rate {
-    /// Nothing may be written.
+    /// No writes.
     pub const ZERO: Rate = Rate { micros: 0 };
 
-    /// So many writes each second.
+    /// This many writes each second.
     pub fn per_second(writes: u32) -> Rate {
         Rate::from_micros(u64::from(writes) * 1_000_000)
     }
@@ -48,7 +49,7 @@ impl Rate {
         Rate::from_micros(self.micros.saturating_add(other.micros))
     }
 
-    /// Whole writes that come in this time.
+    /// Whole writes in this time.
     pub(crate) fn writes_in(self, span: Duration) -> usize {
         usize::try_from(self.worth(span) / ONE).unwrap_or(usize::MAX)
     }
@@ -65,19 +66,19 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Lets writes go at a rate.
+/// A token bucket.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     rate: Rate,
-    /// Below zero while more was written than had come in.
+    /// Negative if more was written than had accrued.
     level: i128,
     filled: Time,
-    /// Somebody has wanted more than there was.
+    /// A caller wanted more than there was.
     awaited: bool,
 }
 
 impl Bucket {
-    /// Empty, from `since` on.
+    /// Empty from `since` on.
     pub(crate) fn new(since: Time, rate: Rate) -> Bucket {
         Bucket { rate, level: 0, filled: since, awaited: false }
     }
@@ -86,7 +87,7 @@ impl Bucket {
         self.rate
     }
 
-    /// What has come in so far came in at the old rate.
+    /// Tokens so far accrue at the old rate.
     pub(crate) fn set_rate(&mut self, now: Time, rate: Rate) {
         self.fill(now);
         self.rate = rate;
@@ -97,12 +98,12 @@ impl Bucket {
         (self.level, self.filled) = (ONE, at);
     }
 
-    /// Lets `writes` more go than had come in: they have gone already.
+    /// Deducts `writes` that were already sent.
     pub(crate) fn owe(&mut self, writes: u32) {
         self.level -= i128::from(writes) * ONE;
     }
 
-    /// Lets one write go, if it may.
+    /// Takes one write, if there is one.
     pub(crate) fn take(&mut self, now: Time) -> bool {
         self.fill(now);
         self.awaited = now < self.filled || self.level < ONE || self.rate == Rate::ZERO;
@@ -112,13 +113,13 @@ impl Bucket {
         !self.awaited
     }
 
-    /// Nobody wants to write now.
+    /// No caller waits now.
     pub(crate) fn rest(&mut self, now: Time) {
         self.fill(now);
         self.awaited = false;
     }
 
-    /// When the next write may go; never at a rate of zero.
+    /// The time of the next write; never at a rate of zero.
     pub(crate) fn next(&self) -> Option<Time> {
         if self.rate == Rate::ZERO {
             return None;
@@ -146,7 +147,7 @@ mod tests {
         Time::from_origin(Duration::from_millis(millis))
     }
 
-    /// How many go between two moments, asked for as soon as they may.
+    /// The number of writes between two moments, requested as soon as possible.
     fn gone(bucket: &mut Bucket, from: Time, to: Time) -> usize {
         let mut now = from;
         let mut gone = 0;

@@ -1,9 +1,9 @@
-//! A list that grows without being moved: to move ten million entries takes longer than a whole round may.
+//! A vector that grows without moving its items: moving ten million entries takes longer than a round may.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// Items of one piece.
+/// Items of one page.
 const PIECE: usize = 4096;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl<T> PagedVec<T> {
         self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
     }
 
-    /// How many there is room for.
+    /// The number of items that there is room for.
     pub(crate) fn capacity(&self) -> usize {
         self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.capacity())
     }
@@ -38,7 +38,7 @@ impl<T> PagedVec<T> {
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
-        // An empty piece stays until the one before it is needed, for whoever takes and puts back in turn.
+        // An empty page stays until the one before it is needed, for callers that alternate between pop and push.
         if self.pieces.last()?.is_empty() {
             self.pieces.pop();
         }
@@ -90,7 +90,7 @@ impl<T> IndexMut<usize> for PagedVec<T> {
 mod tests {
     use super::*;
 
-    /// Over the borders of pieces, back and forth.
+    /// Across page boundaries, in both directions.
     #[test]
     fn it_is_a_vector() {
         let (mut pieces, mut vector) = (PagedVec::new(), Vec::new());

@@ -1,9 +1,10 @@
-//! What a deletion would do.
+//! The effects of a deletion.
 //!
-//! The one judge is asked over and over, in a small copy of the graph in which the API server's part is played too: a deleted object
-//! without finalizers is gone, one with finalizers is marked. Foreign finalizers stay where they are. A step carries out everything
-//! that was decided at the end of the step before, so that what is in one step does not wait for each other. A namespace that is deleted is
-//! emptied by its controller, and a definition loses its instances (`contents`). What a pause holds stays (`brake`).
+//! The plan applies the verdict repeatedly to a small copy of the graph, and simulates the API server: a deleted object
+//! without finalizers is gone, one with finalizers is marked. Finalizers of other controllers stay. A step carries out
+//! everything decided at the end of the step before, so objects of one step do not wait for each other. A deleted
+//! namespace is emptied by its controller, and a definition loses its instances (`contents`). Objects that a pause
+//! holds stay (`brake`).
 
 use crate::containers::Container;
 use crate::coverage::{Coverage, KindId, Undiscovered};
@@ -26,10 +27,10 @@ mod brake;
 mod contents;
 mod digest;
 
-/// Kinds whose dependents the API server orphans where a DELETE does not say what to do with them, as it did before it could.
+/// Kinds whose dependents the API server orphans by default, for compatibility.
 const ORPHANING: [(&str, &str); 2] = [("", "ReplicationController"), ("batch", "Job")];
 
-/// A node as it is in the graph.
+/// A node of the graph.
 #[derive(Clone, Debug)]
 pub(crate) struct Copied {
     pub(crate) uid: Uid,
@@ -37,42 +38,42 @@ pub(crate) struct Copied {
     pub(crate) presence: Presence,
     /// It is remembered as orphaning its dependents.
     pub(crate) orphaned: bool,
-    /// Its dependents are copied too, so it can be judged.
+    /// Its dependents are copied, too, so it can be judged.
     pub(crate) whole: bool,
 }
 
-/// What a plan rests on.
+/// The input of a plan.
 #[derive(Debug)]
 pub(crate) struct Copy {
     pub(crate) coverage: Coverage,
     pub(crate) nodes: Vec<Copied>,
     pub(crate) holds_invalid: bool,
-    /// Of the graph.
+    /// The secret of the graph.
     pub(crate) secret: u64,
-    /// Watched collections that may hide dependents.
+    /// Watched collections that may have dependents the graph does not show.
     pub(crate) unseen: Vec<KindId>,
-    /// Kinds that discovery does not show, which may hide dependents too.
+    /// Kinds that are missing in discovery, which may have dependents, too.
     pub(crate) hidden: Vec<Undiscovered>,
-    /// What holds back what destroys, the first by name first.
+    /// Active pauses, by name.
     pub(crate) brakes: Vec<Brake>,
 }
 
-/// What is asked.
+/// The parameters of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanOptions {
     /// The objects to delete.
     pub targets: Vec<Uid>,
-    /// `None`: what each object's own finalizers ask for, else what its kind is used to.
+    /// `None`: the policy of each object's own finalizers, or else the default of its kind.
     pub propagation_policy: Option<PropagationPolicy>,
-    /// Objects that are taken as gone already.
+    /// Objects that the plan assumes to be gone.
     pub assume_gone: Vec<Uid>,
-    /// As if no hold annotation and no pause existed.
+    /// Ignore hold annotations and pauses.
     pub ignore_holds: bool,
-    /// Most objects that are looked at.
+    /// Most objects of a plan.
     pub max_objects: usize,
 }
 
-/// What has happened to an object so far.
+/// The events of an object so far.
 #[derive(Clone, Debug, Default)]
 struct Trace {
     before: Option<Verdict>,
@@ -88,7 +89,7 @@ enum Act {
     Drop(Vec<usize>),
     Unblock(Vec<usize>),
     Finish(&'static str),
-    /// Everything in it is deleted.
+    /// All its contents are deleted.
     Empty,
 }
 
@@ -105,7 +106,7 @@ struct World {
     step: u32,
 }
 
-/// Plays the deletion through.
+/// Simulates the deletion.
 pub(crate) fn plan(mut copy: Copy, options: &PlanOptions) -> Plan {
     if options.ignore_holds {
         copy.brakes.clear();
@@ -119,7 +120,7 @@ pub(crate) fn plan(mut copy: Copy, options: &PlanOptions) -> Plan {
             None => missing.push(uid.clone()),
         }
     }
-    // What is assumed is not part of what happens.
+    // Assumptions are not part of the effects.
     for trace in world.traces.values_mut() {
         trace.gone = None;
     }
@@ -159,7 +160,8 @@ impl World {
             let mut facts = observed.facts.clone();
             facts.hold &= !ignore_holds;
             let place = Container::of(world.coverage.kind(node.at.kind), &node.at.name).filter(|_| node.whole);
-            // That of a namespace is in spec.finalizers, which is no metadata; that of a definition comes with its first DELETE.
+            // The finalizer of a namespace is in spec.finalizers, not in its metadata; that of a definition is added at
+            // its first DELETE.
             let finalizer = place.as_ref().map(Container::finalizer);
             if let Some(finalizer) = finalizer.filter(|name| facts.finalizers.iter().all(|other| **other != **name)) {
                 facts.finalizers = facts.finalizers.iter().cloned().chain([Name::from(finalizer)]).collect();
@@ -193,7 +195,7 @@ impl World {
     }
 
     fn run(&mut self) {
-        // Every step takes something away that no step gives back: objects, references, finalizers, or marks that are not there yet.
+        // The loop ends: each step removes objects, references or finalizers, or adds marks, and no step reverses that.
         while !self.marked.is_empty() {
             for id in self.graph.find_knots() {
                 self.mark(id);
@@ -233,19 +235,19 @@ impl World {
         }
     }
 
-    /// What holds back a DELETE of this object that is the collector's.
+    /// The pause that holds the collector's DELETE of this object.
     fn brake(&self, id: NodeId) -> Option<&Brake> {
         let node = self.graph.node(id);
         brake(&self.brakes, self.coverage.kind(node.kind()), node.namespace())
     }
 
-    /// Whether the references at these places stay because a pause holds their removal: the one by which an owner orphans a dependent.
+    /// Whether a pause keeps the references at these indices: removing the reference to an orphaning owner is held.
     fn is_braked(&self, id: NodeId, places: &[usize]) -> bool {
         let standings = standings(&self.graph, &self.coverage, self.graph.node(id));
         self.brake(id).is_some() && places.iter().any(|&at| standings.get(at) == Some(&Standing::Orphaning))
     }
 
-    /// Whether what cannot be seen might hold dependents of this object.
+    /// Whether unseen collections may have dependents of this object.
     fn may_hide(&self, id: NodeId) -> bool {
         !self.hidden.is_empty() || self.hiding(id).next().is_some()
     }
@@ -256,7 +258,7 @@ impl World {
         self.unseen.iter().copied().filter(may)
     }
 
-    /// Whether this node acts for its object, which several groups may serve.
+    /// Whether this is the acting node of its object, which several groups may serve.
     fn is_primary(&self, id: NodeId) -> bool {
         self.graph.get(id).is_some_and(|node| self.graph.primary(&node.uid()) == Some(id))
     }
@@ -268,7 +270,7 @@ impl World {
     }
 
     fn act(&mut self, id: NodeId, act: Act) {
-        // Something done earlier in this step may have taken it away.
+        // An earlier act of this step may have removed it.
         let Some(node) = self.graph.get(id).filter(|node| node.is_observed()) else { return };
         let Some(mut facts) = node.facts() else { return };
         match act {
@@ -305,7 +307,7 @@ impl World {
         }
     }
 
-    /// What the API server does where a DELETE does not say it.
+    /// The API server's default for a DELETE without a policy.
     fn own_policy(&self, id: NodeId) -> PropagationPolicy {
         let node = self.graph.node(id);
         let has = |finalizer: &str| node.has_finalizer(finalizer);
@@ -320,7 +322,7 @@ impl World {
         }
     }
 
-    /// What the API server does with a DELETE.
+    /// The effect of a DELETE at the API server.
     fn delete(&mut self, id: NodeId, policy: PropagationPolicy) {
         let Some(mut facts) = self.graph.node(id).facts() else { return };
         let own = match policy {
@@ -376,7 +378,7 @@ impl World {
         }
     }
 
-    /// Only what was copied whole is judged. An owner may have been referred to by another group.
+    /// Only completely copied nodes are judged. References may name an owner by another group.
     fn mark(&mut self, id: NodeId) {
         let shown = self.graph.get(id).and_then(|node| self.graph.primary(&node.uid()));
         self.marked.extend([Some(id), shown].into_iter().flatten().filter(|id| self.traces.contains_key(id)));
@@ -470,7 +472,7 @@ impl World {
         }
     }
 
-    /// What an object that is marked for deletion still waits for.
+    /// Why an object that is marked for deletion still exists.
     fn waits_for(&self, id: NodeId) -> Vec<Reason> {
         let node = self.graph.node(id);
         let mut reasons = Vec::new();
@@ -525,13 +527,13 @@ fn unseen(coverage: &Coverage, kind: KindId) -> Reason {
     Reason { detail: format!("{name} is {}", kind.state.as_str()), ..plain(ReasonCode::CollectionUnsynced) }
 }
 
-/// Why dependents may be unseen in a kind that discovery does not show.
+/// Why a kind that is missing in discovery may have unseen dependents.
 pub(crate) fn undiscovered(hidden: &Undiscovered) -> Reason {
     let detail = format!("discovery does not show {hidden}: {}", hidden.why);
     Reason { detail, ..plain(ReasonCode::CollectionUnsynced) }
 }
 
-/// The reason behind a missing verdict.
+/// The reason for a missing verdict.
 pub(crate) fn undecided_code(cause: Undecided) -> ReasonCode {
     match cause {
         Undecided::OwnerUnverified => ReasonCode::OwnerUnverified,

@@ -1,4 +1,5 @@
-//! What is decided and not yet done: one item per target uid, in fair order, each failure with its own way of waiting.
+//! Decisions that are not carried out yet: one item for each target uid, in fair order, with a waiting rule for each
+//! failure.
 
 use crate::hold::{self, Hold, Holds};
 use crate::object::{Name, ObjectRef, Uid, clip};
@@ -22,14 +23,14 @@ mod tests;
 
 pub(crate) use blocked::{Blocker, Obstacle, PROBE_EVERY, Row};
 
-/// Entries of the lanes that may be out of date, beyond one per item.
+/// Most outdated entries of the lanes, beyond one for each item.
 const LANES_SPARE: usize = 1024;
 
-/// Where an item is.
+/// The state of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Ready,
-    /// Decided, but never to be granted: the mode is observe.
+    /// Decided, and never granted: the mode is observe.
     Observed,
     Held(Hold),
     Backoff {
@@ -40,26 +41,26 @@ pub(crate) enum Place {
     Leased(LeaseId),
 }
 
-/// Why an item waits for a moment although nothing holds it and it stands behind nothing.
+/// Why an item waits for some time, without a hold and without a blocker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Delay {
-    /// Its last attempt failed; [`Item::trouble`] says how.
+    /// Its last attempt failed; [`Item::trouble`] has the error.
     Failed,
-    /// This refuses the item, although it let others pass.
+    /// This blocker refuses the item, although it let others pass.
     Refused(Blocker),
-    /// No executor takes such work.
+    /// No executor accepts such work.
     NoTaker,
     /// The object has changed since it was refused.
     Moved,
-    /// It was carried out a moment ago, and has been undone so often in a row.
+    /// It was just carried out, and has been undone this often in a row.
     Undone { times: u32 },
 }
 
-/// How the last attempt failed.
+/// The failure of the last attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) outcome: Outcome,
-    /// What the API server or the executor said, cut to [`TROUBLE_MAX_BYTES`].
+    /// The message of the API server or the executor, cut to [`TROUBLE_MAX_BYTES`].
     pub(crate) message: Box<str>,
 }
 
@@ -70,22 +71,22 @@ impl core::fmt::Display for Trouble {
     }
 }
 
-/// Longest message of a failed attempt that is kept.
+/// Longest kept message of a failed attempt.
 const TROUBLE_MAX_BYTES: usize = 200;
 
-/// What a decision asks for.
+/// The content of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Draft {
     pub(crate) target: ObjectRef,
     pub(crate) action: Action,
     pub(crate) preconditions: Preconditions,
     pub(crate) read_first: bool,
-    /// It deletes its target, or parts it from an owner that orphans it: what a pause is about.
+    /// It deletes its target, or removes its reference to an orphaning owner: pauses hold such items.
     pub(crate) destroys: bool,
 }
 
 impl Draft {
-    /// Where it destroys something that a pause may keep.
+    /// The place of a destructive write that a pause may hold.
     pub(crate) fn destroys_at(&self) -> Option<hold::Place> {
         let target = &self.target;
         let counts = self.destroys && !hold::is_exempt(&target.group, &target.resource);
@@ -97,40 +98,40 @@ impl Draft {
 pub(crate) struct Item {
     pub(crate) id: u64,
     pub(crate) draft: Draft,
-    /// Where the cascade began that this is part of, as it was known when the item came.
+    /// The root of its cascade, as known when the item was created.
     root: Option<Uid>,
     pub(crate) generation: u64,
     pub(crate) place: Place,
     pub(crate) decided: Time,
-    /// Deliveries that were started.
+    /// The number of started deliveries.
     pub(crate) attempts: u32,
-    /// In a row, of the kind that waits longer each time.
+    /// Consecutive failures of the kind with growing delays.
     pub(crate) failures: u32,
-    /// In a row, refused as invalid.
+    /// Consecutive refusals as invalid.
     pub(crate) invalid: u32,
-    /// An attempt may have landed without an answer.
+    /// An attempt without an answer may have been applied.
     pub(crate) ambiguous: bool,
-    /// Since it was leased, the decision was taken back or replaced.
+    /// Since its lease, the decision was withdrawn or replaced.
     pub(crate) overtaken: bool,
-    /// An event of this term tells of the decision.
+    /// An event of this term has reported the decision.
     pub(crate) told: bool,
-    /// It was told that a pause holds it.
+    /// An event has reported that a pause holds it.
     pub(crate) told_held: bool,
     pub(crate) trouble: Option<Box<Trouble>>,
     /// The blocker that refused it last.
     met: Option<Blocker>,
-    /// What refused it last has let others pass since: another refusal is for this item alone.
+    /// Its last blocker has let others pass since: a further refusal is for this item alone.
     apart: bool,
 }
 
 impl Item {
-    /// Keeps how an attempt failed.
+    /// Stores the failure of an attempt.
     pub(crate) fn note_trouble(&mut self, outcome: Outcome, message: &str) {
         let message = clip(message, TROUBLE_MAX_BYTES).into();
         self.trouble = Some(Box::new(Trouble { outcome, message }));
     }
 
-    /// The blockers that this item would meet, if there are any of these names.
+    /// The blockers that would apply to this item.
     fn blockers(&self) -> impl Iterator<Item = Blocker> {
         let target = &self.draft.target;
         let (collection, namespace, action) =
@@ -139,7 +140,7 @@ impl Item {
         [forbidden, Blocker::Throttled { collection }].into_iter()
     }
 
-    /// A pause holds it, whose name is known.
+    /// A named pause holds it.
     fn is_paused(&self) -> bool {
         matches!(self.place, Place::Held(Hold::Pause(_)))
     }
@@ -150,35 +151,35 @@ impl Item {
     }
 }
 
-/// What became of a decision given to the queue.
+/// The result of adding a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     New,
-    /// A decision that was waiting was replaced.
+    /// A waiting decision was replaced.
     Replaced,
     /// Nothing new, or only a newer version of the same facts.
     Same,
-    /// Only a newer version of the same facts, but what refuses this object may see it differently now.
+    /// Only a newer version of the same facts; a webhook that refuses the object may decide differently now.
     Moved,
-    /// An older decision is being carried out under this lease.
+    /// An older decision is in progress under this lease.
     Leased(LeaseId),
 }
 
 /// The queue.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Boxed: entries move when a tree of this size grows, and an item is large.
+    /// Boxed, because items are large and a growing tree moves its entries.
     items: BTreeMap<Uid, Box<Item>>,
     by_id: BTreeMap<u64, Uid>,
-    /// Ready uids; may name items that are not ready any more.
+    /// Ready uids; entries may be outdated.
     lanes: Lanes,
     blockers: Blockers,
     pub(crate) holds: Holds,
-    /// Held uids by what holds them.
+    /// Held uids by their hold.
     held: BTreeMap<Hold, BTreeSet<Uid>>,
-    /// Items that wait for another try of their own, by how often they were tried.
+    /// Items that wait for a retry of their own, by the number of attempts.
     troubled: BTreeSet<(u32, Uid)>,
-    /// Items that a pause holds now and did not before, or the other way round. Some may be gone, or be as they were again.
+    /// Items whose hold by a pause has changed. Entries may be outdated.
     held_news: BTreeSet<Uid>,
     ages: Ages,
     last_id: u64,
@@ -207,28 +208,28 @@ impl Queue {
         self.leased
     }
 
-    /// Items in backoff or behind a blocker.
+    /// The number of items in backoff or behind a blocker.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Held items, in all.
+    /// The number of held items.
     pub(crate) fn held(&self) -> usize {
         self.held.values().map(BTreeSet::len).sum()
     }
 
-    /// Whether anything holds this item now, although it is ready.
+    /// Whether a hold applies to this item now, although it is ready.
     pub(crate) fn is_held(&self, uid: &Uid) -> bool {
         self.items.get(uid).is_some_and(|item| item.place == Place::Ready && hold_on(&self.holds, item).is_some())
     }
 
-    /// What this holds, by uid.
+    /// The uids that this hold holds.
     pub(crate) fn held_by(&self, hold: &Hold) -> impl ExactSizeIterator<Item = &Uid> {
         const NONE: &BTreeSet<Uid> = &BTreeSet::new();
         self.held.get(hold).unwrap_or(NONE).iter()
     }
 
-    /// The next item of which it is to be told whether a pause holds it; with the pause that does.
+    /// The next item whose hold by a pause has changed, with the pause.
     pub(crate) fn next_held_news(&mut self) -> Option<(&Item, Option<Name>)> {
         loop {
             let uid = self.held_news.pop_first()?;
@@ -249,13 +250,13 @@ impl Queue {
         }
     }
 
-    /// A term begins, whose log has told of nothing yet.
+    /// A new term starts, whose log has reported nothing yet.
     pub(crate) fn forget_told(&mut self) {
         self.held_news = self.items.iter().filter(|(_, item)| item.is_paused()).map(|(uid, _)| uid.clone()).collect();
         self.items.values_mut().for_each(|item| (item.told, item.told_held) = (false, false));
     }
 
-    /// Items that wait for another try of their own, those that were tried most often first.
+    /// Items that wait for a retry of their own, those with the most attempts first.
     pub(crate) fn troubled(&self) -> impl Iterator<Item = &Item> {
         self.troubled.iter().rev().filter_map(|(_, uid)| self.get(uid))
     }
@@ -264,12 +265,12 @@ impl Queue {
         self.troubled.len()
     }
 
-    /// How much waits where, and for how long.
+    /// The number and age of waiting items, by state.
     pub(crate) fn waits(&self, now: Time) -> [Waits; Waiting::ALL.len()] {
         self.ages.of(now)
     }
 
-    /// Takes a decision, with where its cascade began. `observe` keeps it from ever being granted.
+    /// Adds a decision, with the root of its cascade. `observe`: never grant it.
     pub(crate) fn put(&mut self, now: Time, draft: Draft, root: Option<Uid>, observe: bool) -> Put {
         let uid = draft.target.uid.clone();
         let Some(item) = self.items.get_mut(&uid) else {
@@ -311,7 +312,7 @@ impl Queue {
             && item.draft.preconditions.facts_digest == draft.preconditions.facts_digest;
         let moved = item.draft.preconditions != draft.preconditions;
         item.draft = draft;
-        // What was about to be granted, or was held, may be the other now.
+        // A change may affect whether the item is held.
         if matches!(item.place, Place::Ready | Place::Held(_)) && hold_on(&self.holds, item) != held_place(item) {
             self.make_ready(&uid);
         }
@@ -332,7 +333,8 @@ impl Queue {
         Put::Replaced
     }
 
-    /// Takes a decision back. A leased item stays until its lease ends; its lease is given. `Ok` gives the item that was dropped.
+    /// Withdraws a decision. A leased item stays until its lease ends; the error is its lease. `Ok` has the dropped
+    /// item.
     pub(crate) fn withdraw(&mut self, uid: &Uid) -> Result<Option<Item>, LeaseId> {
         match self.items.get_mut(uid) {
             None => Ok(None),
@@ -346,7 +348,7 @@ impl Queue {
         }
     }
 
-    /// Drops an item wherever it is.
+    /// Removes an item in any state.
     pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Item> {
         self.leave_place(uid);
         self.blockers.is_no_probe(uid);
@@ -359,14 +361,14 @@ impl Queue {
         Some(*item)
     }
 
-    /// Moves an item to where it waits, or makes it ready.
+    /// Moves an item to a waiting state, or makes it ready.
     pub(crate) fn place(&mut self, uid: &Uid, place: Place) {
         if !self.items.contains_key(uid) {
             return;
         }
         match place {
             Place::Ready => self.make_ready(uid),
-            // Held or not is asked first, so that nothing held stands where others wait for its try.
+            // Holds are checked first: a held item must not stand where others wait for its attempt.
             Place::Behind(_) if self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some()) => {
                 self.make_ready(uid);
             }
@@ -377,7 +379,7 @@ impl Queue {
         }
     }
 
-    /// Ready, unless something holds this item, or a blocker that it would meet is known.
+    /// Makes an item ready, unless a hold or a known blocker applies.
     pub(crate) fn make_ready(&mut self, uid: &Uid) {
         let Some(item) = self.items.get(uid) else { return };
         let hold = hold_on(&self.holds, item);
@@ -390,8 +392,8 @@ impl Queue {
         }
     }
 
-    /// Something holds more than before: what may not be granted any more becomes held. Also behind a blocker, where others must not
-    /// wait for the try of an item that may not try.
+    /// A hold covers more than before: affected items become held, also behind a blocker, where others would wait for
+    /// the attempt of a held item.
     pub(crate) fn hold_ready(&mut self) {
         let holds = |item: &&Item| {
             matches!(item.place, Place::Ready | Place::Behind(_)) && hold_on(&self.holds, item).is_some()
@@ -403,7 +405,7 @@ impl Queue {
         }
     }
 
-    /// This holds less than before, or nothing: what it held is looked at anew.
+    /// This hold covers less than before, or nothing: its items are checked again.
     pub(crate) fn unhold(&mut self, hold: &Hold) {
         let Some(uids) = self.held.remove(hold) else { return };
         for uid in uids {
@@ -418,7 +420,7 @@ impl Queue {
         item.blockers().find(|blocker| self.blockers.knows(blocker))
     }
 
-    /// Back from somebody who did not try: at once for the next one. The probe of a blocker goes on being that.
+    /// An executor returned the item without an attempt: it is ready at once. A probe of a blocker stays a probe.
     pub(crate) fn give_back(&mut self, uid: &Uid) {
         let held = self.items.get(uid).is_some_and(|item| hold_on(&self.holds, item).is_some());
         if self.blockers.is_probe(uid) && !held {
@@ -431,7 +433,7 @@ impl Queue {
     fn leave_place(&mut self, uid: &Uid) {
         let Some(item) = self.items.get(uid) else { return };
         match &item.place {
-            // The lanes are cleaned when their turn comes.
+            // Outdated entries leave the lanes in their turn.
             Place::Ready | Place::Observed => {}
             Place::Held(hold) => {
                 if let Some(held) = self.held.get_mut(hold) {
@@ -473,7 +475,7 @@ impl Queue {
                 self.sweep_lanes();
             }
             Place::Held(hold) => {
-                // The next of those it tried for has its turn.
+                // The next blocker of its row has its turn.
                 self.blockers.is_no_probe(uid);
                 self.held.entry(hold).or_default().insert(uid.clone());
             }
@@ -495,7 +497,7 @@ impl Queue {
         }
     }
 
-    /// Takes out of the lanes what is not ready any more: where nothing is granted, no lane ever has its turn.
+    /// Removes outdated entries from the lanes: while nothing is granted, no lane has a turn.
     fn sweep_lanes(&mut self) {
         if self.lanes.len() <= LANES_SPARE + 2 * self.items.len() {
             return;
@@ -506,13 +508,13 @@ impl Queue {
         self.lanes.retain(|uid| is_ready(uid) && seen.insert(uid.clone()));
     }
 
-    /// The next ready item in turn. It stays ready until it is placed elsewhere, but is not given again.
+    /// The next ready item in turn. It stays ready until it is placed, and is not returned again.
     pub(crate) fn pop(&mut self) -> Option<Uid> {
         let mut lanes = core::mem::take(&mut self.lanes);
         let mut blocked = Vec::new();
         let next = lanes.pop(|uid| {
             let Some(item) = self.items.get(uid).filter(|item| item.place == Place::Ready) else { return false };
-            // It was ready before anybody met what stands in its way.
+            // It became ready before its blocker was known.
             let blocker = self.met_by(item).filter(|_| !self.blockers.may_pass(uid));
             let passes = blocker.is_none();
             blocked.extend(blocker.map(|blocker| (uid.clone(), blocker)));
@@ -520,7 +522,7 @@ impl Queue {
         });
         self.lanes = lanes;
         for (uid, blocker) in blocked {
-            // A lane may name an item twice: it was ready before, and became so again.
+            // A lane may have an item twice if it became ready again.
             if self.items.get(&uid).is_some_and(|item| item.place == Place::Ready) {
                 self.enter_place(&uid, Place::Behind(blocker));
             }
@@ -528,12 +530,12 @@ impl Queue {
         next
     }
 
-    /// Whether `pop` may give anything.
+    /// Whether `pop` may return an item.
     pub(crate) fn has_ready(&self) -> bool {
         !self.lanes.is_empty()
     }
 
-    /// Ready after what it stood behind has gone with all its notes.
+    /// Ready after its blocker is gone, with a clean record.
     fn wake(&mut self, uid: &Uid) {
         self.waiting -= 1;
         if let Some(item) = self.items.get_mut(uid) {
@@ -544,19 +546,19 @@ impl Queue {
         self.make_ready(uid);
     }
 
-    /// The uids with an item that come after this one, or all, in order.
+    /// The uids of items after this one, or all, in order.
     pub(crate) fn uids_after(&self, after: Option<&Uid>) -> impl Iterator<Item = &Uid> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.items.range((start, Bound::Unbounded)).map(|(uid, _)| uid)
     }
 
-    /// Every uid with an item, in order.
+    /// The uids of all items, in order.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.items.keys()
     }
 }
 
-/// How often an item was tried that waits so.
+/// The number of attempts of an item with this delay.
 fn tries(item: &Item, why: &Delay) -> u32 {
     match why {
         Delay::Undone { times } => item.attempts.max(*times),
@@ -564,7 +566,7 @@ fn tries(item: &Item, why: &Delay) -> u32 {
     }
 }
 
-/// Whether something that looks at the object itself refuses it.
+/// Whether a check of the object itself refuses it.
 fn is_refused(place: &Place) -> bool {
     match place {
         Place::Behind(blocker) | Place::Backoff { why: Delay::Refused(blocker), .. } => {
@@ -579,7 +581,7 @@ fn hold_on(holds: &Holds, item: &Item) -> Option<Hold> {
     if item.draft.destroys { holds.find(&target.group, &target.resource, &target.namespace) } else { None }
 }
 
-/// What the item's place says that it is held by.
+/// The hold in the item's state.
 fn held_place(item: &Item) -> Option<Hold> {
     match &item.place {
         Place::Held(hold) => Some(hold.clone()),

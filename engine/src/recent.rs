@@ -1,25 +1,25 @@
-//! The last of many things, each by the uid it is about.
+//! The most recent values by uid, up to a maximum number.
 
 use crate::index::Index;
 use crate::object::Uid;
 use alloc::collections::VecDeque;
 
-/// Numbers in the index go round: a power of two, far more than are kept.
+/// Numbers in the index wrap around: a power of two, far more than are kept.
 const NUMBERS: u64 = 1 << 31;
 
 #[derive(Debug)]
 pub(crate) struct Recent<V> {
-    /// In the order in which they came; of one uid the last counts.
+    /// In the order of arrival. For a uid the last one counts.
     entries: VecDeque<(Uid, V)>,
-    /// Number of the first entry.
+    /// The number of the first entry.
     first: u64,
-    /// Of each uid the last.
+    /// The last entry of each uid.
     index: Index,
     max: usize,
 }
 
 impl<V> Recent<V> {
-    /// At most so many are kept. The secret keeps users from choosing uids that are found slowly.
+    /// Keeps at most `max` entries. The secret keeps users from choosing uids with slow lookups.
     pub(crate) fn new(max: usize, secret: u64) -> Recent<V> {
         Recent { entries: VecDeque::new(), first: 0, index: Index::new(1, secret), max }
     }
@@ -36,10 +36,10 @@ impl<V> Recent<V> {
         self.entries.push_back((uid, value));
     }
 
-    /// Drops the one that came first, if it is such a one. False if it stays, or there is none.
+    /// Drops the oldest entry if the condition holds. False if it stays, or there is none.
     pub(crate) fn drop_first_if(&mut self, drops: impl FnOnce(&V) -> bool) -> bool {
         let Some((uid, _)) = self.entries.pop_front_if(|(_, value)| drops(value)) else { return false };
-        // Not there, if there is a later one about it.
+        // Absent if there is a newer entry of this uid.
         self.index.take(self.index.hash(&uid), 0, self.number(0));
         self.first += 1;
         true
@@ -53,23 +53,23 @@ impl<V> Recent<V> {
         self.entries.len()
     }
 
-    /// The one that came first.
+    /// The oldest entry.
     pub(crate) fn first(&self) -> Option<&V> {
         self.entries.front().map(|(_, value)| value)
     }
 
-    /// The last about this uid.
+    /// The last entry of this uid.
     pub(crate) fn get(&self, uid: &Uid) -> Option<&V> {
         self.last(uid).map(|place| &self.entries[place].1)
     }
 
-    /// The last about this uid, to be changed.
+    /// The last entry of this uid, mutable.
     pub(crate) fn get_mut(&mut self, uid: &Uid) -> Option<&mut V> {
         let place = self.last(uid)?;
         self.entries.get_mut(place).map(|(_, value)| value)
     }
 
-    /// The last about each uid, the youngest first.
+    /// The last entry of each uid, the newest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &V> {
         let numbered = self.entries.iter().enumerate().rev();
         numbered.filter(|(place, (uid, _))| self.last(uid) == Some(*place)).map(|(_, (_, value))| value)
@@ -79,7 +79,7 @@ impl<V> Recent<V> {
         *self = Recent::new(self.max, self.index.secret());
     }
 
-    /// The place of the last about this uid.
+    /// The position of the last entry of this uid.
     fn last(&self, uid: &Uid) -> Option<usize> {
         let mut places = self
             .index

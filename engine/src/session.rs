@@ -1,21 +1,21 @@
-//! The executor's half of the lease protocol.
+//! The executor's side of the lease protocol.
 //!
 //! ```text
 //! Waiting     the time to the next attempt runs                                        -> Connecting
 //! Connecting  the shell opens a stream                                                 -> Greeting, Waiting
 //! Greeting    hello sent                                                               -> Active, Waiting
-//! Active      leases come, are started, are reported; heartbeats; perhaps on its leave -> Waiting
-//! Over        drained, or told for good that it is not wanted
+//! Active      leases come, are started, are reported; heartbeats                       -> Waiting
+//! Over        drained, or refused for good
 //! ```
 //!
-//! The session outlives its streams: it ends a TTL after the *send* of the last heartbeat (or hello) that was acknowledged. Between two
-//! streams started attempts go on and their reports wait; nothing is started, because nobody could be told. At the session's end
-//! buffered leases are void and started ones are cancelled.
+//! The session outlives its streams: it ends one TTL after the *send* of the last acknowledged heartbeat (or hello).
+//! Between two streams started attempts continue and their reports wait. Nothing is started, because the leader could
+//! not be told. At the end of the session buffered leases are void and started ones are cancelled.
 //!
-//! Terms: the highest number of the election that the last accepted welcome named is kept, and what carries a lower one is handed back.
-//! A welcome may name another election (the Lease was deleted, the demo restarted): hello and refusals have settled by then that both
-//! sides mean the same cluster. Leases of the former election are then forgotten, not returned: lease ids are unique in one election
-//! only.
+//! Terms: the session keeps the highest term number of the election in the last accepted welcome, and returns leases of
+//! lower terms. A welcome may name another election (the Lease was deleted, the demo restarted); the hello has already
+//! ensured that both sides belong to the same cluster. Leases of the former election are then forgotten and not
+//! returned, because lease ids are unique only within one election.
 
 use crate::jitter::Jitter;
 use crate::object::{GroupResource, Name};
@@ -41,76 +41,77 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-/// A stream that is neither open nor refused after this time is given up.
+/// Longest time for a stream to open or be refused.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
-/// The same, of the first attempt after a session: the network is known to work.
+/// The same limit for the first attempt after a session: the network is known to work.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// A hello that is not answered for this long was in vain: a process that stands still accepts connections, and says nothing.
+/// Shortest limit for the answer to a hello. A suspended process accepts connections and does not answer.
 const WELCOME_LIMIT_MIN: Duration = Duration::from_millis(750);
-/// After so many silences in a row the limit doubles with each further one. Until then a new leader has been elected, and no wait at the
-/// address of the old one delays it for long.
+/// After this many consecutive missing answers the limit doubles with each further one. By then a new leader has been
+/// elected, so no wait at the old leader's address delays it for long.
 const IMPATIENT_SILENCES: u32 = 3;
-/// The limit doubles up to this: a graph service that is only slow is heard in the end.
+/// The limit doubles up to this, so that a slow graph service is heard eventually.
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
-/// Without a session for so long, the known term counts no more: whoever led in an earlier one has given up by then, and the election's
-/// Lease may have been restored together with the store.
+/// After this long without a session the known term no longer counts: an earlier leader has given up by then, and the
+/// election's Lease may have been restored together with the store.
 const TERM_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
-/// Reports kept for the leader's acknowledgement. Only an executor that finds no leader for long comes near.
+/// Most unacknowledged reports. Only an executor without a leader for a long time gets near it.
 const REPORTS_MAX: usize = 10_000;
 
-/// Who this executor is and how much it does at once.
+/// The identity of this executor, and its concurrency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Stable name, normally the pod.
     pub executor: Name,
-    /// Unique per process start.
+    /// Unique for each start of a process.
     pub incarnation: Name,
     pub version: String,
     /// uid of namespace kube-system, read with the executor's own credentials.
     pub cluster_uid: Name,
-    /// Attempts under way at once. The window is twice that.
+    /// Most attempts in progress. The window is twice that.
     pub concurrency: Concurrency,
     pub kinds: Vec<ActionKind>,
-    /// What the stream to the leader may speak.
+    /// Supported versions of the protocol.
     pub protocols: Protocols,
     /// Bounds of the jittered wait between two connection attempts.
     pub reconnect_min: Duration,
     pub reconnect_max: Duration,
 }
 
-/// How many attempts are under way at once; at least 1.
+/// The number of attempts in progress; at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concurrency {
-    /// So many, however the API server answers.
+    /// This many, regardless of the API server's answers.
     Fixed(u32),
-    /// As many as the API server answers without making them wait, and no more than this.
+    /// As many as the API server answers without delay, and at most this many.
     Adaptive { max: u32 },
 }
 
-/// A fact for the session. Streams are not numbered: after [`Output::Disconnect`] and after [`Output::Connect`] the shell passes nothing
-/// on that comes from an earlier stream.
+/// A fact for the session. Streams are not numbered: after [`Output::Disconnect`] and [`Output::Connect`] the shell
+/// drops input of earlier streams.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "each is handled at once, and nearly every one is a report or a message")]
 pub enum Input {
-    /// The stream asked for by [`Output::Connect`] is open for writing.
+    /// The stream of [`Output::Connect`] is open for writing.
     Connected,
-    /// The leader sent this.
+    /// A message of the leader.
     Message(ToExecutor),
     /// The stream ended, or could not be opened.
     Disconnected {
-        /// Where the peer says the leader is.
+        /// The address of the leader, according to the peer.
         leader_endpoint: Option<String>,
-        /// Set when the peer refused this executor by name: some refusals are final.
+        /// Set if the peer refused this executor; some refusals are final.
         refusal: Option<Refusal>,
         why: String,
     },
-    /// An attempt started by [`Output::Start`] has ended. `report.term`, `report.attempt` and `report.item` are those of the lease.
+    /// An attempt of [`Output::Start`] has ended. `report.term`, `report.attempt` and `report.item` are those of the
+    /// lease.
     Finished(WorkReport),
-    /// An attempt under way sent its write so many times more than once. Told before its [`Input::Finished`].
+    /// An attempt in progress repeated its write this many times. Comes before its [`Input::Finished`].
     WroteAgain { times: u32 },
-    /// The check asked for by [`Output::CheckCredentials`] has ended: the API server knows who asks, or why it could not be told so.
+    /// The check of [`Output::CheckCredentials`] has ended: the API server accepts the credentials, or the error.
     CredentialsChecked(Result<(), String>),
-    /// Asked to stop: hand back what was not started, finish the rest, then [`Output::Exit`].
+    /// A request to stop: return unstarted leases, finish the rest, then [`Output::Exit`].
     Drain { reason: String, deadline: Duration },
 }
 
@@ -121,18 +122,20 @@ pub enum Output {
     Connect {
         endpoint: Option<String>,
     },
-    /// Close the stream, or give up opening it, after what was sent has gone out. [`Input::Disconnected`] need not follow, and must not
-    /// once the next `Connect` has been seen.
+    /// Close the stream, or stop opening it, after sending pending messages. [`Input::Disconnected`] need not follow,
+    /// and must not after the next `Connect`.
     Disconnect,
     Send(ToLeader),
-    /// Begin an attempt. The `Started` message has been sent before this output.
+    /// Start an attempt. The `Started` message precedes this output.
     Start(WorkLease),
-    /// No retry, and nothing that is not yet sent, for this attempt: it ends with `Abandoned`, or with what was under way. It may have
-    /// ended already, with [`Input::Finished`] on its way.
+    /// Retry nothing, and send nothing that is not sent yet, for this attempt: it ends with `Abandoned`, or with the
+    /// result of the request in flight. It may have ended already, with [`Input::Finished`] pending.
     Cancel(LeaseId),
-    /// No write may leave at or after this instant. Sent whenever it moves; before the first, none may leave.
+    /// No write may be sent at or after this instant. Sent whenever it moves. Before the first one no write may be
+    /// sent.
     WritesEnd(Time),
-    /// One cheap read at the API server, to learn whether it accepts the credentials again. Answered by [`Input::CredentialsChecked`].
+    /// One cheap read at the API server, to find out whether it accepts the credentials again. Answered by
+    /// [`Input::CredentialsChecked`].
     CheckCredentials,
     /// The session is over.
     Exit(Exit),
@@ -142,43 +145,44 @@ pub enum Output {
 /// Why a session is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Drained, everything handed back or reported.
+    /// Drained: everything is returned or reported.
     Drained,
-    /// The drain's deadline came first, or the leader takes no more from this executor; this many leases were neither reported nor
-    /// returned.
+    /// The deadline of the drain has passed, or the leader accepts no more reports; this many leases were neither
+    /// reported nor returned.
     DrainTimedOut { outstanding: u32 },
-    /// A newer process runs under this executor's name.
+    /// A newer process has this executor's name.
     Superseded,
     /// The graph service belongs to another cluster.
     OtherCluster { ours: Name, theirs: Name },
-    /// The graph service speaks only these protocols.
+    /// The graph service supports only these protocols.
     ProtocolUnsupported { min: u32, max: u32 },
 }
 
-/// Something an operator may want to know.
+/// An event for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A session is open.
     Welcomed { term: Term, protocol: u32, adopted: usize, dropped: usize },
-    /// The stream is gone; another attempt comes after `retry_in`.
+    /// The stream is gone. The next attempt follows after `retry_in`.
     Lost { why: String, retry_in: Duration },
-    /// The leader asked this executor to go elsewhere.
+    /// The leader asked this executor to reconnect elsewhere.
     SentAway { cause: GoAwayCause },
-    /// No heartbeat was acknowledged in time: nothing more is written until a new session opens.
+    /// No heartbeat was acknowledged in time: nothing is written until a new session opens.
     Lapsed,
-    /// A grant of a deposed leader was handed back.
+    /// A grant of a deposed leader was returned.
     StaleTerm { lease: LeaseId, term: Term },
-    /// The leader did not renew this executor's share of the writes in time: it writes little until it does.
+    /// The leader did not renew this executor's share of the writes in time: the executor writes little until then.
     ShareLapsed,
-    /// The API server does not accept this executor's credentials: it takes no work until a check, the next after `check_in`, succeeds.
+    /// The API server refuses this executor's credentials: it takes no work until a check succeeds. The next check
+    /// follows after `check_in`.
     CredentialsRefused { why: String, check_in: Duration },
-    /// It accepts them again.
+    /// The API server accepts the credentials again.
     CredentialsAccepted { refused_for: Duration },
-    /// A message that makes no sense here was ignored.
+    /// An invalid message was ignored.
     Rejected { why: String },
 }
 
-/// Where the stream stands.
+/// The state of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Waiting,
@@ -191,61 +195,61 @@ pub enum Phase {
     Over,
 }
 
-/// The session in numbers, for readiness and metrics.
+/// The numbers of the session, for readiness and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub phase: Phase,
     /// The newest term known.
     pub term: Option<Term>,
-    /// As the last [`Output::WritesEnd`]; `None` where no session is valid.
+    /// The last [`Output::WritesEnd`]; `None` without a valid session.
     pub writes_end: Option<Time>,
     pub started: usize,
     pub buffered: usize,
-    /// Attempts that may be under way.
+    /// Most attempts in progress.
     pub concurrency: usize,
     /// Reports that the leader has not acknowledged.
     pub unacknowledged: usize,
     pub draining: bool,
-    /// Since when the API server has not accepted this executor's credentials; no work is taken meanwhile.
+    /// Since when the API server refuses this executor's credentials. It takes no work meanwhile.
     pub credentials_refused: Option<Time>,
 }
 
-/// One executor's session with whoever leads.
+/// One executor's session with the leader.
 #[derive(Debug)]
 pub struct Session {
     config: Config,
     jitter: Jitter,
     outputs: VecDeque<Output>,
     link: Link,
-    /// Attempts to connect since a heartbeat was last acknowledged, and hints followed in a row.
+    /// Connection attempts since the last acknowledged heartbeat, and consecutively followed hints.
     retries: u32,
-    /// Attempts in a row in which nothing at all was heard of the other end in time.
+    /// Consecutive attempts without any answer in time.
     silences: u32,
     hints_followed: u32,
-    /// The first session there was.
+    /// The first session.
     first: Option<SessionNumber>,
     term: Option<Term>,
     writes_end: Option<Time>,
-    /// When the last session ended without another one.
+    /// When the last session ended without a successor.
     lapsed: Option<Time>,
-    /// Granted, not started; at most the window.
+    /// Granted and not started; at most the window.
     buffered: VecDeque<WorkLease>,
     started: BTreeMap<LeaseId, Started>,
     returns: VecDeque<Returned>,
-    /// Not acknowledged; ids grow with time, so the first is the oldest.
+    /// Unacknowledged reports. Ids grow with time, so the first is the oldest.
     reports: BTreeMap<LeaseId, WorkReport>,
-    /// Those of `reports` that were not sent on this stream.
+    /// Reports that were not sent on this stream.
     unsent: VecDeque<LeaseId>,
     flush_at: Option<Time>,
     drain: Option<Drain>,
     unaccepted: Option<Unaccepted>,
-    /// A window other than the first was offered: from then on heartbeats repeat it, so that one that arrives late does not last.
+    /// The window has changed since the hello: heartbeats then repeat it, so that a delayed message does not last.
     window_moved: bool,
-    /// `None`: nobody limits this executor.
+    /// `None`: no limit.
     share: Option<Share>,
-    /// When something last came in, as long as what follows from it is not done.
+    /// When the last input came, until its consequences are settled.
     unsettled: Option<Time>,
-    /// `None`: as many attempts as there may be at most, always.
+    /// `None`: always the most attempts.
     limit: Option<ConcurrencyLimit>,
 }
 
@@ -256,7 +260,7 @@ enum Link {
         endpoint: Option<String>,
     },
     Connecting {
-        /// `None` until the first call, as `new` knows no time.
+        /// `None` until the first call, because `new` has no time.
         give_up_at: Option<Time>,
     },
     Greeting {
@@ -272,7 +276,7 @@ struct Stream {
     heartbeat_interval: Duration,
     heartbeat_at: Time,
     last_sequence: u64,
-    /// Sequence and send time of heartbeats that are not acknowledged.
+    /// Sequence and send time of unacknowledged heartbeats.
     heartbeats: VecDeque<(u64, Time)>,
     window: usize,
     protocol: u32,
@@ -282,7 +286,7 @@ struct Stream {
 #[derive(Debug)]
 struct Leaving {
     reconnect_at: Time,
-    /// `reconnect_at` has passed: only acknowledgements keep the stream open.
+    /// `reconnect_at` has passed: only pending acknowledgements keep the stream open.
     may_go: bool,
     close_at: Time,
     endpoint: Option<String>,
@@ -310,14 +314,14 @@ struct Returned {
 struct Drain {
     reason: String,
     deadline: Time,
-    /// The leader said on this stream that nothing is outstanding.
+    /// The leader confirmed on this stream that nothing is outstanding.
     acknowledged: bool,
-    /// The leader does not take this executor back.
+    /// The leader does not admit this executor again.
     refused: bool,
 }
 
 impl Concurrency {
-    /// The bound.
+    /// The largest number.
     pub fn most(self) -> usize {
         let (Concurrency::Fixed(most) | Concurrency::Adaptive { max: most }) = self;
         usize::try_from(most).unwrap_or(usize::MAX).max(1)
@@ -334,7 +338,7 @@ impl fmt::Display for Concurrency {
 }
 
 impl Session {
-    /// A session that asks for its first stream at once. The seed serves jitter.
+    /// A session that requests its first stream at once. The seed is for jitter.
     pub fn new(config: Config, seed: u64) -> Session {
         Session {
             limit: match config.concurrency {
@@ -366,7 +370,8 @@ impl Session {
         }
     }
 
-    /// Takes a fact. Poll afterwards, or after several: a lease that is granted and recalled in between is never started.
+    /// Takes a fact. Poll afterwards, or after several: a lease that is granted and recalled in between is never
+    /// started.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.expire(now);
         if matches!(self.link, Link::Over) {
@@ -387,7 +392,7 @@ impl Session {
         self.unsettled = Some(now);
     }
 
-    /// Does what is due. Poll afterwards.
+    /// Handles deadlines. Poll afterwards.
     pub fn tick(&mut self, now: Time) {
         self.expire(now);
         self.advance_link(now);
@@ -398,7 +403,7 @@ impl Session {
         self.unsettled = Some(now);
     }
 
-    /// When [`Session::tick`] is wanted next.
+    /// When to call [`Session::tick`] next.
     pub fn next_deadline(&self) -> Option<Time> {
         let link = match &self.link {
             Link::Waiting { retry_at, .. } => Some(*retry_at),
@@ -414,7 +419,8 @@ impl Session {
         [link, drain, self.writes_end, self.flush_at, check, share, growth].into_iter().flatten().min()
     }
 
-    /// The next effect; to be drained to `None` after every `handle` and `tick`, or after several of one instant, and once after `new`.
+    /// The next effect. Drain to `None` after every `handle` and `tick`, or after several at one instant, and once
+    /// after `new`.
     pub fn poll(&mut self) -> Option<Output> {
         if self.outputs.is_empty()
             && let Some(now) = self.unsettled.take()
@@ -424,7 +430,7 @@ impl Session {
         self.outputs.pop_front()
     }
 
-    /// The session in numbers.
+    /// The numbers of the session.
     pub fn status(&self) -> Status {
         Status {
             phase: match &self.link {
@@ -445,7 +451,7 @@ impl Session {
         }
     }
 
-    /// What time takes away, whatever comes in at this instant.
+    /// Applies the passage of time before any input.
     fn expire(&mut self, now: Time) {
         if self.drain.as_ref().is_some_and(|drain| now >= drain.deadline) {
             self.end_drain(now);
@@ -456,7 +462,7 @@ impl Session {
         self.expire_share(now);
     }
 
-    /// What follows from any change: starts, messages to send, the end.
+    /// Applies the consequences of any change: starts, messages, the end.
     fn settle(&mut self, now: Time) {
         self.start_what_fits(now);
         self.flush(now);

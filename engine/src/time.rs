@@ -1,4 +1,4 @@
-//! Instants as arguments: the engine has no clock of its own.
+//! Instants as arguments: the engine has no clock.
 
 use core::fmt;
 use core::ops::Add;
@@ -6,8 +6,8 @@ use core::time::Duration;
 
 /// A monotonic instant: nanoseconds since an origin that only the caller knows.
 ///
-/// The shells count from the start of their process on a clock that goes on through suspend, the simulator counts virtual time. Two
-/// processes never compare instants.
+/// The shells count from the start of their process on a clock that includes suspends. The simulator counts virtual
+/// time. Two processes never compare instants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -20,12 +20,12 @@ impl Time {
         Time(u64::try_from(since_origin.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// How long after the origin this is.
+    /// The time since the origin.
     pub fn since_origin(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// How long `earlier` lies back; zero if it does not.
+    /// The time since `earlier`; zero if it is not earlier.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

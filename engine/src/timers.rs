@@ -1,4 +1,4 @@
-//! Deadlines by time. A deadline that has lost its reason is ignored when it comes.
+//! Deadlines by time. A deadline without a reason is ignored when it comes.
 
 use crate::time::Time;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -8,8 +8,9 @@ use core::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
     at: BTreeSet<(Time, K)>,
-    /// Those that come so long after they were set. Time does not go back, so each queue is in order: every lease and every write has a
-    /// deadline, nearly all of them lose their reason long before they come, and in one tree they would be what it is full of.
+    /// Deadlines with a common delay. Time never goes back, so each queue is in order. Every lease and every write has
+    /// such a deadline, and nearly all of them lose their reason long before they come; in one tree they would be most
+    /// of its entries.
     after: Vec<(Duration, VecDeque<(Time, K)>)>,
 }
 
@@ -24,7 +25,8 @@ impl<K: Ord> Timers<K> {
         self.at.insert((at, what));
     }
 
-    /// The same, for what is always set so long before its time: there is a queue for each `wait`. `now` is not before that of the last call.
+    /// Sets a deadline with a common delay: there is one queue for each `wait`. `now` must not be before that of the
+    /// last call.
     pub(crate) fn set_after(&mut self, now: Time, wait: Duration, what: K) {
         let at = now + wait;
         match self.after.iter_mut().find(|(of, _)| *of == wait) {
@@ -82,7 +84,7 @@ mod tests {
         while let Some(what) = timers.due(at(40)) {
             all.push(what);
         }
-        // At one instant, in the order of what they are for.
+        // At one instant, in the order of their keys.
         assert_eq!(all, ["20 after 10", "set at 30", "20 after 11", "40 after 0"]);
         assert_eq!((timers.next(), timers.due(at(41)), timers.next()), (Some(at(41)), Some("set at 41"), None));
     }

@@ -1,4 +1,4 @@
-//! Objects that went, for readers: the last of them, for a while.
+//! Recently deleted objects, for readers.
 
 use crate::decision::Cause;
 use crate::object::{ObjectRef, ResourceVersion, Uid};
@@ -8,33 +8,33 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-/// Most objects that are remembered.
+/// Most remembered objects.
 pub(crate) const TOMBSTONES_MAX: usize = 16_384;
-/// How long each is remembered.
+/// How long an object is remembered.
 pub(crate) const TOMBSTONE_AGE_MAX: Duration = Duration::from_secs(600);
 
-/// An object that went.
+/// A deleted object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tombstone {
     pub object: ObjectRef,
     pub at: Time,
-    /// A DELETE of ours had been accepted.
+    /// A DELETE of this collector had been accepted.
     pub caused_by_us: bool,
-    /// What its deletion rested on, where it was ours.
+    /// The causes of its deletion, if it was the collector's.
     pub causes: Vec<Cause>,
     pub resource_version: Option<ResourceVersion>,
-    /// The version of its DELETED, where there was one.
+    /// The version of its DELETED event, if there was one.
     pub deleted: Option<ResourceVersion>,
     /// As in [`crate::object::Facts`].
     pub deletion_time: Option<NonZeroU32>,
 }
 
-/// In the order in which they went; one that went twice counts by its last time.
+/// In the order of deletion. For an object that was deleted twice, the last time counts.
 #[derive(Debug)]
 pub(crate) struct Tombstones(Recent<Tombstone>);
 
 impl Tombstones {
-    /// None yet. The secret keeps users from choosing uids that are found slowly.
+    /// Empty. The secret keeps users from choosing uids with slow lookups.
     pub(crate) fn new(secret: u64) -> Tombstones {
         Tombstones(Recent::new(TOMBSTONES_MAX, secret))
     }
@@ -48,14 +48,14 @@ impl Tombstones {
         self.0.get(uid).filter(|tombstone| !is_old(tombstone.at, now))
     }
 
-    /// What went is known by now to have gone by us.
+    /// Records that the collector deleted the object.
     pub(crate) fn credit(&mut self, uid: &Uid) {
         if let Some(tombstone) = self.0.get_mut(uid) {
             tombstone.caused_by_us = true;
         }
     }
 
-    /// The youngest first.
+    /// The newest first.
     pub(crate) fn iter(&self, now: Time) -> impl Iterator<Item = &Tombstone> {
         self.0.iter().take_while(move |tombstone| !is_old(tombstone.at, now))
     }

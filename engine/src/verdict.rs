@@ -1,6 +1,6 @@
-//! The one judge: what is garbage, and what an owner in deletion waits for.
+//! The verdict: what is garbage, and what a terminating owner waits for.
 //!
-//! No state, no time, no effects: the same facts give the same verdict, in whatever order they arrived.
+//! No state, no time, no effects: the same facts give the same verdict, in any order of arrival.
 
 use crate::coverage::{Coverage, State};
 use crate::evidence::Proof;
@@ -13,19 +13,19 @@ use alloc::vec::Vec;
 #[cfg(test)]
 mod tests;
 
-/// Most references that are gone along to find out whether an object that is to go is in a cycle.
+/// Most references to follow, to find out whether an object to be deleted is in a cycle.
 const LOOKED_AT_MAX: usize = 1000;
 
-/// What one reference is worth to the object that has it.
+/// The meaning of one reference for the dependent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The owner is there and does not wait for this object to go.
+    /// The owner exists and does not wait for this object.
     Solid,
     /// The owner is proven absent.
     Dangling,
     /// The owner is in foreground deletion.
     Waiting,
-    /// The owner is, or was when it went, in orphaning deletion: the reference goes, the object stays.
+    /// The owner is, or was at its deletion, orphaning its dependents: the reference is removed, the object stays.
     Orphaning,
     /// Neither presence nor absence is known.
     Unverified(Undecided),
@@ -33,46 +33,46 @@ pub(crate) enum Standing {
     InvalidScope,
 }
 
-/// What follows for one object.
+/// The verdict on one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Not in the graph as observed: nothing can be said of it.
+    /// Not observed: no verdict.
     NotObserved,
-    /// No reference: never collected.
+    /// No references: never collected.
     Unowned,
-    /// Kept; `drop` are the places of references to remove.
+    /// Kept; `drop` are the indices of references to remove.
     Kept {
         drop: Vec<usize>,
     },
     Undecided(Undecided),
-    /// Would be deleted, but carries the hold annotation, or an invalid reference where these are held.
+    /// Would be deleted, and has the hold annotation, or an invalid reference if those are held.
     Held,
     Collectable(Collection),
-    /// In deletion, and nothing but foreign finalizers or a grace period to wait for.
+    /// Terminating, and waits only for finalizers of other controllers or for its grace period.
     Terminating {
         drop: Vec<usize>,
     },
-    /// In foreground deletion: this many blocking references point to it.
-    /// `unblock` are the places of references that keep a cycle of such deletions from ending.
+    /// In foreground deletion with this many blocking references to it. `unblock` are the indices of references that
+    /// close a cycle of such deletions.
     Foreground {
         blocking: usize,
         drop: Vec<usize>,
         unblock: Vec<usize>,
     },
-    /// In orphaning deletion: this many references point to it.
+    /// In orphaning deletion with this many references to it.
     Orphaning {
         dependents: usize,
         drop: Vec<usize>,
     },
 }
 
-/// How an object is to be deleted.
+/// How to delete an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Collection {
     pub(crate) propagation_policy: PropagationPolicy,
-    /// Places of references to waiting owners: the decision rests on their waiting.
+    /// Indices of references to waiting owners, whose waiting the decision rests on.
     pub(crate) waiting: Vec<usize>,
-    /// Places of blocking references inside a cycle, to be unblocked first.
+    /// Indices of blocking references inside a cycle, to be unblocked first.
     pub(crate) unblock: Vec<usize>,
 }
 
@@ -105,7 +105,8 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     if standings.contains(&Standing::InvalidScope) {
         return Verdict::Kept { drop: at(&[Standing::Orphaning]) };
     }
-    // An orphaned reference goes together with the dead ones: alone, it would leave the object to them.
+    // An orphaned reference is removed together with the dangling ones: otherwise those would decide alone about the
+    // object.
     let asked = Standing::Unverified(Undecided::OwnerUnverified);
     if standings.contains(&Standing::Orphaning) && !standings.contains(&Standing::Solid) && standings.contains(&asked) {
         return Verdict::Undecided(Undecided::OwnerUnverified);
@@ -126,7 +127,7 @@ pub(crate) fn verdict(graph: &Graph, coverage: &Coverage, id: NodeId) -> Verdict
     Verdict::Collectable(collection(graph, coverage, id, at(&[Standing::Waiting])))
 }
 
-/// The standing of every reference of a node, in order.
+/// The standing of each reference of a node, in order.
 pub(crate) fn standings(graph: &Graph, coverage: &Coverage, node: Node<'_>) -> Vec<Standing> {
     node.owners().map(|owner| standing(graph, coverage, node, graph.node(owner))).collect()
 }
@@ -142,7 +143,7 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
             return Standing::Unverified(Undecided::CollectionUnsynced);
         }
         Known::Absent(_) if graph.is_orphaned(owner) => return Standing::Orphaning,
-        // It may be in a resource that the reference does not lead to.
+        // It may be in a resource that the reference does not name.
         Known::Absent(_) | Known::Virtual { .. } if kind.ambiguous && !graph.is_orphaned(owner) => {
             return Standing::Unverified(Undecided::OwnerKindUnresolved);
         }
@@ -154,7 +155,7 @@ fn standing(graph: &Graph, coverage: &Coverage, dependent: Node<'_>, owner: Node
         Known::Observed | Known::Read { .. } | Known::Virtual { .. } => {}
     }
     let Some(served) = &kind.served else {
-        // Another group has shown this owner, and this one may show it again once it is served.
+        // Another group has shown this owner, and this group may show it when it is served again.
         let orphaned = matches!(known, Known::Virtual { .. }) && graph.is_orphaned(owner);
         return if orphaned { Standing::Orphaning } else { Standing::Unverified(Undecided::OwnerKindUnresolved) };
     };
@@ -175,8 +176,8 @@ fn collection(graph: &Graph, coverage: &Coverage, id: NodeId, waiting: Vec<usize
     let node = graph.node(id);
     if !waiting.is_empty() && graph.dependent_count(coverage, id) > 0 {
         let mut budget = LOOKED_AT_MAX;
-        // The owner's foreground deletion waits, directly or through others, for this object, which in turn waits for it. Before the last of
-        // them is in deletion, nothing stands still: the deletion goes round the cycle and comes there.
+        // The owner's foreground deletion waits, directly or indirectly, for this object, which in turn waits for the
+        // owner. Until the last of them is terminating, nothing is stuck: the deletion proceeds along the cycle.
         let mut in_cycle =
             |reference: Reference<'_>| reference.blocks() && leads_back(graph, reference.owner(), id, &mut budget);
         let unblock = node.references().enumerate().filter(|&(_, reference)| in_cycle(reference));
@@ -193,8 +194,9 @@ fn collection(graph: &Graph, coverage: &Coverage, id: NodeId, waiting: Vec<usize
     Collection { propagation_policy, waiting, unblock: Vec::new() }
 }
 
-/// In a cycle whose members are all in foreground deletion, each waits for the next for ever. Places of the blocking references of
-/// such a member to be unblocked: of every such cycle at least one, because its uids cannot fall all the way round.
+/// In a cycle whose members are all in foreground deletion, each waits for the next. Returns the indices of this
+/// member's blocking references to unblock: at least one in every such cycle, because uids cannot decrease all the way
+/// around.
 fn deadlocked(graph: &Graph, id: NodeId) -> Vec<usize> {
     let node = graph.node(id);
     let uid = node.uid();
@@ -205,9 +207,10 @@ fn deadlocked(graph: &Graph, id: NodeId) -> Vec<usize> {
     still.map(|(slot, _)| slot).collect()
 }
 
-/// Whether `of` is reached from `from` along blocking references, the last one that of a node in foreground deletion. That one is a dependent
-/// of `of`: where none is, there is nothing to be gone through. Both are looked at in turn, so that neither a long way up nor many dependents
-/// cost anything. Gives up after `budget` nodes: what is not found there is found once all of the cycle is in foreground deletion.
+/// Whether `of` is reachable from `from` along blocking references, the last one from a node in foreground deletion.
+/// That node is a dependent of `of`; without one the search ends at once. Both ends are searched in turn, so that
+/// neither a long chain nor many dependents are expensive. Gives up after `budget` nodes: a missed cycle is found once
+/// all of it is in foreground deletion.
 fn leads_back(graph: &Graph, from: NodeId, of: NodeId, budget: &mut usize) -> bool {
     let waits = |id: NodeId| graph.node(id).deletes_dependents();
     let mut below = graph.node(of).dependents();

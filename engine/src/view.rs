@@ -1,4 +1,4 @@
-//! What readers may see of a leader's state: plain values, no references into it.
+//! Values for readers of a leader's state, without references into it.
 
 use crate::coverage::State;
 use crate::hold::Scope;
@@ -14,7 +14,7 @@ mod waits;
 pub use crate::lies::UntrueView;
 pub use waits::{AGE_BOUNDS, Waiting, Waits};
 
-/// The leader in numbers.
+/// The numbers of the leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Set while this replica leads.
@@ -22,57 +22,58 @@ pub struct Status {
     pub nodes: usize,
     pub edges: usize,
     pub virtual_nodes: usize,
-    /// What the large parts of the graph take.
+    /// Bytes of the large parts of the graph.
     pub graph_bytes: usize,
-    /// Decided, waiting for an executor.
+    /// Decided, and waiting for an executor.
     pub queued: usize,
-    /// Of these, waiting out a backoff or behind a blocker.
+    /// Waiting in backoff or behind a blocker.
     pub backing_off: usize,
-    /// Of these, behind a blocker, by what blocks: `in_doubt`, `forbidden`, `webhook`, `throttled` or `unreadable`.
+    /// Behind a blocker, by its kind: `in_doubt`, `forbidden`, `webhook`, `throttled` or `unreadable`.
     pub blocked: Vec<(&'static str, usize)>,
-    /// Of these, held by pauses, or because it is not known which pauses there are.
+    /// Held by pauses, or because Pause objects cannot be read.
     pub held: usize,
     pub leased: usize,
-    /// Of what is to be carried out and is not held, in whole seconds.
+    /// The oldest decision that is to be carried out and is not held, in whole seconds.
     pub oldest_pending: Option<Time>,
-    /// Of what is held, likewise.
+    /// The oldest held decision, in whole seconds.
     pub oldest_held: Option<Time>,
     /// Dependents without a verdict, by cause.
     pub undecided: Vec<(Undecided, usize)>,
-    /// Of the objects with more references than are looked at, the first [`EXCESSIVE_NAMED`].
+    /// The first [`EXCESSIVE_NAMED`] objects with more references than the collector reads.
     pub excessive: Vec<ObjectRef>,
     pub sessions: usize,
-    /// Why nothing is granted, if nothing is.
+    /// Why grants are stopped, if they are.
     pub stopped: Option<String>,
-    /// Why nothing is granted that destroys, if it is not because of pauses.
+    /// Why deletions are suspended without a pause.
     pub pauses_unknown: Option<String>,
-    /// Whether single objects are there.
+    /// Checks of single objects.
     pub questions: Questions,
-    /// Collections about which answers contradicted each other lately, and how they did last.
+    /// Collections with recent contradictory answers, and the last contradiction.
     pub inconsistent: Vec<(GroupResource, String)>,
-    /// Collections whose lists stand elsewhere than those of the main store, and that are not among [`crate::leader::Policy::separate_stores`].
+    /// Collections whose lists do not match the main store, and that are not among
+    /// [`crate::leader::Policy::separate_stores`].
     pub kept_apart: Vec<GroupResource>,
-    /// Kinds that are there, that discovery does not show, and that hold owners in deletion.
+    /// Kinds that exist, are missing in discovery, and hold terminating owners.
     pub hidden: Vec<Unseen>,
-    /// Executors whose reports were not true, the first 20.
+    /// Executors with wrong reports, the first 20.
     pub untrue: Vec<UntrueView>,
 }
 
-/// Kinds of which nothing can be seen.
+/// Kinds that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unseen {
-    /// `RESOURCE.GROUP`, where the resource may be `*`.
+    /// `RESOURCE.GROUP`; the resource may be `*`.
     pub what: String,
     pub why: String,
     pub since: Time,
 }
 
-/// Questions to the API server whether single objects are there.
+/// Checks of single objects at the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Questions {
     pub waiting: usize,
     pub under_way: usize,
-    /// Collections whose answers failed, by group and resource.
+    /// Collections with failing reads, by group and resource.
     pub unanswered: Vec<Unanswered>,
 }
 
@@ -80,18 +81,18 @@ pub struct Questions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
     pub collection: GroupResource,
-    /// Owners that are asked for in vain.
+    /// Owners that could not be checked.
     pub owners: usize,
-    /// The last failure.
+    /// The last error.
     pub why: String,
     pub since: Time,
-    /// When it is asked next.
+    /// The time of the next check.
     pub next: Time,
-    /// It is being asked now.
+    /// A check is in progress.
     pub asking: bool,
 }
 
-/// Most objects with too many references that a [`Status`] names.
+/// Most objects with too many references in a [`Status`].
 pub const EXCESSIVE_NAMED: usize = 5;
 
 /// One pause.
@@ -101,42 +102,42 @@ pub struct PauseView {
     pub uid: Uid,
     pub scope: Scope,
     pub reason: String,
-    /// Who pressed it, as far as its resource says.
+    /// Who created it, according to its resource.
     pub actor: String,
-    /// When it was written, as a time after 1970.
+    /// Creation time, since 1970.
     pub created: Duration,
-    /// How long it lasts from then on.
+    /// The lifetime from then on.
     pub lifetime: Duration,
-    /// Its end here, which may be some seconds later than what the two before come to.
+    /// Its end on this replica, which may be some seconds after creation time plus lifetime.
     pub until: Time,
     /// Its lifetime has passed.
     pub over: bool,
-    /// No write in its scope can be sent any more, or be on its way. Known only where this replica leads.
+    /// No write in its scope can still be sent or be in flight. Known only on the leader.
     pub effective: bool,
-    /// Sessions that may still send one, or have one on its way; those of earlier leaders count as one.
+    /// Sessions that may still send such a write or have one in flight. Those of earlier leaders count as one.
     pub sessions_remaining: usize,
-    /// Why it is not effective; empty once it is, or is over.
+    /// Why it is not effective; empty when it is effective or over.
     pub pending: String,
-    /// Items that it holds. One that several pauses hold counts for the first of them by name.
+    /// Items that it holds. An item that several pauses hold counts for the first of them by name.
     pub held: usize,
-    /// What is wrong with its resource; empty if nothing is.
+    /// An error in its resource; empty if there is none.
     pub problem: String,
 }
 
 /// Why there is no verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Undecided {
-    /// No proof yet of the owner's existence or absence; it is being asked for.
+    /// Neither the existence nor the absence of the owner is proven; a check is in progress.
     OwnerUnverified,
     /// The API server does not serve the owner's kind, or serves it as several resources.
     OwnerKindUnresolved,
-    /// The owner's collection cannot be listed, or its list is under way.
+    /// The owner's collection cannot be listed, or its list is in progress.
     CollectionUnsynced,
-    /// An owner in deletion might have dependents in a collection that cannot be seen.
+    /// A terminating owner might have dependents in a collection that is not synced.
     DependentsUnseen,
-    /// The answers about the owner were errors.
+    /// Reads of the owner fail.
     OwnerUnreadable,
-    /// The object has more references than are looked at.
+    /// The object has more references than the collector reads.
     TooManyReferences,
 }
 
@@ -164,7 +165,7 @@ impl Undecided {
     }
 }
 
-/// One collection, as readiness and coverage show it.
+/// One collection, for readiness and coverage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionStatus {
     pub kind: ServedKind,
@@ -175,31 +176,32 @@ pub struct CollectionStatus {
     pub error: String,
     /// Since when the collection is in this state.
     pub since: Time,
-    /// Last event, bookmark or completed list.
+    /// The last event, bookmark or completed list.
     pub progress: Option<Time>,
-    /// Its lists stand elsewhere than those of the main store, and it is not said to have a store of its own: no list proves anything of it.
+    /// Its lists do not match the main store, and no separate store is declared: its lists prove nothing.
     pub kept_apart: bool,
-    /// How answers about it contradicted each other lately, if they did.
+    /// The last recent contradiction between answers about it.
     pub inconsistent: Option<String>,
 }
 
-/// How far a collection has come.
+/// The progress of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
     pub state: State,
-    /// Up to here the graph has everything that its watch had to say; `None` before the first list has ended, and after
-    /// the store went back before the next one has.
+    /// The graph has everything that its watch has sent up to here. `None` before the end of the first list, and after
+    /// a restore of the store until the next one.
     pub position: Option<ResourceVersion>,
-    /// The version to ask for on the wire.
+    /// The API version for requests.
     pub version: Name,
 }
 
-/// A kind that references name and the API server does not serve, or serves as several resources, with how many dependents wait for it.
+/// A kind in references that the API server does not serve, or serves as several resources, with the number of waiting
+/// dependents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnresolvedKind {
     pub group: Name,
     pub kind: Name,
-    /// None, or several: a reference does not say which of them it means.
+    /// Empty, or several: a reference does not say which one it means.
     pub resources: Vec<GroupResource>,
     pub since: Time,
     pub dependents: usize,
@@ -208,34 +210,35 @@ pub struct UnresolvedKind {
 /// One node of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// `resource` and `version` are empty where the kind is not served.
+    /// `resource` and `version` are empty if the kind is not served.
     pub object: ObjectRef,
     pub presence: PresenceView,
     pub resource_version: Option<ResourceVersion>,
-    /// Of references and finalizers the first [`LISTED_MAX`]; the finalizers of garbage collection are among these wherever they stand.
+    /// With the first [`LISTED_MAX`] references and finalizers, and the finalizers of garbage collection at any
+    /// position.
     pub facts: Facts,
-    /// How many references it has, of which `facts` has the first.
+    /// The number of references. `facts` has the first of them.
     pub owners: usize,
-    /// How many finalizers it has.
+    /// The number of finalizers. `facts` has the first of them.
     pub finalizers: usize,
-    /// How many objects name this one as owner.
+    /// The number of objects that name this one as owner.
     pub dependents: usize,
-    /// Of these, how many block its foreground deletion.
+    /// The number of dependents that block its foreground deletion.
     pub blocking_dependents: usize,
     pub undecided: Option<Undecided>,
-    /// How far its deletion by the collector is, while it is not marked.
+    /// The progress of its deletion by the collector, before the deletion mark.
     pub collecting: Option<Collecting>,
     pub evidence: Evidence,
 }
 
-/// How far the deletion of an object is that the collector wants.
+/// The progress of a deletion by the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collecting {
-    /// Decided, and waits.
+    /// Decided, and waiting.
     Queued,
-    /// A pause or the annotation holds it.
+    /// Held by a pause or by the annotation.
     Held,
-    /// An executor has it.
+    /// Leased to an executor.
     Leased,
 }
 
@@ -243,30 +246,30 @@ pub enum Collecting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresenceView {
     Observed,
-    /// Referred to, and not shown by its collection. A read may have found it.
+    /// Known from references, and not shown by its collection. A read may have found it.
     Virtual,
     /// Proven absent.
     Absent,
 }
 
-/// Something that stands in the way of many items at once.
+/// A blocker of many items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockerView {
     /// The rule, webhook or collection, in words that begin with `in_doubt`, `forbidden`, `webhook`, `throttled`, `unreadable`,
     /// `undiscovered` or `ambiguous`.
     pub what: String,
-    /// Items that wait for it.
+    /// The number of waiting items.
     pub items: usize,
     pub since: Time,
-    /// What the last attempt that met it came to; empty where none did.
+    /// The result of the last attempt that it refused; empty without one.
     pub said: String,
-    /// When one of these items, or of those behind a blocker of the same kind, tries next. `None` where all are let go at a pace.
+    /// The next probe of these items, or of those behind a similar blocker. `None` if all are released gradually.
     pub next_probe: Option<Time>,
-    /// One of them is trying now.
+    /// A probe is in progress.
     pub probing: bool,
 }
 
-/// A decision that waits for another try of its own.
+/// A decision that waits for a retry of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TroubleView {
     pub object: ObjectRef,
@@ -274,7 +277,7 @@ pub struct TroubleView {
     pub attempts: u32,
     /// When it was decided.
     pub since: Time,
-    /// Why it waits, in words.
+    /// Why it waits, as text.
     pub why: String,
 }
 
@@ -287,22 +290,22 @@ pub struct ExecutorView {
     pub window: u32,
     pub started: usize,
     pub buffered: usize,
-    /// Leases it was too late with, and that others have by now.
+    /// Overdue leases that other executors have now.
     pub overdue: usize,
     pub last_heard: Time,
     pub draining: bool,
-    /// It takes no work, because the API server does not accept its credentials.
+    /// It takes no work, because the API server refuses its credentials.
     pub unauthenticated: bool,
     pub connected: bool,
-    /// Reports of this process that cannot be true, or that the API server contradicts.
+    /// Wrong reports of this process: impossible ones, or ones that the API server contradicts.
     pub untrue_reports: u32,
 }
 
-/// Where what is known of a node comes from.
+/// The source of the knowledge about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     pub source: Source,
-    /// The version of the object, or the position at which it was absent. `None` where the source has none.
+    /// The version of the object, or the position at which it was absent. `None` if the source has none.
     pub resource_version: Option<ResourceVersion>,
 }
 
@@ -313,20 +316,20 @@ pub enum Source {
     Watch,
     /// An executor read it from the API server.
     LiveRead,
-    /// Only references to it are known.
+    /// Known only from references.
     Inferred,
-    /// A consistent list of its name lacks it.
+    /// A consistent list by name does not contain it.
     List,
     /// Two reads of a kind without list did not find it.
     ReadTwice,
-    /// The instances of its kind were deleted, by its definition's own last status.
+    /// The last status of its definition says that all instances were deleted.
     TypeEmptied,
 }
 
-/// One reference, and what it is worth to the object that has it.
+/// One reference, and its meaning for the dependent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeView {
-    /// Where the reference leads.
+    /// The owner in the reference.
     pub owner: ObjectRef,
     pub dependent: Uid,
     pub reference: OwnerReference,
@@ -334,42 +337,42 @@ pub struct EdgeView {
     pub evidence: Evidence,
 }
 
-/// What a reference is worth.
+/// The meaning of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnerStanding {
-    /// The owner is there, and does not wait for the dependent to go.
+    /// The owner exists and does not wait for the dependent.
     Solid,
     /// The owner is proven absent.
     Dangling,
     /// The owner is in foreground deletion.
     Waiting,
-    /// The owner is, or was when it went, in orphaning deletion.
+    /// The owner is, or was at its deletion, orphaning its dependents.
     Orphaning,
-    /// No proof of presence or absence yet.
+    /// Neither presence nor absence is proven yet.
     Unverified,
     /// A cluster-scoped object cannot have a namespaced owner.
     InvalidScope,
-    /// The uid is that of an object in another namespace.
+    /// The uid belongs to an object in another namespace.
     WrongNamespace,
     /// The API server does not serve the owner's kind.
     KindUnresolved,
-    /// The uid is that of an object of another kind or name.
+    /// The uid belongs to an object of another kind or name.
     CoordinatesMismatch,
 }
 
-/// Why an object is still here, is going, or went.
+/// Why an object exists, is terminating, or is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub object: NodeView,
     pub verdict: VerdictView,
     /// The most important first.
     pub reasons: Vec<Reason>,
-    /// References, in order: the first [`LISTED_MAX`]; `object` has their number.
+    /// The first [`LISTED_MAX`] references, in order; `object` has their number.
     pub owners: Vec<EdgeView>,
     pub item: Option<ItemView>,
 }
 
-/// What follows for an object.
+/// The verdict on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VerdictView {
     /// An owner keeps it.
@@ -380,13 +383,13 @@ pub enum VerdictView {
     Collectable,
     /// Facts are missing.
     Undecided,
-    /// Would be collected, but something holds it.
+    /// It would be collected, and is held.
     Held,
-    /// It is being deleted, and nothing is in the way.
+    /// It is being deleted, and nothing blocks that.
     InProgress,
     /// It is being deleted, and waits for finalizers or dependents.
     Blocked,
-    /// Was refused as invalid, and is tried again now and then.
+    /// The deletion was refused as invalid, and is retried.
     Parked,
     /// Proven absent.
     Gone,
@@ -396,23 +399,23 @@ pub enum VerdictView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
     pub code: ReasonCode,
-    /// What it is about: a finalizer, a collection, a webhook. Empty where `related` says it.
+    /// The subject: a finalizer, a collection, a webhook. Empty if `related` names it.
     pub detail: String,
-    /// Objects it is about, at most [`RELATED_MAX`].
+    /// Related objects, at most [`RELATED_MAX`].
     pub related: Vec<ObjectRef>,
-    /// How many there are, of which `related` names the first.
+    /// The number of related objects. `related` names the first of them.
     pub count: usize,
     pub since: Option<Time>,
-    /// When it ends by itself, where it does.
+    /// When it ends without action, if known.
     pub until: Option<Time>,
 }
 
-/// Most objects that one reason names.
+/// Most related objects of one reason.
 pub const RELATED_MAX: usize = 20;
-/// Most references, and most finalizers, that are listed with one object.
+/// Most references, and most finalizers, in the view of one object.
 pub const LISTED_MAX: usize = 100;
 
-/// What kind of reason.
+/// The kind of reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReasonCode {
     SolidOwner,
@@ -485,7 +488,7 @@ impl ReasonCode {
     }
 }
 
-/// A decision that is not carried out yet.
+/// An open decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemView {
     pub id: u64,
@@ -495,29 +498,29 @@ pub struct ItemView {
     pub attempts: u32,
 }
 
-/// Where a decision is.
+/// The state of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlaceView {
     /// Waits for an executor.
     Ready,
-    /// Is never granted: the mode is observe.
+    /// Never granted: the mode is observe.
     Observed,
-    /// A pause holds it, or it is not known which pauses there are; in words.
+    /// Held by a pause, or because Pause objects cannot be read; as text.
     Held { by: String },
-    /// Is tried again then.
+    /// Retried at this time.
     Backoff { until: Time },
-    /// Waits with others for what refused it.
+    /// Waits with others for the blocker that refused it.
     Behind { blocker: String },
-    /// Held by this executor; `started` since then, if it has begun.
+    /// Leased to this executor, and `started` at this time if it has started.
     Leased { executor: Name, started: Option<Time> },
 }
 
-/// What a deletion would do to one object.
+/// The effect of a deletion on one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanEntry {
     pub object: ObjectRef,
     pub effect: Effect,
-    /// Order of execution; equal steps do not wait for each other.
+    /// Order of execution. Equal steps do not wait for each other.
     pub step: u32,
     pub reasons: Vec<Reason>,
 }
@@ -525,32 +528,32 @@ pub struct PlanEntry {
 /// See [`PlanEntry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// It goes.
+    /// It is deleted.
     Delete,
     /// It stays, and loses references.
     ReferenceRemoved,
     /// It stays, and loses the reference to an owner that orphans it.
     Orphaned,
-    /// It is marked for deletion, and stays until something else happens.
+    /// It is marked for deletion, and waits.
     Waits,
-    /// Something would keep it.
+    /// It is held.
     Held,
     /// Facts are missing.
     Unknown,
 }
 
-/// What a deletion would do.
+/// The effects of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// By step, collection, namespace and name.
     pub entries: Vec<PlanEntry>,
-    /// Over every fact the plan rests on: equal digests, equal plans.
+    /// Digest of all facts of the plan: equal digests mean equal plans.
     pub digest: u64,
-    /// Objects asked for that the graph does not hold.
+    /// Targets that the graph does not hold.
     pub missing: Vec<Uid>,
-    /// Collections whose state left something undecided.
+    /// Collections whose state left effects undecided.
     pub unsynced: Vec<GroupResource>,
-    /// More objects than are looked at hang on the targets: the plan is not whole.
+    /// The plan is incomplete: the targets have more dependents than the limit.
     pub cut: bool,
 }
 
@@ -561,6 +564,6 @@ pub struct CycleView {
     pub edges: Vec<EdgeView>,
     /// All members are in foreground deletion.
     pub deadlocked: bool,
-    /// The member whose reference is relaxed first.
+    /// The member whose reference is unblocked first.
     pub unblock: Uid,
 }

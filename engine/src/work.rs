@@ -1,4 +1,4 @@
-//! What leader and executor say to each other: work items, leases, outcomes, and the messages of a session.
+//! The messages between leader and executor: work items, leases, outcomes, and session messages.
 
 pub use crate::lies::Origin;
 use crate::object::{Facts, Name, ObjectRef, OwnerReference, ResourceVersion, Uid};
@@ -14,9 +14,9 @@ mod about;
 pub(crate) use about::decision;
 pub use about::{AUDIT_ID_MAX_BYTES, About, audit_id};
 
-/// The newest protocol of the work stream that this build speaks.
+/// The newest protocol of the work stream in this build.
 pub const PROTOCOL: u32 = 2;
-/// The first protocol in which a report says what it is about.
+/// The first protocol in which a report names its target.
 pub const PROTOCOL_REPORTS_SAY_WHAT: u32 = 2;
 /// Most leases, reports or starts in one message.
 pub const BATCH_MAX_ENTRIES: usize = 100;
@@ -25,10 +25,10 @@ pub const CHECKS_MAX: usize = 50;
 /// Longest free text in a report.
 pub const MESSAGE_MAX_BYTES: usize = 1024;
 
-/// The protocols of the work stream that a process speaks, both ends included.
+/// The supported protocols of the work stream, a range with both ends included.
 ///
-/// Each process speaks the newest of its release and the one before, so that two releases that follow each other work together in
-/// every mixture while one takes the place of the other. A stream speaks the newest that both of its ends do.
+/// Each process supports the newest protocol of its release and the one before. So two consecutive releases work
+/// together in any mixture during an upgrade. A stream uses the newest protocol that both ends support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocols {
     pub oldest: u32,
@@ -36,21 +36,21 @@ pub struct Protocols {
 }
 
 impl Protocols {
-    /// What this build speaks.
+    /// The protocols of this build.
     pub const OURS: Protocols = Protocols::of_release(PROTOCOL);
 
-    /// What a release speaks whose newest is this one. Before the first there is none.
+    /// The protocols of a release whose newest is this one.
     pub const fn of_release(newest: u32) -> Protocols {
         Protocols { oldest: if newest > 1 { newest - 1 } else { newest }, newest }
     }
 
-    /// The newest that both speak.
+    /// The newest protocol that both support.
     pub fn common(self, other: Protocols) -> Option<u32> {
         let (oldest, newest) = (self.oldest.max(other.oldest), self.newest.min(other.newest));
         (oldest <= newest).then_some(newest)
     }
 
-    /// Whether this is one of them.
+    /// Whether the range includes this protocol.
     pub fn includes(self, protocol: u32) -> bool {
         (self.oldest..=self.newest).contains(&protocol)
     }
@@ -62,16 +62,17 @@ impl fmt::Display for Protocols {
     }
 }
 
-/// Leadership fence. Numbers are comparable only under one election uid.
+/// A term of leadership, which fences leaders. Numbers are comparable only for one election uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     /// uid of the election Lease.
     pub election: Name,
-    /// Grows by one with every acquisition.
+    /// Grows by one with each acquisition.
     pub number: u64,
 }
 
-/// Names one grant. Never used twice: a leader numbers its grants in a range of its own, and its term is part of the id.
+/// Identifies one grant. Never reused: a leader numbers its grants in a range of its own, and its term is part of the
+/// id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId {
     pub term: u64,
@@ -85,14 +86,14 @@ impl fmt::Display for LeaseId {
 }
 
 impl LeaseId {
-    /// Reads what `Display` writes.
+    /// Parses the text of `Display`.
     pub fn parse(text: &str) -> Option<LeaseId> {
         let (term, number) = text.split_once('-')?;
         Some(LeaseId { term: term.parse().ok()?, number: number.parse().ok()? })
     }
 }
 
-/// How the API server is asked to treat the dependents of what it deletes.
+/// How the API server treats the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PropagationPolicy {
     Background,
@@ -100,15 +101,16 @@ pub enum PropagationPolicy {
     Orphan,
 }
 
-/// One thing to do at the API server, idempotent under its preconditions.
+/// One action at the API server, idempotent under its preconditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     Delete {
         propagation_policy: PropagationPolicy,
-        /// Waiting owners the decision rests on: each must still be terminating with `foregroundDeletion` when the DELETE is sent.
+        /// Waiting owners behind the decision: each must still be terminating with `foregroundDeletion` when the DELETE
+        /// is sent.
         owner_checks: Vec<ObjectRef>,
     },
-    /// Drop all entries of `owner_uids`, and exactly `entries`.
+    /// Remove all entries of `owner_uids`, and exactly `entries`.
     RemoveOwnerReferences {
         owner_uids: Vec<Uid>,
         entries: Vec<OwnerReference>,
@@ -163,24 +165,24 @@ impl Action {
     }
 }
 
-/// What must still be true on the API server when the write lands.
+/// What must still be true at the API server when the write arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preconditions {
     pub resource_version: ResourceVersion,
-    /// [`Facts::digest`] of what the decision rested on.
+    /// [`Facts::digest`] at the time of the decision.
     pub facts_digest: u64,
     pub must_be_terminating: bool,
 }
 
-/// A decision turned into work. One live lease per `target.uid`.
+/// A decision as work. One live lease for each `target.uid`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkItem {
-    /// Stable over redelivery.
+    /// The same in every delivery.
     pub id: u64,
     pub target: ObjectRef,
     pub preconditions: Preconditions,
     pub action: Action,
-    /// Precede the write by a read of the target: its server may ignore preconditions.
+    /// Read the target before the write: its server may ignore preconditions.
     pub read_first: bool,
     /// Raised when a newer decision replaces the item.
     pub generation: u64,
@@ -192,26 +194,26 @@ pub struct WorkLease {
     pub id: LeaseId,
     pub term: Term,
     pub item: WorkItem,
-    /// 1 on first delivery; returns that were not started do not count.
+    /// 1 on the first delivery. Unstarted returns do not count.
     pub attempt: u32,
-    /// From start to report.
+    /// Longest time from the start to the report.
     pub execution_limit: Duration,
-    /// An earlier attempt may have landed: read before writing.
+    /// An earlier attempt may have been applied: read before writing.
     pub previous_attempt_ambiguous: bool,
-    /// Whom to tell what becomes of it, where somebody records that: carried, never looked at.
+    /// The trace context of the lease: passed on and never read.
     pub traceparent: Option<String>,
 }
 
-/// How an attempt ended. What each means to the leader stands with the leader.
+/// The result of an attempt. The leader defines the consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// Write accepted.
+    /// The write was accepted.
     Done,
-    /// Already in the wanted state.
+    /// The target was already in the wanted state.
     Unchanged,
     /// 404 whose Status names this object.
     Gone,
-    /// The name is taken by another uid.
+    /// The name belongs to another uid.
     Replaced,
     /// A precondition failed and the facts changed.
     Conflict,
@@ -219,9 +221,9 @@ pub enum Outcome {
     OwnerExists,
     /// 403 by authorization.
     Forbidden,
-    /// Refused by a webhook or an admission policy.
+    /// A webhook or an admission policy refused the write.
     AdmissionDenied,
-    /// Webhook unreachable or broken.
+    /// A webhook was unreachable or failed.
     AdmissionFailed,
     /// 429.
     Throttled,
@@ -229,13 +231,14 @@ pub enum Outcome {
     Unsupported,
     /// 400 or 422.
     Invalid,
-    /// 5xx, connection, deadline before sending.
+    /// 5xx, a failed connection, or a deadline before the write was sent.
     Transient,
-    /// Sent without an answer: it may have landed.
+    /// Sent without an answer: the write may have been applied.
     Ambiguous,
-    /// Lease or session ran out before the write was sent.
+    /// The lease or the session expired before the write was sent.
     Abandoned,
-    /// 401, or no credentials could be got: nothing was done, and nothing is said of the target. Another executor may fare better.
+    /// 401, or no credentials were available. Nothing was done, and nothing is known about the target. Another executor
+    /// may succeed.
     Unauthenticated,
 }
 
@@ -260,7 +263,7 @@ impl Outcome {
         Outcome::Unauthenticated,
     ];
 
-    /// Whether things are as the action wanted them, by this attempt or without it.
+    /// Whether the target is in the wanted state, by this attempt or without it.
     pub fn is_success(self) -> bool {
         match self {
             Outcome::Done | Outcome::Unchanged | Outcome::Gone | Outcome::Replaced => true,
@@ -302,7 +305,7 @@ impl Outcome {
     }
 }
 
-/// What an executor saw of an object in an answer of the API server.
+/// An object in an answer of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
     pub uid: Uid,
@@ -310,18 +313,18 @@ pub struct Sighting {
     pub facts: Facts,
 }
 
-/// What an owner check found of its owner.
+/// The result of an owner check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub owner: ObjectRef,
     pub result: FindingResult,
 }
 
-/// What one read of an owner shows. That it is not there is no proof.
+/// The result of one read of an owner. An absent owner is no proof of absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FindingResult {
     Exists(Sighting),
-    /// NotFound, and the Status names the object.
+    /// NotFound with a Status that names the object.
     Absent,
     /// The name belongs to another uid.
     OtherUid,
@@ -335,30 +338,31 @@ pub struct WorkReport {
     pub term: Term,
     pub attempt: u32,
     pub outcome: Outcome,
-    /// The target as the last answer showed it, where it did.
+    /// The target in the last answer, if it contained it.
     pub observed: Option<Sighting>,
-    /// The waiting owner that was found not to wait, for [`Outcome::OwnerExists`] and the [`Outcome::Conflict`] of an owner check.
+    /// Waiting owners that were found not to wait, for [`Outcome::OwnerExists`] and the [`Outcome::Conflict`] of an
+    /// owner check.
     pub findings: Vec<Finding>,
-    /// 0 where there was no answer.
+    /// 0 without an answer.
     pub http_status: u16,
     /// `reason` of the Status, or empty.
     pub status_reason: String,
     /// At most [`MESSAGE_MAX_BYTES`].
     pub message: String,
-    /// The webhook or policy that refused or failed, where the answer names it.
+    /// The webhook or policy that refused or failed, if the answer names it.
     pub webhook: Option<String>,
     pub retry_after: Option<Duration>,
     pub api_calls: u32,
     pub execution_time: Duration,
-    /// Names the last answer to a write in the API server's audit log: at most [`AUDIT_ID_MAX_BYTES`] visible ASCII characters, or empty. Not on
-    /// streams before [`PROTOCOL_REPORTS_SAY_WHAT`].
+    /// The id of the last answer to a write in the API server's audit log: at most [`AUDIT_ID_MAX_BYTES`] visible ASCII
+    /// characters, or empty. Not on streams before [`PROTOCOL_REPORTS_SAY_WHAT`].
     pub audit_id: String,
     /// For a leader that did not grant the lease. Not on streams before [`PROTOCOL_REPORTS_SAY_WHAT`].
     pub about: Option<Box<About>>,
 }
 
 impl WorkReport {
-    /// How a lease ended, when one answer said so and nothing else is to be told.
+    /// The report of a lease that one answer ended.
     pub fn new(lease: &WorkLease, outcome: Outcome, http_status: u16) -> WorkReport {
         WorkReport {
             lease: lease.id,
@@ -385,19 +389,19 @@ impl WorkReport {
     }
 }
 
-/// Giving a lease back without having touched the cluster.
+/// Returns a lease that did not touch the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkReturn {
     pub lease: LeaseId,
     pub cause: ReturnCause,
 }
 
-/// Why a lease comes back.
+/// Why a lease is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReturnCause {
     /// Drain, recall, overload.
     NotStarted,
-    /// Unknown action: do not send it here again.
+    /// Unknown action: do not send it to this executor again.
     KindUnsupported,
     /// The executor knows a newer leader.
     TermStale,
@@ -405,17 +409,17 @@ pub enum ReturnCause {
     SessionLapsed,
 }
 
-/// What the leader did with a report.
+/// The leader's result for a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReportResult {
     Accepted,
-    /// The lease was no longer valid: facts used, lease not credited.
+    /// The lease was no longer valid: the facts were used, the lease was not credited.
     AcceptedLate,
-    /// No such item.
+    /// Unknown item.
     Unknown,
 }
 
-/// A lease that an executor still holds when it says hello.
+/// A lease that an executor still holds at its hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLease {
     pub lease: LeaseId,
@@ -424,7 +428,7 @@ pub struct HeldLease {
     pub started: bool,
 }
 
-/// A session, as the leader that opened it counts them. In one election later ones are greater.
+/// The number of a session at the leader that opened it. In one election newer sessions have greater numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionNumber {
     pub term: Term,
@@ -436,7 +440,7 @@ pub struct SessionNumber {
 pub struct Hello {
     /// Stable name, normally the pod.
     pub executor: Name,
-    /// Unique per process start.
+    /// Unique for each start of a process.
     pub incarnation: Name,
     pub min_protocol: u32,
     pub max_protocol: u32,
@@ -444,7 +448,7 @@ pub struct Hello {
     pub window: u32,
     pub held: Vec<HeldLease>,
     pub known_term: Option<Term>,
-    /// The first session of this process. Which of two processes of one name is the newer one, a new leader knows only by this.
+    /// The first session of this process. It tells a new leader which of two processes of one name is newer.
     pub first_session: Option<SessionNumber>,
     pub version: String,
     /// uid of namespace kube-system, read with the executor's own credentials.
@@ -464,7 +468,7 @@ pub enum ToLeader {
     Window {
         max_outstanding: u32,
     },
-    /// Sent before the first write of each item leaves.
+    /// Sent before the first write of each item.
     Started {
         leases: Vec<LeaseId>,
     },
@@ -500,13 +504,13 @@ pub enum ToExecutor {
         mode: RevokeMode,
         reason: String,
     },
-    /// This executor's share of the writes that all executors together may start, good for so long from now. Replaces the last one.
-    /// Before the first nobody limits the executor.
+    /// This executor's share of the allowed writes of all executors, valid for this time. Replaces the last one. Before
+    /// the first there is no limit.
     Throttle {
         max_writes_per_second: Rate,
         valid_for: Duration,
     },
-    /// Sent again with 0 when nothing is outstanding any more.
+    /// Sent again with 0 when nothing is outstanding.
     DrainAck {
         outstanding: u32,
     },
@@ -533,12 +537,12 @@ pub struct Welcome {
     pub max_window: u32,
 }
 
-/// How far a revocation goes.
+/// The mode of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RevokeMode {
-    /// Recall: only what was not started.
+    /// Recall: only unstarted leases.
     IfNotStarted,
-    /// Also no retry, and nothing that is not yet sent.
+    /// Also retry nothing, and send nothing that is not sent yet.
     Stop,
 }
 
@@ -549,7 +553,7 @@ pub enum GoAwayCause {
     ShuttingDown,
     /// Routine renewal of a long stream.
     SessionAge,
-    /// A newer incarnation of the same executor is here: do not come back.
+    /// A newer incarnation of the same executor is connected: do not reconnect.
     Superseded,
     ProtocolError,
 }
@@ -570,19 +574,19 @@ pub enum Refusal {
         min: u32,
         max: u32,
     },
-    /// A newer incarnation of this name has been here.
+    /// A newer incarnation of this name was connected.
     Superseded,
     /// This incarnation asked to stop.
     Drained,
-    /// The first message was no hello, or a second hello came.
+    /// The first message was not a hello, or there was a second hello.
     OutOfTurn,
-    /// Another caller holds a session of this executor's name.
+    /// Another caller holds a session with this executor name.
     NameTaken,
-    /// The executor's reports are not true.
+    /// The executor sent too many wrong reports.
     Untrusted {
         retry_in: Duration,
     },
-    /// More sessions than the leader keeps.
+    /// The leader has reached its limit of sessions.
     TooManySessions {
         max: usize,
     },

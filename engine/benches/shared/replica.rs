@@ -1,4 +1,4 @@
-//! A replica that watches and never leads, and the time that looking at it takes.
+//! A replica that never leads, and the time of operations on it.
 
 use engine::leader::{Config, Input, Leader, Mode, Policy};
 use engine::time::Time;
@@ -24,7 +24,7 @@ pub(crate) fn handle(leader: &mut Leader, input: Input) {
     while leader.poll().is_some() {}
 }
 
-/// How long something takes, less the time that this thread spent waiting for a processor, because others had it.
+/// The duration of `work`, without the time that this thread waited for a processor.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let (waited_before, begun) = (waited(), Instant::now());
     let done = work();
@@ -32,7 +32,7 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, took.saturating_sub(waited().saturating_sub(waited_before)))
 }
 
-/// How long this thread has waited for a processor so far, where the system tells of it: Linux does.
+/// How long this thread has waited for a processor so far, on Linux.
 fn waited() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(told.split(' ').nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What an answer of the API server means. Pure: the same answer, the same meaning.
+//! The meaning of an answer of the API server. Pure: the same answer always has the same meaning.
 
 use super::{Answer, Failure, FailureKind, Live};
 use crate::object::{ObjectRef, clip};
@@ -9,17 +9,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The longest wait that an answer may ask for: a server that names a day has a clock or a unit wrong.
+/// Longest wait that an answer may ask for. A server that asks for a day has a wrong clock or unit.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
-/// The longest webhook or policy name that is passed on: object names end at 253 bytes.
+/// Longest webhook or policy name. Object names end at 253 bytes.
 const WEBHOOK_NAME_MAX_BYTES: usize = 253;
 /// Reasons are single words.
 const REASON_MAX_BYTES: usize = 128;
-/// How a denial by a webhook begins, whatever status code the webhook chose.
+/// Prefix of a denial by a webhook, whatever its status code.
 const WEBHOOK_DENIAL: &str = "admission webhook \"";
-/// What stands before the name of a webhook that could not be asked.
+/// Text before the name of a webhook that failed.
 const WEBHOOK_FAILURE: &str = "failed calling webhook \"";
-/// What stands before the name of a policy that refuses.
+/// Text before the name of a policy that refuses.
 const POLICY_DENIALS: [&str; 2] = ["ValidatingAdmissionPolicy '", "MutatingAdmissionPolicy '"];
 
 /// A complete answer, parsed.
@@ -27,39 +27,39 @@ const POLICY_DENIALS: [&str; 2] = ["ValidatingAdmissionPolicy '", "MutatingAdmis
 pub struct Reply<W> {
     /// The HTTP status code.
     pub code: u16,
-    /// What the answer's header asks to wait.
+    /// The wait in the answer's header.
     pub retry_after: Option<Duration>,
-    /// The Status in the body, where that is one.
+    /// The Status in the body, if it is one.
     pub status: Option<Status>,
-    /// What a 404 says; `None` for any other code.
+    /// The kind of a 404; `None` for any other code.
     pub not_found: Option<NotFound>,
-    /// The object in the body, where that is one with a uid.
+    /// The object in the body, if it is one with a uid.
     pub object: Option<Box<Live<W>>>,
-    /// The beginning of a body that is neither, for messages.
+    /// The beginning of any other body, for messages.
     pub excerpt: String,
-    /// How the server's audit log names this answer; empty where it does not say.
+    /// The id of this answer in the server's audit log; empty if unknown.
     pub audit_id: String,
 }
 
-/// What matters of a `metav1.Status`.
+/// The relevant parts of a `metav1.Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     pub reason: String,
     pub message: String,
-    /// `details.retryAfterSeconds`; 0 where there is none.
+    /// `details.retryAfterSeconds`; 0 without it.
     pub retry_after_seconds: u32,
 }
 
-/// What a 404 says.
+/// The kinds of 404.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotFound {
     /// A Status whose details name exactly this object.
     ThisObject,
-    /// The group is served, this resource of it is not.
+    /// The group is served, the resource is not.
     Resource,
     /// The group is not served.
     Group,
-    /// Something else answered: a proxy, another server, a Status about something else.
+    /// Another server answered, for example a proxy, or the Status is about something else.
     Other,
 }
 
@@ -70,13 +70,13 @@ pub enum Question {
     Write,
 }
 
-/// How an attempt ends, less what every report carries. Also the meaning of one answer: of a 2xx it is
-/// [`Outcome::Done`]; of any 409 [`Outcome::Conflict`], because only a second look tells a lost race from a webhook
-/// that answers 409.
+/// The end of an attempt, without the common fields of reports. Also the meaning of one answer: a 2xx is
+/// [`Outcome::Done`]; any 409 is [`Outcome::Conflict`], because only a read tells a lost race from a webhook that
+/// answers 409.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     pub outcome: Outcome,
-    /// 0 where there was no answer.
+    /// 0 without an answer.
     pub http_status: u16,
     /// `reason` of the Status, or empty.
     pub reason: String,
@@ -86,36 +86,36 @@ pub struct Ending {
     pub retry_after: Option<Duration>,
     pub observed: Option<Sighting>,
     pub findings: Vec<Finding>,
-    /// Of the last write that was answered.
+    /// From the last answered write.
     pub audit_id: String,
 }
 
-/// What the read of an object shows.
+/// The result of reading an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen<W> {
     Here(Box<Live<W>>),
     OtherUid(Box<Live<W>>),
     /// 404 whose Status names the object.
     Gone(Box<Ending>),
-    /// Neither the object nor that it is not there.
+    /// Neither the object nor its absence.
     Unreadable(Box<Ending>),
 }
 
-/// What became of a write that has left.
+/// The result of a sent write.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// With the object, where the answer shows it.
+    /// With the object, if the answer contains it.
     Accepted(Box<Ending>),
     Conflict(Box<Ending>),
-    /// 415: the kind does not know this form of patch.
+    /// 415: the kind does not support this form of patch.
     UnknownPatch(Box<Ending>),
-    /// 400 or 422: perhaps the uid in the body is not the object's.
+    /// 400 or 422: the uid in the body may differ from the object's.
     Refused(Box<Ending>),
     Ended(Box<Ending>),
 }
 
 impl Ending {
-    /// An ending that no answer explains.
+    /// An ending without an answer.
     pub fn because(outcome: Outcome, message: &str) -> Box<Ending> {
         Box::new(Ending {
             outcome,
@@ -130,7 +130,7 @@ impl Ending {
         })
     }
 
-    /// What a read showed is the end.
+    /// An ending that follows from a read.
     pub(super) fn seen<W>(outcome: Outcome, message: &str, live: Live<W>) -> Box<Ending> {
         Box::new(Ending { observed: Some(live.sighting), http_status: 200, ..*Ending::because(outcome, message) })
     }
@@ -139,7 +139,7 @@ impl Ending {
         Ending::because(Outcome::Abandoned, "stopped by the leader before the write was sent")
     }
 
-    /// The report of a lease that ends so.
+    /// The report of a lease with this ending.
     pub fn report(self, lease: &WorkLease) -> WorkReport {
         WorkReport {
             observed: self.observed,
@@ -155,12 +155,12 @@ impl Ending {
     }
 }
 
-/// The meaning of a request that has no answer.
+/// The meaning of a request without an answer.
 pub fn failed(question: Question, failure: &Failure) -> Box<Ending> {
     let outcome = match (failure.kind, question) {
         (FailureKind::NoCredentials, Question::Read | Question::Write) => Outcome::Unauthenticated,
         (FailureKind::Unaddressable, Question::Read | Question::Write) => Outcome::Invalid,
-        // A read that may have been answered has changed nothing: asking again is free.
+        // A read changes nothing: it can be repeated safely.
         (FailureKind::NotSent, Question::Read | Question::Write) | (FailureKind::NoAnswer, Question::Read) => {
             Outcome::Transient
         }
@@ -199,7 +199,7 @@ pub fn classify<W>(reply: &Reply<W>) -> Box<Ending> {
     })
 }
 
-/// What a read of `object` shows.
+/// The result of reading `object`.
 pub fn seen<W>(object: &ObjectRef, answer: Answer<W>) -> Seen<W> {
     let reply = match answer {
         Ok(reply) => reply,
@@ -210,7 +210,7 @@ pub fn seen<W>(object: &ObjectRef, answer: Answer<W>) -> Seen<W> {
         return Seen::Gone(ending);
     }
     if ending.outcome != Outcome::Done {
-        // A conflict is no answer to a read.
+        // A read cannot conflict.
         let transient = ending.outcome == Outcome::Conflict;
         let outcome = if transient { Outcome::Transient } else { ending.outcome };
         return Seen::Unreadable(Box::new(Ending { outcome, ..*ending }));
@@ -226,7 +226,7 @@ pub fn seen<W>(object: &ObjectRef, answer: Answer<W>) -> Seen<W> {
     }
 }
 
-/// What became of a write to `target`. One that had not `left` cannot have been carried out.
+/// The result of a write to `target`. A write that was not sent had no effect.
 pub(super) fn written<W>(target: &ObjectRef, answer: Answer<W>, left: bool) -> Written {
     let reply = match answer {
         Ok(reply) => reply,
@@ -238,7 +238,7 @@ pub(super) fn written<W>(target: &ObjectRef, answer: Answer<W>, left: bool) -> W
     let mut ending = classify(&reply);
     ending.audit_id = audit_id(&reply.audit_id);
     if ending.outcome == Outcome::Done {
-        // An answer that shows another uid comes from a server that ignores the precondition.
+        // An answer with another uid comes from a server that ignores the precondition.
         let shown = reply.object.map(|live| live.sighting);
         ending.observed = shown.filter(|sighting| sighting.uid == target.uid);
         Written::Accepted(ending)
@@ -258,7 +258,7 @@ fn by_code(code: u16, not_found: Option<NotFound>) -> Outcome {
         401 => Outcome::Unauthenticated,
         403 => Outcome::Forbidden,
         404 if not_found == Some(NotFound::ThisObject) => Outcome::Gone,
-        // The caller has another form for a patch that is answered 415; without one, the request is not supported.
+        // The caller has another form for a patch with a 415; otherwise the request is not supported.
         405 | 415 => Outcome::Unsupported,
         400 | 422 => Outcome::Invalid,
         429 => Outcome::Throttled,
@@ -275,7 +275,7 @@ fn shape(not_found: NotFound) -> Option<&'static str> {
     }
 }
 
-/// Who refused, where the text is a denial.
+/// The webhook or policy that refused, if the text is a denial.
 fn denier(message: &str) -> Option<String> {
     if message.starts_with(WEBHOOK_DENIAL) && message.contains("denied the request") {
         return quoted_after(message, WEBHOOK_DENIAL, '"');

@@ -1,4 +1,4 @@
-//! What follows from what, for each action: pure functions from what an answer shows to the next request or the end.
+//! The next step of each action: pure functions from the content of an answer to the next request or the end.
 
 use super::answer::{Written, written};
 use super::{
@@ -13,10 +13,10 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-const NOT_AS_DECIDED: &str = "the object is not what the decision rested on";
+const NOT_AS_DECIDED: &str = "the facts of the decision have changed";
 const TOO_FAST: &str = "the object changes faster than it can be patched";
 
-/// What an attempt wants next.
+/// The next step of an attempt.
 #[derive(Debug)]
 pub(super) enum Next<W> {
     Read(Then<W>),
@@ -29,31 +29,31 @@ pub(super) enum Next<W> {
 pub(super) enum Then<W> {
     /// Before the first write.
     First,
-    /// The list has to be known before it is written back.
+    /// The list must be known before it is written back.
     Rewrite,
-    /// This write was answered 409.
+    /// This write got a 409.
     Conflict { write: Box<Write<W>>, refused: Box<Ending> },
-    /// This patch was answered 400 or 422.
+    /// This patch got a 400 or 422.
     Refused { write: Box<Write<W>>, refused: Box<Ending> },
 }
 
-/// A write, and what its answer is read against.
+/// A write, and the state to compare its answer with.
 #[derive(Debug)]
 pub(super) struct Write<W> {
     pub(super) request: Request<W>,
     form: Form,
-    /// The version that the object had when the write was made.
+    /// The version of the object when the write was created.
     against: ResourceVersion,
-    /// The object, where another form of patch may have to follow.
+    /// The object, if another form of patch may follow.
     known: Option<Box<Live<W>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Delete,
-    /// A strategic merge patch: other forms follow where the kind does not know it.
+    /// A strategic merge patch. Other forms follow if the kind does not support it.
     Strategic,
-    /// At exactly the version that was read: begins again after a lost race.
+    /// At exactly the version that was read. Starts again after a lost race.
     Rewrite,
 }
 
@@ -72,7 +72,7 @@ impl<W: Clone> Attempt<W> {
         flat(self.first_step(merge_only))
     }
 
-    /// Takes in the answer to the request under way.
+    /// Handles the answer to the present request.
     pub(super) fn answered(&mut self, answer: Answer<W>, merge_only: &mut BTreeSet<GroupResource>) -> Next<W> {
         if answer.as_ref().is_err_and(|failure| failure.kind == FailureKind::Unaddressable) {
             self.api_calls -= 1;
@@ -93,9 +93,9 @@ impl<W: Clone> Attempt<W> {
                 }
                 self.wrote(write, written)
             }
-            // The machine hands an answer on only while a request of this attempt is under way.
+            // The machine passes an answer on only while this attempt has a request.
             State::Between | State::Checking { .. } => {
-                Err(Ending::because(Outcome::Transient, "an answer came to no question"))
+                Err(Ending::because(Outcome::Transient, "an answer arrived without a request"))
             }
         };
         flat(step)
@@ -137,7 +137,7 @@ impl<W: Clone> Attempt<W> {
             Then::First => self.first_look(live, merge_only),
             Then::Rewrite => self.rewrite(live),
             Then::Conflict { write, refused } if live.sighting.resource_version == write.against => {
-                // No lost race explains the conflict.
+                // A lost race does not explain the conflict.
                 let message = format!(
                     "HTTP 409 though the object is still at version {}: it was no lost race, a webhook answers 409: {}",
                     write.against, refused.message
@@ -157,7 +157,7 @@ impl<W: Clone> Attempt<W> {
                 (_, Form::Strategic) => self.rewrite(live),
                 (_, Form::Delete | Form::Rewrite) => self.rewrite_again(live),
             },
-            // A failed test of a JSON Patch is a 422 as well.
+            // A failed test of a JSON Patch is a 422, too.
             Then::Refused { write, .. }
                 if write.form == Form::Rewrite
                     && !matches!(self.lease.item.action, Action::RemoveFinalizer { .. })
@@ -165,7 +165,7 @@ impl<W: Clone> Attempt<W> {
             {
                 self.rewrite_again(live)
             }
-            // The server may not know how to take one entry out of a list.
+            // The server may not support removing one entry from a list.
             Then::Refused { write, .. }
                 if matches!(write.request, Request::Patch { patch: Patch::DropFinalizer { .. }, .. }) =>
             {
@@ -209,11 +209,11 @@ impl<W: Clone> Attempt<W> {
         }
     }
 
-    /// What was written was answered.
+    /// The write was answered.
     fn wrote(&self, write: Box<Write<W>>, written: Written) -> Step<W> {
         match (written, write.form) {
             (Written::Ended(ending), _) => Err(ending),
-            // The server took the patch and does not know how to take one entry out of a list.
+            // The server accepted the patch and does not support removing one entry from a list.
             (Written::Accepted(ending), Form::Strategic) if self.is_finalizer_left(&ending) => {
                 Ok(Next::Read(Then::Rewrite))
             }
@@ -231,7 +231,7 @@ impl<W: Clone> Attempt<W> {
         }
     }
 
-    /// Whether the answer to the removal of a finalizer shows the finalizer.
+    /// Whether the answer to the removal of a finalizer still contains it.
     fn is_finalizer_left(&self, ending: &Ending) -> bool {
         let Action::RemoveFinalizer { finalizer } = &self.lease.item.action else { return false };
         ending.observed.as_ref().is_some_and(|seen| seen.facts.has_finalizer(finalizer))
@@ -240,12 +240,12 @@ impl<W: Clone> Attempt<W> {
     fn accepted(&self, form: Form, against: &ResourceVersion, ending: Ending) -> Ending {
         let is_moved = ending.observed.as_ref().map(|seen| seen.resource_version != *against);
         match (&self.lease.item.action, form) {
-            // A write that changes nothing leaves the version as it is.
+            // A write that changes nothing leaves the version unchanged.
             (Action::RemoveOwnerReferences { .. }, Form::Strategic) if is_moved == Some(false) => {
                 Ending { outcome: Outcome::Unchanged, ..ending }
             }
-            // The removal of the last finalizer removes the object; the answer shows the version that was removed,
-            // and no later one follows.
+            // The removal of the last finalizer deletes the object. The answer has the last version, and no newer one
+            // follows.
             (Action::RemoveFinalizer { .. }, _) if is_moved == Some(false) => Ending { observed: None, ..ending },
             _ => ending,
         }
@@ -256,10 +256,10 @@ impl<W: Clone> Attempt<W> {
         Next::Write(Box::new(Write { request, form: Form::Delete, against: version, known: None }))
     }
 
-    /// After a conflict: once more, while everything the decision rests on is as it was.
+    /// After a conflict: repeats the DELETE if the facts of the decision are unchanged.
     fn delete_again(&mut self, policy: PropagationPolicy, against: &ResourceVersion, live: Live<W>) -> Step<W> {
         if live.sighting.facts.terminating {
-            return ended(Outcome::Conflict, "the object is being deleted by now", live);
+            return ended(Outcome::Conflict, "the object is now terminating", live);
         }
         if !live.sighting.resource_version.reached(against) {
             return ended(Outcome::Conflict, "the object's version does not follow the known one", live);
@@ -272,8 +272,8 @@ impl<W: Clone> Attempt<W> {
         Ok(self.delete(policy, live.sighting.resource_version))
     }
 
-    /// Drops references: by uid alone where that is enough and the kind knows it. Such a patch needs neither a read nor
-    /// a version; it drops every entry of a uid.
+    /// Removes references: by uid alone if that is enough and the kind supports it. Such a patch needs neither a read
+    /// nor a version, and removes every entry of a uid.
     fn remove(&self, known: Option<Box<Live<W>>>, merge_only: &BTreeSet<GroupResource>) -> Step<W> {
         if let Action::RemoveOwnerReferences { owner_uids, entries } = &self.lease.item.action
             && entries.is_empty()
@@ -289,7 +289,7 @@ impl<W: Clone> Attempt<W> {
         }
     }
 
-    /// After a lost race. An owner's absence is for ever, so a removal goes on whatever else has changed.
+    /// After a lost race: a gone owner stays gone, so a removal continues whatever else has changed.
     fn rewrite_again(&mut self, live: Live<W>) -> Step<W> {
         if self.retries == CONFLICT_RETRIES_MAX {
             return ended(Outcome::Conflict, TOO_FAST, live);
@@ -298,7 +298,7 @@ impl<W: Clone> Attempt<W> {
         self.rewrite(live)
     }
 
-    /// Writes a list back at the version it was read at.
+    /// Writes a list back at the version that was read.
     fn rewrite(&self, live: Live<W>) -> Step<W> {
         let against = live.sighting.resource_version.clone();
         let version = against.clone();
@@ -309,7 +309,7 @@ impl<W: Clone> Attempt<W> {
                 if places.is_empty() {
                     return ended(Outcome::Unchanged, "the references are as they should be", live);
                 }
-                // The places of single entries, because another entry of the same uid stays.
+                // Single entries need their indices, because another entry of the same uid stays.
                 if entries.is_empty() {
                     let stays = |at: usize| (!places.contains(&at)).then_some(false);
                     Patch::ReplaceReferences { version, list: list(&live, stays) }
@@ -330,7 +330,7 @@ impl<W: Clone> Attempt<W> {
                 }
             }
             Action::Delete { .. } => {
-                return Err(Ending::because(Outcome::Invalid, "the work item asks for no patch"));
+                return Err(Ending::because(Outcome::Invalid, "the work item has no patch"));
             }
         };
         Ok(self.patch(patch, Form::Rewrite, against, None))
@@ -362,7 +362,7 @@ impl<W: Clone> Attempt<W> {
         &self.lease.item.preconditions
     }
 
-    /// The object, where it still shows what the decision rested on.
+    /// The object, if its facts are still those of the decision.
     fn as_decided(&self, live: Live<W>) -> Result<Live<W>, Box<Ending>> {
         if live.sighting.facts.digest() == self.preconditions().facts_digest {
             return Ok(live);
@@ -370,7 +370,7 @@ impl<W: Clone> Attempt<W> {
         Err(Ending::seen(Outcome::Conflict, NOT_AS_DECIDED, live))
     }
 
-    /// The places of the references that the item is about.
+    /// The indices of the item's references.
     fn meant(&self, live: &Live<W>) -> BTreeSet<usize> {
         let none: (&[Uid], &[OwnerReference]) = (&[], &[]);
         let ((uids, entries), only_blocking) = match &self.lease.item.action {
@@ -388,7 +388,7 @@ impl<W: Clone> Attempt<W> {
     }
 }
 
-/// The list with what `change` says of each place: `None` leaves it out, `true` unblocks it.
+/// The list after `change` for each index: `None` removes the entry, `true` unblocks it.
 fn list<W: Clone>(live: &Live<W>, change: impl Fn(usize) -> Option<bool>) -> Vec<Entry<W>> {
     let entry = |(at, reference): (usize, &Reference<W>)| {
         change(at).map(|unblock| Entry { written: reference.written.clone(), unblock })
@@ -396,7 +396,7 @@ fn list<W: Clone>(live: &Live<W>, change: impl Fn(usize) -> Option<bool>) -> Vec
     live.references.iter().enumerate().filter_map(entry).collect()
 }
 
-/// Whether one of these references has a uid that stands more than once: a merge by uid cannot tell them apart.
+/// Whether one of these references has a repeated uid: a merge by uid cannot distinguish them.
 fn shares_uid<W>(live: &Live<W>, places: &BTreeSet<usize>) -> bool {
     let mut counts: BTreeMap<&Uid, usize> = BTreeMap::new();
     for entry in live.references.iter().filter_map(|reference| reference.entry.as_ref()) {

@@ -1,4 +1,4 @@
-//! Owner checks: waiting owners are read just before a DELETE that rests on their waiting, once for all attempts.
+//! Owner checks: waiting owners are read right before a DELETE that rests on their waiting, once for all attempts.
 
 use super::{Answer, Asked, Attempt, Attempts, CHECKS_MAX, Ending, Output, Request, RequestId, Seen, State, seen};
 use crate::object::{ObjectRef, REFERENCES_MAX_BYTES, clip};
@@ -10,18 +10,19 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long the answer about an owner is good, counted from when it was asked for: what it shows was true no earlier.
+/// How long the answer about an owner is valid, counted from its request: the answer was true no earlier than that.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// An answer that is good for longer is good for so many quarters of the time that it takes: it is under way for four, the write that is
-/// asked for at once takes four, and a write that has to wait for that one leaves within the last.
+/// A slower answer is valid for this many quarters of its own duration. The read takes four quarters, a write that
+/// follows at once takes four, and one that waits for that write is sent within the last.
 const GOOD_FOR_QUARTERS: u32 = 9;
-/// The longest time for which an answer is good. No request takes longer than half of it.
+/// Longest validity of an answer. No request takes longer than half of it.
 const GOOD_FOR_MAX: Duration = Duration::from_secs(60);
-/// Owners whose answers are kept for other attempts. Beyond that, reads are not shared.
+/// Most owners whose answers are shared. Beyond this, reads are not shared.
 const OWNERS_MAX: usize = 4096;
-/// References of the owners that one report tells of, beyond those of the first: a message holds some times as many.
+/// Most bytes of references in the findings of one report, besides the first finding. A message holds several times as
+/// much.
 const TOLD_MAX_BYTES: usize = REFERENCES_MAX_BYTES;
-/// How often owners of one write are read again because an answer came out too old.
+/// How often the owners of one write are read again because an answer became too old.
 const ROUNDS_MAX: u32 = 5;
 
 /// The read of one owner.
@@ -31,16 +32,16 @@ pub(super) enum OwnerRead {
     Done(Known),
 }
 
-/// One owner that has to wait for its dependents, and what the attempt knows of it.
+/// An owner that must wait for its dependents, and the attempt's knowledge of it.
 #[derive(Debug)]
 pub(super) struct Check {
     owner: ObjectRef,
     known: Option<Known>,
-    /// Its read is under way.
+    /// Its read is in flight.
     pending: bool,
 }
 
-/// What a read showed of an owner.
+/// The result of reading an owner.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     good_until: Time,
@@ -50,7 +51,7 @@ pub(super) struct Known {
 #[derive(Clone, Debug)]
 enum OwnerState {
     Waiting,
-    /// There with the uid, and not, or no longer, waiting.
+    /// It has the uid, and does not wait, or no longer.
     NotWaiting(Sighting),
     Absent,
     OtherUid,
@@ -72,15 +73,15 @@ impl Check {
         }
     }
 
-    /// Whether the owner waits, by an answer that is good now.
+    /// Whether a valid answer shows that the owner waits.
     pub(super) fn is_good(&self, now: Time) -> bool {
         self.known.as_ref().is_some_and(|known| now < known.good_until && matches!(known.state, OwnerState::Waiting))
     }
 }
 
 impl<W: Clone> Attempts<W> {
-    /// Asks for every owner of which nothing good is known, so many at a time. True while answers are missing; an
-    /// ending where an answer forbids the write.
+    /// Requests all owners without a valid answer, a bounded number at a time. True while answers are missing; an
+    /// ending if an answer forbids the write.
     pub(super) fn read_owners(
         &mut self,
         now: Time,
@@ -103,7 +104,7 @@ impl<W: Clone> Attempts<W> {
             {
                 check.known = Some(known.clone());
             }
-            // What is too old is read again once all answers of this round have shown no reason to end.
+            // Answers that are too old are read again after all answers of this round have allowed the write.
             if check.known.as_ref().is_some_and(|known| !is_settled || now < known.good_until) {
                 continue;
             }
@@ -186,8 +187,8 @@ impl OwnerState {
     }
 }
 
-/// An error where an owner does not wait. One that lives without waiting outweighs one that is gone, and that one an
-/// unreadable one; the findings come in this order, as many as a report holds, and one at least.
+/// An error if an owner does not wait. Owners that are alive and not waiting come first, then gone ones, then
+/// unreadable ones. The findings have this order, as many as a report holds, and at least one.
 fn judge(checks: &[Check]) -> Result<(), Box<Ending>> {
     let (mut living, mut gone, mut unreadable) = (Vec::new(), Vec::new(), None);
     for check in checks {
@@ -201,12 +202,12 @@ fn judge(checks: &[Check]) -> Result<(), Box<Ending>> {
         }
     }
     let (outcome, message) = match (living.is_empty(), gone.is_empty(), unreadable) {
-        (false, _, _) => (Outcome::OwnerExists, "an owner is there and does not wait for its dependents"),
-        (true, false, _) => (Outcome::Conflict, "an owner that waited for its dependents is not there any more"),
+        (false, _, _) => (Outcome::OwnerExists, "an owner exists and does not wait for its dependents"),
+        (true, false, _) => (Outcome::Conflict, "an owner that waited for its dependents no longer exists"),
         (true, true, Some(ending)) => {
             let about_us = matches!(ending.outcome, Outcome::Forbidden | Outcome::Unauthenticated);
             let outcome = if about_us { ending.outcome } else { Outcome::Transient };
-            let message = format!("an owner that must wait could not be read: {}", ending.message);
+            let message = format!("cannot read an owner that must wait: {}", ending.message);
             let message = clip(&message, MESSAGE_MAX_BYTES);
             return Err(Box::new(Ending { outcome, message, ..(**ending).clone() }));
         }

@@ -1,4 +1,4 @@
-//! The machine against answers by a script. `W` is a number here: references are handed back unread.
+//! The machine with scripted answers. `W` is a number: references are returned unread.
 
 use super::*;
 use crate::jitter::Jitter;
@@ -44,7 +44,7 @@ fn entry(uid: &str, block: Option<bool>) -> OwnerReference {
     }
 }
 
-/// What decisions here rest on: one blocking reference, to `o`.
+/// The facts of the decisions: one blocking reference to `o`.
 fn facts() -> Facts {
     Facts { owners: Box::new([entry("o", Some(true))]), ..Facts::default() }
 }
@@ -117,7 +117,7 @@ fn failure(kind: FailureKind) -> Answer<u32> {
     Err(Failure { kind, cause: "broken".to_owned() })
 }
 
-/// One effect in words.
+/// One effect as text.
 fn word(output: &Output<u32>) -> String {
     match output {
         Output::Ask { request: Request::Get(object), .. } => format!("get {}", object.name),
@@ -149,7 +149,7 @@ fn words(outputs: &[Output<u32>]) -> Vec<String> {
     outputs.iter().map(word).collect()
 }
 
-/// The id of the only request among these.
+/// The id of the only request in `outputs`.
 fn asked(outputs: &[Output<u32>]) -> RequestId {
     let mut ids = outputs.iter().filter_map(|output| match output {
         Output::Ask { id, .. } => Some(*id),
@@ -160,7 +160,7 @@ fn asked(outputs: &[Output<u32>]) -> RequestId {
     id
 }
 
-/// Answers each request at once, and lets every write leave. Gives what was asked and how it ended.
+/// Answers each request at once, and allows every write. Returns the requests and the report.
 fn play(lease: WorkLease, answers: Vec<Answer<u32>>) -> (Vec<String>, WorkReport) {
     let mut machine = machine();
     machine.start(at(0), lease);

@@ -1,5 +1,5 @@
-//! Resources that share a group and a kind. Each has a collection of its own; a reference names the kind alone, and does not say which of them it
-//! means.
+//! Resources that share a group and a kind. Each has its own collection. A reference names only the kind, and does not
+//! say which resource it means.
 
 use super::{Coverage, KindId};
 use crate::object::{GroupResource, Name, ObjectRef};
@@ -20,7 +20,7 @@ impl Coverage {
         rival
     }
 
-    /// The kind of an object as others name it.
+    /// The kind of an object reference.
     pub(crate) fn kind_of(&mut self, object: &ObjectRef) -> KindId {
         let resource = GroupResource { group: object.group.clone(), resource: object.resource.clone() };
         match self.find(&resource).filter(|id| self.kind(*id).kind == object.kind) {
@@ -29,7 +29,7 @@ impl Coverage {
         }
     }
 
-    /// All kinds of this one's group and name.
+    /// All kinds with the same group and name.
     pub(crate) fn namesakes(&self, id: KindId) -> impl Iterator<Item = KindId> + '_ {
         let (group, kind) = (self.kind(id).group.clone(), self.kind(id).kind.clone());
         let first = self.by_kind.get(&(group.clone(), kind.clone())).copied();
@@ -38,7 +38,7 @@ impl Coverage {
         first.into_iter().chain(rivals.filter(is_it))
     }
 
-    /// Resources of this kind that are served.
+    /// Served resources of this kind.
     pub(crate) fn resources(&self, id: KindId) -> Vec<GroupResource> {
         let served = self.namesakes(id).filter_map(|id| self.kind(id).served.as_ref());
         let mut resources: Vec<GroupResource> = served.map(|served| served.group_resource.clone()).collect();
@@ -46,8 +46,8 @@ impl Coverage {
         resources
     }
 
-    /// Finds out whether references by this kind lead to one resource, after one has come or gone. Those that cannot be listed do not count
-    /// beside one that can. `None` where nothing has changed, else where references led before.
+    /// Finds out whether references by this kind lead to one resource, after one has come or gone. Unlistable resources
+    /// do not count beside a listable one. `None` if nothing has changed, else the former target of references.
     pub(crate) fn compare_resources(&mut self, id: KindId) -> Option<KindId> {
         if self.rivals.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Which collections share the main store, and how far that and every other store was seen.
+//! The stores of collections, and the highest seen version of each store.
 
 use super::{Coverage, Kind, KindId, State};
 use crate::object::ResourceVersion;
@@ -6,9 +6,9 @@ use crate::time::Time;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// What `etcdutl --bump-revision` is told to add is a thousand million, by its manual; no cluster writes as much in a moment,
+/// The manual of `etcdutl --bump-revision` recommends adding a thousand million. No cluster writes as much in a moment.
 const LEAP_MIN: u128 = 100_000_000;
-/// or faster than this for long.
+/// No cluster writes faster than this for long.
 const WRITES_PER_SECOND_MAX: u128 = 50_000;
 
 pub(super) fn leaps(high: Option<&(ResourceVersion, Time)>, now: Time, version: &ResourceVersion) -> bool {
@@ -25,13 +25,13 @@ pub(super) fn raise(high: &mut Option<(ResourceVersion, Time)>, now: Time, versi
 }
 
 impl Coverage {
-    /// Takes in that the store of this collection was seen at this version.
+    /// Records that the store of this collection was seen at this version.
     pub(crate) fn raise(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
         let reaches_main = self.main.as_ref().is_some_and(|(main, _)| version.reached(main))
             && !leaps(self.main.as_ref(), now, version);
         let kind = self.kind_mut(id);
         kind.raise(now, version);
-        // What is left of a history that is over says nothing of the store as it is.
+        // Remains of an old history say nothing about the present store.
         if kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered() {
             if !kind.keeps_up && reaches_main {
                 kind.keeps_up = true;
@@ -41,16 +41,16 @@ impl Coverage {
         }
     }
 
-    /// Takes in that the store took a write to an object of this collection at this version.
+    /// Records that the store accepted a write to an object of this collection at this version.
     pub(crate) fn wrote(&mut self, now: Time, id: KindId, version: &ResourceVersion) {
         let kind = self.kind(id);
-        // Of a collection that has not gone along with the others it is not known which store it is kept in.
+        // If a collection has not kept up with the others, its store is unknown.
         if kind.is_in_main_store() && kind.keeps_up && version.is_ordered() {
             raise(&mut self.main, now, version);
         }
     }
 
-    /// Takes in that a list under way shows an object at this version.
+    /// Records that a list shows an object at this version.
     pub(crate) fn show(&mut self, id: KindId, version: &ResourceVersion) {
         let kind = self.kind(id);
         let counts = kind.rewound.is_none() && kind.is_in_main_store() && version.is_ordered();
@@ -59,8 +59,8 @@ impl Coverage {
         }
     }
 
-    /// No answer of this collection's store from now on can lie before this version: the collections of the main store share one, every
-    /// other has its own.
+    /// No answer of this collection's store can have a lower version. The collections of the main store share one such
+    /// floor; every other collection has its own.
     pub(crate) fn floor(&self, id: KindId) -> Option<&ResourceVersion> {
         let kind = self.kind(id);
         let own = kind.high.as_ref().map(|(high, _)| high);
@@ -69,17 +69,17 @@ impl Coverage {
         shared.chain([own]).flatten().reduce(|one, other| if one.is_before(other) { other } else { one })
     }
 
-    /// The highest version that the main store was ever seen at.
+    /// The highest version ever seen of the main store.
     pub(crate) fn main(&self) -> Option<&ResourceVersion> {
         self.main.as_ref().map(|(main, _)| main)
     }
 
-    /// Whether this version of a collection of the main store lies too far past all that the store was seen at.
+    /// Whether this version is too far beyond everything seen of the main store.
     pub(crate) fn is_far_ahead(&self, now: Time, id: KindId, version: &ResourceVersion) -> bool {
         self.kind(id).is_in_main_store() && leaps(self.main.as_ref(), now, version)
     }
 
-    /// The main store has another history: nothing is known of where it stands, or of which collections it holds.
+    /// The main store has another history: neither its position nor its collections are known.
     pub(crate) fn forget_main_store(&mut self) {
         self.main = None;
         self.shown = None;
@@ -94,18 +94,18 @@ impl Coverage {
         self.kinds.iter_mut().filter_map(|place| place.kind.as_mut())
     }
 
-    /// Collections of the main store that have not been seen at or past where the others have shown it.
+    /// Collections of the main store that were not seen at or past the position that the others have shown.
     pub(crate) fn behind(&self) -> impl Iterator<Item = KindId> + '_ {
         let is_behind = |kind: &Kind| kind.state == State::Synced && kind.is_in_main_store() && !kind.keeps_up;
         self.served().filter(move |(_, kind)| is_behind(kind)).map(|(id, _)| id)
     }
 
-    /// Collections of which it is not known which store they are kept in.
+    /// Collections whose store is unknown.
     pub(crate) fn unplaced(&self) -> impl Iterator<Item = KindId> + '_ {
         self.served().filter(|(_, kind)| kind.unplaced).map(|(id, _)| id)
     }
 
-    /// It is to be asked anew which collections share the main store.
+    /// Starts the comparison of stores again.
     pub(crate) fn compare_stores(&mut self) {
         for kind in self.all_mut() {
             kind.keeps_up = false;
@@ -113,9 +113,9 @@ impl Coverage {
         }
     }
 
-    /// Of collections that have stood elsewhere than the main store for `rounds` questions: those that do not share it. Where it is most of
-    /// them, it is the ones ahead, or far behind, that do not; or none of them, where only what is not served any more has shown the main
-    /// store to stand where it is thought to.
+    /// Collections that do not share the main store, after their positions have differed from it for `rounds` requests.
+    /// If most collections differ, the main store is the other one: then the ones ahead of it or far behind it do not
+    /// share it. None do if only resources that are no longer served have shown the assumed position.
     pub(crate) fn apart(&self, now: Time, rounds: u32) -> Option<Vec<KindId>> {
         let elsewhere: Vec<KindId> = self.behind().filter(|&id| self.kind(id).against >= rounds).collect();
         let level = self.served().filter(|(_, kind)| kind.state == State::Synced && kind.is_in_main_store()).count();
@@ -133,7 +133,7 @@ impl Coverage {
         Some(self.served().filter(is_apart).map(|(id, _)| id).collect())
     }
 
-    /// Takes collections for ones that do not share the main store. Where that stands is what the others have shown.
+    /// Marks collections as not sharing the main store. The position of the main store follows from the others.
     pub(crate) fn take_apart(&mut self, apart: &[KindId]) {
         for &id in apart {
             self.kind_mut(id).unplaced = true;
@@ -147,7 +147,7 @@ impl Coverage {
         }
     }
 
-    /// Takes a collection for one of the main store again.
+    /// Marks a collection as sharing the main store again.
     pub(crate) fn rejoin(&mut self, id: KindId) {
         let kind = self.kind_mut(id);
         kind.unplaced = false;

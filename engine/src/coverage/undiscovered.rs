@@ -1,29 +1,29 @@
-//! What is there to be served and is not shown by discovery.
+//! Resources that exist and are missing in discovery.
 
 use crate::object::{GroupResource, Name};
 use alloc::string::String;
 
-/// In the place of a resource: each resource of the group.
+/// In place of a resource: all resources of the group.
 pub const ALL_RESOURCES: &str = "*";
 
-/// A group, or one resource of it, that is there to be served, as its definition says, and that discovery has not shown yet.
+/// A group, or one of its resources, whose definition exists and that discovery has not shown yet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Undiscovered {
     pub group: Name,
-    /// `None` where the resources of the group are not known.
+    /// `None` if the resources of the group are unknown.
     pub resource: Option<Name>,
-    /// In words.
+    /// The reason as text.
     pub why: String,
 }
 
 impl Undiscovered {
-    /// As a collection. The resource is [`ALL_RESOURCES`] where those of the group are not known.
+    /// As a collection. The resource is [`ALL_RESOURCES`] if the resources of the group are unknown.
     pub fn group_resource(&self) -> GroupResource {
         let resource = self.resource.clone().unwrap_or_else(|| Name::from(ALL_RESOURCES));
         GroupResource { group: self.group.clone(), resource }
     }
 
-    /// Whether both are about the same, for whatever reason.
+    /// Whether both name the same, regardless of the reason.
     pub fn is_same(&self, other: &Undiscovered) -> bool {
         self.group == other.group && self.resource == other.resource
     }

@@ -1,4 +1,4 @@
-//! The calls to the API server, and what their answers mean.
+//! The calls to the API server, and the meaning of their answers.
 
 use super::{
     Acquisition, Call, CallId, Elector, Leadership, LeaseRecord, LeaseWrite, Observed, Output, Purpose, PutError,
@@ -10,7 +10,7 @@ use alloc::string::String;
 use core::mem;
 use core::time::Duration;
 
-/// What a released Lease says, as client-go writes it: long enough to be valid, short for those who only look at the clock.
+/// The duration of a released Lease, as client-go writes it: valid, and short for clients that look only at the clock.
 const RELEASED_DURATION: Duration = Duration::from_secs(1);
 
 impl Elector {
@@ -31,7 +31,7 @@ impl Elector {
         self.write(now, Purpose::Renew, write);
     }
 
-    /// Gives back what is held, or is done.
+    /// Releases the Lease, or ends.
     pub(super) fn give_back(&mut self, now: Time) {
         let State::Releasing(Release { held: Some(record), .. }) = &self.state else {
             self.state = State::Over;
@@ -85,7 +85,7 @@ impl Elector {
         }
     }
 
-    /// The call has no usable answer; a write may have landed all the same.
+    /// The call has no usable answer. A write may have succeeded all the same.
     pub(super) fn fail(&mut self, now: Time, call: &Call, why: String) {
         let what = match call.purpose {
             Purpose::Read => "read the Lease",
@@ -125,14 +125,14 @@ impl Elector {
             return;
         }
         self.follow(record);
-        // A look right at the end of its time spares a takeover the wait for the next round.
+        // A read right at the end of the duration avoids waiting for the next retry period.
         self.next_call = free_at.min(now + self.retry());
     }
 
     fn got_as_leader(&mut self, now: Time, term: &Term, found: Option<LeaseRecord>) {
         let why = match found {
             Some(record) if self.is_same_tenure(&record, &term.election, term.number) => {
-                // The version moved: an answer of ours was lost, or somebody touched the metadata.
+                // The version changed: an answer was lost, or another client changed the metadata.
                 self.observe(now, record);
                 self.renew(now);
                 return;
@@ -203,7 +203,7 @@ impl Elector {
                 self.next_call = next;
                 self.observe(now, record);
             }
-            // Lost while this was under way. The term is over all the same; the record counts like anybody's.
+            // The term ended while this call was in flight, and stays ended. The record counts like any other.
             State::Following => self.observe(now, record),
             State::Releasing(_) => {
                 self.hold(record);
@@ -218,7 +218,7 @@ impl Elector {
             self.unsure = None;
         }
         match &mut self.state {
-            // Whoever was quicker is seen at the next round; at once, a server that refuses everything would be asked in a loop.
+            // The next round shows the winner. An immediate read could loop on a server that refuses everything.
             State::Following => self.next_call = now + self.retry(),
             State::Leading(leadership) => {
                 leadership.refused = leadership.refused.saturating_add(1);
@@ -232,7 +232,7 @@ impl Elector {
         }
     }
 
-    /// Takes the Lease, or creates it, under the next number.
+    /// Takes or creates the Lease with the next number.
     fn acquire(&mut self, now: Time) {
         let known = self.observed.as_ref().map(|observed| &observed.record);
         let number = known.map_or(0, |record| record.transitions).saturating_add(1);
@@ -251,7 +251,8 @@ impl Elector {
         }
     }
 
-    /// When the acquisition behind this record was sent, if it is one of ours whose answer was lost. The identity alone proves nothing.
+    /// When the acquisition behind this record was sent, if this process acquired it and lost the answer. The identity
+    /// alone proves nothing.
     fn landed_unseen(&mut self, record: &LeaseRecord) -> Option<Time> {
         let unsure = self.unsure.as_ref()?;
         let same_lease = unsure.election.as_ref().is_none_or(|election| *election == record.uid);
@@ -259,7 +260,7 @@ impl Elector {
             return Some(unsure.sent);
         }
         if same_lease && record.transitions >= unsure.number {
-            // The Lease went on without it, so its precondition can never hold again.
+            // The Lease has changed since, so its precondition can never hold again.
             self.unsure = None;
         }
         None
@@ -270,7 +271,7 @@ impl Elector {
         match &self.observed {
             None => now,
             Some(Observed { record, .. }) if record.holder.is_empty() => now,
-            // A holder that does not say for how long gets what we would take.
+            // A holder without a duration gets the configured one.
             Some(Observed { record, since }) if record.duration.is_zero() => *since + self.config.lease_duration,
             Some(Observed { record, since }) => *since + record.duration,
         }
@@ -290,7 +291,7 @@ impl Elector {
         }
     }
 
-    /// Whether the record is still the one that this process acquired in that Lease under that number.
+    /// Whether the record is still the one that this process acquired in that Lease with that number.
     fn is_same_tenure(&self, record: &LeaseRecord, election: &str, number: u64) -> bool {
         *record.uid == *election && record.transitions == number && record.holder == self.config.identity
     }

@@ -32,7 +32,7 @@ fn render(output: &Output) -> String {
     }
 }
 
-/// `UID VERSION HOLDER NUMBER`, where `-` is no holder; after an `@` in the version, when it was renewed.
+/// `UID VERSION HOLDER NUMBER`. `-` means no holder. After an `@` in the version: the renew time.
 fn record(text: &str) -> LeaseRecord {
     let [uid, version, holder, number] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("record {text:?}") };
     let (version, renewed) = version.split_once('@').unwrap_or((version, ""));
@@ -62,7 +62,8 @@ fn input(text: &str, call: CallId) -> Option<Input> {
     }
 }
 
-/// Runs lines of `MILLISECONDS | input | expected outputs`. An input that begins with `late` answers the call before the last one.
+/// Runs lines of `MILLISECONDS | input | expected outputs`. An input that starts with `late` answers the call before
+/// the last one.
 fn check(script: &str) {
     let mut elector = Elector::new(config("me"), 1);
     let mut calls = Vec::from([CallId(0)]);
@@ -173,7 +174,7 @@ fn a_follower_that_is_told_of_a_change_looks_at_once() {
         109 | put L 9 me 4  | gained L/4
         "#,
     );
-    // One that comes while a call is under way may be newer than its answer.
+    // A change during a call may be newer than its answer.
     check(
         r#"
         0   | tick          | get
@@ -186,7 +187,7 @@ fn a_follower_that_is_told_of_a_change_looks_at_once() {
         10  | tick          |
         "#,
     );
-    // Its own writes are changes too: a leader has its own pace, and whoever goes needs none.
+    // Its own writes are changes, too: a leader keeps its pace, and a releasing process needs no hint.
     check_leader(
         r#"
         2001 | put L 9 me 1 |
@@ -241,7 +242,7 @@ fn an_acquisition_whose_answer_was_lost_counts_from_its_send() {
         10100 | tick          | lost the Lease could not be renewed in time
         "#,
     );
-    // Nothing is certain any more when it is seen too late: another acquisition then, under another number.
+    // A late view is not certain: the next acquisition has another number.
     check(
         r#"
         0     | tick          | get
@@ -253,7 +254,7 @@ fn an_acquisition_whose_answer_was_lost_counts_from_its_send() {
         27601 | got L 8 me 4  | put on 8 "me" 5 15s acquire
         "#,
     );
-    // Two sends under one number: the first of them may be the one that landed.
+    // Two sends with one number: the first of them may be the accepted one.
     check(
         r#"
         0     | tick          | get

@@ -14,7 +14,7 @@ fn kind(access: Access, backend: Backend) -> ServedKind {
     }
 }
 
-/// Answers every step with "not there" and gives what was asked, with the seconds waited before each.
+/// Answers every step with "absent". Returns the questions, with the seconds before each.
 fn ask(inquiry: Inquiry, kind: &ServedKind, version: &str) -> (alloc::vec::Vec<(CheckBy, u64)>, Proof) {
     ask_on(inquiry, Ground { kind, listed: true, contradictions: 0 }, version)
 }
@@ -24,7 +24,7 @@ fn ask_on(mut inquiry: Inquiry, ground: Ground<'_>, version: &str) -> (alloc::ve
     let mut asked = alloc::vec![];
     for _ in 0..20 {
         let step = inquiry.next(ground);
-        // What comes later comes over another connection.
+        // Delayed questions use another connection.
         assert_eq!(step.fresh, inquiry.done > 0 && inquiry.not_before > now);
         asked.push((step.by, inquiry.not_before.since(now).as_secs()));
         now = now.max(inquiry.not_before);

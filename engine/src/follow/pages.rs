@@ -6,21 +6,21 @@ use crate::time::Time;
 use alloc::format;
 use alloc::string::String;
 
-/// A page that fails is asked for so often before everything that came before it is thrown away.
+/// Most attempts for a page before all earlier pages are discarded.
 const PAGE_TRIES_MAX: u32 = 5;
-/// A list of this many pages comes from a server that goes in circles.
+/// A server with this many pages never finishes.
 const PAGES_MAX: u32 = 1_000_000;
 
 /// The pages so far.
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// `None`: all objects are asked for at once.
+    /// `None`: all objects in one page.
     limit: Option<u32>,
-    /// Of the first page: all pages show the collection as of that one.
+    /// The position of the first page: all pages show the collection as of it.
     position: Option<ResourceVersion>,
     token: Option<String>,
     count: u32,
-    /// Of the page that is asked for.
+    /// Attempts for the present page.
     tries: u32,
 }
 
@@ -62,7 +62,7 @@ impl Follow {
                 self.ask_watch(now, Watch::new(now, position));
             }
             Some(_) if pages.limit.is_none() => {
-                self.pages_are_senseless(now, "is cut short although no limit was asked for");
+                self.pages_are_senseless(now, "is incomplete although no limit was requested");
             }
             Some(_) if pages.count + 1 >= PAGES_MAX => self.pages_are_senseless(now, "never ends"),
             Some(_) => {
@@ -74,10 +74,11 @@ impl Follow {
 
     fn page_failed(&mut self, now: Time, pages: Pages, failure: Failure) {
         if failure.is_expired() && pages.limit.is_some() {
-            // The token of the next page has expired: who is too slow for pages takes all in one.
+            // The token of the next page has expired: reading in pages is too slow, so everything is requested at once.
             return self.ask_page(Pages::new(None));
         }
-        // A later page is worth another try: its token is good for minutes, and much may have come before it.
+        // A page after the first is worth another attempt: its token is valid for minutes, and many objects may precede
+        // it.
         if pages.token.is_some() && failure.may_pass() && pages.tries < PAGE_TRIES_MAX {
             let wait = self.wait(&failure, RESUME_BACKOFF_MAX);
             return self.rest(now + wait, Next::Page(pages));

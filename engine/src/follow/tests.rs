@@ -1,4 +1,4 @@
-//! The machine against scripts in words, and against a server that answers at random.
+//! The machine with text scripts, and with a server that answers randomly.
 
 use super::*;
 use alloc::string::ToString;
@@ -39,7 +39,7 @@ fn word(output: &Output) -> String {
     }
 }
 
-const EARLY: &str = "lost Early: watch things: the API server ended it before its time";
+const EARLY: &str = "lost Early: watch things: the API server ended it early";
 
 struct Bench {
     follow: Follow,
@@ -80,7 +80,7 @@ impl Bench {
         self.says(Input::Page { position: Some(version(position)), token })
     }
 
-    /// Waits for the next deadline; how long that took.
+    /// Waits for the next deadline. Returns the duration and the effects.
     fn waits(&mut self) -> (Duration, Vec<String>) {
         let due = self.follow.next_deadline().expect("a deadline");
         let took = due.since(self.now);
@@ -206,7 +206,7 @@ fn a_page_that_makes_no_sense_fails_the_list() {
     bench.waits();
     bench.fails(410);
     let cut = bench.page(10, "a");
-    let why = "failed: list things: the answer is cut short although no limit was asked for";
+    let why = "failed: list things: the answer is incomplete although no limit was requested";
     assert_eq!(cut, ["begun", "objects", why, "rest"]);
 }
 

@@ -1,4 +1,4 @@
-//! A watch over all its streams.
+//! A watch over several streams.
 
 use super::{Ask, Failure, Follow, Input, Next, RESUME_BACKOFF_MAX, State, Stream, Tell, WatchEnd};
 use crate::object::ResourceVersion;
@@ -8,23 +8,23 @@ use alloc::string::String;
 use core::mem;
 use core::time::Duration;
 
-/// A watch that lived this long may be followed by a new list at once.
+/// After a watch that lived this long, a new list may start at once.
 const RELIST_AT_ONCE_AFTER: Duration = Duration::from_secs(5);
-/// So many streams in a row that bring nothing but failures lead to a new list.
+/// After this many consecutive streams with only failures, a new list starts.
 const FRUITLESS_WATCHES_MAX: u32 = 3;
 
-/// Where the watch is, and how its streams went.
+/// The position of the watch, and the results of its streams.
 #[derive(Debug)]
 pub(super) struct Watch {
     position: ResourceVersion,
     began: Time,
-    /// Something came over the present stream.
+    /// The present stream has sent data.
     progress: bool,
-    /// Something came over one of the streams before.
+    /// One of the earlier streams has sent data.
     fruitful: bool,
-    /// Streams in a row that brought nothing.
+    /// Consecutive streams without data.
     fruitless: u32,
-    /// What the leader was told last, unless the watch goes on since.
+    /// The last loss that the leader knows, unless the watch has resumed.
     lost: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Follow {
         }
     }
 
-    /// Takes in how much the stream brought that is over.
+    /// Records the result of an ended stream.
     fn stream_over(&mut self, watch: &mut Watch) {
         if mem::take(&mut watch.progress) {
             watch.fruitful = true;
@@ -92,13 +92,13 @@ impl Follow {
     fn watch_ended(&mut self, now: Time, mut watch: Watch, stream: &Stream) {
         self.stream_over(&mut watch);
         if stream.is_early(now) {
-            let why = format!("watch {}: the API server ended it before its time", self.config.name);
+            let why = format!("watch {}: the API server ended it early", self.config.name);
             self.lose(&mut watch, WatchEnd::Early, Failure::senseless(why));
         }
         if watch.fruitless == 0 {
             return self.ask_watch(now, watch);
         }
-        // A server that ends every watch at once is asked less often.
+        // Back off if the server ends every watch at once.
         let wait = self.backoff.next_delay();
         self.rest(now + wait, Next::Watch(watch));
     }
@@ -119,7 +119,7 @@ impl Follow {
         }
     }
 
-    /// Tells that the watch is lost, unless the leader knows, for this reason.
+    /// Reports the loss of the watch, unless the leader knows it for this reason.
     fn lose(&mut self, watch: &mut Watch, end: WatchEnd, failure: Failure) {
         if watch.lost.as_ref() != Some(&failure.sentence) {
             watch.lost = Some(failure.sentence.clone());

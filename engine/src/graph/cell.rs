@@ -1,4 +1,4 @@
-//! How a node is kept: 64 bytes, its name, and its part of what others have in common with it.
+//! The storage of a node: 64 bytes, its name, and its share of common values.
 
 use super::texts::TextId;
 use super::{NodeId, Proof};
@@ -6,18 +6,18 @@ use crate::object::{Facts, ResourceVersion};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What is true of a node.
+/// The flags of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags(u16);
 
 impl Flags {
-    /// The cell is a node's.
+    /// The cell is in use.
     pub(super) const LIVE: Flags = Flags(1);
     /// A list or watch of its collection showed it, or a read while nothing newer was known.
     pub(super) const OBSERVED: Flags = Flags(1 << 1);
-    /// Asked about, without an answer that can be used.
+    /// Checked without a usable answer.
     pub(super) const UNREADABLE: Flags = Flags(1 << 2);
-    /// [`Told`] says more of it.
+    /// [`Told`] has more knowledge about it.
     pub(super) const TOLD: Flags = Flags(1 << 3);
     pub(super) const TERMINATING: Flags = Flags(1 << 4);
     pub(super) const HOLD: Flags = Flags(1 << 5);
@@ -27,13 +27,13 @@ impl Flags {
     pub(super) const ORPHAN: Flags = Flags(1 << 7);
     /// Waits to be judged.
     pub(super) const DIRTY: Flags = Flags(1 << 8);
-    /// Its uid has another form than the canonical one, and is kept apart.
+    /// Its uid is not in canonical form, and is stored separately.
     pub(super) const ODD_UID: Flags = Flags(1 << 9);
-    /// So is its resource version, which is no number or a very large one.
+    /// Its resource version is not a number or very large, and is stored separately.
     pub(super) const ODD_VERSION: Flags = Flags(1 << 10);
-    /// It is known when its deletion was asked for.
+    /// Its deletion timestamp is known.
     pub(super) const DELETION_TIME: Flags = Flags(1 << 11);
-    /// It has more references than are looked at.
+    /// It has more references than the collector reads.
     pub(super) const EXCESS: Flags = Flags(1 << 12);
 
     pub(super) fn has(self, flags: Flags) -> bool {
@@ -47,24 +47,24 @@ impl Flags {
 
 #[derive(Debug, Default)]
 pub(super) struct Cell {
-    /// Or, in its first bytes, the number of one in another form.
+    /// For a uid in another form, its number is in the first bytes.
     pub(super) uid: [u8; 16],
-    /// Of an observed object, where it is a number.
+    /// Of an observed object, if it is a number.
     pub(super) version: u64,
     pub(super) owners: Owners,
     pub(super) name: TextId,
     /// Its kind and namespace.
     pub(super) place: u32,
-    /// One more than the number of the list of its dependents; 0 where it has none.
+    /// The number of its list of dependents plus one; 0 without dependents.
     pub(super) dependents: u32,
-    /// One more than the number of the list of its finalizers; 0 where it has none.
+    /// The number of its list of finalizers plus one; 0 without finalizers.
     pub(super) finalizers: u32,
-    /// The list of its collection that showed it last.
+    /// The last list of its collection that showed it.
     pub(super) list: u32,
     pub(super) flags: Flags,
 }
 
-/// The references of an observed object, in order: nearly always one or none.
+/// The references of an observed object, in order: usually one or none.
 #[derive(Debug, Default)]
 pub(super) enum Owners {
     #[default]
@@ -78,24 +78,25 @@ pub(super) enum Owners {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnerEdge {
     pub(super) owner: NodeId,
-    /// Place of this edge among the owner's dependents.
+    /// The index of this edge among the owner's dependents.
     pub(super) back: u32,
     pub(super) how: How,
 }
 
-/// What a reference says beside the name and uid of the owner: the number of its `apiVersion` and `kind`, and two flags that may be absent.
+/// The rest of a reference besides the name and uid of the owner: the number of its `apiVersion` and `kind`, and two
+/// optional flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct How(u32);
 
-/// The owners' side of a reference.
+/// The owner's end of a reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DependentEdge {
     pub(super) dependent: NodeId,
-    /// Place of this edge among the dependent's owners, and in the highest bit whether it blocks foreground deletion.
+    /// The index of this edge among the dependent's owners. The highest bit says whether it blocks foreground deletion.
     slot: u32,
 }
 
-/// The references to a node: of those that have any, many have one.
+/// The references to a node: usually one, if any.
 #[derive(Debug, Default)]
 pub(super) enum Dependents {
     #[default]
@@ -107,7 +108,7 @@ pub(super) enum Dependents {
 #[derive(Debug)]
 pub(super) struct Crowd {
     edges: Vec<DependentEdge>,
-    /// Of these, those that block.
+    /// The number of blocking ones.
     blocking: u32,
 }
 
@@ -161,7 +162,7 @@ impl Dependents {
         }
     }
 
-    /// Takes the edge at a place out, and puts the last one there.
+    /// Removes the edge at an index, and puts the last one there.
     pub(super) fn swap_remove(&mut self, at: usize) {
         match self {
             Dependents::None | Dependents::One(_) => *self = Dependents::None,
@@ -173,7 +174,7 @@ impl Dependents {
     }
 }
 
-/// What is known of a node that is not observed.
+/// The knowledge about an unobserved node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Told {
     Read { facts: Facts, position: ResourceVersion },
@@ -181,14 +182,14 @@ pub(super) enum Told {
 }
 
 impl Cell {
-    /// The number of a uid in another form than the canonical one.
+    /// The number of a uid that is not in canonical form.
     pub(super) fn odd_uid(&self) -> Option<u32> {
         let [a, b, c, d, ..] = self.uid;
         self.flags.has(Flags::ODD_UID).then_some(u32::from_le_bytes([a, b, c, d]))
     }
 }
 
-/// What a cell has for a uid of this number.
+/// The bytes of a cell for a uid with this number.
 pub(super) fn odd_uid_bytes(number: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&number.to_le_bytes());

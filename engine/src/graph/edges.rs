@@ -1,4 +1,4 @@
-//! References, kept at both ends.
+//! References, stored at both ends.
 
 use super::cell::{DependentEdge, Dependents, How, OwnerEdge, Owners};
 use super::{Coordinates, Graph, NodeId, Reference};
@@ -8,7 +8,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Graph {
-    /// Where a reference leads. The scope is the owner kind's; while that is unknown, the dependent's namespace stands in.
+    /// The target of a reference. The scope is that of the owner's kind. While it is unknown, the dependent's namespace
+    /// is assumed.
     pub(crate) fn target(coverage: &mut Coverage, namespace: &Name, reference: &OwnerReference) -> Coordinates {
         let kind = coverage.kind_id(reference.group(), &reference.kind);
         let namespace =
@@ -16,7 +17,7 @@ impl Graph {
         Coordinates { kind, namespace, name: reference.name.clone() }
     }
 
-    /// Leads the references of all dependents of `id` to where they lead now that the scope of its kind is known.
+    /// Moves the references of all dependents of `id` to their targets, now that the scope of its kind is known.
     pub(crate) fn relink_dependents(&mut self, coverage: &mut Coverage, id: NodeId) -> Vec<NodeId> {
         let dependents: BTreeSet<NodeId> = self.node(id).dependents().collect();
         for &dependent in &dependents {
@@ -28,7 +29,7 @@ impl Graph {
                 let at = Self::target(coverage, &namespace, reference);
                 self.link(dependent, reference, &at);
             }
-            // Only now: its other owners are the same as before, with all that is known of them.
+            // Last, so that the other owners keep all knowledge.
             self.drop_unused_owners(dependent, before.as_slice());
             self.give_back(before);
             self.note_waiting(dependent, true);
@@ -52,7 +53,7 @@ impl Graph {
         owner
     }
 
-    /// The list of dependents of a node, which may have none yet.
+    /// The list of dependents of a node, created if missing.
     fn dependents_mut(&mut self, id: NodeId) -> &mut Dependents {
         let list = match self.cell(id).dependents.checked_sub(1) {
             Some(list) => list,
@@ -76,20 +77,20 @@ impl Graph {
         }
     }
 
-    /// Edges that were taken out need their kinds no more.
+    /// Releases the kinds of removed edges.
     pub(super) fn give_back(&mut self, edges: Owners) {
         for edge in edges.as_slice() {
             self.kinds.give_back(edge.how.kind());
         }
     }
 
-    /// Takes the references of a node out at their owners.
+    /// Removes the references of a node from its owners.
     pub(super) fn detach(&mut self, id: NodeId) -> Owners {
         let edges = core::mem::take(&mut self.cell_mut(id).owners);
-        // From the back: the edges of one owner then leave its list in the order in which later places are moved into earlier ones.
+        // From the back: the edges of one owner then leave its list in the order in which moves fill earlier slots.
         for (slot, edge) in edges.as_slice().iter().enumerate().rev() {
             let list = self.dependents_mut(edge.owner);
-            // An earlier removal of this loop may have moved this edge; then its place is where it points to us from.
+            // An earlier removal of this loop may have moved this edge; the reverse edge then has its present place.
             let is_it = |back: &DependentEdge| back.dependent == id && back.slot() == slot;
             let mut at = edge.back as usize;
             if !list.as_slice().get(at).is_some_and(is_it) {

@@ -1,23 +1,24 @@
-//! One object that several groups serve under one uid is one owner: its dependents are counted whichever group they name.
+//! One object that several groups serve with one uid is one owner: its dependents count regardless of the group in
+//! their reference.
 
 use super::{Coordinates, Graph, Node, NodeId};
 use crate::coverage::Coverage;
 use alloc::vec::Vec;
 
 impl Graph {
-    /// The nodes of the object at this node: those that a collection or a read shows, those that are remembered as orphaning their
-    /// dependents, and those of a served kind at the same namespace and name that may turn out to be it.
+    /// The nodes of the object at this node: observed and read ones, those remembered as orphaning, and those of a
+    /// served kind with the same namespace and name that may turn out to be the object.
     pub(crate) fn same_object(&self, coverage: &Coverage, id: NodeId) -> impl Iterator<Item = Node<'_>> + Clone {
         let this = self.node(id);
         let namesake = move |node: &Node<'_>| {
             node.namespace() == this.namespace() && node.name() == this.name() && !node.is_absent()
         };
-        // A reference by a kind that is not served holds an owner only while it can be taken away: in orphaning deletion.
+        // A reference by an unserved kind holds an owner only while it can be removed: during orphaning deletion.
         let served = move |node: &Node<'_>| coverage.kind(node.kind()).served.is_some();
         let is = move |node: &Node<'_>| node.has_facts() || self.is_orphaned(*node) || (served(node) && namesake(node));
         let uid = this.uid();
         let few = self.few_by_uid(&uid);
-        // Of very many claims to the uid, only those at this name count, and there is one for each kind at most.
+        // Of many claims to the uid, only those with this name count. There is at most one for each kind.
         let mut crowd: Vec<NodeId> = Vec::new();
         if self.is_crowded(&uid) {
             let named = |(kind, _)| Coordinates { kind, ..this.at() };
@@ -27,17 +28,17 @@ impl Graph {
         few.chain(crowd).map(|id| self.node(id)).filter(is)
     }
 
-    /// References to the object at this node.
+    /// The number of references to the object at this node.
     pub(crate) fn dependent_count(&self, coverage: &Coverage, id: NodeId) -> usize {
         self.same_object(coverage, id).map(Node::dependent_count).sum()
     }
 
-    /// Of these, those that block its foreground deletion.
+    /// The number of references that block its foreground deletion.
     pub(crate) fn blocking_count(&self, coverage: &Coverage, id: NodeId) -> usize {
         self.same_object(coverage, id).map(Node::blocking_count).sum()
     }
 
-    /// The nodes that refer to the object at this node; one that does so twice comes twice.
+    /// The nodes that refer to the object at this node. A node with two references appears twice.
     pub(crate) fn dependents(&self, coverage: &Coverage, id: NodeId) -> impl Iterator<Item = NodeId> {
         self.same_object(coverage, id).flat_map(Node::dependents)
     }

@@ -1,4 +1,4 @@
-//! Values that many nodes have in common, each kept once and for as long as somebody has it.
+//! Values that many nodes share. Each is stored once, while it has users.
 
 use crate::index::Index;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ pub(super) struct Interner<T> {
 #[derive(Debug)]
 struct Kept<T> {
     value: T,
-    /// So many have it.
+    /// The number of users.
     users: u32,
 }
 
@@ -24,7 +24,7 @@ impl<T: Hash + Eq> Interner<T> {
         Interner { values: Vec::new(), free: Vec::new(), index: Index::new(1, secret) }
     }
 
-    /// The number of this value, for one user more.
+    /// The number of this value, with one more user.
     pub(super) fn put(&mut self, value: T) -> u32 {
         if let Some(number) = self.find(&value) {
             self.kept_mut(number).users += 1;
@@ -39,7 +39,7 @@ impl<T: Hash + Eq> Interner<T> {
         number
     }
 
-    /// The number of this value, if anybody has it.
+    /// The number of this value, if it has users.
     pub(super) fn find(&self, value: &T) -> Option<u32> {
         self.index.get(self.index.hash(value)).find(|&number| self.kept(number).value == *value)
     }
@@ -48,12 +48,12 @@ impl<T: Hash + Eq> Interner<T> {
         &self.kept(number).value
     }
 
-    /// All that somebody has.
+    /// All values with users.
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {
         self.values.iter().flatten().map(|kept| &kept.value)
     }
 
-    /// One has it no more.
+    /// Removes one user.
     pub(super) fn give_back(&mut self, number: u32) {
         let kept = self.kept_mut(number);
         kept.users -= 1;
@@ -65,7 +65,7 @@ impl<T: Hash + Eq> Interner<T> {
         }
     }
 
-    /// How many there are.
+    /// The number of values.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.index.len()

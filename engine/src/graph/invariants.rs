@@ -1,4 +1,4 @@
-//! What must hold between any two calls.
+//! Invariants between any two calls.
 
 use super::cell::Flags;
 use super::{Graph, Node, NodeId};
@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::String;
 
 impl Graph {
-    /// What does not fit together here. Looks at everything.
+    /// The first violated invariant. Checks everything.
     pub(crate) fn inconsistency(&self) -> Option<String> {
         let (mut edges, mut observed, mut lists) = (0, 0, 0);
         for (id, node) in self.iter() {
@@ -85,7 +85,7 @@ impl Graph {
         (!node.is_observed() && node.dependent_count() == 0).then(|| String::from("nothing refers to it"))
     }
 
-    /// Observed nodes of each kind, and those of them that carry this number of a list.
+    /// Observed nodes of each kind, and how many of them have this list number.
     pub(crate) fn observed_by_kind(&self, list: impl Fn(KindId) -> u32) -> BTreeMap<KindId, (usize, usize)> {
         let mut counts: BTreeMap<KindId, (usize, usize)> = BTreeMap::new();
         for (_, node) in self.iter() {

@@ -1,8 +1,8 @@
-//! Knots: cycles of foreground deletions, in which each object waits for the next for ever.
+//! Knots: cycles of foreground deletions, in which each object waits for the next one.
 //!
-//! They are the strongly connected components among the observed objects in foreground deletion, along references that block. All of them are
-//! found anew after a change that may have tied or cut one, once for all that changed: a walk for each object of a long chain would cost the
-//! square of its length.
+//! Knots are the strongly connected components among observed objects in foreground deletion, along blocking
+//! references. After a change that may have created or removed one, all are computed again, once for all changes: a
+//! walk for each object of a long chain would cost the square of its length.
 
 use super::cell::Flags;
 use super::{Graph, NodeId};
@@ -13,25 +13,25 @@ use alloc::vec::Vec;
 pub(super) struct Knots {
     /// Observed nodes in foreground deletion.
     waiting: BTreeSet<NodeId>,
-    /// The number of its knot, for each node in one.
+    /// The number of the knot of each node in one.
     tied: BTreeMap<NodeId, usize>,
-    /// Something changed that may have tied or cut one.
+    /// A change may have created or removed a knot.
     stale: bool,
 }
 
 impl Graph {
-    /// The acting node of the object that a reference leads to.
+    /// The acting node of the target of a reference.
     fn acting(&self, owner: NodeId) -> NodeId {
         self.primary(&self.node(owner).uid()).unwrap_or(owner)
     }
 
-    /// Whether both objects are in one knot. As of the last [`Graph::find_knots`].
+    /// Whether both objects are in one knot, as of the last [`Graph::find_knots`].
     pub(crate) fn are_knotted(&self, id: NodeId, owner: NodeId) -> bool {
         let Some(knot) = self.knots.tied.get(&id) else { return false };
         self.knots.tied.get(&self.acting(owner)) == Some(knot)
     }
 
-    /// Takes in that an observed node changed, or is not observed any more. `moved`: its references may be others.
+    /// Records that an observed node has changed, or is no longer observed. `moved`: its references may have changed.
     pub(super) fn note_waiting(&mut self, id: NodeId, moved: bool) {
         let flags = self.cell(id).flags;
         let is = [Flags::OBSERVED, Flags::TERMINATING, Flags::FOREGROUND].iter().all(|&flag| flags.has(flag));
@@ -48,8 +48,8 @@ impl Graph {
         self.knots.stale |= may_tie || may_cut;
     }
 
-    /// Whether it blocks an object that waits, and one that waits blocks it: the last change that ties a knot is that of such a node. A chain
-    /// that is deleted from its root downwards has none, so no step of it looks at the whole chain.
+    /// Whether the node blocks a waiting object and a waiting object blocks it: the last change that creates a knot is
+    /// of such a node. A chain that is deleted from its root has none, so no step of it walks the whole chain.
     fn is_between(&self, id: NodeId) -> bool {
         let node = self.node(id);
         let waits = |id: NodeId| self.knots.waiting.contains(&id);
@@ -58,7 +58,7 @@ impl Graph {
         blocks && blockers.any(|edge| edge.blocks() && waits(edge.dependent))
     }
 
-    /// Finds the knots anew if any may have changed. Gives the nodes that were in one, or are.
+    /// Computes the knots again if they may have changed. Returns the nodes that were or are in one.
     pub(crate) fn find_knots(&mut self) -> Vec<NodeId> {
         if !core::mem::take(&mut self.knots.stale) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What is known of a node: what most have is in its cell, what few have beside it.
+//! The knowledge about a node. Common data is in its cell, rare data in maps.
 
 use super::cell::{Cell, Flags, Told};
 use super::{Graph, NodeId, Presence};
@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use core::num::NonZeroU32;
 
 impl Graph {
-    /// Takes over what an object says of itself, but for its references.
+    /// Stores the state of an object, without its references.
     pub(super) fn observe(&mut self, id: NodeId, resource_version: ResourceVersion, list: u32, facts: &Facts) {
         if !self.node(id).is_observed() {
             self.observed += 1;
@@ -31,7 +31,7 @@ impl Graph {
         }
     }
 
-    /// What was observed of a node, whose references have been taken out, is forgotten. If it stays, it is to be listed as unobserved.
+    /// Forgets the state of a node whose references were removed. If it stays, the caller lists it as unobserved.
     pub(super) fn unobserve(&mut self, id: NodeId) {
         debug_assert!(self.node(id).owners().len() == 0);
         if !self.node(id).is_observed() {
@@ -48,7 +48,7 @@ impl Graph {
         }
     }
 
-    /// Replaces what is known of a node that is not observed.
+    /// Replaces the knowledge about an unobserved node.
     pub(crate) fn set_unobserved(&mut self, id: NodeId, presence: Presence) {
         debug_assert!(!self.node(id).is_observed());
         self.forget_told(id);
@@ -98,7 +98,7 @@ impl Graph {
         self.cell_mut(id).flags.set(Flags::DELETION_TIME, time.is_some());
     }
 
-    /// Observed objects with more references than are looked at.
+    /// Observed objects with more references than the collector reads.
     pub(crate) fn excessive(&self) -> impl Iterator<Item = NodeId> {
         self.excesses.keys().copied()
     }
@@ -116,7 +116,7 @@ impl Graph {
         self.cell_mut(id).flags.set(Flags::EXCESS, excess.is_some());
     }
 
-    /// An observed object has come to this version, and says of itself what it said before.
+    /// Records a new version of an observed object with unchanged facts.
     pub(crate) fn move_to(&mut self, id: NodeId, version: ResourceVersion) {
         debug_assert!(self.node(id).is_observed());
         self.set_version(id, Some(version));

@@ -1,4 +1,4 @@
-//! What others see of a node.
+//! The view of a node.
 
 use super::cell::{Cell, DependentEdge, Dependents, Flags, OwnerEdge, Told};
 use super::{Coordinates, Graph, NodeId, Observed, Presence};
@@ -18,14 +18,14 @@ pub(crate) struct Node<'a> {
     pub(super) cell: &'a Cell,
 }
 
-/// How a node is known.
+/// The knowledge about a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Known<'a> {
     /// A list or watch of its collection showed it, or a read while nothing newer was known.
     Observed,
-    /// Only referred to.
+    /// Known only from references.
     Virtual { unreadable: bool },
-    /// Found by a question about it, though its collection has not shown it, or shows nothing.
+    /// A read found it, although its collection has not shown it or shows nothing.
     Read { facts: &'a Facts, position: &'a ResourceVersion },
     /// Proven absent.
     Absent(&'a Proof),
@@ -94,7 +94,7 @@ impl<'a> Node<'a> {
         self.cell.flags.has(Flags::OBSERVED)
     }
 
-    /// Not observed, and read or proven absent.
+    /// Unobserved, and read or proven absent.
     pub(crate) fn is_told(self) -> bool {
         self.told().is_some()
     }
@@ -118,17 +118,18 @@ impl<'a> Node<'a> {
         self.is_observed().then(|| self.graph.version_of(self.id))
     }
 
-    /// The list of its collection that showed it last. `None` where it is not observed.
+    /// The last list of its collection that showed it. `None` if it is not observed.
     pub(crate) fn list(self) -> Option<u32> {
         self.is_observed().then_some(self.cell.list)
     }
 
-    /// What is known of the object, from its collection or from a read. Made anew for each call.
+    /// The facts of the object, from its collection or from a read. Built for each call.
     pub(crate) fn facts(self) -> Option<Facts> {
         if self.is_observed() { Some(self.own_facts()) } else { self.read().cloned() }
     }
 
-    /// The same with the first `max` references and finalizers, and with the finalizers of garbage collection wherever they stand.
+    /// The facts with the first `max` references and finalizers, and with the finalizers of garbage collection at any
+    /// position.
     pub(crate) fn facts_listed(self, max: usize) -> Facts {
         let ours = |name: &&Name| [FOREGROUND_FINALIZER, ORPHAN_FINALIZER].contains(&&***name);
         let finalizers = self.finalizers();
@@ -155,7 +156,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// How many references the object has, observed or read.
+    /// The number of references of an observed or read object.
     pub(crate) fn reference_count(self) -> usize {
         self.read().map_or_else(|| self.owners().len(), |facts| facts.owners.len())
     }
@@ -169,13 +170,13 @@ impl<'a> Node<'a> {
         self.read().map_or(self.cell.flags.has(Flags::HOLD), |facts| facts.hold)
     }
 
-    /// Terminating, and its dependents are to go first.
+    /// Terminating, and its dependents are deleted first.
     pub(crate) fn deletes_dependents(self) -> bool {
         let deletes = self.cell.flags.has(Flags::TERMINATING) && self.cell.flags.has(Flags::FOREGROUND);
         self.read().map_or(deletes, Facts::deletes_dependents)
     }
 
-    /// Terminating, and its dependents are to lose their reference.
+    /// Terminating, and its dependents are orphaned.
     pub(crate) fn orphans_dependents(self) -> bool {
         let orphans = self.cell.flags.has(Flags::TERMINATING) && self.cell.flags.has(Flags::ORPHAN);
         self.read().map_or(orphans, Facts::orphans_dependents)
@@ -200,7 +201,7 @@ impl<'a> Node<'a> {
         self.cell.owners.as_slice().iter().map(move |edge| Reference { graph, edge })
     }
 
-    /// Whether an observed object has said just this of itself.
+    /// Whether the facts of an observed object are exactly these.
     pub(crate) fn has_said(self, facts: &Facts) -> bool {
         self.has_references(&facts.owners)
             && *self.own_finalizers() == *facts.finalizers
@@ -220,28 +221,28 @@ impl<'a> Node<'a> {
         self.references().any(|reference| reference.owner() == owner && reference.blocks())
     }
 
-    /// The nodes this one refers to, reference for reference.
+    /// The owners of its references, in order.
     pub(crate) fn owners(self) -> impl ExactSizeIterator<Item = NodeId> + Clone + use<'a> {
         self.cell.owners.as_slice().iter().map(|edge| edge.owner)
     }
 
-    /// References to this node.
+    /// The number of references to this node.
     pub(crate) fn dependent_count(self) -> usize {
         self.edges_of_dependents().len()
     }
 
-    /// Of these, those that block foreground deletion.
+    /// The number of references that block its foreground deletion.
     pub(crate) fn blocking_count(self) -> usize {
         self.list_of_dependents().map_or(0, Dependents::blocking)
     }
 
-    /// The nodes that refer to this one; one that does so twice comes twice.
+    /// The nodes that refer to this one. A node with two references appears twice.
     pub(crate) fn dependents(self) -> impl Iterator<Item = NodeId> + use<'a> {
         self.edges_of_dependents().iter().map(|edge| edge.dependent)
     }
 
-    /// Those of them at these places, the last place first. One that is there throughout is not missed by who goes down from the last place:
-    /// a removal moves only the last one, and down.
+    /// The dependents at these indices, the last one first. A walk from the last index down misses no dependent that
+    /// stays: a removal moves only the last one, and downwards.
     pub(crate) fn dependents_at(self, places: core::ops::Range<usize>) -> impl Iterator<Item = NodeId> + use<'a> {
         let edges = self.edges_of_dependents().get(places).unwrap_or_default();
         edges.iter().rev().map(|edge| edge.dependent)
@@ -263,7 +264,7 @@ impl<'a> Node<'a> {
         self.graph.deletion_times.get(&self.id).copied()
     }
 
-    /// An observed object has more references than are looked at.
+    /// Set if an observed object has more references than the collector reads.
     pub(crate) fn excess(self) -> Option<Excess> {
         if !self.cell.flags.has(Flags::EXCESS) {
             return None;
@@ -308,7 +309,7 @@ impl Reference<'_> {
         self.edge.how.blocks() == Some(true)
     }
 
-    /// As it was written.
+    /// The reference as it was written.
     pub(crate) fn to_owned(self) -> OwnerReference {
         let (api_version, kind) = self.graph.kinds.get(self.edge.how.kind());
         let owner = self.graph.node(self.edge.owner);

@@ -1,6 +1,7 @@
-//! Owners whose dependents are to lose their reference, not their life: remembered after they are gone.
+//! Owners that orphan their dependents, remembered after they are gone.
 //!
-//! The memory is of a uid: several groups may serve one object, and one of them may be late. It errs towards keeping dependents.
+//! The memory is for a uid: several groups may serve one object, and one of them may lag. If in doubt it keeps
+//! dependents.
 
 use super::{Coordinates, Graph, Node, NodeId};
 use crate::coverage::KindId;
@@ -8,19 +9,21 @@ use crate::object::{Digest, Facts, Name, Uid};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// The memory of an owner whose dependents are to lose their reference, not their life.
+/// The memory of an owner that orphans its dependents.
 #[derive(Debug)]
 pub(super) struct Orphaned {
-    /// Where it was shown: in several places if several groups serve it. Never empty.
+    /// The places that showed it: several if several groups serve it. Never empty.
     places: Vec<Place>,
     lost: Option<Lost>,
 }
 
-/// The graph saw the orphaning in a history that the store may have lost. In the present history the owner may exist without a deletion mark. So
-/// the memory counts once the owner is proven absent, and ends when a watch shows that the owner went without orphaning.
+/// The orphaning was seen in a history that the store may have lost. In the present history the owner may exist without
+/// a deletion mark. So the memory counts once the owner is proven absent, and ends when a watch shows that the owner
+/// went without orphaning.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
-    /// Since then, its collection has shown the owner before its deletion. One that is in deletion at first sight may have orphaned before.
+    /// Since then, its collection has shown the owner without a deletion mark. An owner that is terminating at first
+    /// sight may have orphaned before.
     alive: bool,
 }
 
@@ -41,7 +44,7 @@ enum Stage {
     Passed,
 }
 
-/// Namespace and name of an owner, as one number. A user who chooses names so that two numbers are equal keeps an object of the user's own.
+/// Namespace and name of an owner, as one number. A user who finds a collision only keeps the user's own object.
 pub(crate) fn address(namespace: &str, name: &str) -> u64 {
     let mut digest = Digest::default();
     digest.text(namespace);
@@ -61,7 +64,7 @@ impl Orphaned {
 }
 
 impl Graph {
-    /// Whether the dependents of this node, which is not observed, are orphaned. The owner has the same name in each group.
+    /// Whether the dependents of this unobserved node are orphaned. The owner has the same name in each group.
     pub(crate) fn is_orphaned(&self, node: Node<'_>) -> bool {
         if self.orphaned.is_empty() {
             return false;
@@ -74,13 +77,13 @@ impl Graph {
         })
     }
 
-    /// Whether an object of this uid was seen orphaning its dependents, whatever its coordinates.
+    /// Whether an object with this uid was seen orphaning, at any coordinates.
     pub(crate) fn has_orphaned(&self, uid: &Uid) -> bool {
         self.orphaned.contains_key(uid)
     }
 
-    /// This node's collection no longer shows it. If its object orphaned its dependents, that is to be remembered until this round of the
-    /// barrier has passed.
+    /// The node's collection no longer shows it. If its object orphaned its dependents, this is remembered until this
+    /// round of the barrier has passed.
     pub(crate) fn remember_orphaned(&mut self, id: NodeId, until: u64) {
         let (uid, at) = (self.node(id).uid(), self.node(id).at());
         if let Some(orphaned) = self.orphaned.get_mut(&uid) {
@@ -88,33 +91,34 @@ impl Graph {
         }
     }
 
-    /// Every orphaning that was seen so far belongs to a history that the store may have lost.
+    /// Marks every memory as belonging to a history that the store may have lost.
     pub(crate) fn lose_orphaned(&mut self) {
         for orphaned in self.orphaned.values_mut() {
             orphaned.lost = Some(Lost::default());
         }
     }
 
-    /// The collection is listed anew: what was missed may have begun and ended an owner's orphaning.
+    /// The collection is listed again: an owner's orphaning may have been missed.
     pub(crate) fn lose_sight_of_orphaned(&mut self, kind: KindId) {
         for orphaned in self.orphaned.values_mut().filter(|of| of.places.iter().any(|place| place.at.kind == kind)) {
             orphaned.lost = orphaned.lost.map(|_| Lost::default());
         }
     }
 
-    /// Takes over from another graph that what is at this node orphans its dependents.
+    /// Copies the memory of orphaning for this node from another graph.
     pub(crate) fn set_orphaned(&mut self, uid: Uid, at: &Coordinates) {
         let orphaned = self.orphaned.entry(uid).or_insert(Orphaned { places: Vec::new(), lost: None });
         orphaned.place_mut(at);
     }
 
-    /// The namespaces of remembered owners that left their collection. What is remembered of them waits for a new round in each.
+    /// The namespaces of remembered owners that left their collection. The memory waits for a new round in each.
     pub(crate) fn namespaces_of_gone_orphaned(&self) -> BTreeSet<Name> {
         let places = self.orphaned.values().flat_map(|orphaned| &orphaned.places);
         places.filter(|place| place.stage != Stage::Shown).map(|place| place.at.namespace.clone()).collect()
     }
 
-    /// Rounds of the barrier begin anew: owners of this namespace that left their collection are remembered until this one has passed.
+    /// The rounds of the barrier start again: owners of this namespace that left their collection are remembered until
+    /// this one has passed.
     pub(crate) fn remember_orphaned_longer(&mut self, namespace: &Name, until: u64) {
         let places = self.orphaned.values_mut().flat_map(|orphaned| &mut orphaned.places);
         for place in places.filter(|place| place.stage != Stage::Shown && place.at.namespace == *namespace) {
@@ -122,8 +126,8 @@ impl Graph {
         }
     }
 
-    /// A round of the barrier has passed for these namespaces: forgets the owners that waited for it and that nothing refers to. The others
-    /// are forgotten with the last reference.
+    /// A round of the barrier has passed for these namespaces: forgets the owners that waited for it and are not
+    /// referenced. The others are forgotten with the last reference.
     pub(crate) fn forget_orphaned(&mut self, namespaces: &BTreeSet<Name>, round: u64) {
         let mut passed = Vec::new();
         for (uid, orphaned) in &mut self.orphaned {
@@ -140,7 +144,7 @@ impl Graph {
         }
     }
 
-    /// Forgets an owner that orphaned its dependents once its rounds have passed, no group shows it, and nothing refers to it by any group.
+    /// Forgets an orphaning owner once its rounds have passed, no group shows it, and no group's reference names it.
     pub(super) fn forget_if_unused(&mut self, uid: &Uid) {
         let Some(orphaned) = self.orphaned.get(uid) else { return };
         let is_it = |node: Node<'_>| {
@@ -148,7 +152,7 @@ impl Graph {
             node.is_observed() || places.any(|at| at.namespace == *node.namespace() && *at.name == *node.name())
         };
         let is_over = orphaned.places.iter().all(|place| place.stage == Stage::Passed);
-        // Of a uid that very many references claim, not all are looked at.
+        // If very many references claim the uid, not all are checked.
         if is_over && !self.is_crowded(uid) && !self.few_by_uid(uid).any(|id| is_it(self.node(id))) {
             let address = orphaned.places.first().map(|place| address(&place.at.namespace, &place.at.name));
             self.orphaned.remove(uid);
@@ -156,19 +160,20 @@ impl Graph {
         }
     }
 
-    /// Owners that were forgotten since the last call, each with its [`address`].
+    /// Owners forgotten since the last call, each with its [`address`].
     pub(crate) fn take_forgotten(&mut self) -> Vec<(Uid, u64)> {
         core::mem::take(&mut self.forgotten)
     }
 
-    /// A watch has shown the end of this owner, which orphaned nobody: what is remembered of it is of a history that the store has lost.
+    /// A watch has shown that this owner went without orphaning: the memory belongs to a lost history.
     pub(crate) fn end_orphaned(&mut self, uid: &Uid) {
         if self.orphaned.get(uid).is_some_and(|orphaned| orphaned.lost.is_some_and(|lost| lost.alive)) {
             self.orphaned.remove(uid);
         }
     }
 
-    /// Remembers the owner at this node again, as long as anything refers to it. `lost`: of a history that the store may have lost.
+    /// Remembers the owner at this node again, while it is referenced. `lost`: from a history that the store may have
+    /// lost.
     pub(crate) fn remember_again(&mut self, id: NodeId, lost: bool) {
         let (uid, at) = (self.node(id).uid(), self.node(id).at());
         self.set_orphaned(uid.clone(), &at);
@@ -178,12 +183,12 @@ impl Graph {
         }
     }
 
-    /// How many owners are remembered.
+    /// The number of remembered owners.
     pub(crate) fn orphaned_count(&self) -> usize {
         self.orphaned.len()
     }
 
-    /// Forgets every owner that left its collection and that nothing refers to, without a round.
+    /// Forgets all owners that left their collection and are not referenced, without a round.
     pub(crate) fn forget_gone_orphaned(&mut self) {
         let mut gone = Vec::new();
         for (uid, orphaned) in &mut self.orphaned {
@@ -197,7 +202,7 @@ impl Graph {
         }
     }
 
-    /// Takes in what this place shows. True if that changes what is remembered of the owner.
+    /// Records what this place shows. True if the memory of the owner changes.
     pub(super) fn note_orphaning(&mut self, uid: &Uid, at: &Coordinates, facts: &Facts) -> bool {
         if facts.orphans_dependents() {
             let orphaned =
@@ -213,8 +218,8 @@ impl Graph {
                 lost.alive = true;
                 return false;
             }
-            // No object is called back from deletion. Another group may only be late, and takes nothing back but its own word. Where the
-            // store may have gone back, one of its servers may be late as well.
+            // Deletion cannot be undone. Another group may only lag, so it withdraws only its own entry. If the store
+            // may have been restored, one of its servers may lag, too.
             let known = orphaned.places.len();
             orphaned.places.retain(|place| place.at != *at);
             let left = orphaned.places.len();

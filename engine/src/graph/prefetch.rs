@@ -1,8 +1,9 @@
-//! Fetches what many facts are about at once.
+//! Prefetches the memory that many facts need.
 //!
-//! In a large graph nearly every step of a fact waits for memory: its place in an index, the node there, its name, its owner. The steps of
-//! one fact depend on one another, those of different facts do not, and a processor waits for a dozen places of memory in the time that one
-//! takes. So each step is done for all facts before the next, and nothing is kept of it but what is in the caches then.
+//! In a large graph nearly every step of a fact waits for memory: its slot in an index, the node, its name, its owner.
+//! The steps of one fact depend on one another, those of different facts do not, and a processor can wait for a dozen
+//! memory accesses at once. So each step is done for all facts before the next step. The only result is the content of
+//! the caches.
 
 use super::{Graph, NodeId};
 use crate::coverage::KindId;
@@ -10,18 +11,18 @@ use crate::object::Object;
 use alloc::vec::Vec;
 use core::hint::black_box;
 
-/// A graph of fewer nodes is in the caches anyway.
+/// A smaller graph fits into the caches.
 const WORTH_IT_FROM: usize = 1 << 18;
 
 impl Graph {
-    /// These objects and their owners are wanted next. Changes nothing.
+    /// Prefetches these objects and their owners. Changes nothing.
     pub(crate) fn prefetch<'a>(&self, objects: impl Iterator<Item = (KindId, &'a Object)>) {
         if self.len() >= WORTH_IT_FROM {
             self.fetch(objects);
         }
     }
 
-    /// Looks at what these objects and their owners are in the graph. Gives how many of them seem to be there.
+    /// Reads the nodes of these objects and their owners. Returns how many seem to exist.
     pub(super) fn fetch<'a>(&self, objects: impl Iterator<Item = (KindId, &'a Object)>) -> usize {
         let (mut uids, mut addresses) = (Vec::new(), Vec::new());
         for (kind, object) in objects {

@@ -1,4 +1,4 @@
-//! The graph against the definition of what it should hold.
+//! Compares the graph with the definition of its content.
 
 use super::*;
 use crate::jitter::Jitter;
@@ -8,7 +8,8 @@ use crate::time::Time;
 use alloc::format;
 use core::num::NonZeroU32;
 
-/// After every step: d is among o's dependents exactly as often as d's references lead to o, counts agree, and nothing unused stays.
+/// After every step: d is among o's dependents once for each of d's references to o, counts agree, and nothing unused
+/// stays.
 fn check(graph: &Graph, seed: u64, step: usize) {
     let mut edges = 0;
     let mut expected: BTreeMap<NodeId, Vec<(NodeId, bool)>> = BTreeMap::new();
@@ -33,7 +34,7 @@ fn check(graph: &Graph, seed: u64, step: usize) {
     }
 }
 
-/// After every step the graph holds what a list of objects holds: these observed, and besides only what they refer to.
+/// After every step the graph holds exactly these observed objects, and the objects that they refer to.
 fn compare(graph: &Graph, naive: &BTreeMap<Uid, Object>, kind: KindId, seed: u64, step: usize) {
     let mut expected: BTreeMap<(Uid, Name), (bool, Vec<Name>)> = BTreeMap::new();
     for object in naive.values() {
@@ -86,9 +87,9 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
         );
         let mut graph = Graph::new(false, seed);
         let mut naive = BTreeMap::new();
-        // One of them longer than Kubernetes lets any be.
+        // One of them longer than Kubernetes allows.
         let name = |number: u64| Name::from(if number == 3 { "n".repeat(300) } else { format!("n{number}") });
-        // Every other in the canonical form.
+        // Every other one in canonical form.
         let uid = |number: u64| {
             let text = format!("{number:08x}-0000-4000-8000-000000000000");
             Uid::parse(if number.is_multiple_of(2) { &text } else { &text[..8] }).expect("it is not empty")
@@ -105,7 +106,7 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
             } else {
                 let owners = (0..random.next() % 4).map(|_| {
                     let owner = random.next() % 8;
-                    // Now and then another name for the same uid.
+                    // Sometimes another name for the same uid.
                     let shown = if random.next().is_multiple_of(5) { owner + 10 } else { owner };
                     OwnerReference {
                         api_version: "v1".into(),
@@ -132,7 +133,7 @@ fn edges_are_the_same_from_both_ends_after_any_history() {
                 let uids = object.facts.owners.iter().map(|owner| &owner.uid).chain([&object.uid]);
                 let there = uids.filter(|uid| graph.by_uid(uid).next().is_some()).count();
                 let fetched = graph.fetch([(kind, &object)].into_iter());
-                // With secrets this small some look like others.
+                // With such small secrets, some hashes collide.
                 assert!(fetched >= there, "seed {seed} step {step}: {fetched} of {there}");
                 naive.insert(object.uid.clone(), object.clone());
                 graph.upsert(&mut coverage, kind, 1, object);

@@ -1,30 +1,31 @@
-//! Names of objects, each once, in a few large pages: most are two dozen bytes, and a heap allocation of its own would double that.
+//! Names of objects, each stored once in a few large pages. Most have about two dozen bytes, and a heap allocation of
+//! its own would double that.
 
 use crate::paged_vec::PagedVec;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Where texts begin.
+/// Alignment of texts.
 const GRAIN: usize = 8;
 const PAGE: usize = 64 * 1024;
-/// A longer one, which no name of Kubernetes is, is kept apart.
+/// A longer text is stored separately. No Kubernetes name is that long.
 const SHORT_MAX: usize = 255;
-/// Room for a text of so many grains or fewer, with its length before it.
+/// Number of size classes, by grains. A text includes its length.
 const SIZES: usize = (SHORT_MAX + 1) / GRAIN + 1;
 const GRAINS_PER_PAGE: usize = PAGE / GRAIN;
-/// Marks the place of a long one.
+/// Marks a long text.
 const LONG: u32 = 1 << 31;
 
-/// Names a text. To be given back once.
+/// Identifies a text. Give it back once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TextId(u32);
 
 #[derive(Debug)]
 pub(super) struct Texts {
     pages: Vec<Box<[u8]>>,
-    /// Grains used of the last page.
+    /// Used grains of the last page.
     used: usize,
-    /// Room that was given back, by its grains.
+    /// Freed room, by grains.
     free: [PagedVec<u32>; SIZES],
     long: Vec<Box<str>>,
     free_long: Vec<u32>,
@@ -72,7 +73,7 @@ impl Texts {
         core::str::from_utf8(&page[start + 1..end]).expect("what was put here is text")
     }
 
-    /// Something of where this text is.
+    /// Reads memory near this text.
     pub(super) fn glance(&self, id: TextId) -> u64 {
         let (page, start) = (id.0 as usize / GRAINS_PER_PAGE, id.0 as usize % GRAINS_PER_PAGE * GRAIN);
         self.pages.get(page).map_or(0, |page| u64::from(page[start]))
@@ -88,7 +89,7 @@ impl Texts {
         }
     }
 
-    /// Room after everything else.
+    /// Room after all texts.
     fn room(&mut self, grains: usize) -> usize {
         if self.pages.is_empty() || self.used + grains > GRAINS_PER_PAGE {
             self.pages.push(alloc::vec![0; PAGE].into_boxed_slice());
@@ -115,7 +116,7 @@ impl Texts {
     }
 }
 
-/// Grains for a text and its length.
+/// Grains of a text and its length.
 fn grains(bytes: usize) -> usize {
     (bytes + 1).div_ceil(GRAIN)
 }

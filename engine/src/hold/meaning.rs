@@ -1,4 +1,4 @@
-//! What the names in a scope mean. People write `deploy` for `deployments.apps`, here as elsewhere.
+//! The meaning of the names in a scope. As in kubectl, users may write `deploy` for `deployments.apps`.
 
 use super::{Filter, Scope};
 use crate::coverage::{Coverage, Kind};
@@ -8,26 +8,26 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Names that a sentence lists.
+/// Most names in a sentence.
 const LISTED_MAX: usize = 5;
 
-/// A scope with the names that the API server knows.
+/// A scope with resource names of the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meaning {
-    /// What is held. Everything, where a name of the scope means nothing that is served: nobody knows what its author wants to keep.
+    /// The held scope. Everything, if a name matches no served kind: the author's intention is unknown.
     pub(crate) scope: Scope,
-    /// What each name means. A kind that ceases to be served keeps its name.
+    /// The meaning of each name. A kind that is no longer served keeps its name.
     known: BTreeMap<GroupResource, Vec<GroupResource>>,
     unclear: Vec<GroupResource>,
 }
 
 impl Meaning {
-    /// Reads a scope as it is written, against what is served now.
+    /// Resolves a scope with the served kinds.
     pub(crate) fn of(scope: &Scope, coverage: &Coverage) -> Meaning {
         Meaning::default().again(scope, coverage)
     }
 
-    /// The same scope against what is served by now.
+    /// Resolves the same scope with the present served kinds.
     pub(crate) fn again(&self, scope: &Scope, coverage: &Coverage) -> Meaning {
         let mut meaning = Meaning::default();
         let mut read = |filter: &Filter| {
@@ -52,12 +52,12 @@ impl Meaning {
         meaning
     }
 
-    /// What is wrong with the names, in a sentence; empty where nothing is.
+    /// The error of the names, as a sentence; empty if there is none.
     pub(crate) fn problem(&self) -> String {
         if self.unclear.is_empty() {
             return String::new();
         }
-        format!("the API server serves no {}, so the pause holds everything", listed(&self.unclear))
+        format!("the API server does not serve {}, so the pause holds everything", listed(&self.unclear))
     }
 }
 
@@ -67,8 +67,8 @@ fn listed(names: &[GroupResource]) -> String {
 }
 
 impl Coverage {
-    /// The collections that a name means: a collection itself, or all whose resource, kind, singular or short name it is, in whatever group
-    /// and version the name leaves open.
+    /// The collections that match a name: the collection itself, or all whose resource, kind, singular or short name it
+    /// is, in any group and version that the name leaves open.
     pub(crate) fn called(&self, name: &GroupResource) -> Vec<GroupResource> {
         if self.find(name).is_some() {
             return alloc::vec![name.clone()];
@@ -88,15 +88,15 @@ impl Coverage {
     }
 }
 
-/// Reads a scope that somebody asks for. The error names what in it matches nothing, in a sentence: a pause that holds nothing is no brake.
-/// `has_namespace` says whether a namespace is there; `None` where that is not known.
+/// Resolves a requested scope. The error names its first part that matches nothing: such a pause would hold nothing.
+/// `has_namespace` says whether a namespace exists; `None` if unknown.
 pub(crate) fn resolved(
     scope: &Scope,
     coverage: &Coverage,
     has_namespace: impl Fn(&Name) -> Option<bool>,
 ) -> Result<Scope, String> {
     if coverage.served().next().is_none() {
-        // Nothing is known yet. Who reads the pause later holds everything until the names are known.
+        // Nothing is known yet. The leader then holds everything until the names are known.
         return Ok(scope.clone());
     }
     let meaning = Meaning::of(scope, coverage);
@@ -105,7 +105,7 @@ pub(crate) fn resolved(
     }
     for filter in &meaning.scope.targets {
         if let Some(missing) = filter.namespaces.iter().find(|name| has_namespace(name) == Some(false)) {
-            return Err(format!("names namespace {missing}, which is not there"));
+            return Err(format!("names namespace {missing}, which does not exist"));
         }
         let namespaced = |of: &GroupResource| coverage.find(of).and_then(|id| coverage.kind(id).namespaced());
         let outside = filter.resources.iter().find(|of| namespaced(of) == Some(false));

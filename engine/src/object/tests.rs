@@ -127,7 +127,7 @@ fn clipping_keeps_characters_whole() {
     assert_eq!(clip("abc", 10), "abc");
 }
 
-/// A sort by an order that is not total panics.
+/// Sorting by an order that is not total panics.
 #[test]
 fn versions_are_sorted_whatever_they_are() {
     let texts = ["abc", "7", "", "0", "12", "007", "99999999999999999999999999999999999999999999", "7"];

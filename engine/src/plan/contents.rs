@@ -1,7 +1,8 @@
-//! What is in the namespaces and definitions of a plan.
+//! The contents of namespaces and definitions in a plan.
 //!
-//! The namespace controller deletes everything in a namespace that is marked, in background, and the API server the instances of a definition,
-//! each as its own finalizers ask for. What has finalizers stays, and keeps what it is in. None of that is the collector's, so no pause holds it.
+//! The namespace controller deletes all objects in a marked namespace in background. The API server deletes the
+//! instances of a definition as their own finalizers require. Objects with finalizers stay, and block their container.
+//! These deletions are not the collector's, so no pause holds them.
 
 use super::{Act, plain, unseen};
 use crate::containers::Container;
@@ -17,17 +18,17 @@ use alloc::vec::Vec;
 struct Filled {
     place: Container,
     inside: Vec<NodeId>,
-    /// How many of these are there still.
+    /// The number of remaining contents.
     left: usize,
-    /// Everything in it has been sent a DELETE.
+    /// All contents have been sent a DELETE.
     emptied: bool,
 }
 
-/// All of them.
+/// All containers.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     places: BTreeMap<NodeId, Filled>,
-    /// By what is in them.
+    /// The containers of each object.
     around: BTreeMap<NodeId, Vec<NodeId>>,
 }
 
@@ -36,7 +37,7 @@ impl Contents {
         self.places.insert(id, Filled { place, inside: Vec::new(), left: 0, emptied: false });
     }
 
-    /// Finds what is in each.
+    /// Finds the contents of each container.
     pub(super) fn fill(&mut self, graph: &Graph, coverage: &Coverage) {
         if self.places.is_empty() {
             return;
@@ -62,7 +63,7 @@ impl Contents {
         self.places.get(&id).map(|filled| &filled.place)
     }
 
-    /// What is next for a namespace or definition that is marked for deletion and waits for what is in it.
+    /// The next act on a container that is marked for deletion and waits for its contents.
     pub(super) fn act(&self, id: NodeId, node: Node<'_>, coverage: &Coverage) -> Option<Act> {
         let filled = self.places.get(&id)?;
         let finalizer = filled.place.finalizer();
@@ -75,7 +76,7 @@ impl Contents {
         }
     }
 
-    /// What is in it and is sent a DELETE, once.
+    /// The contents, to be sent a DELETE, once.
     pub(super) fn empty(&mut self, id: NodeId) -> Vec<NodeId> {
         let Some(filled) = self.places.get_mut(&id) else { return Vec::new() };
         filled.emptied = true;
@@ -83,7 +84,7 @@ impl Contents {
         filled.inside.iter().copied().filter(gone).collect()
     }
 
-    /// An object is gone: gives what it was in.
+    /// An object is gone: returns its containers.
     pub(super) fn leave(&mut self, id: NodeId) -> Vec<NodeId> {
         let around = self.around.remove(&id).unwrap_or_default();
         for place in &around {
@@ -94,19 +95,19 @@ impl Contents {
         around
     }
 
-    /// Collections that may have something in it that the graph does not show.
+    /// Collections with possible contents that the graph does not show.
     pub(super) fn unseen(&self, id: NodeId, coverage: &Coverage) -> Vec<KindId> {
         self.place(id).map(|place| place.unseen(coverage).collect()).unwrap_or_default()
     }
 
-    /// What is in it is not known.
+    /// Whether its contents are unknown.
     pub(super) fn is_hidden(&self, id: NodeId, coverage: &Coverage) -> bool {
         let Some(place) = self.place(id) else { return false };
         let unserved = matches!(place, Container::Instances(of) if coverage.find(of).is_none());
         unserved || place.unseen(coverage).next().is_some()
     }
 
-    /// Why it is not gone.
+    /// Why it still exists.
     pub(super) fn reasons(&self, id: NodeId, graph: &Graph, coverage: &Coverage) -> Vec<Reason> {
         let Some(filled) = self.places.get(&id) else { return Vec::new() };
         let mut reasons = Vec::new();

@@ -1,4 +1,4 @@
-//! What names a plan: a number that is another one where anything has changed that the plan rests on.
+//! The digest of a plan: it differs if any fact of the plan has changed.
 
 use super::brake::brake;
 use super::{Copied, Copy, PlanOptions};
@@ -9,8 +9,8 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// Over what is asked and every fact that the answer rests on. An object's version is none of them: what changes without changing a
-/// reference, a finalizer or a mark leaves the plan as it was.
+/// Over the parameters and every fact behind the answer. The resourceVersion is not included: changes outside of
+/// references, finalizers and marks do not change the plan.
 pub(super) fn digest(copy: &Copy, options: &PlanOptions) -> u64 {
     let mut digest = Digest::default();
     digest.text(&format!("{:?} {:?}", options.propagation_policy, options.ignore_holds));

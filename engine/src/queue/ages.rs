@@ -1,4 +1,4 @@
-//! How long what is decided has waited, by where it waits: counted by the second, so that nobody has to look at every item.
+//! Ages of decisions by state, counted by the second, so that no reader has to visit every item.
 
 use super::{Item, Place};
 use crate::time::Time;
@@ -6,7 +6,7 @@ use crate::view::{AGE_BOUNDS, Waiting, Waits};
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-/// Items by the second in which they were decided. There are as many entries as seconds of which something is left.
+/// Items by the second of their decision. There is one entry for each second with items.
 #[derive(Debug, Default)]
 pub(super) struct Ages {
     seconds: BTreeMap<u64, [u32; Waiting::ALL.len()]>,
@@ -41,7 +41,7 @@ impl Ages {
         waits
     }
 
-    /// Whether the counts are those of these items.
+    /// Whether the counts match these items.
     pub(super) fn fit<'a>(&self, items: impl Iterator<Item = &'a Item>) -> bool {
         let mut counted = Ages::default();
         for item in items {
@@ -82,7 +82,7 @@ mod tests {
         let waits = ages.of(at(90_000));
         let ready = &waits[Waiting::Ready as usize];
         assert_eq!((ready.items, ready.oldest), (3, Some(at(1000))));
-        // Under a second, under ten minutes twice.
+        // Under a second; under ten minutes twice.
         assert_eq!(ready.by_age, [1, 0, 0, 2, 0, 0]);
         assert_eq!(waits[Waiting::Observed as usize].items, 1);
         for decided in [100, 20_500, 89_999] {

@@ -1,4 +1,4 @@
-//! What stands in the way of many items at once: who stands behind it, and who tries next.
+//! Blockers of many items: the items behind each, and the next one to probe.
 
 use super::{Place, Queue, Trouble};
 use crate::coverage::KindId;
@@ -13,32 +13,32 @@ use core::fmt;
 use core::ops::Bound;
 use core::time::Duration;
 
-/// Between two probes of a blocker.
+/// Interval of probes of a blocker.
 pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// Between two probes of a row, however many blockers stand in it.
+/// Interval of probes of a row, for any number of blockers.
 const PROBE_ROW_EVERY: Duration = Duration::from_secs(1);
-/// Probes of a row under way at once while one after the other succeeds.
+/// Most concurrent probes of a row while probes succeed.
 const PROBES_MAX: usize = 64;
-/// Items that one blocker may refuse for themselves. Of more than that, the others share a probe.
+/// Most items that one blocker may refuse individually. Beyond this, they share a probe.
 const ALONE_MAX: usize = 1000;
-/// How long after a change of the rules their effect is looked for: the API server watches them too.
+/// Delay from a change of RBAC rules to a probe: the API server watches them, too.
 const RULES_SETTLE: Duration = Duration::from_secs(1);
 
-/// What stands in the way of many items at once. They share one probe, whose success wakes them all.
+/// A cause that blocks many items. They share one probe, whose success releases them all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Blocker {
-    /// The collection has to say first where it stands. Nobody probes: the collection is asked until it does.
+    /// The position of the collection is not known yet. There are no probes: the collection is asked instead.
     InDoubt { kind: KindId, collection: GroupResource },
-    /// The executor may not do this in this namespace.
+    /// The executor lacks this right in this namespace.
     Forbidden { collection: GroupResource, namespace: Name, action: ActionKind },
     /// A webhook or policy refuses or fails.
     Webhook { name: String },
-    /// The API server pushes back. Nobody probes: what stands behind it is let go at a pace.
+    /// The API server throttles. There are no probes: items behind it are released gradually.
     Throttled { collection: GroupResource },
 }
 
-/// Blockers that probably stand and fall together, so that their probes take turns: a rule that is missing is usually missing in every
-/// namespace, and thousands of namespaces must not mean thousands of probes.
+/// Blockers that probably appear and vanish together, so that their probes take turns: a missing rule is usually
+/// missing in every namespace, and thousands of namespaces must not cause thousands of probes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Row {
     Forbidden { collection: GroupResource, action: ActionKind },
@@ -55,7 +55,7 @@ impl Blocker {
         }
     }
 
-    /// Whether a member tries now and then.
+    /// Whether a member tries from time to time.
     fn is_probed(&self) -> bool {
         !matches!(self, Blocker::InDoubt { .. } | Blocker::Throttled { .. })
     }
@@ -89,19 +89,18 @@ impl fmt::Display for Blocker {
 
 #[derive(Debug)]
 pub(super) struct Blocked {
-    /// With the lane that each was in when it came, since a newer decision may be about other coordinates of the same uid; and its place
-    /// there.
+    /// The lane and position of each member. A newer decision may be about other coordinates of the same uid.
     members: BTreeMap<Uid, (Name, u64)>,
-    /// By lane, so that no namespace has to stand behind another one, and in each in the order of arrival: what tried and came back
-    /// stands at the end. No lane is empty.
+    /// Members by lane, so that no namespace waits for another, in the order of arrival. A returned probe goes to the
+    /// end. No lane is empty.
     lanes: BTreeMap<Name, BTreeMap<u64, Uid>>,
     last_arrival: u64,
     since: Time,
-    /// What the last attempt that met it came to.
+    /// The result of the last attempt that it refused.
     said: Option<Box<Trouble>>,
-    /// Its place in its row.
+    /// Its position in its row.
     turn: i64,
-    /// The lane that was let go last.
+    /// The lane that was released last.
     lane: Name,
 }
 
@@ -124,7 +123,7 @@ impl Blocked {
         }
     }
 
-    /// The first of the lane whose turn it is.
+    /// The first member of the next lane.
     fn next(&mut self) -> Option<Uid> {
         let after = self.lanes.range((Bound::Excluded(self.lane.clone()), Bound::Unbounded)).next();
         let (lane, members) = after.or(self.lanes.first_key_value())?;
@@ -137,26 +136,26 @@ impl Blocked {
 
 #[derive(Debug)]
 struct Turns {
-    /// All blockers of the row; whoever was probed last stands at the end.
+    /// All blockers of the row; the one probed last is at the end.
     order: BTreeMap<i64, Blocker>,
     first_turn: i64,
     last_turn: i64,
-    /// Those whose probe is under way.
+    /// Blockers with a probe in progress.
     probing: BTreeMap<Blocker, Uid>,
-    /// Doubled by each success, so that a rule that comes back for all is found quickly; one after a failure.
+    /// Doubled by each success, so that a rule that returns for all is found quickly; reset to one by a failure.
     at_once: usize,
     due: Time,
 }
 
-/// One blocker for readers.
+/// A blocker, for readers.
 #[derive(Debug)]
 pub(crate) struct Obstacle<'a> {
     pub(crate) blocker: &'a Blocker,
     pub(crate) items: usize,
     pub(crate) since: Time,
-    /// What the last attempt that met it came to.
+    /// The result of the last attempt that it refused.
     pub(crate) said: Option<&'a Trouble>,
-    /// When its row tries next, and whether it is being tried now. `None` where nothing is probed.
+    /// When its row is probed next, and whether a probe is in progress. `None` without probes.
     pub(crate) due: Option<Time>,
     pub(crate) probing: bool,
 }
@@ -165,11 +164,11 @@ pub(crate) struct Obstacle<'a> {
 pub(super) struct Blockers {
     blocked: BTreeMap<Blocker, Blocked>,
     rows: BTreeMap<Row, Turns>,
-    /// Items that are trying, with what they are the probe of.
+    /// Items in progress, with the blocker that they probe.
     probes: BTreeMap<Uid, Blocker>,
-    /// Items that were let go from behind a blocker that stays.
+    /// Items released from a blocker that stays.
     pub(super) released: BTreeSet<Uid>,
-    /// Items that wait alone for what refuses them and lets others pass. No set is empty.
+    /// Items that wait alone for a blocker that lets others pass. No set is empty.
     alone: BTreeMap<Blocker, BTreeSet<Uid>>,
 }
 
@@ -178,7 +177,7 @@ impl Blockers {
         self.blocked.is_empty()
     }
 
-    /// Whether this item may try although what stands in its way is known.
+    /// Whether this item may try although its blocker is known.
     pub(super) fn may_pass(&self, uid: &Uid) -> bool {
         self.probes.contains_key(uid) || self.released.contains(uid)
     }
@@ -187,7 +186,7 @@ impl Blockers {
         self.blocked.contains_key(blocker)
     }
 
-    /// Items that stand behind any blocker.
+    /// The number of items behind any blocker.
     pub(super) fn members(&self) -> usize {
         self.blocked.values().map(|blocked| blocked.members.len()).sum()
     }
@@ -198,7 +197,7 @@ impl Blockers {
         }
     }
 
-    /// Items that wait alone.
+    /// The number of items that wait alone.
     pub(super) fn loners(&self) -> usize {
         self.alone.values().map(BTreeSet::len).sum()
     }
@@ -216,7 +215,7 @@ impl Blockers {
         }
     }
 
-    /// The blocker has to be known.
+    /// The blocker must be known.
     pub(super) fn enter(&mut self, blocker: &Blocker, lane: Name, uid: Uid) {
         self.is_no_probe(&uid);
         if let Some(blocked) = self.blocked.get_mut(blocker) {
@@ -228,7 +227,7 @@ impl Blockers {
         self.probes.contains_key(uid)
     }
 
-    /// The item is trying no more; what it was the probe of.
+    /// The item is no longer a probe. Returns the blocker that it probed.
     pub(super) fn is_no_probe(&mut self, uid: &Uid) -> Option<Blocker> {
         let blocker = self.probes.remove(uid)?;
         if let Some(turns) = self.rows.get_mut(&blocker.row()) {
@@ -252,7 +251,7 @@ impl Blockers {
         Some(blocked)
     }
 
-    /// Gives the blocker a place at the end of its row. True if the row is new.
+    /// Puts the blocker at the end of its row. True if the row is new.
     fn line_up(&mut self, now: Time, blocker: Blocker, due: Time) -> bool {
         let row = blocker.row();
         let new = !self.rows.contains_key(&row);
@@ -275,24 +274,24 @@ impl Blockers {
 }
 
 impl Queue {
-    /// Whether this item is refused for itself: others got past this blocker since it was refused before. It is to wait alone then, so that
-    /// nobody else has to stand behind the same. `looks`: what refused it has looked at the object.
+    /// Whether this item is refused individually: others passed the blocker after its first refusal. It then waits
+    /// alone, so that no other item waits behind the same cause. `looks`: the blocker decides by the object.
     pub(crate) fn is_refused_alone(&mut self, uid: &Uid, blocker: &Blocker, looks: bool) -> bool {
         let room = self.blockers.alone.get(blocker).is_none_or(|alone| alone.len() < ALONE_MAX);
         let Some(item) = self.get_mut(uid) else { return false };
-        // A webhook that fails does so now and then, whatever it is asked about.
+        // A failing webhook fails at random, regardless of the object.
         item.apart &= looks || !matches!(blocker, Blocker::Webhook { .. });
         room && item.apart && item.met.as_ref() == Some(blocker)
     }
 
-    /// Puts an item behind a blocker after it met it. Gives a row whose first probe has to be timed, for `now + wait`.
+    /// Puts an item behind a blocker. Returns the row if its first probe needs a timer, for `now + wait`.
     pub(crate) fn block(&mut self, now: Time, uid: &Uid, blocker: Blocker, wait: Duration) -> Option<Row> {
         if self.blockers.is_no_probe(uid).is_some_and(|tried| tried == blocker)
             && let Some(turns) = self.blockers.rows.get_mut(&blocker.row())
         {
             turns.at_once = 1;
         }
-        // Nobody gets past one that pushes back, but is let go.
+        // Throttled items never pass; they are released.
         if let Some(item) = self.get_mut(uid).filter(|_| !matches!(blocker, Blocker::Throttled { .. })) {
             item.met = Some(blocker.clone());
             item.apart = false;
@@ -307,13 +306,13 @@ impl Queue {
         new.then_some(row)
     }
 
-    /// Whether the time of a row's probe has come: of all timers that fire, only the one that was set for it counts.
+    /// Whether the probe of a row is due: only its own timer counts.
     pub(crate) fn is_due(&self, row: &Row, now: Time) -> bool {
         self.blockers.rows.get(row).is_some_and(|turns| turns.due <= now)
     }
 
-    /// The time of a row's probe has come: a member of each of the next blockers in turn tries, unless enough are at it. Gives the time
-    /// of the next probe, which has to be timed; nothing once nobody stands in the row any more.
+    /// The probe of a row is due: one member of each of the next blockers in turn tries, unless enough are in progress.
+    /// Returns the time of the next probe, which needs a timer; `None` if the row is empty.
     pub(crate) fn probe(&mut self, row: &Row, now: Time) -> Option<Time> {
         self.drop_empty(row);
         loop {
@@ -341,7 +340,7 @@ impl Queue {
         }
     }
 
-    /// Blockers of a row that nobody stands behind, and nobody probes, are none.
+    /// Drops blockers of a row without members and without a probe.
     fn drop_empty(&mut self, row: &Row) {
         let Some(turns) = self.blockers.rows.get(row) else { return };
         let empty = |blocker: &&Blocker| {
@@ -354,9 +353,9 @@ impl Queue {
         }
     }
 
-    /// An attempt of this item got past every blocker but `met`: what it was the probe of is gone, and so is what refused it before. That
-    /// wakes all that is refused by the same. Gives the row if others stand in it, who are to try at once. `carried_out`: it went the
-    /// whole way.
+    /// An attempt of this item passed every blocker except `met`: the blocker that it probed is gone, and so is the one
+    /// that refused it before. That releases all items behind them. Returns the row if it has other blockers, which are
+    /// then probed at once. `carried_out`: the attempt succeeded.
     pub(crate) fn passed(&mut self, now: Time, uid: &Uid, met: Option<&Blocker>, carried_out: bool) -> Option<Row> {
         let probed = self.blockers.probes.get(uid).cloned();
         let before = self.get_mut(uid).and_then(|item| item.met.take_if(|before| carried_out && Some(&*before) != met));
@@ -375,8 +374,8 @@ impl Queue {
         hurried
     }
 
-    /// One got past this blocker. Those that it refused, and those that it refuses alone, try again; and where they are refused once
-    /// more, that is for themselves.
+    /// An item passed this blocker. Its members, and items that it refuses individually, try again. A further refusal
+    /// is individual.
     fn let_others_try(&mut self, blocker: &Blocker) {
         let members = self.blockers.blocked.get(blocker).into_iter().flat_map(|blocked| blocked.members.keys());
         for uid in members.cloned().collect::<Vec<_>>() {
@@ -389,7 +388,7 @@ impl Queue {
         }
     }
 
-    /// Wakes everything behind a blocker.
+    /// Releases everything behind a blocker.
     pub(crate) fn lift(&mut self, blocker: &Blocker) {
         let Some(blocked) = self.blockers.forget(blocker) else { return };
         for uid in blocked.members.into_keys() {
@@ -397,7 +396,7 @@ impl Queue {
         }
     }
 
-    /// Lets up to `most` items go that stand behind a blocker, one lane after the other; the blocker stays.
+    /// Releases up to `most` items behind a blocker, one lane after the other; the blocker stays.
     pub(crate) fn release(&mut self, blocker: &Blocker, most: usize) {
         for _ in 0..most {
             let Some(blocked) = self.blockers.blocked.get_mut(blocker) else { return };
@@ -408,16 +407,16 @@ impl Queue {
         }
     }
 
-    /// Makes a blocker known that nobody has met yet.
+    /// Adds a blocker that no item has met yet.
     pub(crate) fn raise(&mut self, now: Time, blocker: Blocker) {
         if !self.blockers.knows(&blocker) {
             self.blockers.line_up(now, blocker, now);
         }
     }
 
-    /// Collections that items wait for to say where they stand.
+    /// Collections whose position items wait for.
     pub(crate) fn doubts(&self) -> Vec<(KindId, Blocker)> {
-        // They come first in their order.
+        // They are first in the order.
         let doubt = |blocker: &Blocker| {
             let Blocker::InDoubt { kind, .. } = blocker else { return None };
             Some((*kind, blocker.clone()))
@@ -425,13 +424,13 @@ impl Queue {
         self.blockers.blocked.keys().map_while(doubt).collect()
     }
 
-    /// How many items stand behind a blocker.
+    /// The number of items behind a blocker.
     pub(crate) fn behind(&self, blocker: &Blocker) -> usize {
         self.blockers.blocked.get(blocker).map_or(0, |blocked| blocked.members.len())
     }
 
-    /// The rules of a namespace (or, where `None`, of the cluster) have changed: what is forbidden there is tried in a moment, before it
-    /// is its turn. Gives the rows with the time for which their probe has to be timed.
+    /// The RBAC rules of a namespace (`None`: of the cluster) have changed: forbidden items there are probed soon,
+    /// before their turn. Returns the rows with the times of their timers.
     pub(crate) fn rules_changed(&mut self, now: Time, namespace: Option<&Name>) -> Vec<(Row, Time)> {
         let due = now + RULES_SETTLE;
         let mut hurried = Vec::new();
@@ -457,11 +456,11 @@ impl Queue {
 
     /// Whether anything is known to be forbidden.
     pub(crate) fn is_anything_forbidden(&self) -> bool {
-        // Forbidden rows come first in their order.
+        // Forbidden rows are first in the order.
         matches!(self.blockers.rows.first_key_value(), Some((Row::Forbidden { .. }, _)))
     }
 
-    /// What stands in the way, in no order that means anything.
+    /// All blockers, in no particular order.
     pub(crate) fn obstacles(&self) -> impl Iterator<Item = Obstacle<'_>> {
         self.blockers.blocked.iter().map(|(blocker, blocked)| {
             let turns = self.blockers.rows.get(&blocker.row());

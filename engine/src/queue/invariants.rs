@@ -1,4 +1,4 @@
-//! What must hold between any two calls.
+//! Invariants between any two calls.
 
 use super::{Delay, Item, LANES_SPARE, Place, Queue, tries};
 use alloc::boxed::Box;
@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 
 impl Queue {
-    /// What does not fit together here. Looks at everything.
+    /// The first violated invariant. Checks everything.
     pub(crate) fn inconsistency(&self) -> Option<String> {
         let place = |wanted: fn(&Place) -> bool| self.items.values().filter(|item| wanted(&item.place)).count();
         let leased = place(|place| matches!(place, Place::Leased(_)));

@@ -1,17 +1,17 @@
-//! The order of what is ready: namespaces take turns, and in each of them the roots of cascades do, so that ten objects wait neither behind
-//! a hundred thousand of another namespace nor behind those of another root.
+//! The order of ready items: namespaces take turns, and in each namespace the roots of cascades do. So ten objects wait
+//! neither for a hundred thousand of another namespace nor for those of another root.
 
 use crate::object::{Name, Uid};
 use alloc::collections::{BTreeMap, VecDeque};
 
-/// Ready uids. An entry may be out of date: whoever pops says so.
+/// Ready uids. Entries may be outdated; the caller of `pop` decides.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: Turns<Name, Turns<Option<Uid>, VecDeque<Uid>>>,
     entries: usize,
 }
 
-/// Those that have something take turns.
+/// Keys with entries take turns.
 #[derive(Debug)]
 struct Turns<K, V> {
     of: BTreeMap<K, V>,
@@ -32,8 +32,8 @@ impl<K: Ord + Clone, V: Default> Turns<K, V> {
         self.of.entry(key.clone()).or_default()
     }
 
-    /// Asks one after the other until one gives something. Whoever has nothing left is out; whoever gave something has its next turn after
-    /// all others.
+    /// Asks one key after the other until one gives something. Empty keys are removed. A key that gave something comes
+    /// after all others.
     fn find<T>(&mut self, mut ask: impl FnMut(&mut V) -> Option<T>, is_empty: impl Fn(&V) -> bool) -> Option<T> {
         while let Some(key) = self.order.pop_front() {
             let Some(mut value) = self.of.remove(&key) else { continue };
@@ -62,7 +62,7 @@ impl Lanes {
         self.entries += 1;
     }
 
-    /// The next one in turn that is wanted; what is not wanted is out.
+    /// The next wanted entry in turn. Unwanted ones are removed.
     pub(super) fn pop(&mut self, mut is_wanted: impl FnMut(&Uid) -> bool) -> Option<Uid> {
         let mut popped = 0;
         let of_root = |ready: &mut VecDeque<Uid>| {
@@ -80,7 +80,7 @@ impl Lanes {
         found
     }
 
-    /// Takes out what is not wanted.
+    /// Removes unwanted entries.
     pub(super) fn retain(&mut self, mut is_wanted: impl FnMut(&Uid) -> bool) {
         let mut entries = 0;
         self.lanes.retain(|lane| {
@@ -94,7 +94,7 @@ impl Lanes {
         self.entries = entries;
     }
 
-    /// So many entries, out of date or not.
+    /// The number of entries, including outdated ones.
     pub(super) fn len(&self) -> usize {
         self.entries
     }
@@ -103,7 +103,7 @@ impl Lanes {
         self.lanes.order.is_empty()
     }
 
-    /// Entries, and whether everybody who has some has a turn.
+    /// The number of entries, and whether every key with entries has a turn.
     pub(super) fn count(&self) -> (usize, bool) {
         let lanes = self.lanes.of.values();
         let fair = lanes.clone().all(|lane| lane.order.len() == lane.of.len());

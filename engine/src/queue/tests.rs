@@ -210,7 +210,7 @@ fn an_item_that_is_refused_where_others_passed_waits_alone() {
     queue.place(&uid("x"), Place::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
     queue.put(at(11), draft("a", "w"), None, false);
     assert_eq!(drain(&mut queue), ["w"], "nobody waits for what is refused to one alone");
-    // A rule for it alone may come: when one that waits so gets through, all of them are tried.
+    // A rule for one item may come: when one item that waits alone passes, all of them are tried.
     queue.make_ready(&uid("x"));
     queue.put(at(12), draft("a", "v"), None, false);
     queue.place(&uid("v"), Place::Backoff { until: at(20), why: Delay::Refused(blocker.clone()) });
@@ -276,12 +276,12 @@ fn a_probe_that_came_to_nothing_is_not_waited_for() {
     queue.block(at(0), &uid("x"), blocker, WAIT);
     queue.probe(&row, at(5));
     assert_eq!(drain(&mut queue), ["x"]);
-    // Its lease ended without a report that says anything about the blocker.
+    // Its lease ended without a report about the blocker.
     queue.make_ready(&uid("x"));
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
     assert!(queue.probe(&row, at(10)).is_some());
     assert_eq!(drain(&mut queue), ["x"]);
-    // The same where the item was dropped meanwhile and another decision about the same target took its place.
+    // The same if the item was dropped meanwhile, and another decision about the target replaced it.
     queue.remove(&uid("x"));
     queue.put(at(12), draft("a", "x"), None, false);
     assert_eq!(drain(&mut queue), [] as [&str; 0]);
@@ -289,7 +289,7 @@ fn a_probe_that_came_to_nothing_is_not_waited_for() {
     assert_eq!(drain(&mut queue), ["x"]);
 }
 
-/// `count` namespaces with one item each, all refused.
+/// `count` namespaces with one refused item each.
 fn refused_everywhere(count: usize) -> Queue {
     let mut queue = Queue::default();
     for number in 0..count {
@@ -303,7 +303,7 @@ fn refused_everywhere(count: usize) -> Queue {
     queue
 }
 
-/// What tried, each answered with 403 again.
+/// The items that tried. Each gets a 403 again.
 fn try_in_vain(queue: &mut Queue, now: Time) -> Vec<String> {
     let mut tried = Vec::new();
     while let Some(uid) = queue.pop() {
@@ -343,7 +343,7 @@ fn what_is_forbidden_everywhere_is_tried_in_one_namespace_after_the_other() {
     }
     assert_eq!(tried, ["x0000", "x0001", "x0002", "x0000"]);
     assert_eq!(now.since(at(5)), 4 * (PROBE_EVERY / 3), "each namespace as often as if it were alone");
-    // However many there are, at most one a second.
+    // At most one a second, for any number.
     let mut queue = refused_everywhere(2000);
     assert_eq!(queue.probe(&forbidden_row(), at(5)), Some(at(6)));
     assert_eq!(try_in_vain(&mut queue, at(5)).len(), 1);
@@ -426,7 +426,7 @@ fn what_is_held_leaves_its_blocker_to_others() {
     let mut queue = Queue::default();
     let (blocker, row) = webhook();
     for name in ["x", "y", "z"] {
-        // `z` is no deletion, and so never held.
+        // `z` is not a deletion, and so never held.
         queue.put(at(0), Draft { destroys: name != "z", ..draft("a", name) }, None, false);
         queue.pop();
         queue.block(at(0), &uid(name), blocker.clone(), WAIT);
@@ -438,7 +438,7 @@ fn what_is_held_leaves_its_blocker_to_others() {
     assert_eq!(drain(&mut queue), ["z"]);
     queue.block(at(10), &uid("z"), blocker.clone(), WAIT);
     assert_eq!((queue.held(), queue.waiting()), (2, 1));
-    // One that was under way meets the blocker, and is held meanwhile.
+    // An item in progress meets the blocker, and is held meanwhile.
     queue.put(at(10), draft("b", "w"), None, false);
     queue.block(at(10), &uid("w"), blocker.clone(), WAIT);
     assert_eq!((queue.held(), queue.waiting()), (3, 1));

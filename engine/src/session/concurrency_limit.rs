@@ -1,12 +1,14 @@
-//! How many attempts are worth having under way at once: as many as the API server answers as fast as it can.
+//! The concurrency of an executor: as many attempts as the API server answers at full speed.
 //!
-//! What is fast is learned for each collection, because webhooks make some slower than others: the fastest answer of the last one or two
-//! minutes. As many answers as there may be attempts under way are a round. A round with a 429 halves the number, one of mostly slow answers takes a
-//! quarter off, and one that used it up adds one; until the first of the slow ones it doubles.
+//! The speed is learned for each collection, because webhooks slow some of them down: the fastest answer of the last
+//! one or two minutes counts. A round has as many answers as there may be attempts in progress. A round with a 429
+//! halves the number. A round of mostly slow answers reduces it by a quarter. A round that used the whole number adds
+//! one; before the first slow round the number doubles.
 //!
-//! Slow answers take nothing below [`SHARE`], and do not keep it from getting there. A server is slow for everybody who uses it, and the others do
-//! not give way: a few busy clients would leave nothing to do the work with, and dependents would come faster than they go. Whether the server has
-//! had enough of this client is for the server to say, by its fair queues and 429.
+//! Slow answers do not reduce the number below [`SHARE`], and do not keep it from growing to that. A slow server is
+//! slow for all its clients, and the others do not yield: a few busy clients would leave no capacity for collection,
+//! and dependents would appear faster than they are collected. The server signals overload by its fair queues and by
+//! 429.
 
 use super::Session;
 use crate::object::GroupResource;
@@ -15,18 +17,19 @@ use crate::work::Outcome;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-/// What slow answers leave: enough to keep an API server on two cores busy.
+/// The minimum after slow answers: enough to keep an API server on two cores busy.
 const SHARE: usize = 16;
-/// Where it begins: so few that their answers show how fast the server is.
+/// The initial number: small enough to learn the speed of the server.
 const FIRST: usize = 2;
-/// Below [`SHARE`], no answer for so long doubles it: a server that is far away or slow is not waited for.
+/// Below [`SHARE`], the number doubles if no answer comes for this long: a distant or slow server must not delay the
+/// growth.
 const UNANSWERED: Duration = Duration::from_millis(20);
-/// An answer is slow that takes so many times as long as the fastest, and a little more.
+/// An answer is slow if it takes this many times as long as the fastest one, and a little more.
 const SLOW_TIMES: u32 = 3;
 const SLOW_PLUS: Duration = Duration::from_millis(2);
-/// The fastest answer counts for this long at least, and for twice as long at most.
+/// The fastest answer counts for at least this long, and for at most twice as long.
 const FASTEST_COUNTS: Duration = Duration::from_mins(1);
-/// Most collections whose answers are learned from.
+/// Most collections with a learned speed.
 const COLLECTIONS_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -36,18 +39,18 @@ pub(super) struct ConcurrencyLimit {
     /// No round was slow yet.
     doubles: bool,
     round: Round,
-    /// When the number doubles, if no answer has come by then.
+    /// When the number doubles if no answer comes before.
     grows_at: Option<Time>,
     fastest: BTreeMap<GroupResource, Fastest>,
 }
 
-/// Answers of a round.
+/// The answers of a round.
 #[derive(Debug, Default)]
 struct Round {
     answers: usize,
     slow: usize,
     refused: bool,
-    /// As many attempts were under way as may be.
+    /// All allowed attempts were in progress.
     full: bool,
 }
 
@@ -70,12 +73,12 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Attempts that may be under way.
+    /// The number of allowed attempts.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// No more could be started than were.
+    /// All allowed attempts are in progress.
     pub(super) fn filled(&mut self, now: Time) {
         self.round.full = true;
         if self.doubles && self.limit < SHARE.min(self.max) && self.round.answers == 0 {
@@ -83,7 +86,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Doubles the number if it is time to. True if it is another one now.
+    /// Doubles the number if it is due. True if it changed.
     pub(super) fn grow(&mut self, now: Time) -> bool {
         let is_due = self.grows_at.take_if(|at| *at <= now).is_some();
         if is_due {
@@ -96,7 +99,7 @@ impl ConcurrencyLimit {
         self.grows_at
     }
 
-    /// A request was answered. True if the limit is another one now.
+    /// Handles an answer. True if the limit changed.
     fn answered(&mut self, now: Time, collection: GroupResource, took: Duration, outcome: Outcome) -> bool {
         self.round.answers += 1;
         self.grows_at = None;
@@ -135,12 +138,12 @@ impl ConcurrencyLimit {
 }
 
 impl Session {
-    /// Attempts that may be under way at once.
+    /// The number of allowed attempts.
     pub(super) fn concurrency(&self) -> usize {
         self.limit.as_ref().map_or_else(|| self.config.concurrency.most(), ConcurrencyLimit::limit)
     }
 
-    /// Has more attempts under way where no answer comes.
+    /// Allows more attempts if no answer comes.
     pub(super) fn grow(&mut self, now: Time) {
         if self.limit.as_mut().is_some_and(|limit| limit.grow(now)) {
             self.window_moved = true;
@@ -148,7 +151,7 @@ impl Session {
         }
     }
 
-    /// An attempt that began at `since` has ended, after so many requests.
+    /// An attempt that started at `since` has ended, after this many requests.
     pub(super) fn learn(&mut self, now: Time, since: Time, collection: GroupResource, outcome: Outcome, calls: u32) {
         let Some(limit) = self.limit.as_mut().filter(|_| calls > 0) else { return };
         if limit.answered(now, collection, now.since(since) / calls, outcome) {
@@ -167,7 +170,7 @@ mod tests {
         GroupResource { group: Name::from(""), resource: Name::from("pods") }
     }
 
-    /// Rounds of answers that take `took` of how many are under way. Gives the limit after each.
+    /// Rounds of answers whose duration is `took` of the attempts in progress. Returns the limit after each.
     fn rounds(limit: &mut ConcurrencyLimit, count: usize, took: impl Fn(usize) -> Duration) -> alloc::vec::Vec<usize> {
         let mut now = Time::ZERO;
         let mut round = || {
@@ -210,7 +213,7 @@ mod tests {
     #[test]
     fn stays_where_a_server_is_busy_and_nobody_waits_long() {
         let mut limit = ConcurrencyLimit::new(64);
-        // Ten cores, two milliseconds of work each: what is beyond ten waits.
+        // Ten cores with two milliseconds of work for each request: more than ten requests wait.
         let took = |under_way: usize| Duration::from_micros(200) * u32::try_from(under_way.max(10)).unwrap();
         let limits = rounds(&mut limit, 400, took);
         let settled = &limits[100..];

@@ -1,7 +1,7 @@
-//! Credentials that the API server does not accept any more: this executor asks for no work until they are.
+//! Refused credentials: the executor takes no work until the API server accepts them again.
 //!
-//! Every item would fail here in the same way, and succeed elsewhere. So what is buffered goes back, the window closes, and one cheap
-//! read with the same credentials is tried ever more seldom until it is let in.
+//! Every item would fail here in the same way, and succeed elsewhere. So buffered leases are returned and the window
+//! closes. One cheap read with the same credentials is repeated at growing intervals until it succeeds.
 
 use super::{Event, Link, Output, Session};
 use crate::time::Time;
@@ -9,28 +9,28 @@ use crate::work::ToLeader;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Before the first check: a token that was replaced on disk may be read in a moment.
+/// Delay before the first check: a replaced token file may be read soon.
 const CHECK_MIN: Duration = Duration::from_secs(1);
 const CHECK_MAX: Duration = Duration::from_secs(60);
 
-/// While credentials are refused.
+/// The state while credentials are refused.
 #[derive(Debug)]
 pub(super) struct Unaccepted {
     pub(super) since: Time,
-    /// `None` while a check is under way.
+    /// `None` while a check is in progress.
     pub(super) check_at: Option<Time>,
     wait: Duration,
 }
 
 impl Session {
-    /// An attempt was answered as by a stranger.
+    /// An attempt got a 401.
     pub(super) fn credentials_refused(&mut self, now: Time, why: String) {
         if self.unaccepted.is_some() {
             return;
         }
         self.unaccepted = Some(Unaccepted { since: now, check_at: None, wait: CHECK_MIN });
         self.window_moved = true;
-        // Before the report leaves: the leader must not grant the same item here again.
+        // Before the report is sent: the leader must not grant the same item here again.
         self.send_window();
         self.hand_back_buffered();
         self.check_later(now, why);
@@ -39,7 +39,7 @@ impl Session {
     /// A check has ended.
     pub(super) fn credentials_checked(&mut self, now: Time, result: Result<(), String>) {
         let Some(unaccepted) = self.unaccepted.as_mut().filter(|unaccepted| unaccepted.check_at.is_none()) else {
-            return self.reject("a check of the credentials ended that was not under way");
+            return self.reject("an unexpected check of the credentials ended");
         };
         match result {
             Ok(()) => {
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// What the leader may grant now.
+    /// The window that the leader may use now.
     pub(super) fn offered_window(&self) -> u32 {
         if self.unaccepted.is_some() { 0 } else { u32::try_from(self.window()).unwrap_or(u32::MAX) }
     }

@@ -1,4 +1,4 @@
-//! What becomes of a lease: buffered, started, finished, reported; or returned.
+//! The life of a lease: buffered, started, finished, reported; or returned.
 
 use super::{Event, Link, Output, REPORTS_MAX, Returned, Session, Started, Stream};
 use crate::time::Time;
@@ -13,10 +13,11 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-/// Reports and returns wait this long for company, or for this many.
+/// Reports and returns wait this long for others, or for this many.
 const FLUSH_AFTER: Duration = Duration::from_millis(10);
 const FLUSH_ENTRIES: usize = 32;
-/// Findings in one message, beyond its first report: they carry whole references, and a message has to stay far below 4 MiB.
+/// Most findings in one message besides its first report. They hold whole references, and a message must stay far below
+/// 4 MiB.
 const BATCH_MAX_FINDINGS: usize = 200;
 
 const _: () = assert!(FLUSH_ENTRIES <= BATCH_MAX_ENTRIES);
@@ -88,7 +89,7 @@ impl Session {
     }
 
     pub(super) fn acknowledged(&mut self, results: &[(LeaseId, ReportResult)]) {
-        // Whatever the leader made of a report, it has it.
+        // The leader has the report, whatever its result.
         let unknown = results.iter().filter(|(id, _)| self.reports.remove(id).is_none()).count();
         if unknown > 0 {
             self.reject(format!("acknowledges {unknown} reports that are not awaited"));
@@ -97,7 +98,7 @@ impl Session {
         self.unsent.retain(|id| reports.contains_key(id));
     }
 
-    /// A newer term of the same election: what the deposed leader granted is not begun any more.
+    /// A newer term of the same election: grants of the deposed leader are not started any more.
     pub(super) fn raise_term(&mut self, term: Term) {
         match &self.term {
             Some(known) if known.election == term.election && known.number < term.number => {
@@ -109,8 +110,9 @@ impl Session {
         }
     }
 
-    /// Sorts out what is held when a session opens. A buffered lease goes on only if the leader adopted it *and* granted it in this very
-    /// term; every other one is handed back at once, since nothing was done for it. Started ones end in a report either way.
+    /// Sorts held leases when a session opens. A buffered lease stays only if the leader adopted it *and* granted it in
+    /// this very term. All others are returned at once, because nothing was done for them. Started leases end in a
+    /// report in any case.
     pub(super) fn reclaim(&mut self, term: &Term, adopted: Vec<LeaseId>) {
         let adopted: BTreeSet<LeaseId> = adopted.into_iter().collect();
         for (id, started) in &mut self.started {
@@ -125,12 +127,12 @@ impl Session {
                 None
             }
         });
-        // Another election's ids would name other leases here.
+        // Ids of another election would name other leases here.
         self.returns.retain(|returned| returned.election == term.election);
         self.unsent = self.reports.keys().copied().collect();
     }
 
-    /// The session has ended without a word from the leader.
+    /// The session has ended without a message of the leader.
     pub(super) fn lapse(&mut self, now: Time) {
         self.writes_end = None;
         self.lapsed = Some(now);
@@ -155,7 +157,7 @@ impl Session {
         self.hand_back_where(|_| Some(ReturnCause::NotStarted));
     }
 
-    /// Returns that a leader still waits for. After the session's end it has given the leases to others.
+    /// The number of returns that a leader waits for. After the end of the session it has given the leases to others.
     pub(super) fn worthwhile_returns(&self) -> usize {
         if self.writes_end.is_some() { self.returns.len() } else { 0 }
     }
@@ -233,7 +235,7 @@ impl Session {
                 self.unsent.push_front(id);
                 break;
             }
-            // A leader knows what it granted itself.
+            // A leader knows its own grants.
             let late = says_what && self.term.as_ref() != Some(&report.term);
             let about = report.about.clone().filter(|_| late);
             let audit_id = if says_what { report.audit_id.clone() } else { String::new() };
@@ -244,7 +246,7 @@ impl Session {
         ToLeader::Reports { reports, returns }
     }
 
-    /// Where the shell takes several facts before it polls, one message tells what they start.
+    /// If the shell passes several facts before it polls, one message reports all their starts.
     fn tell_started(&mut self, mut ids: Vec<LeaseId>) {
         let not_begun = |output: &&mut Output| !matches!(output, Output::Start(_));
         match self.outputs.iter_mut().rev().find(not_begun) {
@@ -255,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Why a granted lease is not for this executor. Its term counts even so.
+    /// Why this executor refuses a granted lease. Its term counts in any case.
     fn unwanted(&mut self, lease: &WorkLease) -> Option<ReturnCause> {
         let stale = self
             .term
@@ -276,7 +278,7 @@ impl Session {
         (self.drain.is_some() || self.unaccepted.is_some()).then_some(ReturnCause::NotStarted)
     }
 
-    /// The election of the lease that is held under this id.
+    /// The election of the held lease with this id.
     fn election_of(&self, id: LeaseId) -> Option<crate::object::Name> {
         let buffered = self.buffered.iter().find(|lease| lease.id == id).map(|lease| &lease.term);
         let started = || self.started.get(&id).map(|started| &started.term);
@@ -289,7 +291,7 @@ impl Session {
         self.returns.push_back(Returned { election: lease.term.election.clone(), entry });
     }
 
-    /// Takes those leases out of the buffer for which there is a cause.
+    /// Returns the buffered leases for which there is a cause.
     fn hand_back_where(&mut self, cause: impl Fn(&WorkLease) -> Option<ReturnCause>) {
         for lease in mem::take(&mut self.buffered) {
             match cause(&lease) {

@@ -1,23 +1,23 @@
-//! This executor's share of the writes that the leader allows all executors together, kept by this executor's own clock.
+//! This executor's share of the allowed writes, measured on its own clock.
 
 use super::{Event, Link, Session};
 use crate::pace::{Bucket, Rate};
 use crate::time::Time;
 use core::time::Duration;
 
-/// What is written where a share has run out and the leader has not said a new one.
+/// Writes per second after the share has expired without a renewal.
 const FALLBACK: u32 = 1;
-/// The longest a share is good for, whatever the leader says.
+/// Longest validity of a share, whatever the leader says.
 const VALID_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(super) struct Share {
     bucket: Bucket,
-    /// When it runs out; `None` once it has, and the fallback is in force.
+    /// The expiry; `None` after it, when the fallback applies.
     until: Option<Time>,
-    /// The leader of this session has not said anything about it: when it runs out, nobody limits this executor.
+    /// The leader of this session has not sent a share yet. If the carried one expires, there is no limit.
     carried: bool,
-    /// A write is held back.
+    /// A write waits for the share.
     pub(super) awaited: bool,
 }
 
@@ -40,10 +40,10 @@ impl Session {
         }
     }
 
-    /// A new session: its leader has not said anything yet.
+    /// A new session, whose leader has not sent a share yet.
     pub(super) fn carry_share(&mut self) {
         match &mut self.share {
-            // Run out already: what limited it is over.
+            // Already expired: the former limit is over.
             Some(share) if share.until.is_none() => self.share = None,
             Some(share) => share.carried = true,
             None => {}
@@ -60,13 +60,13 @@ impl Session {
         }
         share.until = None;
         share.bucket.set_rate(now, Rate::per_second(FALLBACK));
-        // Between two streams nothing starts anyway.
+        // Without a stream nothing starts in any case.
         if matches!(self.link, Link::Active(_)) {
             self.emit(Event::ShareLapsed);
         }
     }
 
-    /// An attempt sent its write more often than once.
+    /// An attempt repeated its write.
     pub(super) fn wrote_again(&mut self, times: u32) {
         if let Some(share) = &mut self.share {
             share.bucket.owe(times);
@@ -76,7 +76,7 @@ impl Session {
     /// Whether a lease may start now.
     pub(super) fn may_start(&mut self, now: Time) -> bool {
         let Some(share) = &mut self.share else { return true };
-        // What was held back once is not asked again in this round: the bucket has not filled meanwhile.
+        // After one refusal, the bucket is not asked again in this round: it has not filled meanwhile.
         share.awaited = share.awaited || !share.bucket.take(now);
         !share.awaited
     }
@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// After it.
+    /// After a round of starts.
     pub(super) fn close_share(&mut self, now: Time) {
         if let Some(share) = &mut self.share
             && !share.awaited

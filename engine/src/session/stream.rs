@@ -1,4 +1,4 @@
-//! The stream to the leader: opening, greeting, heartbeats, going elsewhere, the end.
+//! The stream to the leader: opening, greeting, heartbeats, reconnecting, the end.
 
 use super::{
     CONNECT_LIMIT, Drain, Event, Exit, IMPATIENT_SILENCES, Leaving, Link, Output, RECONNECT_LIMIT, Session, Stream,
@@ -12,20 +12,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Hints followed in a row before the configured addresses are tried again.
+/// Most consecutive hints to follow before the configured addresses are tried again.
 const HINTS_MAX: u32 = 3;
-/// No two attempts to connect are closer than this, whatever is configured.
+/// Shortest time between two connection attempts, whatever the configuration says.
 const RECONNECT_FLOOR: Duration = Duration::from_millis(1);
-/// So many times the shortest wait is the least that waits are spread over: a leader that dies is missed by all its executors at once.
+/// Waits are spread over at least this many times the shortest wait: all executors notice a dead leader at the same
+/// time.
 const SPREAD_MIN: u32 = 5;
-/// Unacknowledged heartbeats remembered. The session lapses long before.
+/// Most unacknowledged heartbeats. The session lapses long before.
 const HEARTBEATS_MAX: usize = 64;
-/// What a leader may ask for; what lies outside is brought inside.
+/// Bounds of the interval that a leader may ask for. Other values are clamped.
 const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const SESSION_TTL_MAX: Duration = Duration::from_mins(5);
 const RECONNECT_AFTER_MAX: Duration = Duration::from_mins(1);
 const CLOSE_AFTER_MAX: Duration = Duration::from_secs(10);
-/// Finished attempts named in a hello, the newest. The others are reported all the same.
+/// Most finished attempts named in a hello, the newest ones. The others are reported as well.
 const HELD_REPORTS_MAX: usize = 1_000;
 
 impl Stream {
@@ -39,13 +40,13 @@ impl Stream {
 }
 
 impl Session {
-    /// How long a connection may take.
+    /// Time for a connection.
     fn connect_limit(&self) -> Duration {
         let first = if self.first.is_some() { RECONNECT_LIMIT } else { CONNECT_LIMIT };
         first.saturating_mul(1 << self.silences.min(8)).min(CONNECT_LIMIT)
     }
 
-    /// How long the answer to a hello may take.
+    /// Time for the answer to a hello.
     pub(super) fn welcome_limit(&self) -> Duration {
         let doublings = self.silences.saturating_sub(IMPATIENT_SILENCES).min(8);
         WELCOME_LIMIT_MIN.saturating_mul(1 << doublings).min(WELCOME_LIMIT)
@@ -74,7 +75,7 @@ impl Session {
 
     pub(super) fn connected(&mut self, now: Time) {
         if !matches!(self.link, Link::Connecting { .. }) {
-            self.reject("connected without having been asked to");
+            self.reject("connected without a request");
             return;
         }
         self.link = Link::Greeting { hello_sent: now };
@@ -119,7 +120,7 @@ impl Session {
             (Link::Active(_), ToExecutor::Revoke { leases, mode, .. }) => self.revoked(&leases, mode),
             (Link::Active(_), ToExecutor::DrainAck { outstanding }) => match &mut self.drain {
                 Some(drain) => drain.acknowledged = outstanding == 0,
-                None => self.reject("acknowledges a drain that nobody asked for"),
+                None => self.reject("acknowledges a drain that was not requested"),
             },
             (_, message) => self.reject(format!("{} out of turn", name(&message))),
         }
@@ -135,7 +136,7 @@ impl Session {
         match refusal {
             Some(Refusal::Superseded) => return self.refused_for_good(now, Exit::Superseded),
             Some(Refusal::OtherCluster { ours, theirs }) => {
-                // Whichever way round the peer counts, theirs is the one that is not ours.
+                // Either order of the two uids may arrive; theirs is the one that is not ours.
                 let own = self.config.cluster_uid.clone();
                 let theirs = if ours == own { theirs } else { ours };
                 return self.refused_for_good(now, Exit::OtherCluster { ours: own, theirs });
@@ -144,7 +145,7 @@ impl Session {
                 return self.refused_for_good(now, Exit::ProtocolUnsupported { min, max });
             }
             Some(Refusal::Drained) => {
-                // The leader lets an incarnation go once it has nothing outstanding: only its last word was lost.
+                // The leader releases an incarnation when it has nothing outstanding: only its last message was lost.
                 self.reports.clear();
                 self.unsent.clear();
                 self.returns.clear();
@@ -152,7 +153,7 @@ impl Session {
                     drain.refused = true;
                 }
             }
-            // The graph service is there and about to have a leader: no time for long waits, however long nobody led.
+            // The graph service is reachable and about to have a leader: no long waits, however long there was none.
             Some(Refusal::NotLeader) => {
                 self.retries = self.retries.min(1);
                 self.silences = 0;
@@ -179,12 +180,12 @@ impl Session {
     }
 
     fn refused_for_good(&mut self, now: Time, exit: Exit) {
-        // The stream is closed already.
+        // The stream is already closed.
         self.link = Link::Over;
         self.exit(now, exit);
     }
 
-    /// Goes, once the leader has asked for it, and reports have arrived or their time is over.
+    /// Leaves after the leader has asked for it, and the reports are acknowledged or their time is over.
     pub(super) fn leave(&mut self, now: Time) {
         let settled = self.reports.is_empty() && self.returns.is_empty();
         let Link::Active(Stream { leaving: Some(leaving), .. }) = &mut self.link else { return };
@@ -196,8 +197,8 @@ impl Session {
         }
     }
 
-    /// Closes the stream, and tries again later.
-    /// No answer to a hello came in time. That was wait enough: the next attempt follows soon, to another address where there is one.
+    /// No answer to a hello came in time. Closes the stream, and connects again soon, to another address if there is
+    /// one.
     fn unwelcomed(&mut self, now: Time, why: String) {
         self.silences = self.silences.saturating_add(1);
         self.retries = 0;
@@ -237,7 +238,7 @@ impl Session {
         self.hand_back_buffered();
     }
 
-    /// The deadline of the drain has come.
+    /// The deadline of the drain has passed.
     pub(super) fn end_drain(&mut self, now: Time) {
         let outstanding = self.started.len() + self.reports.len() + self.worthwhile_returns();
         self.exit(
@@ -256,7 +257,7 @@ impl Session {
         }
         let over = match &self.link {
             Link::Active(_) => drain.acknowledged && self.reports.is_empty(),
-            // The leader may be granting already: the answer to the hello is worth waiting for.
+            // The leader may be granting already, so the answer to the hello is awaited.
             Link::Greeting { .. } => false,
             Link::Waiting { .. } | Link::Connecting { .. } => {
                 drain.refused || (self.reports.is_empty() && self.worthwhile_returns() == 0)
@@ -307,7 +308,7 @@ impl Session {
             return Some(format!("the leader chose protocol {}, which was not offered", welcome.protocol));
         }
         if welcome.session_ttl.is_zero() || welcome.heartbeat_interval.is_zero() {
-            return Some(String::from("the leader gives the session no time"));
+            return Some(String::from("the leader sent a session_ttl of zero"));
         }
         match &self.term {
             Some(known) if known.election == welcome.term.election && welcome.term.number < known.number => {
@@ -376,7 +377,7 @@ impl Session {
         }
     }
 
-    /// The stream is gone. A hint is followed at once, a date that the leader named is kept, everything else backs off.
+    /// The stream is gone. A hint is followed at once, a time from the leader is kept, everything else backs off.
     fn wait(&mut self, now: Time, why: String, hint: Option<String>, not_before: Option<Time>) {
         let mut endpoint = hint.filter(|hint| !hint.is_empty());
         let welcome_wait = not_before.map_or(Duration::ZERO, |at| at.since(now));
@@ -434,7 +435,7 @@ impl Session {
         self.concurrency().saturating_mul(2)
     }
 
-    /// What the leader should not give to others: buffered, started, and finished without the leader knowing.
+    /// The leases that the leader must not give to others: buffered, started, and finished without an acknowledgement.
     fn held(&self) -> Vec<HeldLease> {
         let buffered = self.buffered.iter().map(|lease| HeldLease {
             lease: lease.id,

@@ -59,8 +59,8 @@ fn returns_what_it_cannot_take() {
         45 | welcome L/1                   | rejected a welcome out of turn
         46 | ack 1-2                       | rejected acknowledges 1 reports that are not awaited
         47 | finish 1-4                    | rejected an attempt for lease 1-4 ended that was not under way
-        48 | drain-ack 0                   | rejected acknowledges a drain that nobody asked for
-        49 | connected                     | rejected connected without having been asked to
+        48 | drain-ack 0                   | rejected acknowledges a drain that was not requested
+        49 | connected                     | rejected connected without a request
         "#,
     );
 }
@@ -87,7 +87,7 @@ fn a_newer_term_voids_what_an_older_one_granted() {
 
 #[test]
 fn long_after_a_session_its_term_counts_no_more() {
-    // The store was restored, and the election's Lease with it: whoever leads now begins again with a low number.
+    // The store was restored with the election's Lease: the next leader starts with a low number.
     for (minute, end) in [(59_999, "L/3"), (60_000, "-")] {
         check(&format!(
             r#"
@@ -160,7 +160,7 @@ fn what_a_new_leader_does_not_adopt_is_handed_back_or_reported_late() {
         413 | tick                  | reports [1-1] returns []
         "#,
     );
-    // Another election: its ids are its own.
+    // Another election has its own ids.
     check_open(
         r#"
         20  | grant 1-1 1-2 1-3     | started [1-1 1-2], start 1-1, start 1-2
@@ -294,7 +294,7 @@ fn a_stranger_to_the_api_server_takes_no_work_until_it_is_let_in_again() {
         30   | stranger 1-1          | window 0, credentials refused
         31   | stranger 1-2          | reports [1-1 1-2] returns [1-3 1-4]
         32   | grant 1-5             | reports [] returns [1-5]
-        33   | checked ok            | rejected a check of the credentials ended that was not under way
+        33   | checked ok            | rejected an unexpected check of the credentials ended
         1030 | tick                  | check credentials
         1040 | checked 401           | credentials refused
         1045 | ack 1-1 1-2           |
@@ -460,7 +460,7 @@ fn batches_are_bounded_and_reports_too() {
     }
     assert_eq!(batches[4..], [100, 100, 100, 100]);
 
-    // A leader that acknowledges nothing: the oldest reports go first.
+    // The leader acknowledges nothing: the oldest reports are dropped first.
     let mut dropped = 0;
     for number in 1_000..1_000 + REPORTS_MAX as u64 {
         let id = LeaseId { term: 1, number };
@@ -483,7 +483,7 @@ fn a_lease_that_is_recalled_in_the_same_instant_as_it_is_granted_is_never_starte
         let id = LeaseId { term: 1, number: 1 };
         let grant = ToExecutor::Grant { leases: Vec::from([lease(id, term(1), delete())]) };
         let revoke = ToExecutor::Revoke { leases: Vec::from([id]), mode, reason: "the decision is void".to_string() };
-        // A stream that stood still brings both at once.
+        // A delayed stream brings both at once.
         for message in [grant, revoke] {
             session.handle(Time::from_origin(Duration::from_millis(100)), Input::Message(message));
         }

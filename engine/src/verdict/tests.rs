@@ -1,8 +1,9 @@
-//! Small worlds as text, and what the judge says of each object in them.
+//! Small worlds as text, and the verdict on each object.
 //!
-//! One object a line: `kind name [state…] [-> owner…]`. `thing` and `map` are namespaced, `node` is not. States: `foreground`, `orphan`
-//! (terminating with that finalizer), `terminating`, `held`, `gone` (proven absent), `wants-orphan`, `wants-foreground` (the finalizer
-//! without the deletion mark). An owner is written as `kind/name`, with `!` where the reference blocks, and `kind` may be `unknown`.
+//! One object on each line: `kind name [state…] [-> owner…]`. `thing` and `map` are namespaced, `node` is not. States:
+//! `foreground`, `orphan` (terminating with that finalizer), `terminating`, `held`, `gone` (proven absent),
+//! `wants-orphan`, `wants-foreground` (the finalizer without the deletion mark). An owner is `kind/name`, with `!` for
+//! a blocking reference; `kind` may be `unknown`.
 
 use super::*;
 use crate::evidence::Proof;
@@ -86,7 +87,7 @@ fn parse(line: &str) -> Line {
     Line { kind: kind.to_string(), object, gone }
 }
 
-/// Builds the world in the order of its lines and gives each object's verdict.
+/// Builds the world in the order of its lines, and returns each object's verdict.
 fn judge(lines: &[Line], kinds_first: bool) -> BTreeMap<String, String> {
     let mut coverage = Coverage::default();
     let mut graph = Graph::new(false, 7);
@@ -155,7 +156,8 @@ fn describe(graph: &Graph, verdict: &Verdict, id: NodeId) -> String {
     }
 }
 
-/// The world, and below it one line `name: verdict` for each object that matters. Every order of the lines must give the same.
+/// The world, followed by one line `name: verdict` for each relevant object. Every order of the lines must give the
+/// same verdicts.
 fn check(world: &str, expected: &str) {
     let lines: Vec<Line> = world.lines().map(str::trim).filter(|line| !line.is_empty()).map(parse).collect();
     let expected: BTreeMap<String, String> = expected

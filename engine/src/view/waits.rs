@@ -1,20 +1,20 @@
-//! How much is decided and not done, by where it waits and for how long.
+//! Open decisions, by state and age.
 
 use crate::time::Time;
 use core::time::Duration;
 
-/// Where a decision waits, for counts.
+/// The state of a decision, for counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waiting {
     /// For an executor with room.
     Ready,
-    /// For the next try after a failure of its own.
+    /// For the retry after a failure of its own.
     BackingOff,
-    /// With others, for what refuses all of them.
+    /// With others, for a blocker.
     Blocked,
-    /// For the end of a pause, or for word which pauses there are.
+    /// For the end of a pause, or for readable Pause objects.
     Held,
-    /// For nothing: the mode is observe, in which it is never granted.
+    /// For nothing: the mode is observe.
     Observed,
     /// An executor has it.
     Leased,
@@ -38,7 +38,7 @@ impl Waiting {
     }
 }
 
-/// Ages are counted below each of these, and from the last one on.
+/// Ages are counted below each of these, and above the last one.
 pub const AGE_BOUNDS: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(10),
@@ -47,7 +47,7 @@ pub const AGE_BOUNDS: [Duration; 5] = [
     Duration::from_secs(3600),
 ];
 
-/// How many decisions wait at one place, and since when. Times are cut to seconds, so that ages come out up to a second too low.
+/// The number and ages of decisions in one state. Times are cut to seconds, so ages are up to a second too low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits {
     pub at: Waiting,
@@ -58,7 +58,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Nothing waits there.
+    /// No decision is in this state.
     pub fn none(at: Waiting) -> Waits {
         Waits { at, items: 0, oldest: None, by_age: [0; AGE_BOUNDS.len() + 1] }
     }

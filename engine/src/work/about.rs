@@ -1,18 +1,18 @@
-//! What a report says beside how its attempt ended: what it is about, and how the audit log names its write.
+//! Fields of a report besides its result: the content of the lease, and the audit id of its write.
 
 use super::{ActionKind, WorkItem};
 use crate::object::{Digest, ObjectRef, Uid};
 use alloc::string::String;
 
-/// Longest name of an entry in an audit log.
+/// Longest audit id.
 pub const AUDIT_ID_MAX_BYTES: usize = 64;
 
-/// The name of an entry in an audit log, as far as it is one: visible ASCII characters, cut.
+/// The valid part of an audit id: visible ASCII characters, cut.
 pub fn audit_id(text: &str) -> String {
     text.chars().filter(char::is_ascii_graphic).take(AUDIT_ID_MAX_BYTES).collect()
 }
 
-/// What a lease was about.
+/// The content of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     pub target: ObjectRef,
@@ -22,7 +22,7 @@ pub struct About {
 }
 
 impl WorkItem {
-    /// The same for the same action on the same object by the same facts, on every replica and under every term.
+    /// The same for the same action on the same object by the same facts, on every replica and in every term.
     pub fn decision(&self) -> u64 {
         decision(&self.target.uid, self.action.kind(), self.preconditions.facts_digest)
     }

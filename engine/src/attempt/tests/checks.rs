@@ -1,4 +1,4 @@
-//! Owner checks: how old an answer may be, what it is shared by, and what is reported.
+//! Owner checks: the age of answers, sharing, and reports.
 
 use super::*;
 
@@ -128,7 +128,7 @@ fn a_report_holds_no_more_findings_than_a_message_takes_and_the_living_first() {
         assert!(reads.len() <= CHECKS_MAX, "{} reads at once", reads.len());
         asked += reads.len();
         for (at_once, (id, name)) in reads.into_iter().enumerate() {
-            // All of the first round are gone but the last one, which lives.
+            // In the first round all owners are gone except the last one.
             let answer = if at_once + 1 == CHECKS_MAX { orphaning(&name) } else { reply(404, None) };
             machine.answered(at(10), id, answer);
         }

@@ -1,4 +1,4 @@
-//! Any interleaving of answers, connections, cancels and time.
+//! Random interleavings of answers, connections, cancels and time.
 
 use super::*;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 const RUNS: u64 = 3_000;
 const LEASES: u64 = 6;
 
-/// What the shell knows of one lease.
+/// The shell's knowledge of one lease.
 #[derive(Default)]
 struct Told {
     cancelled: bool,
@@ -45,7 +45,7 @@ fn any_answer(jitter: &mut Jitter, name: &str) -> Answer<u32> {
     }
 }
 
-/// One run: what left when it may not have, or an attempt with other than one report.
+/// One run. The error is a write that must not have been sent, or an attempt without exactly one report.
 fn run(seed: u64) -> Result<(), String> {
     let mut jitter = Jitter::new(seed);
     let mut machine = Machine::default();

@@ -1,13 +1,15 @@
-//! Candidates with clocks of different rates, lost and late answers, frozen and dying processes, against a model of the Lease.
+//! Candidates with clocks of different rates, lost and late answers, frozen and killed processes, compared with a model
+//! of the Lease.
 
 use super::*;
 use alloc::collections::BTreeMap;
 
 const CANDIDATES: usize = 3;
-/// Microseconds of true time with faults, and then without.
+/// Microseconds of true time with faults; the rest is without.
 const FAULTS_END: u64 = 240_000_000;
 const RUN_END: u64 = 340_000_000;
-/// Clock rates in percent. The fastest against the slowest stays just below `lease_duration / renew_deadline`, that is 1.5.
+/// Clock rates in percent. The ratio of fastest to slowest stays just below `lease_duration / renew_deadline`, which is
+/// 1.5.
 const RATES: [u64; 3] = [83, 100, 124];
 
 enum Happening {
@@ -18,7 +20,7 @@ enum Happening {
 
 struct Candidate {
     elector: Elector,
-    /// Counts the processes under this slot: answers to a dead one go nowhere.
+    /// Counts the processes in this slot: answers to a dead one are dropped.
     life: u64,
     rate: u64,
     offset: u64,
@@ -53,7 +55,7 @@ struct World {
     candidates: Vec<Candidate>,
     last_number: u64,
     gained: u64,
-    /// Drawn once per seed: how many percent of calls are slow on their way and back, and how many are lost.
+    /// Drawn for each seed: percent of slow calls and answers, and of lost ones.
     slow: (u64, u64),
     lost: u64,
 }
@@ -105,7 +107,7 @@ impl World {
         self.now < FAULTS_END && self.random.next() % 100 < percent
     }
 
-    /// On the way there, or back.
+    /// For the call or for the answer.
     fn latency(&mut self, slow: u64) -> u64 {
         let most = if self.chance(slow) { 12_000_000 } else { 300_000 };
         self.random.next() % most
@@ -163,7 +165,7 @@ impl World {
         self.now < self.candidates[slot].frozen_until
     }
 
-    /// Freezes, kills or releases the process now and then, and touches the Lease from outside.
+    /// Randomly freezes, kills or releases the process, and changes the Lease from outside.
     fn perhaps_disturb(&mut self, slot: usize) {
         if self.now >= FAULTS_END && !self.candidates[slot].released {
             return;
@@ -183,7 +185,7 @@ impl World {
                     lease.resource_version = ResourceVersion::parse(&self.version.to_string());
                 }
             }
-            // A watch tells of changes, late and twice, and of some that were none.
+            // A watch reports changes, late and twice, and some that did not happen.
             80..1_000 => {
                 let local = self.candidates[slot].local(self.now);
                 self.candidates[slot].elector.handle(local, Input::Changed);
@@ -219,7 +221,7 @@ impl World {
             };
             let on_the_way = self.latency(self.slow.0);
             if self.chance(self.lost) {
-                // The caller hears of a failure, whether or not the call still arrives.
+                // The caller gets an error, whether or not the call still arrives.
                 let failed = "timeout".to_string();
                 let input = match &write {
                     None => Input::Got { call, answer: Err(failed) },
@@ -234,7 +236,7 @@ impl World {
         }
     }
 
-    /// The API server takes the call; of two answers to one call the elector must ignore the second.
+    /// The API server handles the call. Of two answers to one call the elector must ignore the second.
     fn arrives(&mut self, candidate: usize, life: u64, call: CallId, write: Option<LeaseWrite>) {
         let input = match write {
             None => Input::Got { call, answer: Ok(self.lease.clone()) },

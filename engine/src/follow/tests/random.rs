@@ -1,22 +1,22 @@
-//! Every answer a server can give, in any order: what must hold whatever it says.
+//! Random answers in any order, and the invariants that must hold.
 
 use super::*;
 use crate::jitter::Jitter;
 
-/// What the leader, the shell and the server know.
+/// The state of leader, shell and server.
 struct Run {
     follow: Follow,
     random: Jitter,
     now: Time,
     asked: Ask,
     open: bool,
-    /// A list has begun, and neither ended nor failed.
+    /// A list has started, and neither ended nor failed.
     listing: bool,
-    /// A list has ended, and what was known then is watched.
+    /// A list has ended, and its objects are watched.
     synced: bool,
-    /// What the leader was told last of where the watch is.
+    /// The last position that the leader knows.
     position: Option<ResourceVersion>,
-    /// The position has expired: a watch from it is of no use.
+    /// The position has expired: a watch from it fails.
     expired: bool,
     lists: u32,
     highest: u64,
@@ -200,7 +200,7 @@ fn whatever_a_server_answers_lists_end_and_watches_go_on_where_they_were() {
         }
         assert!(run.lists > 0, "seed {seed}: no list ever ended");
         lists += run.lists;
-        // A server that recovers is followed again.
+        // A recovered server is followed again.
         run.follow.handle(run.now, Input::Unusable("begin anew".to_string()));
         run.drain();
         for _ in 0..10 {

@@ -1,4 +1,5 @@
-//! A session against a small leader that loses streams, terms and its patience; the shell around the session checks every effect.
+//! A session with a small leader that loses streams and terms and ends sessions. The shell around the session checks
+//! every effect.
 
 use super::super::*;
 use super::script::{config, delete, input, lease, report, term};
@@ -6,7 +7,7 @@ use crate::work::{Action, Outcome, PROTOCOL, ReportResult, RevokeMode, Welcome};
 use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 
-/// Microseconds with faults; then a drain, which has to succeed.
+/// Microseconds with faults; then a drain, which must succeed.
 const FAULTS_END: u64 = 120_000_000;
 const RUN_END: u64 = 240_000_000;
 const TTL: Duration = Duration::from_secs(15);
@@ -46,15 +47,15 @@ struct World {
 
     session: Session,
     concurrency: u32,
-    /// The newest stream; what comes from another one is not passed on, as the shell promises.
+    /// The newest stream. Input of other streams is dropped, as the shell promises.
     stream: u64,
     open: bool,
     frozen_until: u64,
     writes_end: Time,
-    /// The end of the session as this world counts it: from the sends below.
+    /// The end of the session in this model, counted from the sends below.
     valid_until: Time,
     lapses: bool,
-    /// The API server does not accept the credentials.
+    /// The API server refuses the credentials.
     stranger: bool,
     hello_sent: Time,
     heartbeats: BTreeMap<u64, Time>,
@@ -74,7 +75,7 @@ struct World {
     welcomed: Option<u64>,
     draining: bool,
     heard: u64,
-    /// What the leader counts against the window.
+    /// The leases that the leader counts against the window.
     outstanding: BTreeSet<LeaseId>,
     last_arrival: [u64; 2],
 }
@@ -143,7 +144,7 @@ impl World {
         self.now < FAULTS_END && self.random.next() % 1_000 < permille
     }
 
-    /// Sends in order in each direction; a stalled network delays everything behind.
+    /// Delivers in order in each direction. A stalled network delays everything behind it.
     fn carry(&mut self, direction: usize, happening: Happening) {
         let most = if self.chance(3) { 20_000_000 } else { 20_000 };
         let arrival = (self.now + self.random.next() % most).max(self.last_arrival[direction]);
@@ -164,8 +165,8 @@ impl World {
         assert!(self.running.is_empty(), "seed {}", self.seed);
         for (id, fate) in &self.fates {
             let settled = match fate {
-                // Lost on the way, or returned on a stream that broke: the leader has given it to somebody else by the next welcome,
-                // and where the session ended without one, by its expiry.
+                // Lost in transit, or returned on a broken stream: the leader has given it to another executor by the
+                // next welcome, or by its expiry if the session ended.
                 Fate::Granted | Fate::Delivered => !self.outstanding.contains(id) || !self.ended_on_stream,
                 Fate::Finished => self.reported.contains(id),
                 Fate::Returned => true,
@@ -213,7 +214,7 @@ impl World {
             Happening::Finish(_) | Happening::Message(..) | Happening::LeaderActs => return,
             Happening::Drain => Some(Input::Drain { reason: "end".to_string(), deadline: Duration::from_secs(60) }),
         };
-        // An acknowledgement that comes at the end or after it comes too late.
+        // An acknowledgement at the end or after it is too late.
         self.lapses = self.time() >= self.valid_until;
         match input {
             None => self.session.tick(self.time()),
@@ -225,7 +226,7 @@ impl World {
         self.perform();
     }
 
-    /// What the session learns by this input.
+    /// The knowledge that the session gains by this input.
     fn note(&mut self, input: &Input) {
         match input {
             Input::Message(ToExecutor::Welcome(welcome)) if self.session.status().phase == Phase::Greeting => {
@@ -448,7 +449,7 @@ impl World {
             self.outstanding.clear();
         }
         if self.chance(2) {
-            // Another leader, who knows nothing of the old one's leases; or the same one again, on the same stream.
+            // Another leader, which does not know the old one's leases; or the same one again, on the same stream.
             self.number += 1;
             self.outstanding.clear();
             if self.random.next().is_multiple_of(2) {
@@ -503,7 +504,7 @@ impl World {
         }
     }
 
-    /// Messages that make no sense must be survived.
+    /// Invalid messages must be survived.
     fn nonsense(&mut self) {
         let unknown = LeaseId { term: 0, number: u64::MAX };
         let message = match self.random.next() % 6 {

@@ -1,4 +1,4 @@
-//! The little language of the scenarios: `MILLISECONDS | input | expected outputs`.
+//! The script language of the scenarios: `MILLISECONDS | input | expected outputs`.
 
 use super::super::*;
 use crate::object::{ObjectRef, ResourceVersion, Uid};
@@ -97,7 +97,7 @@ fn ids(text: &str) -> Vec<LeaseId> {
 }
 
 fn granted(word: &str) -> WorkLease {
-    // `M:1-7` is of another election, `1-7!` of a kind that this executor does not know.
+    // `M:1-7` is of another election, `1-7!` of a kind that this executor does not support.
     let (election, word) = word.split_once(':').unwrap_or(("L", word));
     let (word, action) = match word.strip_suffix('!') {
         Some(word) => (word, Action::RemoveFinalizer { finalizer: Name::from("orphan") }),
