@@ -1,4 +1,4 @@
-//! The sandbox alone: `serve ADDRESS KUBECONFIG`.
+//! Runs the sandbox alone: `serve ADDRESS KUBECONFIG`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

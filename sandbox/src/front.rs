@@ -1,4 +1,4 @@
-//! The model behind HTTP: what kubectl and Kubernetes clients talk to.
+//! The HTTP front of the model, for kubectl and Kubernetes clients.
 
 mod answer;
 mod discovery;

@@ -1,4 +1,4 @@
-//! The file by which other programs find the server.
+//! Writes the kubeconfig by which other programs find the server.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,10 +9,9 @@ use serde_json::json;
 /// The name of cluster, context and user in the file.
 const NAME: &str = "sandbox";
 
-/// Writes a kubeconfig that names a sandbox at an address, replacing what was there.
+/// Writes a kubeconfig for a sandbox at an address, and replaces an existing file.
 ///
-/// # Errors
-/// When the file cannot be written.
+/// # Errors The file cannot be written.
 pub fn write_kubeconfig(path: &Path, address: SocketAddr) -> io::Result<()> {
     // JSON is YAML, and every reader of kubeconfigs reads YAML.
     let config = json!({

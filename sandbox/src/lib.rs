@@ -1,7 +1,7 @@
-//! An in-memory Kubernetes API server, for demonstrations, tests and simulations.
+//! An in-memory Kubernetes API server for demonstrations, tests and simulations.
 //!
-//! [`model::Model`] is the server as a pure state machine; [`Server`] puts it behind HTTP, so that kubectl and any
-//! Kubernetes client can talk to it, over a socket or in the same process.
+//! [`model::Model`] is the server as a pure state machine. [`Server`] serves it over HTTP for kubectl and any
+//! Kubernetes client, on a socket or in the same process.
 
 mod front;
 mod kubeconfig;

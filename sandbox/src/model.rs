@@ -1,12 +1,12 @@
-//! The API server as a pure state machine: no clock, no input or output, no async.
+//! The API server as a pure state machine: no clock, no I/O, no async.
 //!
-//! Every call that may depend on the time takes [`Now`]; uids come from a seed. Two models with the same seed and the
-//! same calls are equal to the last byte, which is what a simulation needs to replay a run.
+//! Every call that depends on the time takes [`Now`]. Uids come from a seed. Two models with the same seed and the same
+//! calls are equal to the last byte, which lets a simulation replay a run.
 //!
-//! What it keeps of the real server: one revision counter for all resources, watch history with compaction,
+//! It has these parts of the real server: one revision counter for all resources, watch history with compaction,
 //! preconditions, finalizers, graceful deletion of pods, the three propagation policies, owner reference validation,
-//! namespaces and custom resource definitions with their own deletion steps, and discovery. What it leaves out:
-//! defaulting, validation beyond metadata, admission, server-side apply, managed fields.
+//! namespaces and custom resource definitions with their deletion steps, and discovery. It has no defaulting, no
+//! validation beyond metadata, no admission, no server-side apply and no managed fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,32 +51,32 @@ pub use write::{Patch, Written};
 use random::Random;
 use store::Store;
 
-/// How many changes a collection remembers for its watches unless said otherwise.
+/// Default number of changes that a collection keeps for its watches.
 pub const HISTORY_MAX_EVENTS: usize = 32_768;
 
-/// The namespaces that exist from the start. The uid of `kube-system` is the cluster's identity.
+/// The initial namespaces. The uid of `kube-system` is the identity of the cluster.
 pub const FIRST_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// The whole server: types, objects, history.
 #[derive(Debug)]
 pub struct Model {
     types: BTreeMap<GroupResource, Arc<Type>>,
-    /// Types that exist but are not served just now.
+    /// Types that exist and are not served at the moment.
     hidden: BTreeSet<GroupResource>,
     store: Store,
     random: Random,
     /// Collections with changes that [`Model::take_touched`] has not reported yet.
     touched: BTreeSet<GroupResource>,
-    /// Namespaces in deletion, and whether their content has been told to go.
+    /// Terminating namespaces, and whether the deletion of their content has started.
     terminating_namespaces: BTreeMap<String, bool>,
-    /// Custom resource definitions in deletion, and whether their instances have been told to go.
+    /// Terminating custom resource definitions, and whether the deletion of their instances has started.
     terminating_definitions: BTreeMap<String, bool>,
-    /// The set of served versions has changed, or somebody wrote an APIService.
+    /// The set of served versions has changed, or a client wrote an APIService.
     aggregation_is_stale: bool,
     callers: Callers,
 }
 
-/// The stored state of a model at one revision, to return to.
+/// The stored state of a model at one revision, for a later restore.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     types: BTreeMap<GroupResource, Arc<Type>>,
@@ -84,12 +84,12 @@ pub struct Snapshot {
 }
 
 impl Model {
-    /// An empty cluster: the built-in types, the first namespaces, one APIService for each served version.
+    /// An empty cluster: the built-in types, the initial namespaces, one APIService for each served version.
     pub fn new(seed: u64, now: Now) -> Self {
         Self::with_history(seed, now, HISTORY_MAX_EVENTS)
     }
 
-    /// The same, with another bound on how many changes each collection remembers.
+    /// An empty cluster that keeps this many changes for each collection.
     pub fn with_history(seed: u64, now: Now, history_max_events: usize) -> Self {
         let mut model = Self {
             types: BTreeMap::new(),
@@ -128,11 +128,10 @@ impl Model {
         self.types.iter().filter(|(resource, _)| !self.hidden.contains(resource)).map(|(_, of)| of)
     }
 
-    /// The type behind a resource.
+    /// The type of a resource.
     ///
-    /// # Errors
-    /// 404 in the shape the real server gives it: a Status with empty details inside a built-in group, the plain text
-    /// `404 page not found` in a group of custom resources and in one that is not served at all.
+    /// # Errors 404 as the real server sends it: a Status without details inside a built-in group; the plain text `404
+    /// page not found` in a group of custom resources and in an unknown group.
     pub fn served(&self, resource: &GroupResource) -> Result<Arc<Type>, ApiError> {
         match self.types.get(resource).filter(|_| !self.hidden.contains(resource)) {
             Some(of) => Ok(Arc::clone(of)),
@@ -140,14 +139,14 @@ impl Model {
         }
     }
 
-    /// What a request for something that a group does not serve is answered.
+    /// The answer for a resource that a group does not serve.
     pub fn not_served(&self, group: &str) -> ApiError {
         let built_in = self.types().any(|of| of.group == group && !of.custom);
         if built_in { ApiError::resource_not_served() } else { ApiError::group_not_served() }
     }
 
-    /// Takes a type out of service or puts it back: discovery, requests and watches behave as if it were not there,
-    /// while its objects stay. A group of which every type is hidden is not served.
+    /// Hides a type or shows it again. Discovery, requests and watches behave as if a hidden type did not exist, while
+    /// its objects remain. A group whose types are all hidden is not served.
     pub fn set_served(&mut self, resource: &GroupResource, served: bool) {
         if served {
             self.hidden.remove(resource);
@@ -168,7 +167,7 @@ impl Model {
         found.cloned().ok_or_else(|| ApiError::not_found(&of, name))
     }
 
-    /// Every object of a collection, in key order. Empty when there is no such collection.
+    /// All objects of a collection in key order. Empty if the collection does not exist.
     pub fn objects(&self, resource: &GroupResource) -> impl Iterator<Item = &Arc<Object>> {
         self.store.collection(resource).into_iter().flat_map(|collection| collection.objects.values())
     }
@@ -184,12 +183,12 @@ impl Model {
         self.touched.extend(self.types.keys().cloned());
     }
 
-    /// Whom the server knows, for reviews. At first nobody.
+    /// The tokens and rights for reviews. Empty at first.
     pub fn callers(&self) -> &Callers {
         &self.callers
     }
 
-    /// The same, to be changed.
+    /// The tokens and rights, to be changed.
     pub fn callers_mut(&mut self) -> &mut Callers {
         &mut self.callers
     }
@@ -199,12 +198,12 @@ impl Model {
         std::mem::take(&mut self.touched)
     }
 
-    /// What is stored now. Cheap: objects and history are shared.
+    /// The stored state. Cheap: objects and history are shared.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { types: self.types.clone(), store: self.store.clone() }
     }
 
-    /// Returns to an earlier state, as a restored backup does: revisions go back, uids that come next are new.
+    /// Restores an earlier state, like a backup: revisions go back, and new uids differ from earlier ones.
     pub fn restore(&mut self, snapshot: Snapshot) {
         self.touched.extend(self.types.keys().cloned());
         self.types = snapshot.types;
@@ -214,15 +213,15 @@ impl Model {
         self.aggregation_is_stale = true;
     }
 
-    /// Lets the revision go on, as writes to what this model does not hold do it.
+    /// Advances the revision, like writes to objects that this model does not hold.
     pub fn advance_revision(&mut self, by: u64) {
         self.store.advance(by);
     }
 
-    /// What controllers inside the real API server and beside it do without being asked: finalizes namespaces and
-    /// custom resource definitions in deletion and keeps one APIService for each served version.
+    /// Runs the controllers inside and beside the real API server: finalizes terminating namespaces and custom resource
+    /// definitions, and keeps one APIService for each served version.
     pub fn settle(&mut self, now: Now) {
-        // Each round either finishes something that is in deletion or is the last one.
+        // Each round finishes at least one deletion, or is the last.
         loop {
             let progress = self.finalize_namespaces(now) | self.finalize_definitions(now);
             self.refresh_aggregation(now);
@@ -232,14 +231,14 @@ impl Model {
         }
     }
 
-    /// Writes an object and follows up what its type entails.
+    /// Writes an object, and applies the consequences for its type.
     fn put(&mut self, now: Now, resource: &GroupResource, key: ObjectKey, object: Object) -> Arc<Object> {
         let event = self.store.put(resource, key, object);
         self.follow(now, resource, &event);
         Arc::clone(&event.object)
     }
 
-    /// Removes an object and follows up what its type entails.
+    /// Removes an object, and applies the consequences for its type.
     fn erase(&mut self, now: Now, resource: &GroupResource, key: &ObjectKey) {
         if let Some(event) = self.store.remove(resource, key) {
             self.follow(now, resource, &event);

@@ -1,4 +1,4 @@
-//! Answers: objects, lists and refusals as bytes.
+//! Encodes answers: objects, lists and refusals.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -13,7 +13,7 @@ use super::table;
 use crate::model::{self, ApiError, Now, Object, Page, Reason};
 
 impl Style {
-    /// Writes one object as JSON behind what is in `out` already.
+    /// Appends one object as JSON to `out`.
     pub(crate) fn write(&self, out: &mut Vec<u8>, object: &Object, now: Now) {
         let written = match self.form {
             Form::Full | Form::Discovery => serde_json::to_writer(out, &Shown::full(object, &self.api_version)),
@@ -37,7 +37,7 @@ impl Style {
         json_bytes(code, out)
     }
 
-    /// A Status that is no refusal, as an answer.
+    /// A Status other than a refusal, as an answer.
     pub(crate) fn status(&self, status: &Value) -> Response {
         if self.protobuf {
             return typed(StatusCode::OK, PROTOBUF, encode::status(status));
@@ -66,11 +66,11 @@ impl Style {
             Form::Metadata | Form::MetadataList => ("PartialObjectMetadataList", "meta.k8s.io/v1"),
             Form::Full | Form::Table | Form::Discovery => (self.of.list_kind.as_str(), self.api_version.as_str()),
         };
-        // Written out by hand: a list of a hundred thousand objects must not become one more tree in memory.
+        // Written by hand: a list of a hundred thousand objects must not become a second tree in memory.
         let mut out =
             format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":"#).into_bytes();
         if page.items.is_empty() && self.form == Form::MetadataList {
-            // The real server has null here and an empty list in the other forms.
+            // The real server sends null here, and an empty list in the other forms.
             out.extend_from_slice(b"null}");
             return json_bytes(StatusCode::OK, out);
         }
@@ -108,7 +108,7 @@ pub(crate) fn typed(code: StatusCode, content_type: &'static str, bytes: Vec<u8>
     response
 }
 
-/// A refusal: a Status, except for the two that the real server says in plain text.
+/// A refusal: a Status, except for two that the real server sends as plain text.
 pub(crate) fn refusal(error: &ApiError) -> Response {
     let code = StatusCode::from_u16(error.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if matches!(error.reason, Reason::GroupNotServed | Reason::BackendDown) {

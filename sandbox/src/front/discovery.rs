@@ -1,4 +1,4 @@
-//! Discovery, in the aggregated form and in the older one of three levels.
+//! Discovery in the aggregated form, and in the older form of three levels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::model::{ApiError, Model, StatusRule, Type, api_version, version_order
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The versions of one group, the preferred one first, each with its types; `None` for one whose backend is down.
+/// The versions of one group, the preferred one first, each with its types. `None` for a version whose backend is down.
 type Versions = Vec<(String, Option<Vec<Arc<Type>>>)>;
 
 /// `/api` and `/apis`.
@@ -153,7 +153,7 @@ fn aggregated_group(group: &str, versions: &Versions) -> Value {
 }
 
 fn aggregated_resource(of: &Type, version: &str) -> Value {
-    // The real server names group and version here for custom resources only.
+    // The real server sets group and version here only for custom resources.
     let kind = if of.custom {
         json!({ "group": of.group, "version": version, "kind": of.kind })
     } else {

@@ -1,7 +1,6 @@
-//! Metadata, lists of it, statuses and watch events as Kubernetes writes them in protobuf.
+//! Encodes metadata, lists, statuses and watch events as Kubernetes protobuf.
 //!
-//! As the real server has it, fields of Go values are written even when they mean nothing, and fields of Go pointers only when they
-//! are set.
+//! Like the real server, it always writes fields of Go values, and fields of Go pointers only if they are set.
 
 use serde_json::Value;
 
@@ -13,7 +12,7 @@ pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The media type of watches.
 pub(crate) const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// The fields of a message, as they are written.
+/// The fields of a message.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -40,7 +39,7 @@ impl Message {
         self.bytes(field, &message.0);
     }
 
-    /// Negative numbers are written as their two's complement.
+    /// Negative numbers are written in two's complement.
     fn number(&mut self, field: u64, number: i64) {
         self.varint(field << 3);
         self.varint(number.cast_unsigned());
@@ -143,7 +142,7 @@ pub(crate) fn bare_metadata(metadata: &Value) -> Vec<u8> {
     enveloped("meta.k8s.io/v1", "PartialObjectMetadata", &partial(metadata))
 }
 
-/// A list of objects' metadata under the list's own.
+/// A list of objects' metadata, with its own list metadata.
 pub(crate) fn list<'a>(head: &Value, objects: impl Iterator<Item = &'a Object>) -> Vec<u8> {
     let (mut metadata, mut list) = (Message::default(), Message::default());
     metadata.bytes(1, b"");

@@ -1,16 +1,16 @@
-//! Faults on demand: requests that a predicate matches are answered as a broken server would.
+//! Injected faults: requests that a predicate matches get the answer of a broken server.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a fault's predicate may look at.
+/// The parts of a request that a fault's predicate can read.
 #[derive(Debug, Clone, Copy)]
 pub struct Attempt<'a> {
     /// `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `DELETE`, `DELETECOLLECTION`.
     pub verb: &'static str,
     pub group: &'a str,
-    /// Empty for a path that is no resource.
+    /// Empty for a non-resource path.
     pub resource: &'a str,
     pub namespace: &'a str,
     /// Empty for a collection.
@@ -18,10 +18,10 @@ pub struct Attempt<'a> {
     pub path: &'a str,
 }
 
-/// How a request that a fault matches is answered.
+/// The answer to a request that a fault matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultAnswer {
-    /// A Status with this code, reason and message; its details are empty.
+    /// A Status with this code, reason and message, without details.
     Status { code: u16, reason: &'static str, message: String },
     /// Any body of any type.
     Body { code: u16, content_type: &'static str, body: String },
@@ -52,13 +52,13 @@ impl FaultAnswer {
         Self::Body { code: 404, content_type: PLAIN, body: "404 page not found\n".to_owned() }
     }
 
-    /// 404 as a Status that names nothing, as for a resource that is not served.
+    /// 404 as a Status without details, as for a resource that is not served.
     pub fn resource_not_served() -> Self {
         let message = "the server could not find the requested resource".to_owned();
         Self::Status { code: 404, reason: "NotFound", message }
     }
 
-    /// 404 as a proxy says it.
+    /// 404 as a proxy sends it.
     pub fn html_not_found() -> Self {
         let body = "<html><body><h1>404 Not Found</h1></body></html>\n".to_owned();
         Self::Body { code: 404, content_type: "text/html", body }
@@ -67,12 +67,12 @@ impl FaultAnswer {
 
 pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Which requests, and what they are told.
+/// Matching requests, and their answer.
 #[derive(Clone)]
 pub struct Fault {
     matches: Arc<dyn Fn(&Attempt<'_>) -> bool + Send + Sync>,
     answer: FaultAnswer,
-    /// After so many matches the fault is over; `None` is never.
+    /// The fault ends after this many matches; `None`: never.
     remaining: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Fault {
         Self { matches: Arc::new(matches), answer, remaining: None }
     }
 
-    /// Over after so many requests.
+    /// Ends the fault after this many requests.
     pub fn times(mut self, times: u64) -> Self {
         self.remaining = Some(times);
         self
@@ -97,7 +97,7 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// A fault that was injected, to lift it again.
+/// An injected fault, to lift it later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultId(u64);
 
@@ -119,7 +119,7 @@ impl Faults {
         self.faults.retain(|(known, _)| *known != id);
     }
 
-    /// The answers of every fault that matches, in the order of injection.
+    /// The answers of all matching faults, in the order of injection.
     pub(crate) fn answers(&mut self, attempt: &Attempt<'_>) -> Vec<FaultAnswer> {
         let mut answers = Vec::new();
         for (_, fault) in &mut self.faults {

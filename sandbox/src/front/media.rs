@@ -1,4 +1,4 @@
-//! Which form of an answer a client wants.
+//! Negotiates the form of an answer.
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
@@ -6,7 +6,7 @@ use axum::http::header::ACCEPT;
 use super::encode::PROTOBUF;
 use crate::model::{ApiError, Reason};
 
-/// The forms in which objects are served.
+/// The forms of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Full,
@@ -14,27 +14,26 @@ pub(crate) enum Form {
     Metadata,
     /// PartialObjectMetadataList.
     MetadataList,
-    /// What `kubectl get` prints.
+    /// The table of `kubectl get`.
     Table,
     /// The aggregated form of discovery.
     Discovery,
 }
 
-/// A form, and how it is written.
+/// A form and its encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) form: Form,
-    /// As Kubernetes' protobuf, which only metadata is served in; else as JSON.
+    /// Kubernetes protobuf, only for metadata; else JSON.
     pub(crate) protobuf: bool,
 }
 
-/// How many alternatives of one Accept header are looked at.
+/// Most alternatives of one Accept header.
 const ALTERNATIVES_MAX: usize = 32;
 
-/// The first form in the Accept header that is served here. `protobuf`: whether any is served as that.
+/// The first form in the Accept header that is served here. `protobuf`: whether protobuf is served.
 ///
-/// # Errors
-/// 406 when there is none, as for a client that takes nothing but whole objects as protobuf.
+/// # Errors 406 if there is none, for example for a client that accepts only whole objects as protobuf.
 pub(crate) fn negotiate(headers: &HeaderMap, protobuf: bool) -> Result<Asked, ApiError> {
     let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
     if accepted.peek().is_none() {
@@ -51,8 +50,7 @@ pub(crate) fn negotiate(headers: &HeaderMap, protobuf: bool) -> Result<Asked, Ap
 }
 
 impl Form {
-    /// # Errors
-    /// 406 where a list is answered with single objects asked for, and the other way round.
+    /// # Errors 406 for a list in the form of a single object, or the reverse.
     pub(crate) fn check_fits(self, list: bool) -> Result<(), ApiError> {
         let message = match (self, list) {
             (Self::Metadata, true) => "you requested PartialObjectMetadata, but the requested object is a list",

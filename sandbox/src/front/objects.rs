@@ -1,4 +1,4 @@
-//! Requests, from the path to the answer.
+//! Handles requests, from the path to the answer.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::model::{
     WriteOptions, Written, api_version,
 };
 
-/// The largest body of a request; etcd takes half of it in one object.
+/// Largest request body. etcd accepts half of it in one object.
 const BODY_MAX_BYTES: usize = 3 * 1024 * 1024;
 
 /// Answers any request.
@@ -71,7 +71,7 @@ pub(crate) async fn handle(
     response
 }
 
-/// The verb as the real server's metrics spell it.
+/// The verb as in the metrics of the real server.
 fn verb(parts: &Parts, route: Option<&Route>) -> &'static str {
     let collection = route.is_some_and(|route| !route.resource.is_empty() && route.name.is_empty());
     let watch = || Parameters::parse(&parts.uri).is_ok_and(|parameters| parameters.watch);
@@ -103,7 +103,7 @@ fn faulty(fault: FaultAnswer) -> Response {
     typed(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), content_type, bytes)
 }
 
-/// Counts a request under its resource if that is served, so that strange paths cannot make the table grow.
+/// Counts a request under its resource if it is served, so that unknown paths cannot grow the table.
 fn count(server: &Server, verb: &'static str, route: Option<Route>, code: StatusCode) {
     let known = route.filter(|route| server.read(|model| model.served(&route.group_resource()).is_ok()));
     let (group, resource) = known.map(|route| (route.group, route.resource)).unwrap_or_default();
@@ -157,7 +157,7 @@ fn not_allowed() -> ApiError {
     ApiError::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
 }
 
-/// Everything that is no resource: health, version, discovery, OpenAPI, metrics.
+/// Non-resource paths: health, version, discovery, OpenAPI, metrics.
 fn plain_path(server: &Server, parts: &Parts) -> Result<Response, ApiError> {
     let path = parts.uri.path().trim_end_matches('/');
     only_get(&parts.method)?;
@@ -207,7 +207,7 @@ async fn read_body(body: Body) -> Result<Vec<u8>, ApiError> {
     }
 }
 
-/// A request for objects of a type that is served.
+/// A request for objects of a served type.
 struct ObjectRequest<'a> {
     server: &'a Server,
     headers: &'a HeaderMap,
@@ -291,7 +291,7 @@ impl<'a> ObjectRequest<'a> {
         })
     }
 
-    /// The object in a body. Custom resources must say what they are.
+    /// The object in a body. Custom resources must have apiVersion and kind.
     fn read_object(&self, body: &[u8]) -> Result<Object, ApiError> {
         let object = query::body_object(self.content_type(), body)?;
         for field in ["kind", "apiVersion"] {
@@ -311,7 +311,7 @@ impl<'a> ObjectRequest<'a> {
         })
     }
 
-    /// The kind of a patch is its content type, and that is looked at before the object is.
+    /// The content type names the kind of a patch, and is checked before the object.
     fn read_patch(&self, body: &[u8]) -> Result<Patch, ApiError> {
         let unsupported = |message: &str| Err(ApiError::new(Reason::UnsupportedMediaType, message));
         let kind: fn(Value) -> Patch = match self.content_type().split(';').next().unwrap_or_default().trim() {

@@ -1,4 +1,4 @@
-//! As much OpenAPI as kubectl needs to leave field validation to the server.
+//! The part of OpenAPI that makes kubectl leave field validation to the server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::answer::json_value;
 use crate::model::{ApiError, Model, Reason, Type};
 
-/// `/openapi/v2`. Clients of this one ask for protobuf; there is only JSON, and little of it.
+/// `/openapi/v2`. Clients ask for protobuf; this server has only a little JSON.
 pub(crate) fn v2(model: &Model) -> Response {
     let mut definitions = Map::new();
     for of in model.types() {
@@ -25,7 +25,7 @@ pub(crate) fn v2(model: &Model) -> Response {
     json_value(StatusCode::OK, &document)
 }
 
-/// `/openapi/v3`: where the document of each version is.
+/// `/openapi/v3`: the paths of the documents of all versions.
 pub(crate) fn v3(model: &Model) -> Response {
     let mut paths = Map::new();
     let versions: BTreeSet<String> =
@@ -36,11 +36,10 @@ pub(crate) fn v3(model: &Model) -> Response {
     json_value(StatusCode::OK, &json!({ "paths": paths }))
 }
 
-/// `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION`: the objects are not described, but their paths take the
-/// parameter `fieldValidation`, which tells kubectl that it need not validate by itself.
+/// `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION`. Objects are not described. Their paths accept the
+/// parameter `fieldValidation`, which tells kubectl not to validate by itself.
 ///
-/// # Errors
-/// 404 for a version that is not served.
+/// # Errors 404 for a version that is not served.
 pub(crate) fn v3_document(model: &Model, path: &str) -> Result<Response, ApiError> {
     let served = |of: &&Arc<Type>| of.versions.iter().any(|version| root(&of.group, version) == path);
     let (mut paths, mut schemas) = (Map::new(), Map::new());

@@ -1,18 +1,18 @@
-//! Objects that come as protobuf: what `kubectl create KIND NAME` sends for the kinds it can make from flags.
+//! Decodes objects in protobuf: those that `kubectl create KIND NAME` makes from flags.
 //!
-//! The tables below hold the fields that those commands set. A body with anything else in it is refused rather than
-//! stored with a part missing.
+//! The tables below hold the fields that those commands set. A body with any other field is refused, so that no object
+//! is stored with a part missing.
 
 use serde_json::{Map, Value};
 
 use crate::model::{ApiError, Reason};
 
-/// What every protobuf object of Kubernetes begins with, before its envelope.
+/// The prefix of every protobuf object of Kubernetes, before its envelope.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
 const DEPTH_MAX: usize = 32;
 
-/// How a field is read. Fields of Go values are always on the wire and mean nothing when they are zero; fields of Go
-/// pointers are there only when they were set.
+/// How a field is read. Fields of Go values are always on the wire, and zero means unset. Fields of Go pointers are on
+/// the wire only if they are set.
 #[derive(Clone, Copy)]
 enum Field {
     Text,
@@ -26,7 +26,7 @@ enum Field {
     Messages(&'static [Row]),
     /// `IntOrString`: a type, a number and a text.
     NumberOrText,
-    /// The server decides it.
+    /// The server sets it.
     Ignored,
 }
 
@@ -182,8 +182,7 @@ fn table(kind: &str) -> Option<&'static [Row]> {
 
 /// Reads an object in its envelope.
 ///
-/// # Errors
-/// 400 for what is no such thing, 415 for kinds and fields beyond the tables.
+/// # Errors 400 for invalid bytes, 415 for kinds and fields outside of the tables.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
     let malformed = || ApiError { reason: Reason::BadRequest, ..unsupported("the body is no protobuf of Kubernetes") };
     let envelope = fields(body.strip_prefix(MAGIC).ok_or_else(malformed)?).ok_or_else(malformed)?;
@@ -231,7 +230,7 @@ impl<'a> Wire<'a> {
         String::from_utf8(bytes.to_vec()).map_err(|_| malformed())
     }
 
-    /// Nothing but zeros and empty texts, however deep.
+    /// Whether it has only zeros and empty texts, at any depth.
     fn is_blank(self, depth: usize) -> bool {
         match self {
             Self::Number(number) => number == 0,
@@ -243,7 +242,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// The fields of a message in the order they stand; `None` for bytes that are none.
+/// The fields of a message in order; `None` for invalid bytes.
 pub(crate) fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Wire<'_>)>> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -301,7 +300,7 @@ fn read(
     depth: usize,
 ) -> Result<(), ApiError> {
     let number = || match wire {
-        // Negative numbers are on the wire as their two's complement.
+        // Negative numbers are in two's complement.
         Wire::Number(number) => Ok(number.cast_signed()),
         Wire::Bytes(_) => Err(malformed()),
     };

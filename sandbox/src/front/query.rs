@@ -10,11 +10,11 @@ use crate::model::{
     ApiError, Cause, DeleteOptions, Details, ListQuery, Object, Policy, Position, Reason, Selector, Type,
 };
 
-/// The longest a watch lives when it does not say.
+/// Longest lifetime of a watch without a timeout.
 const WATCH_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// The parameters that mean something here; all others (field managers, field validation, pretty printing) do not
-/// change what is answered.
+/// The parameters that this server uses. All others (field managers, field validation, pretty printing) do not change
+/// the answer.
 #[derive(Debug, Default)]
 pub(crate) struct Parameters {
     pub(crate) watch: bool,
@@ -35,8 +35,7 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// # Errors
-    /// 400 for a query that cannot be decoded and for numbers that are none.
+    /// # Errors 400 for an undecodable query and for invalid numbers.
     pub(crate) fn parse(uri: &Uri) -> Result<Self, ApiError> {
         let wrong = |what: &str| ApiError::new(Reason::BadRequest, format!("the query cannot be decoded: {what}"));
         let Query(pairs) =
@@ -46,7 +45,7 @@ impl Parameters {
             let number = || value.parse::<u64>().map_err(|_| wrong(&format!("{name}={value} is no number")));
             match name.as_str() {
                 "watch" => parameters.watch = is_true(&value),
-                // A negative limit is none.
+                // A negative limit counts as none.
                 "limit" if value.starts_with('-') => {}
                 "limit" => parameters.limit = Some(usize::try_from(number()?).unwrap_or(usize::MAX)),
                 "timeoutSeconds" => parameters.timeout_seconds = Some(number()?),
@@ -79,14 +78,13 @@ impl Parameters {
         Selector::parse(of, &self.label_selector, &self.field_selector)
     }
 
-    /// # Errors
-    /// 400 for a token or a version that is none, 422 for versions and matches that do not fit together.
+    /// # Errors 400 for an invalid token or version, 422 for versions and matches that contradict each other.
     pub(crate) fn list(&self, of: &Type, namespace: &str) -> Result<ListQuery, ApiError> {
         let from = (!self.continue_token.is_empty()).then(|| Position::parse(&self.continue_token)).transpose()?;
         let at = match (self.resource_version_match.as_str(), self.resource_version.as_str()) {
             ("", "") => None,
             ("", version) => {
-                // A limited list at a version is that version's; without a limit any later state will do.
+                // A limited list at a version shows exactly that version. Without a limit it may show any later one.
                 let version = self.version(version)?;
                 (self.limit.is_some_and(|limit| limit > 0) && version > 0).then_some(version)
             }
@@ -122,15 +120,14 @@ impl Parameters {
         })
     }
 
-    /// The version a list must at least show.
+    /// The earliest version that a list may show.
     pub(crate) fn not_older_than(&self) -> Result<u64, ApiError> {
         self.version(&self.resource_version)
     }
 
-    /// Where a watch begins; `None` for the present state and everything after it.
+    /// The start of a watch. `None`: the present state and everything after it.
     ///
-    /// # Errors
-    /// 422 when initial events are asked for without `resourceVersionMatch=NotOlderThan`, or the other way round.
+    /// # Errors 422 if initial events are requested without `resourceVersionMatch=NotOlderThan`, or the reverse.
     pub(crate) fn watch_from(&self) -> Result<Option<u64>, ApiError> {
         let not_older = match self.resource_version_match.as_str() {
             "" => false,
@@ -145,7 +142,7 @@ impl Parameters {
         Ok((version > 0 && !self.send_initial_events).then_some(version))
     }
 
-    /// How long a watch may live.
+    /// The lifetime of a watch.
     pub(crate) fn watch_timeout(&self) -> Duration {
         self.timeout_seconds.filter(|seconds| *seconds > 0).map_or(WATCH_MAX, Duration::from_secs).min(WATCH_MAX * 2)
     }
@@ -190,10 +187,9 @@ fn match_error(field: &str, why: &str) -> ApiError {
     ApiError { reason: Reason::Invalid, message, details: Box::new(details) }
 }
 
-/// The body of a request as an object: JSON, or YAML or protobuf where the content type says so.
+/// The body of a request as an object: JSON, or YAML or protobuf by content type.
 ///
-/// # Errors
-/// 415 for another content type, 400 for what does not parse.
+/// # Errors 415 for another content type, 400 for an invalid body.
 pub(crate) fn body_object(content_type: &str, body: &[u8]) -> Result<Object, ApiError> {
     let value = body_value(content_type, body)?;
     let serde_json::Value::Object(object) = value else {
@@ -202,14 +198,14 @@ pub(crate) fn body_object(content_type: &str, body: &[u8]) -> Result<Object, Api
     Ok(object)
 }
 
-/// The same for any value.
+/// The body as any value.
 pub(crate) fn body_value(content_type: &str, body: &[u8]) -> Result<serde_json::Value, ApiError> {
     let bad = |error: String| {
         ApiError::new(Reason::BadRequest, format!("the object provided is unrecognized or does not parse: {error}"))
     };
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     match media_type {
-        // curl says the second of a body it was given, and the real server takes it.
+        // curl sends the second one by default, and the real server accepts it.
         "" | "application/json" | "application/x-www-form-urlencoded" | "*/*" => {
             serde_json::from_slice(body).map_err(|error| bad(error.to_string()))
         }

@@ -1,4 +1,4 @@
-//! Reviews: questions that are put as if they were objects.
+//! Reviews: requests that create an object and get an answer in its status.
 
 use axum::http::{Method, StatusCode, header, request::Parts};
 use axum::response::Response;
@@ -10,14 +10,14 @@ use super::route::Route;
 use super::server::Server;
 use crate::model::ApiError;
 
-/// What is asked.
+/// The kind of review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Review {
     Token,
     Access,
 }
 
-/// The review that a request asks for.
+/// The kind of review that a request asks for.
 pub(crate) fn of(parts: &Parts, route: &Route) -> Option<Review> {
     let place = (route.group.as_str(), route.version.as_str(), route.resource.as_str());
     let review = match place {

@@ -1,4 +1,4 @@
-//! What a path means.
+//! Parses paths.
 
 use crate::model::GroupResource;
 
@@ -13,12 +13,12 @@ pub(crate) struct Route {
     pub(crate) namespace: String,
     /// Empty for the collection.
     pub(crate) name: String,
-    /// Empty for the object itself.
+    /// Empty for the object itself, else the subresource.
     pub(crate) subresource: String,
 }
 
 impl Route {
-    /// Reads `/api/v1/…` and `/apis/GROUP/VERSION/…`; `None` for any other path.
+    /// Parses `/api/v1/…` and `/apis/GROUP/VERSION/…`; `None` for any other path.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let mut segments = path.split('/').filter(|segment| !segment.is_empty()).map(decode);
         let group = match segments.next()??.as_str() {
@@ -29,7 +29,7 @@ impl Route {
         let version = segments.next()??;
         let rest = segments.collect::<Option<Vec<String>>>()?;
         let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
-        // `namespaces/NAME/status` is the namespace's own subresource, any other third segment a resource inside it.
+        // `namespaces/NAME/status` is a subresource of the namespace. Any other third segment is a resource inside it.
         let (namespace, rest) = match rest.as_slice() {
             ["namespaces", namespace, inner, ..] if !(group.is_empty() && is_subresource(inner)) => {
                 (*namespace, &rest[2..])
@@ -62,7 +62,7 @@ fn is_subresource(segment: &str) -> bool {
     matches!(segment, "status" | "finalize")
 }
 
-/// Undoes percent-encoding; `None` when the result is no text.
+/// Undoes percent-encoding; `None` if the result is not text.
 fn decode(segment: &str) -> Option<String> {
     if !segment.contains('%') {
         return Some(segment.to_owned());

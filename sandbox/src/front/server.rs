@@ -1,4 +1,4 @@
-//! The server: one model, everybody who waits for its changes, and the seams for tests.
+//! The server: one model, its watchers, and hooks for tests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::fault::{Attempt, Fault, FaultAnswer, FaultId, Faults};
 use crate::model::{GroupResource, Model, Now};
 
-/// How often a quiet watch gets a bookmark unless said otherwise; as the real server does.
+/// Interval of bookmarks on a quiet watch, as in the real server.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An in-memory Kubernetes API server. Clones are handles to the same one.
@@ -22,29 +22,29 @@ pub struct Server {
 
 struct Shared {
     model: Mutex<Model>,
-    /// One sender for each collection that somebody has watched.
+    /// One sender for each watched collection.
     changes: Mutex<HashMap<GroupResource, watch::Sender<()>>>,
     commands: watch::Sender<Commands>,
     faults: Mutex<Faults>,
-    /// Metadata is served as protobuf to those who want it.
+    /// Metadata is served as protobuf on request.
     protobuf: AtomicBool,
     requests: Mutex<BTreeMap<RequestCount, u64>>,
-    /// The wall clock and the runtime's clock at the same moment: from then on the latter counts, so that a paused
-    /// runtime has a paused server.
+    /// The wall clock and the runtime's clock at the same moment. Afterwards only the latter counts, so that a paused
+    /// runtime pauses the server.
     started: (Duration, Instant),
 }
 
-/// What all open watches are told.
+/// Notices to all open watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Commands {
     pub(crate) bookmark_interval: Duration,
-    /// How many bookmarks were asked for by [`Server::send_bookmarks`].
+    /// The number of calls of [`Server::send_bookmarks`].
     pub(crate) bookmarks: u64,
-    /// How often watches were cut by [`Server::disconnect_watches`].
+    /// The number of calls of [`Server::disconnect_watches`].
     pub(crate) disconnects: u64,
 }
 
-/// What requests are counted by.
+/// The key of the request counters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestCount {
     /// `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `DELETE`, `DELETECOLLECTION`.
@@ -55,7 +55,7 @@ pub struct RequestCount {
     pub code: u16,
 }
 
-/// Told when the listener that a request came through is shutting down.
+/// Notified when the listener of a request shuts down.
 #[derive(Debug, Clone)]
 pub(crate) struct Stopping(pub(crate) watch::Receiver<bool>);
 
@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// Lends the model out, then does what follows from changes: controllers' steps, and waking the watches.
+    /// Lends the model out, then runs the steps of controllers and wakes the watches.
     pub fn with_model<R>(&self, borrow: impl FnOnce(&mut Model) -> R) -> R {
         self.write(|model, _| borrow(model))
     }
@@ -94,27 +94,27 @@ impl Server {
         Now(milliseconds(wall + at.elapsed()))
     }
 
-    /// How often a quiet watch that allows bookmarks gets one.
+    /// Sets the interval of bookmarks on a quiet watch.
     pub fn set_bookmark_interval(&self, interval: Duration) {
         self.shared.commands.send_modify(|commands| commands.bookmark_interval = interval);
     }
 
-    /// Sends a bookmark on every watch that allows them, now.
+    /// Sends a bookmark now on every watch that allows them.
     pub fn send_bookmarks(&self) {
         self.shared.commands.send_modify(|commands| commands.bookmarks += 1);
     }
 
-    /// Ends every open watch without a word, as a broken connection does.
+    /// Ends all open watches without a final event, like a broken connection.
     pub fn disconnect_watches(&self) {
         self.shared.commands.send_modify(|commands| commands.disconnects += 1);
     }
 
-    /// Forgets the watch history up to now: whoever resumes from an older version gets 410.
+    /// Forgets the watch history up to now: a watch from an older version gets 410.
     pub fn compact(&self) {
         self.with_model(|model| model.compact(model.revision()));
     }
 
-    /// Whether metadata is served as protobuf to those who ask for it; it is, unless said otherwise. Some servers know JSON alone.
+    /// Whether metadata is served as protobuf on request (default: yes). Some servers support only JSON.
     pub fn speak_protobuf(&self, yes: bool) {
         self.shared.protobuf.store(yes, Ordering::Relaxed);
     }
@@ -123,17 +123,17 @@ impl Server {
         self.shared.protobuf.load(Ordering::Relaxed)
     }
 
-    /// From now on answers the requests that a fault matches in its own way.
+    /// Answers matching requests with a fault from now on.
     pub fn inject(&self, fault: Fault) -> FaultId {
         lock(&self.shared.faults).add(fault)
     }
 
-    /// Takes a fault back.
+    /// Lifts a fault.
     pub fn lift(&self, id: FaultId) {
         lock(&self.shared.faults).remove(id);
     }
 
-    /// How many requests were answered, by what they asked for and how they ended.
+    /// The number of requests, by target and result.
     pub fn requests(&self) -> BTreeMap<RequestCount, u64> {
         lock(&self.shared.requests).clone()
     }
@@ -159,7 +159,7 @@ impl Server {
         result
     }
 
-    /// Ready whenever the collection may have changed since the last look.
+    /// Ready when the collection may have changed since the last look.
     pub(crate) fn changes(&self, resource: &GroupResource) -> watch::Receiver<()> {
         lock(&self.shared.changes).entry(resource.clone()).or_insert_with(|| watch::Sender::new(())).subscribe()
     }
@@ -181,7 +181,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A panic elsewhere leaves the data as consistent as single assignments are; there is nothing better to do than go on.
+/// After a panic elsewhere the data is consistent, because each change is a single assignment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The server behind a listener, or as a service of the same process.
+//! Serves the server on a listener, or as a service in the same process.
 
 use super::objects;
 use super::server::{Server, Stopping};
@@ -9,15 +9,14 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// How long connections may take to end after `serve` was told to stop; then it returns without them.
+/// Longest time for connections to end after a shutdown. Then `serve` returns without them.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 impl Server {
-    /// Serves HTTP/1.1 on a listener until `shutdown` is ready; then watches end, requests under way are answered,
+    /// Serves HTTP/1.1 on a listener until `shutdown` is ready. Then watches end, requests in progress are answered,
     /// and it returns.
     ///
-    /// # Errors
-    /// When the listener cannot be used.
+    /// # Errors The listener fails.
     pub async fn serve(
         &self,
         listener: TcpListener,
@@ -25,7 +24,7 @@ impl Server {
     ) -> io::Result<()> {
         let (stopping, stopped) = watch::channel(false);
         let router = self.router().layer(axum::Extension(Stopping(stopped.clone())));
-        // Watch events are small and must not wait for the acknowledgement of the one before.
+        // Watch events are small, and must not wait for the acknowledgement of the previous one.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         let shutdown = async move {
             shutdown.await;
@@ -33,7 +32,7 @@ impl Server {
         };
         let overdue = async move {
             let mut stopped = stopped;
-            // An error means that the sender is gone, and with it the server below.
+            // An error means that the sender and the server below are gone.
             drop(stopped.wait_for(|stopped| *stopped).await);
             tokio::time::sleep(SHUTDOWN_GRACE).await;
         };

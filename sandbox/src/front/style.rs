@@ -1,4 +1,4 @@
-//! How objects are written.
+//! The style of objects in an answer.
 
 use super::media::Form;
 use crate::model::{Object, Type};
@@ -6,20 +6,20 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// How objects of one request are written.
+/// The style of the objects of one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Style {
     pub(crate) form: Form,
-    /// As protobuf, which only metadata is asked for in.
+    /// Protobuf, only for metadata.
     pub(crate) protobuf: bool,
     pub(crate) of: Arc<Type>,
-    /// The version that was asked for; objects carry it.
+    /// The requested version, which objects carry.
     pub(crate) api_version: String,
     pub(crate) include_object: IncludeObject,
 }
 
-/// An object in the form that was asked for. Lists of built-in types leave `apiVersion` and `kind` out of their items,
-/// as the real server does.
+/// An object in the requested form. Like the real server, lists of built-in types omit `apiVersion` and `kind` of their
+/// items.
 pub(crate) struct Shown<'a> {
     object: &'a Object,
     api_version: &'a str,
@@ -62,7 +62,7 @@ impl Serialize for Shown<'_> {
     }
 }
 
-/// What a row carries besides its cells.
+/// The part of a row besides its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     None,

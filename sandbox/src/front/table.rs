@@ -1,11 +1,11 @@
-//! Tables, as `kubectl get` asks for.
+//! Tables, as `kubectl get` requests them.
 
 use serde_json::{Value, json};
 
 use super::style::{IncludeObject, Shown, Style};
 use crate::model::{self, Now, Object};
 
-/// A column between name and age: its title and how a cell is found.
+/// A column between name and age: its title, and a function for its cells.
 type Column = (&'static str, fn(&Object) -> String);
 
 const PODS: &[Column] =
@@ -109,7 +109,7 @@ fn pod_status(object: &Object) -> String {
     if model::is_terminating(object) { "Terminating".to_owned() } else { at(object, "/status/phase") }
 }
 
-/// How old an object is, in the two largest units that say something.
+/// The age of an object in at most two units.
 fn age(object: &Object, now: Now) -> String {
     let Some(created) = model::parse_timestamp(model::text(object, "creationTimestamp")) else {
         return "<unknown>".to_owned();

@@ -1,4 +1,4 @@
-//! The HTTP front, in process, with the runtime's clock paused.
+//! Tests of the HTTP front, in process, with a paused runtime clock.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
                         application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// An answer, read to its end.
+/// A complete answer.
 struct Answer {
     code: u16,
     headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! Watches: the state first if asked for, then every change, bookmarks in between.
+//! Watches: on request the present state first, then every change, with bookmarks in between.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,19 +23,18 @@ use super::server::{Commands, Server, Stopping};
 use super::style::Style;
 use crate::model::{ApiError, Change, Event, GroupResource, Object, Reason, Selector};
 
-/// How many events one chunk of the answer holds at most. A watch reads the history as fast as its client takes the
-/// chunks; one that falls behind the history's bound gets 410.
+/// Most events in one chunk of the answer. A watch reads the history as fast as its client reads chunks. One that falls
+/// behind the bound of the history gets 410.
 const CHUNK_MAX_EVENTS: usize = 500;
 
-/// How long before a watch ends it gets its last bookmark, as the real server does.
+/// Time of the last bookmark before the end of a watch, as in the real server.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Begins a watch.
+/// Starts a watch.
 ///
-/// # Errors
-/// As a list; a version whose history is gone is an ERROR event instead, as the real server has it.
+/// # Errors As for a list. Like the real server, a version without history is an ERROR event instead.
 pub(crate) fn start(
     server: &Server,
     style: &Style,
@@ -52,7 +51,7 @@ pub(crate) fn start(
     })?;
     let from = parameters.watch_from()?;
     let least = parameters.not_older_than()?;
-    // Receivers first, so that nothing between the list and the first look is missed.
+    // Create receivers first, so that no change between the list and the first read is missed.
     let (changes, commands) = (server.changes(&resource), server.commands());
     let (initial, position) = match from {
         Some(revision) => (Vec::new(), revision),
@@ -60,7 +59,7 @@ pub(crate) fn start(
     };
     let unreached = server.read(|model| model.check_reached(least)).err().filter(|_| from.is_none());
     if let Some(error) = unreached {
-        // Refused inside the watch, as the real server does after it has waited for the version in vain.
+        // The real server, too, refuses inside the watch, after it has waited for the version in vain.
         return Ok(typed(StatusCode::OK, content_type(style), failure(style, &error)));
     }
     let seen = *commands.borrow();
@@ -112,10 +111,10 @@ struct Watch {
     style: Style,
     namespace: Option<String>,
     selector: Selector,
-    /// Every change up to this revision has been sent.
+    /// All changes up to this revision have been sent.
     position: u64,
     initial: vec::IntoIter<Arc<Object>>,
-    /// The end of the initial events is still to be announced.
+    /// The end of the initial events must still be sent.
     announce_end: bool,
     bookmarks: bool,
     changes: Receiver<()>,
@@ -128,7 +127,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// The next piece of the answer, at least one event; `None` at the end.
+    /// The next part of the answer, at least one event; `None` at the end.
     async fn next_chunk(&mut self) -> Option<Vec<u8>> {
         loop {
             if self.finished {
@@ -141,7 +140,7 @@ impl Watch {
             if !chunk.is_empty() {
                 return Some(chunk);
             }
-            // Marked as seen before the look: what comes in between wakes the next wait.
+            // Marked as seen before the read, so that a change in between wakes the next wait.
             self.changes.mark_unchanged();
             let commands = *self.commands.borrow_and_update();
             if commands.disconnects != self.seen.disconnects {
@@ -169,7 +168,7 @@ impl Watch {
         }
     }
 
-    /// Once an interval, and once shortly before the watch ends, so that whoever opens the next one knows where this one was.
+    /// At each interval, and shortly before the end of the watch, so that its successor knows the position.
     fn bookmark_due(&self, interval: Duration) -> Instant {
         let due = self.last_bookmark + interval;
         let last = self.deadline.checked_sub(LAST_BOOKMARK).filter(|last| self.last_bookmark < *last);
@@ -179,7 +178,7 @@ impl Watch {
     async fn wait(&mut self, until: Instant) {
         let stopped = async {
             match &mut self.stopping {
-                // An error means that the listener is gone altogether.
+                // An error means that the listener is gone.
                 Some(stopping) => drop(stopping.changed().await),
                 None => std::future::pending().await,
             }
@@ -202,7 +201,7 @@ impl Watch {
         chunk
     }
 
-    /// Writes what has changed since the last look. True when there may be more at once; `None` ends the watch.
+    /// Writes the changes since the last read. True if there may be more; `None` ends the watch.
     fn changed(&mut self, chunk: &mut Vec<u8>) -> Option<bool> {
         let look = self.server.read(|model| model.changes(&self.resource, self.position, CHUNK_MAX_EVENTS));
         let (events, through) = match look {
@@ -212,7 +211,7 @@ impl Watch {
                 chunk.extend_from_slice(&failure(&self.style, &error));
                 return Some(false);
             }
-            // The type is not served any more; the real server ends its watches too.
+            // The type is no longer served. The real server ends its watches, too.
             Err(_) => return None,
         };
         for event in &events {
@@ -222,7 +221,7 @@ impl Watch {
         Some(events.len() == CHUNK_MAX_EVENTS)
     }
 
-    /// An event as this watch sees it: an object that begins to match is added, one that ceases to is deleted.
+    /// The event for this watch: an object that starts to match is added, one that stops matching is deleted.
     fn filtered(&self, chunk: &mut Vec<u8>, event: &Event) {
         if self.namespace.as_deref().is_some_and(|namespace| namespace != event.key.namespace) {
             return;

@@ -1,4 +1,4 @@
-//! APIServices: one for each version that is served here, and those that point to a backend of their own.
+//! APIServices: one for each version that is served here, and those with a backend.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) fn services() -> GroupResource {
     GroupResource::new(GROUP, RESOURCE)
 }
 
-/// The status of a new APIService. There are no backends here, so one that names a backend is not available.
+/// The status of a new APIService. There are no backends here, so an APIService with a backend is not available.
 pub(crate) fn prepare(now: Now, object: &mut Object) {
     let service = object.get("spec").map(|spec| spec["service"].clone()).unwrap_or_default();
     let at = now.timestamp();
@@ -38,7 +38,7 @@ pub(crate) fn prepare(now: Now, object: &mut Object) {
 }
 
 impl Model {
-    /// The versions that an APIService hands to a backend, as (group, version). None of them answers.
+    /// The versions of APIServices with a backend, as (group, version). None of them answers.
     pub fn aggregated(&self) -> impl Iterator<Item = (&str, &str)> {
         let spec = |object: &'_ Object, field: &str| object.get("spec").is_some_and(|spec| !spec[field].is_null());
         self.objects_of_services().filter(move |object| spec(object, "service")).filter_map(|object| {
@@ -52,7 +52,7 @@ impl Model {
         collection.into_iter().flat_map(|collection| collection.objects.values()).map(AsRef::as_ref)
     }
 
-    /// Creates the APIServices that are missing and removes those of versions that are not served any more.
+    /// Creates missing APIServices, and removes those of versions that are no longer served.
     pub(crate) fn refresh_aggregation(&mut self, now: Now) {
         if !std::mem::take(&mut self.aggregation_is_stale) {
             return;
@@ -92,7 +92,7 @@ impl Model {
             },
         });
         let Value::Object(service) = service else { return };
-        // Refused only while APIServices themselves are out of service; the next change tries again.
+        // Fails only while APIServices themselves are hidden. The next change tries again.
         drop(self.create(now, &services(), "", service, &WriteOptions::default()));
     }
 }

@@ -1,13 +1,13 @@
-//! Instants as the model sees them: milliseconds since the epoch, handed in by the caller.
+//! Instants of the model: milliseconds since the epoch, passed in by the caller.
 
 /// The present, in milliseconds since the Unix epoch.
 ///
-/// The model never asks for it: whoever calls says what time it is.
+/// The model has no clock: the caller passes the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Now(pub u64);
 
 impl Now {
-    /// The instant as Kubernetes writes `metav1.Time`: RFC 3339, whole seconds, UTC.
+    /// The instant as `metav1.Time`: RFC 3339, whole seconds, UTC.
     pub fn timestamp(self) -> String {
         format_timestamp(self.seconds())
     }
@@ -41,7 +41,7 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
     sane.then(|| days_from_civil(year, month, day) * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second)
 }
 
-// The proleptic Gregorian calendar in eras of 400 years, each year beginning in March so that the leap day is the last.
+// The proleptic Gregorian calendar in eras of 400 years. Years begin in March, so that the leap day is the last.
 
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;

@@ -1,4 +1,4 @@
-//! Custom resource definitions: objects that bring types into service, and out of it.
+//! Custom resource definitions: objects that add and remove types.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use super::{Change, Model};
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";
 pub(crate) const RESOURCE: &str = "customresourcedefinitions";
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// How many versions one definition may have.
+/// Most versions of one definition.
 const VERSIONS_MAX: usize = 64;
 
 pub(crate) fn definitions() -> GroupResource {
     GroupResource::new(GROUP, RESOURCE)
 }
 
-/// Fills in what the real server defaults, checks what the type table needs, and accepts the names at once.
+/// Sets the defaults of the real server, checks the fields that the type table needs, and accepts the names at once.
 pub(crate) fn prepare(of: &Type, now: Now, object: &mut Object) -> Result<(), ApiError> {
     fill_names(object);
     check(of, object)?;
@@ -41,7 +41,7 @@ pub(crate) fn prepare(of: &Type, now: Now, object: &mut Object) -> Result<(), Ap
     Ok(())
 }
 
-/// What may not change, and what follows from what may.
+/// Checks immutable fields, and applies the consequences of changes.
 pub(crate) fn check_update(of: &Type, _now: Now, old: &Object, object: &mut Object) -> Result<(), ApiError> {
     fill_names(object);
     check(of, object)?;
@@ -64,7 +64,7 @@ pub(crate) fn check_update(of: &Type, _now: Now, old: &Object, object: &mut Obje
     Ok(())
 }
 
-/// The definition at its first DELETE.
+/// The definition after its first DELETE.
 pub(crate) fn mark(now: Now, old: &Arc<Object>) -> Object {
     let mut object = Object::clone(old);
     metadata::set(&mut object, "deletionTimestamp", now.timestamp());
@@ -153,7 +153,7 @@ fn storage_version(object: &Object) -> Option<String> {
     storage["name"].as_str().map(str::to_owned)
 }
 
-/// The type a definition brings into service; `None` when no version of it is served.
+/// The type of a definition; `None` if no version of it is served.
 fn type_of(definition: &Object) -> Option<Type> {
     let spec = definition.get("spec")?;
     let names = &spec["names"];
@@ -189,8 +189,8 @@ fn type_of(definition: &Object) -> Option<Type> {
 }
 
 impl Model {
-    /// Deletes the instances of definitions in deletion and lets those definitions go that have none left.
-    /// True when a definition made a step.
+    /// Deletes the instances of terminating definitions, and removes definitions without instances. Returns whether any
+    /// definition made a step.
     pub(super) fn finalize_definitions(&mut self, now: Now) -> bool {
         let mut progress = false;
         for (name, swept) in self.terminating_definitions.clone() {
@@ -215,8 +215,8 @@ impl Model {
         progress
     }
 
-    /// Writes the end of the deletion and takes the finalizer in one update, as the real server does. With no other
-    /// finalizer that update is the removal, and nobody ever sees the condition.
+    /// Like the real server, writes the last condition and removes the finalizer in one update. Without other
+    /// finalizers that update is the removal, and no client sees the condition.
     fn release_definition(&mut self, now: Now, key: &ObjectKey) -> bool {
         let Some(old) = self.store.get(&definitions(), key) else { return false };
         let mut finalizers: Vec<String> = metadata::finalizers(old).into_iter().map(str::to_owned).collect();
@@ -235,7 +235,7 @@ impl Model {
         true
     }
 
-    /// Follows a change of a definition: its type is served, served differently, or not any more.
+    /// Applies a change of a definition: its type is added, changed or removed.
     pub(crate) fn note_definition(&mut self, _now: Now, event: &Event) {
         let Some((plural, group)) = event.key.name.split_once('.') else { return };
         let instances = GroupResource::new(group, plural);

@@ -1,10 +1,10 @@
-//! What the API server answers when it refuses.
+//! Refusals of the API server.
 
 use serde_json::{Map, Value, json};
 
 use super::kinds::Type;
 
-/// A refusal, as the `Status` that a client reads.
+/// A refusal, as the `Status` for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     pub reason: Reason,
@@ -12,15 +12,15 @@ pub struct ApiError {
     pub details: Box<Details>,
 }
 
-/// The machine-readable reason of a refusal; its HTTP code follows from it.
+/// The machine-readable reason of a refusal. It determines the HTTP code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     BadRequest,
     Forbidden,
     NotFound,
-    /// The group is served, this resource of it is not: a `NotFound` whose details are empty.
+    /// The group is served, the resource is not: a `NotFound` without details.
     ResourceNotServed,
-    /// No such group: the plain text `404 page not found`, no `Status` at all.
+    /// The group is unknown: the plain text `404 page not found` instead of a `Status`.
     GroupNotServed,
     MethodNotAllowed,
     NotAcceptable,
@@ -30,11 +30,11 @@ pub enum Reason {
     RequestEntityTooLarge,
     UnsupportedMediaType,
     Invalid,
-    /// 500; the real server gives no reason in the cases that the model knows.
+    /// 500. The real server sends no reason in the cases of this model.
     InternalError,
-    /// An aggregated API whose backend does not answer: plain text.
+    /// An aggregated API whose backend is down: plain text.
     BackendDown,
-    /// A resourceVersion that has not come yet.
+    /// A future resourceVersion.
     TooLargeResourceVersion,
 }
 
@@ -57,7 +57,7 @@ impl Reason {
         }
     }
 
-    /// As `Status.reason` spells it.
+    /// The text of `Status.reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BadRequest => "BadRequest",
@@ -78,12 +78,12 @@ impl Reason {
     }
 }
 
-/// Whom a refusal is about. Empty fields are left out on the wire.
+/// The object of a refusal. Empty fields are omitted on the wire.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
     pub name: String,
     pub group: String,
-    /// The plural resource, except where validation speaks: there the kind.
+    /// The plural resource; in validation errors the kind.
     pub kind: String,
     pub uid: String,
     pub causes: Vec<Cause>,
@@ -95,7 +95,7 @@ pub struct Cause {
     /// `FieldValueInvalid`, `FieldValueRequired`, …
     pub reason: &'static str,
     pub message: String,
-    /// `metadata.ownerReferences[0].uid`; empty when no field is meant.
+    /// `metadata.ownerReferences[0].uid`; empty without a field.
     pub field: String,
 }
 
@@ -138,7 +138,7 @@ impl ApiError {
         Self::new(Reason::Expired, message)
     }
 
-    /// 422, with every field that is wrong.
+    /// 422 with all invalid fields.
     pub(crate) fn invalid(of: &Type, name: &str, causes: Vec<Cause>) -> Self {
         let listed: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let list = if listed.len() == 1 { listed.concat() } else { format!("[{}]", listed.join(", ")) };

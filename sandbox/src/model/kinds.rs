@@ -1,8 +1,8 @@
-//! The types that are served: what the rest of the model needs to know about each.
+//! The table of served types.
 
 use std::fmt;
 
-/// A collection's identity: all versions of a resource share one.
+/// The identity of a collection. All versions of a resource share it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
     /// Empty for the core group.
@@ -24,7 +24,7 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// What a deletion that says nothing about dependents does.
+/// The effect of a deletion without a propagation policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultPolicy {
     Background,
@@ -33,23 +33,23 @@ pub enum DefaultPolicy {
     Unsupported,
 }
 
-/// What names a type accepts.
+/// The valid names of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
     /// DNS-1123 subdomain, 253 characters.
     Subdomain,
     /// DNS-1123 label, 63 characters.
     Label,
-    /// Anything that is one path segment.
+    /// Any single path segment.
     PathSegment,
 }
 
-/// Whether and how `status` is kept apart from the rest.
+/// How `status` is separated from the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusRule {
-    /// No status subresource: `status` is a field like any other.
+    /// No status subresource: `status` is an ordinary field.
     Plain,
-    /// Written through `/status` only.
+    /// Written only through `/status`.
     Subresource,
 }
 
@@ -65,25 +65,25 @@ pub struct Type {
     pub categories: Vec<String>,
     /// Served versions, the preferred one first. Never empty.
     pub versions: Vec<String>,
-    /// The version that stored objects carry.
+    /// The version of stored objects.
     pub storage_version: String,
     pub namespaced: bool,
     /// Defined by a CustomResourceDefinition.
     pub custom: bool,
-    /// Deleted in two steps with a grace period, as pods are.
+    /// Deleted in two steps with a grace period, like pods.
     pub graceful: bool,
     pub default_policy: DefaultPolicy,
     /// Answers a completed DELETE with the object instead of a Status.
     pub returns_deleted: bool,
-    /// `metadata.generation` counts the changes of the specification.
+    /// `metadata.generation` counts changes of the spec.
     pub generation: bool,
     pub status: StatusRule,
     pub names: NameRule,
-    /// Where the type holds a PodSpec (`spec.template.spec`); empty when nowhere.
+    /// The path of a PodSpec (`spec.template.spec`); empty if there is none.
     pub pod_spec: &'static str,
-    /// Lists with a merge key beyond metadata, conditions and the PodSpec's: path and key.
+    /// Lists with a merge key, besides those of metadata, conditions and the PodSpec: path and key.
     pub merge_keys: &'static [(&'static str, &'static str)],
-    /// Fields that a fieldSelector may name beyond `metadata.name` and `metadata.namespace`.
+    /// Fields for a fieldSelector besides `metadata.name` and `metadata.namespace`.
     pub selectable: &'static [&'static str],
 }
 
@@ -92,7 +92,7 @@ impl Type {
         GroupResource::new(&self.group, &self.plural)
     }
 
-    /// `deployments.apps`, `pods`: as messages name the resource.
+    /// `deployments.apps`, `pods`: the name of the resource in messages.
     pub fn qualified(&self) -> String {
         self.group_resource().to_string()
     }
@@ -165,7 +165,7 @@ impl BuiltIn {
         self
     }
 
-    /// A type with a status of its own.
+    /// A type with a status subresource.
     const fn status(mut self) -> Self {
         self.status = StatusRule::Subresource;
         self
@@ -399,8 +399,8 @@ pub(crate) fn built_ins() -> impl Iterator<Item = Type> {
     })
 }
 
-/// The order in which Kubernetes prefers versions: stable before beta before alpha, then the higher number, and names
-/// that are no versions last, by the alphabet. The preferred one sorts first.
+/// The order in which Kubernetes prefers versions: stable before beta before alpha, then the higher number. Names that
+/// are not versions come last, in alphabetical order. The preferred one sorts first.
 pub(crate) fn version_order(a: &str, b: &str) -> std::cmp::Ordering {
     let rank = |version: &str| {
         let numbers = parse_version(version);

@@ -1,4 +1,4 @@
-//! Lists in pages, at the present or at an earlier revision, and the changes after one.
+//! Lists in pages, at the present or an earlier revision, and changes after a revision.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::metadata::Object;
 use super::select::Selector;
 use super::store::{Collection, Event, ObjectKey};
 
-/// What to list.
+/// The parameters of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ListQuery {
     /// One namespace, or all.
@@ -18,13 +18,13 @@ pub struct ListQuery {
     pub selector: Selector,
     /// Items on one page; 0 is no limit.
     pub limit: usize,
-    /// Where the page before this one ended.
+    /// The end of the previous page.
     pub from: Option<Position>,
-    /// List as it was at exactly this revision.
+    /// List the state at exactly this revision.
     pub at: Option<u64>,
 }
 
-/// Where a page ended: the next one continues behind it, at the same revision.
+/// The end of a page. The next page continues after it, at the same revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     pub revision: u64,
@@ -34,12 +34,12 @@ pub struct Position {
 /// One page of a list.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// The revision that the whole list shows.
+    /// The revision of the whole list.
     pub revision: u64,
     pub items: Vec<Arc<Object>>,
-    /// Present when there is more.
+    /// Set if there are more pages.
     pub next: Option<Position>,
-    /// How many items follow; unknown under a selector.
+    /// The number of remaining items; unknown with a selector.
     pub remaining: Option<usize>,
 }
 
@@ -49,8 +49,7 @@ impl Position {
         format!("{}.{}/{}", self.revision, self.after.namespace, self.after.name)
     }
 
-    /// # Errors
-    /// 400 for what is no token of ours.
+    /// # Errors 400 for an invalid token.
     pub fn parse(token: &str) -> Result<Self, ApiError> {
         let parse = || {
             let (revision, key) = token.split_once('.')?;
@@ -64,8 +63,7 @@ impl Position {
 impl Model {
     /// Lists a collection.
     ///
-    /// # Errors
-    /// 404 for a type that is not served, 410 for a revision whose history is gone, 504 for one that has not come.
+    /// # Errors 404 for a type that is not served, 410 for a revision without history, 504 for a future revision.
     pub fn list(&self, resource: &GroupResource, query: &ListQuery) -> Result<Page, ApiError> {
         self.served(resource)?;
         let nothing = Collection::default();
@@ -107,8 +105,7 @@ impl Model {
         Ok(Page { revision, items, next: None, remaining: None })
     }
 
-    /// # Errors
-    /// 504 for a revision that has not come.
+    /// # Errors 504 for a future revision.
     pub(crate) fn check_reached(&self, revision: u64) -> Result<(), ApiError> {
         let now = self.revision();
         if revision > now { Err(too_large(revision, now)) } else { Ok(()) }
@@ -116,8 +113,7 @@ impl Model {
 
     /// The changes of a collection after a revision, oldest first, at most `max`, in one namespace or in all.
     ///
-    /// # Errors
-    /// 404 for a type that is not served, 410 when changes after the revision have been compacted.
+    /// # Errors 404 for a type that is not served, 410 if changes after the revision have been compacted.
     pub fn events_since(
         &self,
         resource: &GroupResource,
@@ -134,8 +130,8 @@ impl Model {
         Ok(events)
     }
 
-    /// The same without a filter by namespace, with the revision up to which the answer is complete. The last changes of a type that is
-    /// no longer served can be read to their end.
+    /// The changes in all namespaces, with the revision up to which the answer is complete. The last changes of a type
+    /// that is no longer served remain readable.
     pub(crate) fn changes(
         &self,
         resource: &GroupResource,
@@ -156,7 +152,7 @@ impl Model {
     }
 }
 
-/// A token that outlived its history says so in other words than a watch does.
+/// A token without history has another message than a watch without history.
 fn continued(query: &ListQuery, error: ApiError) -> ApiError {
     if query.from.is_none() {
         return error;
@@ -180,7 +176,7 @@ fn too_large(revision: u64, now: u64) -> ApiError {
 
 type Entry<'a> = (&'a ObjectKey, &'a Arc<Object>);
 
-/// The objects behind the query's position as they were at a revision, in key order.
+/// The objects after the query's position at a revision, in key order.
 fn objects_at<'a>(
     collection: &'a Collection,
     query: &'a ListQuery,
@@ -197,7 +193,7 @@ fn objects_at<'a>(
     if revision == now {
         return Ok(Box::new(current));
     }
-    // Both sides are in key order: where both know a key, what it was then wins over what it is.
+    // Both inputs are in key order. If both have a key, the earlier state wins.
     let before = |key: &ObjectKey| match &behind {
         Bound::Included(start) => key < start,
         Bound::Excluded(start) => key <= start,

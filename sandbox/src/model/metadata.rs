@@ -1,16 +1,16 @@
-//! Reading and writing `metadata` of an object that is plain JSON.
+//! Reads and writes `metadata` of an object in plain JSON.
 
 use serde_json::{Map, Value};
 
 use super::clock;
 use super::error::ApiError;
 
-/// An object as it is stored and served: JSON with `apiVersion`, `kind` and `metadata`.
+/// A stored object: JSON with `apiVersion`, `kind` and `metadata`.
 pub type Object = Map<String, Value>;
 
-/// The finalizer by which a deletion orphans the dependents.
+/// The finalizer of a deletion that orphans the dependents.
 pub const ORPHAN: &str = "orphan";
-/// The finalizer by which a deletion waits for the dependents.
+/// The finalizer of a deletion that waits for the dependents.
 pub const FOREGROUND: &str = "foregroundDeletion";
 
 /// A text field of `metadata`; empty when it is absent.
@@ -30,7 +30,7 @@ pub fn uid(object: &Object) -> &str {
     text(object, "uid")
 }
 
-/// The object's resourceVersion as a number; 0 when it is absent or is none.
+/// The object's resourceVersion as a number; 0 if it is absent or not a number.
 pub fn revision(object: &Object) -> u64 {
     text(object, "resourceVersion").parse().unwrap_or(0)
 }
@@ -40,7 +40,7 @@ pub fn finalizers(object: &Object) -> Vec<&str> {
     list.map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
 }
 
-/// Whether a deletion of the object has begun.
+/// Whether the object is terminating.
 pub fn is_terminating(object: &Object) -> bool {
     value(object, "deletionTimestamp").is_some()
 }
@@ -74,7 +74,7 @@ pub(crate) fn unset(object: &mut Object, field: &str) {
     }
 }
 
-/// Gives `to` the field as `from` has it, absence included.
+/// Copies the field from `from` to `to`, or removes it.
 pub(crate) fn carry_over(from: &Object, to: &mut Object, field: &str) {
     match value(from, field) {
         Some(value) => set(to, field, value.clone()),
@@ -90,7 +90,7 @@ pub(crate) fn set_finalizers(object: &mut Object, finalizers: &[String]) {
     }
 }
 
-/// How a field of `metadata` is typed.
+/// The type of a `metadata` field.
 #[derive(Clone, Copy)]
 enum Shape {
     Text,
@@ -119,8 +119,8 @@ const FIELDS: &[(&str, Shape)] = &[
 const REFERENCE_TEXTS: &[&str] = &["apiVersion", "kind", "name", "uid"];
 const REFERENCE_FLAGS: &[&str] = &["controller", "blockOwnerDeletion"];
 
-/// Brings `metadata` into the form that decoding into `ObjectMeta` and encoding it again would give: unknown fields,
-/// nulls, empty lists and empty maps are gone. Wrong types are a 400. managedFields are not kept.
+/// Normalizes `metadata`, as decoding into `ObjectMeta` and encoding would: without unknown fields, nulls, empty lists
+/// and empty maps. Wrong types are a 400. managedFields are dropped.
 pub(crate) fn normalize(object: &mut Object) -> Result<(), ApiError> {
     let Some(metadata) = object.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut() else {
         return Err(undecodable("metadata", "an object"));
@@ -135,7 +135,7 @@ pub(crate) fn normalize(object: &mut Object) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The value in its canonical form, `None` when it is as good as absent.
+/// The value in canonical form; `None` if it is empty.
 fn typed(field: &str, shape: Shape, value: Value) -> Result<Option<Value>, ApiError> {
     match shape {
         Shape::Text => {
@@ -168,7 +168,7 @@ fn typed(field: &str, shape: Shape, value: Value) -> Result<Option<Value>, ApiEr
     }
 }
 
-/// One owner reference with its six fields; the four texts are always there, as the real encoding has it.
+/// One owner reference with its six fields. Like the real encoding, the four texts are always present.
 fn reference(given: &Value) -> Result<Value, ApiError> {
     let given = given.as_object().ok_or_else(|| undecodable("ownerReferences", "a list of objects"))?;
     let mut reference = Map::new();

@@ -1,4 +1,4 @@
-//! Namespaces: deleted in their own way, and not before they are empty.
+//! Namespaces: deleted only after their content is gone.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) fn namespaces() -> GroupResource {
     GroupResource::new("", "namespaces")
 }
 
-/// What every new namespace gets: the finalizer in its specification, a phase, a label with its name.
+/// The defaults of a new namespace: the finalizer in its spec, a phase, a label with its name.
 pub(crate) fn prepare(object: &mut Object) {
     object.insert("spec".to_owned(), json!({ "finalizers": [FINALIZER] }));
     object.insert("status".to_owned(), json!({ "phase": "Active" }));
@@ -27,24 +27,24 @@ pub(crate) fn prepare(object: &mut Object) {
     metadata::set(object, "labels", labels);
 }
 
-/// No finalizer is left in the specification: its content is gone.
+/// Whether the spec has no finalizer left: the content is gone.
 pub(crate) fn is_empty(object: &Object) -> bool {
     let finalizers = object.get("spec").and_then(|spec| spec.get("finalizers")).and_then(Value::as_array);
     finalizers.is_none_or(Vec::is_empty)
 }
 
-/// The finalizers in the specification belong to the finalizing step, not to updates.
+/// Only the finalizing step changes the finalizers in the spec; updates do not.
 pub(crate) fn keep_finalizers(old: &Object, object: &mut Object) {
     let kept = old.get("spec").cloned().unwrap_or_else(|| json!({}));
     object.insert("spec".to_owned(), kept);
 }
 
-/// Whether a DELETE only marks the namespace: at first, and as long as its content is not gone.
+/// Whether a DELETE only marks the namespace: until its content is gone.
 pub(crate) fn begins_or_waits(object: &Object) -> bool {
     !metadata::is_terminating(object) || !is_empty(object)
 }
 
-/// The namespace in deletion. The GC finalizers follow the request at the first DELETE only.
+/// The terminating namespace. The GC finalizers follow only the first DELETE.
 pub(crate) fn mark(now: Now, old: &Arc<Object>, options: &DeleteOptions) -> Object {
     let mut object = Object::clone(old);
     if metadata::is_terminating(old) {
@@ -69,8 +69,8 @@ pub(crate) fn mark(now: Now, old: &Arc<Object>, options: &DeleteOptions) -> Obje
 }
 
 impl Model {
-    /// Deletes the content of namespaces in deletion, in the background, and lets those go whose content is gone.
-    /// True when a namespace made a step.
+    /// Deletes the content of terminating namespaces in background, and removes empty ones. Returns whether any
+    /// namespace made a step.
     pub(super) fn finalize_namespaces(&mut self, now: Now) -> bool {
         let mut progress = false;
         for (name, swept) in self.terminating_namespaces.clone() {
@@ -100,7 +100,7 @@ impl Model {
         }
     }
 
-    /// Deletes what a collection holds, in one namespace or in all, except what is in deletion already.
+    /// Deletes the objects of a collection, in one namespace or in all, except terminating ones.
     pub(crate) fn sweep(
         &mut self,
         now: Now,
@@ -112,12 +112,12 @@ impl Model {
         let living = collection.objects_in(namespace).filter(|(_, object)| !metadata::is_terminating(object));
         let keys: Vec<ObjectKey> = living.map(|(key, _)| key.clone()).collect();
         for key in keys {
-            // A type that is hidden just now refuses; its objects stay and hold what waits for them.
+            // A hidden type refuses. Its objects remain, and block the namespace.
             drop(self.delete(now, resource, &key, options));
         }
     }
 
-    /// Takes the finalizer out of the specification; the namespace goes unless other finalizers hold it.
+    /// Removes the finalizer from the spec. The namespace goes unless other finalizers hold it.
     fn release_namespace(&mut self, now: Now, name: &str) -> bool {
         let key = ObjectKey::new("", name);
         let Some(old) = self.store.get(&namespaces(), &key).filter(|old| !is_empty(old)).cloned() else {

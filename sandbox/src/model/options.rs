@@ -1,6 +1,6 @@
 //! The options of requests.
 
-/// What becomes of the dependents.
+/// The treatment of dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     Orphan,
@@ -17,20 +17,20 @@ pub struct DeleteOptions {
     pub resource_version: Option<String>,
     pub grace_period_seconds: Option<i64>,
     pub propagation_policy: Option<Policy>,
-    /// The older way to say it; excludes a policy.
+    /// The older form of the policy; excludes `propagationPolicy`.
     pub orphan_dependents: Option<bool>,
     pub dry_run: bool,
 }
 
-/// How a write is meant.
+/// The options of a write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Answer as if it were written, write nothing.
+    /// Answer as if it were written, and write nothing.
     pub dry_run: bool,
     pub subresource: Subresource,
 }
 
-/// Which face of an object a write goes to.
+/// The part of an object that a write changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Subresource {
     #[default]

@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use super::error::{ApiError, Reason};
 
-/// As many operations as the real server takes in one JSON patch.
+/// Most operations in one JSON patch, as in the real server.
 const OPERATIONS_MAX: usize = 10_000;
-/// How many bytes `copy` operations may add: a short patch must not double an object thirty times.
+/// Most bytes that `copy` operations may add: a short patch must not double an object thirty times.
 const COPIED_MAX_BYTES: usize = 3 * 1024 * 1024;
 
 /// RFC 7386: maps are merged, null removes, anything else replaces.
@@ -28,7 +28,7 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// RFC 6902, all operations or none.
+/// RFC 6902: all operations or none.
 pub(crate) fn apply_operations(target: &mut Value, patch: &Value) -> Result<(), ApiError> {
     let Some(operations) = patch.as_array() else {
         return Err(ApiError::bad_request("error decoding patch: a JSON patch is a list of operations"));
@@ -47,7 +47,7 @@ pub(crate) fn apply_operations(target: &mut Value, patch: &Value) -> Result<(), 
     Ok(())
 }
 
-/// What the real server says of any patch that does not fit.
+/// The real server's message for a patch that cannot be applied.
 fn rejected() -> ApiError {
     ApiError::new(Reason::Invalid, "the server rejected our request due to an error in our request")
 }
@@ -82,7 +82,7 @@ fn find<'a>(target: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     target.pointer_mut(path)
 }
 
-/// The parent of what a pointer names, and the last token unescaped.
+/// The parent of a pointer's target, and the last token unescaped.
 fn parent<'a>(target: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let (parent, last) = path.rsplit_once('/')?;
     Some((target.pointer_mut(parent)?, last.replace("~1", "/").replace("~0", "~")))
@@ -103,7 +103,7 @@ fn add(target: &mut Value, path: &str, value: Value) -> Option<()> {
     (index <= list.len()).then(|| list.insert(index, value))
 }
 
-/// In a map this sets what is not there yet too, as the real server's library does.
+/// In a map this also adds a missing key, as in the real server's library.
 fn replace(target: &mut Value, path: &str, value: Value) -> Option<()> {
     if let Some(known) = target.pointer_mut(path) {
         *known = value;

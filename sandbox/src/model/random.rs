@@ -6,7 +6,7 @@ use engine::jitter::Jitter;
 #[derive(Debug, Clone)]
 pub(crate) struct Random(Jitter);
 
-/// The letters the API server puts behind a `generateName`: no vowels and nothing that reads like another.
+/// The characters after a `generateName`: no vowels, and none that look alike.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
@@ -15,7 +15,7 @@ impl Random {
         Self(Jitter::new(seed))
     }
 
-    /// A uuid of version 4 in its canonical lowercase form.
+    /// A version 4 UUID in canonical lower case.
     pub(crate) fn uid(&mut self) -> String {
         let high = (self.0.next() & 0xffff_ffff_ffff_0fff) | 0x4000;
         let low = (self.0.next() & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
@@ -24,7 +24,7 @@ impl Random {
         format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
     }
 
-    /// What follows a `generateName`.
+    /// The suffix after a `generateName`.
     pub(crate) fn suffix(&mut self) -> String {
         let mut bits = self.0.next();
         let mut suffix = String::with_capacity(SUFFIX_LENGTH);

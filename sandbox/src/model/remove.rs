@@ -16,30 +16,29 @@ use super::{Model, custom, namespaces};
 /// The outcome of a DELETE.
 #[derive(Debug, Clone)]
 pub enum Deleted {
-    /// Gone; its last state.
+    /// Removed; with its last state.
     Removed(Arc<Object>),
-    /// Still there, waiting for finalizers or its grace period.
+    /// Terminating, and waiting for finalizers or its grace period.
     Kept(Arc<Object>),
 }
 
-/// The grace period of a pod that names none.
+/// The default grace period of a pod.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 
-/// What the first half of a deletion found out.
+/// The first step of a deletion.
 enum Grace {
-    /// Already waiting at least as long as asked: nothing changes.
+    /// Already waiting for at most the requested time: no change.
     Pending,
-    /// Marked for deletion after so many seconds.
+    /// Marked for deletion after this many seconds.
     Marked(i64),
-    /// The type knows no grace, or it is over.
+    /// The type has no grace period, or it is over.
     None,
 }
 
 impl Model {
-    /// Deletes an object, or marks it and lets its finalizers do the rest.
+    /// Deletes an object, or marks it and waits for its finalizers.
     ///
-    /// # Errors
-    /// 404 when it is missing, 409 for a precondition that does not hold, 422 for options that contradict each other.
+    /// # Errors 404 if it is missing, 409 for a failed precondition, 422 for contradictory options.
     pub fn delete(
         &mut self,
         now: Now,
@@ -74,7 +73,8 @@ impl Model {
         if held || wait.is_some_and(|seconds| seconds > 0) {
             return Ok(Deleted::Kept(self.put_if_changed(now, &of, key, &old, object, options)));
         }
-        // A graceful type is written once more before it goes, so its watchers see the mark even with no grace at all.
+        // A type with a grace period is written once more before its removal, so that watchers see the mark even
+        // without grace.
         let last = match wait {
             Some(_) => self.put_if_changed(now, &of, key, &old, object, options),
             None => old,
@@ -85,10 +85,9 @@ impl Model {
         Ok(Deleted::Removed(last))
     }
 
-    /// Deletes every object that a query selects and returns what it found, as it was.
+    /// Deletes all objects of a query, and returns their earlier states.
     ///
-    /// # Errors
-    /// 404 for a type that is not served, 405 for namespaces, 422 for options that contradict each other.
+    /// # Errors 404 for a type that is not served, 405 for namespaces, 422 for contradictory options.
     pub fn delete_collection(
         &mut self,
         now: Now,
@@ -134,8 +133,7 @@ impl Model {
 impl DeleteOptions {
     /// Reads the body of a DELETE.
     ///
-    /// # Errors
-    /// 400 for a field of the wrong type and for an object of another kind, 422 for a value that is not known.
+    /// # Errors 400 for a field of the wrong type and for an object of another kind, 422 for an unknown value.
     pub fn decode(body: &Value) -> Result<Self, ApiError> {
         let Some(fields) = body.as_object() else {
             return Err(ApiError::bad_request("the body of a DELETE must be a DeleteOptions object"));
@@ -179,8 +177,7 @@ impl DeleteOptions {
 }
 
 impl Policy {
-    /// # Errors
-    /// 422 for any other word.
+    /// # Errors 422 for any other word.
     pub fn parse(word: &str) -> Result<Self, ApiError> {
         match word {
             "Orphan" => Ok(Self::Orphan),
@@ -194,7 +191,7 @@ impl Policy {
     }
 }
 
-/// Whether a dryRun list means one. The only stage there is, is `All`.
+/// Whether a dryRun list requests a dry run. The only stage is `All`.
 pub(crate) fn parse_dry_run(stages: Vec<&str>) -> Result<bool, ApiError> {
     match stages.iter().find(|stage| **stage != "All") {
         Some(stage) => Err(unsupported_value("dryRun", stage, "supported values: \"All\"")),
@@ -215,7 +212,7 @@ fn invalid_options(cause: Cause) -> ApiError {
     error
 }
 
-/// A field that is there and not null.
+/// A field that is present and not null.
 fn present<'a>(fields: &'a Value, field: &str) -> Option<&'a Value> {
     fields.get(field).filter(|value| !value.is_null())
 }
@@ -243,7 +240,7 @@ fn check_preconditions(of: &Type, object: &Object, options: &DeleteOptions) -> R
         let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != actual) else { continue };
         let why =
             format!("the {what} in the precondition ({wanted}) does not match the {what} in record ({actual}). {hint}");
-        // This one answer of the real server names the kind where all others name the resource.
+        // Only this answer of the real server names the kind. All others name the resource.
         let mut error = ApiError::conflict(of, metadata::name(object), &why);
         let qualified = if of.group.is_empty() { of.kind.clone() } else { format!("{}.{}", of.kind, of.group) };
         error.message = format!("Operation cannot be fulfilled on {qualified} \"{}\": {why}", metadata::name(object));
@@ -253,7 +250,7 @@ fn check_preconditions(of: &Type, object: &Object, options: &DeleteOptions) -> R
     Ok(())
 }
 
-/// The first half of deleting a graceful object: the mark, and how long it has.
+/// The first step of deleting an object with grace: the mark, and the remaining time.
 fn mark_gracefully(now: Now, object: &mut Object, options: &DeleteOptions) -> Grace {
     let asked = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
     if let Some(marked_at) = metadata::deletion_seconds(object) {
@@ -291,7 +288,7 @@ fn mark_gracefully(now: Now, object: &mut Object, options: &DeleteOptions) -> Gr
     Grace::Marked(period)
 }
 
-/// Marks an object whose finalizers hold it: from now on, with no grace.
+/// Marks an object with finalizers, without grace.
 fn mark_now(now: Now, object: &mut Object) {
     if !metadata::is_terminating(object) {
         raise_generation(object);
@@ -309,7 +306,7 @@ fn raise_generation(object: &mut Object) {
     }
 }
 
-/// Replaces the two GC finalizers by what the policy asks for; a list with the same set keeps its order.
+/// Replaces the two GC finalizers as the policy requires. A list with the same set keeps its order.
 fn set_gc_finalizers(of: &Type, object: &mut Object, options: &DeleteOptions) {
     let existing: Vec<String> = metadata::finalizers(object).into_iter().map(str::to_owned).collect();
     let is_gc = |name: &String| name == ORPHAN || name == FOREGROUND;
@@ -323,7 +320,7 @@ fn set_gc_finalizers(of: &Type, object: &mut Object, options: &DeleteOptions) {
     metadata::set_finalizers(object, &wanted);
 }
 
-/// Which of the two finalizers an object in deletion is to carry.
+/// The GC finalizers of a terminating object.
 fn gc_finalizer(of: &Type, existing: &[String], options: &DeleteOptions) -> Option<&'static str> {
     if of.default_policy == DefaultPolicy::Unsupported {
         return None;

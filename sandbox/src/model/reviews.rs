@@ -1,7 +1,7 @@
-//! Whom the server knows, and what they may do: TokenReview and SubjectAccessReview.
+//! Known tokens and their rights: TokenReview and SubjectAccessReview.
 //!
-//! Both are scripted: tokens by their text, rights as a plain list. Nothing here keeps anybody from using the server itself, which asks
-//! nobody who they are; nothing is stored, and discovery does not show it.
+//! Both are scripted: tokens by their text, rights as a plain list. They do not protect the server itself, which
+//! authenticates no client. Nothing is stored, and discovery does not show reviews.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::{ApiError, Reason};
 
-/// What a token stands for.
+/// The user of a token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holder {
     pub user: String,
     pub groups: Vec<String>,
-    /// As the real server adds `authentication.kubernetes.io/pod-name` for tokens that are bound to a pod.
+    /// Like the real server's `authentication.kubernetes.io/pod-name` for tokens that are bound to a pod.
     pub extra: BTreeMap<String, Vec<String>>,
     /// The audiences that the token was issued for.
     pub audiences: Vec<String>,
@@ -23,22 +23,22 @@ pub struct Holder {
 /// One right of a user or group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Right {
-    /// The name of a user, or of a group.
+    /// The name of a user or of a group.
     pub subject: String,
     pub verb: String,
     pub on: On,
 }
 
-/// What a right is about.
+/// The subject of a right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum On {
     Resource {
         group: String,
         resource: String,
-        /// `None` for all of them, and for what has none.
+        /// `None`: all namespaces, and subjects without one.
         namespace: Option<String>,
     },
-    /// A path that is no resource.
+    /// A non-resource path.
     Path(String),
 }
 

@@ -6,10 +6,10 @@ use super::error::ApiError;
 use super::kinds::Type;
 use super::metadata::{self, Object};
 
-/// How many requirements one selector may hold.
+/// Most requirements in one selector.
 const REQUIREMENTS_MAX: usize = 256;
 
-/// Which objects a list or a watch is about.
+/// Selects objects of a list or a watch.
 #[derive(Debug, Clone, Default)]
 pub struct Selector {
     labels: Vec<LabelRequirement>,
@@ -32,10 +32,9 @@ struct FieldRequirement {
 }
 
 impl Selector {
-    /// Parses `labelSelector` and `fieldSelector` as they stand in a query; both may be empty.
+    /// Parses `labelSelector` and `fieldSelector` of a query. Both may be empty.
     ///
-    /// # Errors
-    /// 400 for a selector that does not parse and for a field that this type cannot be selected by.
+    /// # Errors 400 for an invalid selector and for a field that this type cannot be selected by.
     pub fn parse(of: &Type, labels: &str, fields: &str) -> Result<Self, ApiError> {
         let labels = split_top(labels).into_iter().map(label_requirement).collect::<Result<Vec<_>, _>>()?;
         let fields = fields.split(',').map(str::trim).filter(|term| !term.is_empty());
@@ -51,7 +50,7 @@ impl Selector {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// The one name this selects, if it is so narrow.
+    /// The one name that this selects, if any.
     pub(crate) fn only_name(&self) -> Option<&str> {
         let mut fields = self.fields.iter();
         fields.find(|field| field.equal && field.path == "metadata.name").map(|field| field.value.as_str())
@@ -105,7 +104,7 @@ fn field_requirement(of: &Type, term: &str) -> Result<FieldRequirement, ApiError
     Ok(FieldRequirement { path: path.to_owned(), value: value.to_owned(), equal })
 }
 
-/// Splits at commas that are not inside parentheses.
+/// Splits at commas outside of parentheses.
 fn split_top(selector: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let mut terms = Vec::new();

@@ -1,4 +1,4 @@
-//! Collections, the one revision counter, and the history that watches read.
+//! Collections, the revision counter, and the history for watches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -8,7 +8,7 @@ use super::error::ApiError;
 use super::kinds::GroupResource;
 use super::metadata::{self, Object};
 
-/// Where an object lies in its collection; the namespace is empty for cluster-scoped ones.
+/// The key of an object in its collection. The namespace is empty for cluster scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     pub namespace: String,
@@ -21,7 +21,7 @@ impl ObjectKey {
     }
 }
 
-/// What a watch event says happened.
+/// The type of a watch event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Added,
@@ -29,25 +29,25 @@ pub enum Change {
     Deleted,
 }
 
-/// One change of one object, shared by everybody who reads it.
+/// One change of one object, shared by all readers.
 #[derive(Debug)]
 pub struct Event {
     pub revision: u64,
     pub change: Change,
     pub key: ObjectKey,
-    /// The new state; for a deletion the last one, with the deletion's resourceVersion.
+    /// The new state. For a deletion the last one, with the resourceVersion of the deletion.
     pub object: Arc<Object>,
-    /// The state before, absent for an addition.
+    /// The previous state; absent for an addition.
     pub before: Option<Arc<Object>>,
 }
 
-/// The objects of one resource and what happened to them lately.
+/// The objects of one resource, and its recent changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Collection {
     pub(crate) objects: BTreeMap<ObjectKey, Arc<Object>>,
     /// Ascending by revision.
     history: VecDeque<Arc<Event>>,
-    /// Changes up to this revision can no longer be told.
+    /// Changes up to this revision are forgotten.
     compacted: u64,
 }
 
@@ -71,7 +71,7 @@ impl Collection {
         Ok(self.history.range(start..).take(max).cloned().collect())
     }
 
-    /// What the objects that changed after `revision` were then; `None` for those that did not exist.
+    /// The states at `revision` of objects that changed after it; `None` for those that did not exist.
     pub(crate) fn undo_to(&self, revision: u64) -> Result<BTreeMap<&ObjectKey, Option<&Arc<Object>>>, ApiError> {
         self.check_not_compacted(revision)?;
         let start = self.history.partition_point(|event| event.revision <= revision);
@@ -114,14 +114,14 @@ impl Collection {
 pub(crate) struct Store {
     revision: u64,
     collections: BTreeMap<GroupResource, Collection>,
-    /// What happened last in collections that are no more, for watches that have not read it yet.
+    /// The last changes of removed collections, for watches that have not read them yet.
     closed: BTreeMap<GroupResource, Collection>,
     history_max_events: usize,
 }
 
 impl Store {
     pub(crate) fn new(history_max_events: usize) -> Self {
-        // etcd's first revision; 0 means "any" on the wire.
+        // etcd's first revision. 0 means "any" on the wire.
         Self { revision: 1, collections: BTreeMap::new(), closed: BTreeMap::new(), history_max_events }
     }
 
@@ -129,7 +129,7 @@ impl Store {
         self.revision
     }
 
-    /// Writes to what this store does not keep have moved the revision.
+    /// Advances the revision, like writes to objects that this store does not hold.
     pub(crate) fn advance(&mut self, by: u64) {
         self.revision += by;
     }
@@ -146,7 +146,7 @@ impl Store {
         }
     }
 
-    /// The changes of a collection that is no more; empty when there are none, or they can no longer be told.
+    /// The changes of a removed collection; empty if there are none or they are forgotten.
     pub(crate) fn last_changes(&self, resource: &GroupResource, revision: u64, max: usize) -> Vec<Arc<Event>> {
         self.closed.get(resource).and_then(|of| of.changes_after(revision, max).ok()).unwrap_or_default()
     }
@@ -159,7 +159,7 @@ impl Store {
         self.collections.get(resource)?.objects.get(key)
     }
 
-    /// Writes an object at the next revision and returns it as stored.
+    /// Writes an object at the next revision, and returns the stored state.
     pub(crate) fn put(&mut self, resource: &GroupResource, key: ObjectKey, mut object: Object) -> Arc<Event> {
         self.revision += 1;
         metadata::set(&mut object, "resourceVersion", self.revision.to_string());
@@ -170,7 +170,7 @@ impl Store {
         collection.record(Event { revision: self.revision, change, key, object, before }, self.history_max_events)
     }
 
-    /// Removes an object at the next revision; `None` when there is none.
+    /// Removes an object at the next revision; `None` if it does not exist.
     pub(crate) fn remove(&mut self, resource: &GroupResource, key: &ObjectKey) -> Option<Arc<Event>> {
         let collection = self.collections.get_mut(resource)?;
         let before = collection.objects.remove(key)?;

@@ -115,7 +115,7 @@ fn merge_list(of: &Type, target: &mut Vec<Value>, patch: &[Value], path: &str) -
     Ok(())
 }
 
-/// The merge key of the list at `path`; `None` when the list is replaced as a whole.
+/// The merge key of the list at `path`; `None` if the list is replaced as a whole.
 fn merge_key(of: &Type, path: &str) -> Option<&'static str> {
     let find = |keys: &'static [(&'static str, &'static str)], path: &str| {
         keys.iter().find(|(list, _)| *list == path).map(|(_, key)| *key)
@@ -129,7 +129,7 @@ fn merge_key(of: &Type, path: &str) -> Option<&'static str> {
 
 fn key_of<'a>(item: &'a Map<String, Value>, merge_key: &str, path: &str) -> Result<&'a Value, ApiError> {
     item.get(merge_key).ok_or_else(|| {
-        // The real server has no word for this one either.
+        // The real server has no reason for this one either.
         let message = format!("an item of {path} does not contain declared merge key: {merge_key}");
         ApiError::new(Reason::InternalError, message)
     })
@@ -149,7 +149,7 @@ fn remove_from_set(target: &mut Map<String, Value>, list: &str, removed: &Value)
     }
 }
 
-/// Items that the order names take each other's places in its sequence; items it does not name stay where they are.
+/// Items in the order list take each other's places in its sequence. Other items stay where they are.
 fn put_in_order(of: &Type, target: &mut Map<String, Value>, list: &str, order: &Value, path: &str) {
     let (Some(order), Some(items)) = (order.as_array(), target.get_mut(list).and_then(Value::as_array_mut)) else {
         return;

@@ -1,4 +1,4 @@
-//! The model against the rows that the real server's own unit tests have, and against its wire as it was observed.
+//! Compares the model with the cases of the real server's own unit tests, and with its observed answers.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ mod patches;
 const NOW: Now = Now(1_800_000_000_000);
 const LATER: Now = Now(1_800_000_100_000);
 
-/// A model and shorthands for talking to it.
+/// A model with shorthands.
 struct World {
     model: Model,
 }
@@ -52,7 +52,7 @@ impl World {
         self.model.update(NOW, resource, &key, object, &WriteOptions::default())
     }
 
-    /// The changes of a collection after a revision, in one line each.
+    /// The changes of a collection after a revision, one line each.
     fn changes(&self, resource: &GroupResource, after: u64) -> Vec<String> {
         let events = self.model.events_since(resource, None, after, 1000).unwrap();
         events.iter().map(|event| format!("{:?} {} {}", event.change, event.key.name, event.revision)).collect()

@@ -1,4 +1,4 @@
-//! Validation of metadata, as far as a garbage collector and its users can tell.
+//! Validates the metadata that matters to a garbage collector and its users.
 
 use serde_json::Value;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ const SUBDOMAIN_MAX_BYTES: usize = 253;
 const LABEL_MAX_BYTES: usize = 63;
 const PLAIN_FINALIZERS: &[&str] = &["kubernetes", ORPHAN, FOREGROUND];
 
-/// Everything that creation checks. The name is set by now.
+/// All checks of a creation. The name is set by now.
 pub(crate) fn on_create(of: &Type, object: &Object) -> Result<(), ApiError> {
     let mut causes = Vec::new();
     let name = metadata::name(object);
@@ -22,7 +22,7 @@ pub(crate) fn on_create(of: &Type, object: &Object) -> Result<(), ApiError> {
     refuse(of, name, causes)
 }
 
-/// Everything that an update checks against what is stored.
+/// All checks of an update against the stored object.
 pub(crate) fn on_update(of: &Type, old: &Object, new: &Object) -> Result<(), ApiError> {
     let mut causes = Vec::new();
     let immutable =
@@ -108,7 +108,7 @@ fn owner_references(object: &Object, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The version of an apiVersion; `None` when it is neither `version` nor `group/version`.
+/// The version of an apiVersion; `None` if it is neither `version` nor `group/version`.
 fn version_of(api_version: &str) -> Option<&str> {
     let version = match api_version.split_once('/') {
         Some((_, version)) => version,
@@ -179,7 +179,7 @@ fn is_name_part(text: &str) -> bool {
     inner && end(text.bytes().next()) && end(text.bytes().next_back()) && text.len() <= LABEL_MAX_BYTES
 }
 
-/// Drops owner references that repeat an earlier one in every field; the warning to send, if any were dropped.
+/// Drops duplicate owner references. Returns the warning for the client, if any were dropped.
 pub(crate) fn drop_duplicate_references(object: &mut Object) -> Option<String> {
     let references = metadata::value(object, "ownerReferences")?.as_array()?;
     let mut kept: HashSet<&Value> = HashSet::with_capacity(references.len());

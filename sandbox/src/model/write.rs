@@ -12,14 +12,14 @@ use super::options::{Subresource, WriteOptions};
 use super::store::ObjectKey;
 use super::{Model, custom, namespaces, patch, strategic, validate};
 
-/// A patch and how to read it.
+/// A patch and its type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Patch {
     /// RFC 6902.
     Json(Value),
     /// RFC 7386.
     Merge(Value),
-    /// Kubernetes' own, for built-in types only.
+    /// Strategic merge patch, for built-in types only.
     Strategic(Value),
 }
 
@@ -29,19 +29,18 @@ pub struct Written {
     pub object: Arc<Object>,
     /// For the `Warning` header.
     pub warning: Option<String>,
-    /// The write took the last finalizer of an object in deletion: it is gone.
+    /// The write removed the last finalizer of a terminating object: it is gone.
     pub removed: bool,
 }
 
-/// How often a generated name that is taken is replaced by another.
+/// Most attempts to replace a generated name that is taken.
 const NAME_ATTEMPTS_MAX: usize = 8;
 
 impl Model {
     /// Creates an object. `namespace` is empty for cluster-scoped types.
     ///
-    /// # Errors
-    /// 400 for an object that does not belong here, 403 in a namespace in deletion, 404 where the type or the namespace
-    /// is missing, 409 for a name that is taken, 422 for invalid metadata.
+    /// # Errors 400 for an object that does not belong here, 403 in a terminating namespace, 404 if the type or the
+    /// namespace is missing, 409 for a name that is taken, 422 for invalid metadata.
     pub fn create(
         &mut self,
         now: Now,
@@ -84,8 +83,7 @@ impl Model {
 
     /// Replaces an object. A uid or a resourceVersion in it is a precondition.
     ///
-    /// # Errors
-    /// 404 when it is missing, 409 for a precondition that does not hold, 422 for what may not change.
+    /// # Errors 404 if it is missing, 409 for a failed precondition, 422 for a changed immutable field.
     pub fn update(
         &mut self,
         now: Now,
@@ -114,10 +112,9 @@ impl Model {
         self.finish_update(now, &of, key, &old, object, options)
     }
 
-    /// Patches an object. A uid in the result that is not the object's is a 422, an old resourceVersion a 409.
+    /// Patches an object. Another uid in the result is a 422, an old resourceVersion a 409.
     ///
-    /// # Errors
-    /// 415 for a strategic merge patch of a custom resource, whether the object exists or not; 404; 409; 422.
+    /// # Errors 415 for a strategic merge patch of a custom resource, whether the object exists or not; 404; 409; 422.
     pub fn patch(
         &mut self,
         now: Now,
@@ -149,7 +146,7 @@ impl Model {
         self.finish_update(now, &of, key, &old, object, options)
     }
 
-    /// What update and patch have in common once the new object is known.
+    /// The common part of update and patch, once the new object is known.
     fn finish_update(
         &mut self,
         now: Now,
@@ -188,7 +185,7 @@ impl Model {
         Ok(Written { object, warning, removed: false })
     }
 
-    /// The namespace must be there and stay; a definition in deletion takes no new instances.
+    /// The namespace must exist and not be terminating. A terminating definition accepts no new instances.
     fn check_accepts_content(&self, of: &Type, object: &Object) -> Result<(), ApiError> {
         let name = metadata::name(object);
         if of.custom && self.terminating_definitions.contains_key(&of.qualified()) {
@@ -216,7 +213,7 @@ impl Model {
         Ok(())
     }
 
-    /// The object's name, made from `generateName` if there is none.
+    /// The object's name, generated from `generateName` if it has none.
     fn choose_name(&mut self, of: &Type, object: &mut Object) -> Result<String, ApiError> {
         let name = metadata::name(object);
         if !name.is_empty() {
@@ -259,7 +256,7 @@ fn check_type(of: &Type, object: &mut Object) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// A patch after which the object is of another type.
+/// The error of a patch that changes the type of the object.
 fn unpatchable(error: &ApiError) -> ApiError {
     let cause = Cause::invalid("patch", "", &error.message);
     let mut invalid = ApiError::new(Reason::Invalid, format!(" \"\" is invalid: {}: {}", cause.field, cause.message));
@@ -293,7 +290,7 @@ fn adopt_namespace(of: &Type, namespace: &str, object: &mut Object) -> Result<()
     Ok(())
 }
 
-/// What the server itself puts into a new object of a few types.
+/// Defaults that the server sets in new objects of a few types.
 fn prepare(of: &Type, now: Now, object: &mut Object) -> Result<(), ApiError> {
     match (of.group.as_str(), of.plural.as_str()) {
         ("", "namespaces") => namespaces::prepare(object),
@@ -307,7 +304,7 @@ fn prepare(of: &Type, now: Now, object: &mut Object) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What a client cannot change: kept, or filled in where it was left out.
+/// Immutable fields: kept, or filled in if they are missing.
 fn keep_system_fields(old: &Object, object: &mut Object) {
     for field in ["generation", "creationTimestamp", "resourceVersion"] {
         metadata::carry_over(old, object, field);
@@ -326,7 +323,7 @@ fn keep_system_fields(old: &Object, object: &mut Object) {
     }
 }
 
-/// The main resource leaves `status` alone, and `/status` leaves everything else alone.
+/// The main resource keeps `status`, and `/status` keeps everything else.
 fn keep_the_other_face(of: &Type, subresource: Subresource, old: &Object, object: &mut Object) -> Result<(), ApiError> {
     match (of.status, subresource) {
         (StatusRule::Plain, Subresource::Main) => {}
@@ -334,7 +331,7 @@ fn keep_the_other_face(of: &Type, subresource: Subresource, old: &Object, object
         (StatusRule::Subresource, Subresource::Main) => copy_field(old, object, "status"),
         (StatusRule::Subresource, Subresource::Status) => {
             let mut kept = old.clone();
-            // A uid that is not the object's must still be refused.
+            // Another uid must still be refused.
             metadata::carry_over(object, &mut kept, "uid");
             copy_field(object, &mut kept, "status");
             *object = kept;
@@ -357,7 +354,7 @@ fn copy_field(from: &Object, to: &mut Object, field: &str) {
     }
 }
 
-/// Whether anything changed that `generation` counts: everything but metadata and a status of its own.
+/// Whether a field changed that `generation` counts: everything but metadata and a separate status.
 fn specification_changed(of: &Type, old: &Object, new: &Object) -> bool {
     let counts = |field: &str| {
         let own_status = field == "status" && of.status == StatusRule::Subresource;
@@ -370,7 +367,7 @@ fn specification_changed(of: &Type, old: &Object, new: &Object) -> bool {
     fields(old) != fields(new)
 }
 
-/// An object in deletion without a grace period that loses its last finalizer is removed instead of written.
+/// A terminating object without grace that loses its last finalizer is removed instead of written.
 fn has_nothing_to_wait_for(of: &Type, old: &Object, new: &Object) -> bool {
     let free = metadata::finalizers(new).is_empty();
     let due = metadata::is_terminating(old) && metadata::grace_seconds(old).unwrap_or(0) == 0;

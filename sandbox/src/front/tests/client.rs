@@ -1,4 +1,4 @@
-//! A real client, without a socket.
+//! A real client without a socket.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};

@@ -1,7 +1,7 @@
 use super::super::protobuf::{MAGIC, Wire, fields};
 use super::*;
 
-/// The fields of a message under `path`, of which each step is a field number; the first of its kind is taken.
+/// The fields of a message under `path`. Each step is a field number; the first occurrence is taken.
 fn inside<'a>(mut message: &'a [u8], path: &[u64]) -> &'a [u8] {
     for step in path {
         let (_, wire) = fields(message).unwrap().into_iter().find(|(number, _)| number == step).unwrap();
@@ -25,7 +25,7 @@ fn number(message: &[u8], wanted: u64) -> Option<u64> {
     })
 }
 
-/// What is in an envelope, and of which kind it is.
+/// The content of an envelope, and its kind.
 fn unwrapped(bytes: &[u8]) -> (&str, &[u8]) {
     let envelope = bytes.strip_prefix(MAGIC).unwrap();
     (text(envelope, &[1, 2]), inside(envelope, &[2]))

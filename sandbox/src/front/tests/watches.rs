@@ -31,7 +31,7 @@ async fn bookmarks_come_in_time_and_on_command() {
     assert!(within(Duration::from_secs(59), watch.next()).await.is_none());
     let bookmark = within(Duration::from_secs(2), watch.next()).await.unwrap().unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");
-    // The position moves with writes elsewhere.
+    // Writes to other collections move the position.
     http.post("/api/v1/namespaces/default/secrets", json!({ "metadata": { "name": "s" } })).await;
     http.server.send_bookmarks();
     let bookmark = within(Duration::from_secs(1), watch.next()).await.unwrap().unwrap();
@@ -83,7 +83,7 @@ async fn watches_end() {
     .await;
     assert_eq!(served.brief().await, "ADDED w");
     http.delete(&format!("{definitions}/widgets.example.com"), json!({})).await;
-    // The real server may end the watch before the last deletion is told, too.
+    // The real server, too, may end the watch before it sends the last deletion.
     while served.next().await.is_some() {}
     assert_eq!(http.get("/apis/example.com/v1/widgets").await.text, "404 page not found\n");
 }

@@ -12,7 +12,7 @@ fn with_grace(seconds: Option<i64>) -> DeleteOptions {
     DeleteOptions { grace_period_seconds: seconds, ..DeleteOptions::default() }
 }
 
-/// What is left of an object: its finalizers, or nothing when it is gone.
+/// The finalizers of an object, or nothing if it is gone.
 fn left(world: &World, resource: &GroupResource, name: &str) -> Option<Vec<String>> {
     let object = world.get(resource, name).ok()?;
     Some(finalizers(&object).into_iter().map(str::to_owned).collect())
@@ -187,7 +187,7 @@ fn a_second_deletion_changes_the_policy() {
     assert_eq!(world.model.revision(), revision, "a deletion that changes nothing writes nothing");
 }
 
-/// A pod on a node, in deletion with so much grace left.
+/// A terminating pod on a node with this much grace left.
 fn terminating_pod(grace: i64) -> World {
     let mut world = World::new();
     let pod = json!({ "metadata": { "name": "a" }, "spec": { "nodeName": "n" } });
