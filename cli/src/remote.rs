@@ -82,7 +82,7 @@ impl Remote {
         let far = self.server.iter().find(|address| !is_tls && !is_loopback(address));
         if let (Some(address), Some(token)) = (far, &self.tls.token_file) {
             return Err(Failure::Usage(format!(
-                "--token-file {} is for TLS or loopback, and --server {address} is neither: whoever reads along would have the token; give --tls-ca",
+                "--token-file {} needs TLS or loopback, and --server {address} is neither: an eavesdropper would get the token; set --tls-ca",
                 token.display()
             )));
         }

@@ -1,4 +1,4 @@
-//! Credentials: which kubeconfig, which context, or the pod's service account.
+//! Finds credentials: a kubeconfig with its context, or the pod's service account.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,22 +9,22 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::overrides::Overrides;
 
-/// The name requests carry unless a service gives its own.
+/// The user agent, unless a service sets its own.
 pub(crate) const DEFAULT_USER_AGENT: &str = concat!("ownergraph/", env!("CARGO_PKG_VERSION"));
 
-/// Where the service account of a pod lies. Its presence is what tells a pod from a person's machine.
+/// The directory of a pod's service account. Its presence tells a pod from a personal machine.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// How to reach the API server, as the flags say.
+/// How to reach the API server, from the flags.
 #[derive(Debug, Clone)]
 pub struct Access {
-    /// `--kubeconfig`. Without it: the files of `KUBECONFIG`, `~/.kube/config`, the pod's service account.
+    /// `--kubeconfig`. Default: the files of `KUBECONFIG`, `~/.kube/config`, the pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// `--context`. Without it: the kubeconfig's current one.
+    /// `--context`. Default: the current context of the kubeconfig.
     pub context: Option<String>,
-    /// How audit logs and the API server's metrics name this process.
+    /// The name of this process in audit logs and in the metrics of the API server.
     pub user_agent: String,
-    /// What is put in the place of what the kubeconfig says.
+    /// Flags that override the kubeconfig.
     pub overrides: Overrides,
 }
 
@@ -39,29 +39,29 @@ impl Default for Access {
     }
 }
 
-/// The flags of that, the same for every program that works on a cluster.
+/// The flags for access to the API server, shared by all programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct AccessFlags {
-    /// Kubeconfig file; without it KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    /// Kubeconfig file. Default: KUBECONFIG, then ~/.kube/config, then the pod's service account.
     #[arg(long, env = "OWNERGRAPH_KUBECONFIG", value_name = "PATH")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Context of the kubeconfig; without it the current one.
+    /// Context of the kubeconfig. Default: the current context.
     #[arg(long, env = "OWNERGRAPH_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
 }
 
 impl AccessFlags {
-    /// What they say.
+    /// The access that the flags describe.
     pub fn access(&self) -> Access {
         Access { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), ..Access::default() }
     }
 }
 
-/// Why there is no way to the API server. Each is one sentence that says what to do; none has touched the network.
+/// Why the API server cannot be accessed: one sentence that says what to do. No network access has happened.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    #[error("the kubeconfig {path} ({origin}) does not exist; give the path of one that does")]
+    #[error("the kubeconfig {path} ({origin}) does not exist; set it to an existing file")]
     Missing { path: String, origin: &'static str },
     #[error("the kubeconfig {path} ({origin}) cannot be read: {cause}")]
     Unreadable { path: String, origin: &'static str, cause: String },
@@ -75,28 +75,28 @@ pub enum AccessError {
     NoSuchContext { paths: String, context: String, known: String },
     #[error("{paths} has no user {user:?} ({known})")]
     NoSuchUser { paths: String, user: String, known: String },
-    #[error("context {context:?} of {paths} names the cluster {cluster:?}, which is not there")]
+    #[error("context {context:?} of {paths} names the cluster {cluster:?}, which does not exist")]
     NoSuchCluster { paths: String, context: String, cluster: String },
     #[error(
-        "context {context:?} of {paths} wants the proxy {proxy}, and proxies are not supported; use a direct address"
+        "context {context:?} of {paths} needs the proxy {proxy}, and proxies are not supported; use a direct address"
     )]
     Proxy { paths: String, context: String, proxy: String },
-    #[error("{origin} cannot be used: {cause}")]
+    #[error("{origin} is not usable: {cause}")]
     Unusable { origin: String, cause: String },
     #[error(
-        "flags such as --cluster, --user, --token and --as change a kubeconfig, and there is none; give one with --kubeconfig or KUBECONFIG"
+        "flags such as --cluster, --user, --token and --as need a kubeconfig, and there is none; set --kubeconfig or KUBECONFIG"
     )]
     OverridesInPod,
-    #[error("--context {context:?} needs a kubeconfig, and there is none; give one with --kubeconfig or KUBECONFIG")]
+    #[error("--context {context:?} needs a kubeconfig, and there is none; set --kubeconfig or KUBECONFIG")]
     ContextInPod { context: String },
     #[error(
-        "no way to an API server: --kubeconfig and KUBECONFIG are not given, {} and this is no pod with a service account",
+        "no access to an API server: --kubeconfig and KUBECONFIG are not set, {} and there is no service account of a pod",
         .home.as_ref().map_or("there is no home directory,".to_owned(), |path| format!("{path} does not exist,"))
     )]
     Nowhere { home: Option<String> },
 }
 
-/// What was found: a configuration, and words for where it came from.
+/// The configuration, and words for its origin.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) config: Config,
@@ -106,7 +106,7 @@ pub(super) struct Found {
     pub(super) origin: String,
 }
 
-/// The environment as far as access depends on it, so that the order of places can be tested.
+/// The relevant environment, as values for tests.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) kubeconfig_variable: Option<OsString>,
@@ -124,7 +124,7 @@ impl Places {
     }
 }
 
-/// Looks where kubectl looks, in its order, and reads what is there.
+/// Looks in the same places and order as kubectl.
 pub(super) async fn find(access: &Access, places: Places) -> Result<Found, AccessError> {
     if let Some(path) = &access.kubeconfig {
         return from_files(std::slice::from_ref(path), "--kubeconfig", access).await;
@@ -172,9 +172,9 @@ async fn from_files(paths: &[PathBuf], origin: &'static str, access: &Access) ->
     let options = KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
     match Config::from_custom_kubeconfig(merged, &options).await {
         Ok(mut config) => {
-            // Left over from HTTPS_PROXY; a proxy in the kubeconfig itself was refused above.
+            // Set from HTTPS_PROXY. A proxy in the kubeconfig itself was refused above.
             if let Some(proxy) = config.proxy_url.take() {
-                tracing::warn!(proxy = proxy.host(), "HTTPS_PROXY is not used on the way to the API server");
+                tracing::warn!(proxy = proxy.host(), "ignored HTTPS_PROXY for the API server");
             }
             Ok(Found { config, name: context, origin })
         }
@@ -182,7 +182,7 @@ async fn from_files(paths: &[PathBuf], origin: &'static str, access: &Access) ->
     }
 }
 
-/// Merges as kubectl does: the first file to set a thing wins, and a file of a list that does not exist is passed over.
+/// Merges like kubectl: the first file that sets a value wins, and missing files of a list are ignored.
 fn read_merged(paths: &[PathBuf], origin: &'static str) -> Result<Kubeconfig, AccessError> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths {
@@ -207,7 +207,7 @@ fn unread(path: &Path, origin: &'static str, error: &KubeconfigError) -> AccessE
     if let KubeconfigError::ReadConfig(error, _) = error {
         return AccessError::Unreadable { path, origin, cause: error.to_string() };
     }
-    // The parser's report goes on with an excerpt of the file, which may hold a token.
+    // The rest of the parser's message quotes the file, which may hold a token.
     let cause = error.to_string().lines().next().unwrap_or_default().to_owned();
     AccessError::NotKubeconfig { path, origin, cause }
 }

@@ -1,4 +1,4 @@
-//! One request, one answer; or one request and a stream. What matters most is what a failure proves.
+//! One request with one answer or a stream. The errors say what they prove about the request.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -17,54 +17,54 @@ use super::gate::Withheld;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// The most an answer other than 200 to [`open_stream`] may hold.
+/// Largest answer other than 200 to [`open_stream`].
 const REFUSAL_MAX: usize = 1024 * 1024;
-/// How much of what a credential plugin complains about is passed on.
+/// Most bytes of a credential plugin's message.
 const EXEC_WORDS_MAX: usize = 300;
 
 /// A complete answer, whatever its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: StatusCode,
-    /// Empty where the server gave none.
+    /// Empty if the server sent none.
     pub content_type: String,
     pub body: Bytes,
-    /// Only the form in seconds: API servers send no other.
+    /// Only the form in seconds, which is the only one that API servers send.
     pub retry_after: Option<Duration>,
-    /// The entry in the API server's audit log.
+    /// The id of the entry in the API server's audit log.
     pub audit_id: Option<String>,
-    /// What day and time it was at the server.
+    /// The server's date.
     pub date: Option<String>,
 }
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// Nothing of the request has left this process: it has had no effect.
+    /// Nothing of the request was sent: it had no effect.
     #[error("the API server cannot be reached: {cause}")]
     NotSent { cause: String },
-    /// The credentials themselves could not be got, so nothing was sent: an exec plugin failed, or a token file cannot be read.
+    /// No credentials: an exec plugin failed, or a token file cannot be read. Nothing was sent.
     #[error("no credentials for the API server: {cause}")]
     NoCredentials { cause: String },
-    /// It may have been carried out.
+    /// The request may have been carried out.
     #[error("no complete answer from the API server: {cause}")]
     Ambiguous { cause: String },
-    /// The server has answered, so the request was carried out or refused; which of the two, nobody has read.
+    /// The server answered, so the request was carried out or refused. The answer was not read to its end.
     #[error("the API server's answer is larger than {limit_bytes} bytes")]
     TooLarge { limit_bytes: usize },
 }
 
-/// What came of [`open_stream`].
+/// The result of [`open_stream`].
 #[derive(Debug)]
 pub enum Opened {
-    /// 200, and the body as it comes.
+    /// 200, with the body as a stream.
     Streaming { content_type: String, body: BodyStream },
-    /// Any other status, read to its end.
+    /// Any other status, with the complete answer.
     Refused(Answer),
 }
 
-/// Sends a request and reads the whole answer, at most `limit_bytes` of it and for at most `within`. The URI is path and
-/// query alone.
+/// Sends a request and reads the whole answer, at most `limit_bytes` and for at most `within`. The URI has only path
+/// and query.
 pub async fn call(
     client: &Client,
     request: Request<Vec<u8>>,
@@ -75,14 +75,14 @@ pub async fn call(
     tokio::time::timeout(within, answer).await.unwrap_or_else(|_| Err(too_late(within)))
 }
 
-/// Sends a request whose answer has no end, such as a watch. `within` bounds the wait for the answer's head (and for all
-/// of an answer that is not 200); between chunks there is no limit.
+/// Sends a request with an endless answer, such as a watch. `within` bounds the wait for the head, and the whole answer
+/// if it is not 200. There is no limit between chunks.
 pub async fn open_stream(
     client: &Client,
     mut request: Request<Vec<u8>>,
     within: Duration,
 ) -> Result<Opened, CallError> {
-    // A compressed watch is one gzip member per flush, which common decoders stop after.
+    // A compressed watch has one gzip member for each flush, and common decoders stop after the first.
     request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let opened = async {
         let response = send(client, request).await?;
@@ -95,7 +95,7 @@ pub async fn open_stream(
     tokio::time::timeout(within, opened).await.unwrap_or_else(|_| Err(too_late(within)))
 }
 
-/// The chunks of an endless answer, as they arrive; an error is the last item. Dropping it closes the connection.
+/// The chunks of an endless answer; an error is the last item. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct BodyStream {
     data: BodyDataStream<Body>,
@@ -141,19 +141,19 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// Why what adds the credentials had none, where that is what failed: the request never reached the client beneath.
+/// Why there are no credentials, if that is the error: the request never reached the client below.
 pub(super) fn lacks_credentials(error: &kube::Error) -> Option<String> {
     let error = chain(error).find_map(|link| link.downcast_ref::<AuthError>())?;
     let AuthError::AuthExecRun { out, .. } = error else { return Some(cause(error)) };
-    // What it was started with and what it wrote to stdout may be secret.
+    // The plugin's arguments and stdout may be secret.
     let said = String::from_utf8_lossy(&out.stderr);
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("nothing on stderr");
     let last: String = last.chars().take(EXEC_WORDS_MAX).collect();
     Some(format!("the kubeconfig's credential plugin ended with {}: {last}", out.status))
 }
 
-/// True only where it is certain: the connection was never made, or hyper dropped the request before it began to write it.
-/// Everything unknown counts as sent.
+/// True only if it is certain: there was no connection, or hyper dropped the request before it wrote anything. Unknown
+/// errors count as sent.
 fn was_not_sent(error: &kube::Error) -> bool {
     chain(error).any(|link| {
         if let Some(error) = link.downcast_ref::<hyper_util::client::legacy::Error>() {
@@ -166,12 +166,12 @@ fn was_not_sent(error: &kube::Error) -> bool {
     })
 }
 
-/// The error and everything beneath it, outermost first.
+/// The error and its sources, outermost first.
 fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |link| (**link).source())
 }
 
-/// The chain in words, without the wrappers that say nothing and the repetitions of those that print their source.
+/// The chain as text, without empty wrappers and repetitions.
 fn cause(error: &(dyn StdError + 'static)) -> String {
     let mut words: Vec<String> = Vec::new();
     for link in chain(error) {
@@ -187,11 +187,11 @@ fn cause(error: &(dyn StdError + 'static)) -> String {
 }
 
 fn broken_off(error: &(dyn StdError + 'static)) -> CallError {
-    CallError::Ambiguous { cause: format!("the answer broke off: {}", cause(error)) }
+    CallError::Ambiguous { cause: format!("the answer ended early: {}", cause(error)) }
 }
 
 fn too_late(within: Duration) -> CallError {
-    CallError::Ambiguous { cause: format!("nothing within {} s", within.as_secs_f64()) }
+    CallError::Ambiguous { cause: format!("no data within {} s", within.as_secs_f64()) }
 }
 
 #[cfg(test)]

@@ -22,33 +22,36 @@ use super::media;
 use super::path::KUBE_SYSTEM;
 use super::status::parse_status;
 
-/// Name resolution, TCP and TLS together.
+/// Time for name resolution, TCP and TLS.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// A peer that vanished without a word is found after about a minute: a quiet watch has no other sign of it.
+/// Finds a vanished peer after about a minute. A quiet watch has no other sign of it.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
-/// An HTTP/2 connection with requests under way that answers no ping for this long is dead.
+/// An HTTP/2 connection with requests in flight that does not answer pings for this long is dead.
 const PONG_WITHIN: Duration = Duration::from_secs(10);
-/// API servers take a hundred requests at a time on one HTTP/2 connection; what is beyond waits, behind a slow webhook for half a minute.
+/// API servers accept a hundred concurrent requests on one HTTP/2 connection. Further ones wait, behind a slow webhook
+/// for half a minute.
 pub const REQUESTS_PER_CONNECTION: usize = 64;
 const IDLE_CONNECTION_FOR: Duration = Duration::from_secs(60);
 
 const UID_WITHIN: Duration = Duration::from_secs(10);
 const UID_ANSWER_MAX: usize = 1024 * 1024;
 
-/// An API server we hold credentials for.
+/// An API server with credentials for it.
 #[derive(Clone)]
 pub struct Cluster {
-    /// HTTP/1.1, one connection per request under way. No retries, no limit on how long an answer takes, no compression.
+    /// HTTP/1.1 with one connection for each request in flight. No retries, no limit on the duration of an answer, no
+    /// compression.
     pub client: Client,
-    /// The context's name, or `in-cluster`; for messages.
+    /// The context's name, or `in-cluster`, for messages.
     pub name: String,
-    /// The server's address; for messages.
+    /// The server's address, for messages.
     pub url: String,
-    /// Its clients ask the [`Gate`](super::Gate) of a request when the connection is there. Others do not ask.
+    /// Its clients check the [`Gate`](super::Gate) of a request after the connection is open. Other clients do not
+    /// check it.
     pub asks_gates: bool,
-    /// `None` where the client was given, not built.
+    /// `None` if the client was passed in.
     config: Option<Config>,
     origin: String,
 }
@@ -59,33 +62,33 @@ impl std::fmt::Debug for Cluster {
     }
 }
 
-/// Finds the credentials and builds a client. Nothing is sent yet: whether the server answers shows with the first call.
+/// Finds credentials and builds a client. Sends nothing yet.
 pub async fn connect(access: &Access) -> Result<Cluster, AccessError> {
     let found = access::find(access, Places::of_this_process()).await?;
     Cluster::build(found.config, found.name, found.origin, &access.user_agent)
 }
 
 impl Cluster {
-    /// A server that asks for no credentials, such as the embedded one.
+    /// A server without credentials, such as the sandbox.
     pub fn without_credentials(url: Uri) -> Result<Cluster, AccessError> {
         let origin = format!("the address {url}");
         Cluster::build(Config::new(url), "anonymous".to_owned(), origin, DEFAULT_USER_AGENT)
     }
 
-    /// A client that exists already, such as one over a pipe within this process.
+    /// An existing client, such as one over a pipe within this process.
     pub fn of_client(client: Client, name: impl Into<String>) -> Cluster {
         let name = name.into();
         Cluster { client, url: name.clone(), origin: name.clone(), name, asks_gates: false, config: None }
     }
 
-    /// A client with connections and a queue of its own, so that short requests do not wait behind watches. Where the client was
-    /// given to [`Cluster::of_client`], a clone of that.
+    /// A client with its own connections and queue, so that short requests do not wait behind watches. For a cluster of
+    /// [`Cluster::of_client`], a clone of its client.
     pub fn another_client(&self) -> Result<Client, AccessError> {
         self.build_another(Protocol::Http1)
     }
 
-    /// The same for many short requests at a time: they share one connection where the server knows HTTP/2, which takes a third less
-    /// of this process' time than a connection for each. No more than [`REQUESTS_PER_CONNECTION`] belong on one.
+    /// A client for many concurrent short requests. They share one connection if the server supports HTTP/2, which
+    /// takes a third less processor time than one connection each. Use at most [`REQUESTS_PER_CONNECTION`] on one.
     pub fn sharing_client(&self) -> Result<Client, AccessError> {
         self.build_another(Protocol::Negotiated)
     }
@@ -105,11 +108,11 @@ impl Cluster {
     ) -> Result<Cluster, AccessError> {
         let user_agent = HeaderValue::from_str(user_agent).map_err(|_| AccessError::Unusable {
             origin: format!("the user agent {user_agent:?}"),
-            cause: "it is no header value".to_owned(),
+            cause: "it is not a valid header value".to_owned(),
         })?;
         config.headers.push((USER_AGENT, user_agent));
         if config.cluster_url.scheme() == Some(&Scheme::HTTP) {
-            // Without TLS nothing is verified, so the machine's own certificates are not looked for: it may have none.
+            // Without TLS nothing is verified, and the machine may have no certificates to load.
             config.root_cert.get_or_insert_default();
         }
         let client = build_client(&config, Protocol::Http1).map_err(|error| unusable(&origin, &error))?;
@@ -118,26 +121,26 @@ impl Cluster {
     }
 }
 
-/// Why the cluster could not be told from others.
+/// Why the cluster has no known identity.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterUidError {
     #[error(transparent)]
     Call(#[from] CallError),
     #[error("the API server answers {} to a read of namespace kube-system: {message}{}", .status.as_u16(), advice(*.status))]
     Refused { status: StatusCode, message: String },
-    #[error("the API server's namespace kube-system carries no uid")]
+    #[error("the API server's namespace kube-system has no uid")]
     NoUid,
 }
 
 fn advice(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::UNAUTHORIZED => "; it does not accept these credentials",
-        StatusCode::FORBIDDEN => "; these credentials need the right to get it",
+        StatusCode::UNAUTHORIZED => "; it refuses these credentials",
+        StatusCode::FORBIDDEN => "; these credentials need the right to get the namespace",
         _ => "",
     }
 }
 
-/// The identity of the cluster: the uid of its namespace kube-system, which lives as long as its storage does.
+/// The identity of the cluster: the uid of its namespace kube-system, which lives as long as its storage.
 pub async fn cluster_uid(client: &Client) -> Result<String, ClusterUidError> {
     let request = Request::get(KUBE_SYSTEM)
         .header(ACCEPT, media::METADATA)
@@ -166,16 +169,16 @@ struct Identity {
     uid: String,
 }
 
-/// How requests share connections.
+/// The connections of requests.
 #[derive(Clone, Copy, Debug)]
 enum Protocol {
-    /// One connection for each request under way.
+    /// One connection for each request in flight.
     Http1,
-    /// HTTP/2 where server and TLS offer it, else as above.
+    /// HTTP/2 if the server and TLS offer it, else as above.
     Negotiated,
 }
 
-/// kube's connector offers HTTP/1.1 alone.
+/// kube's connector offers only HTTP/1.1.
 fn negotiating(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     if let Some(name) = &config.tls_server_name {
@@ -185,10 +188,10 @@ fn negotiating(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<Htt
     Ok(builder.enable_all_versions().wrap_connector(tcp))
 }
 
-/// kube's own stack differs in four points, each of which hurts here: it leaves Nagle's algorithm on, retries behind our
-/// back, logs every 5xx as an error, and may ask for gzip.
+/// Replaces kube's own stack, which leaves Nagle's algorithm on, retries by itself, logs every 5xx as an error, and may
+/// ask for gzip.
 fn build_client(config: &Config, protocol: Protocol) -> Result<Client, kube::Error> {
-    // Fails only if one is installed already, by an earlier client or by the embedder.
+    // Fails only if another client or the embedding program has already installed one.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -202,7 +205,7 @@ fn build_client(config: &Config, protocol: Protocol) -> Result<Client, kube::Err
     };
     let mut connector = TimeoutConnector::new(tls);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
-    // hyper sends a request again only where the pooled connection was closed before the first byte of it was written.
+    // hyper repeats a request only if the pooled connection was closed before the first byte of it was written.
     let http: hyper_util::client::legacy::Client<_, Gated> =
         hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())

@@ -1,4 +1,5 @@
-//! Frames out of chunks: a protobuf watch is one event per frame, each after its length in four bytes, cut by the network anywhere.
+//! Splits chunks into frames. A protobuf watch has one event in each frame, after a length of four bytes. Chunks end
+//! anywhere.
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::TryStreamExt;
@@ -8,35 +9,35 @@ use super::call::{BodyStream, CallError};
 /// A length, most significant byte first.
 const HEAD_BYTES: usize = 4;
 
-/// A frame that is longer than its reader takes.
+/// A frame exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {announced_bytes} bytes is announced, and at most {limit_bytes} are taken")]
+#[error("the stream announces a frame of {announced_bytes} bytes; at most {limit_bytes} are allowed")]
 struct FrameTooLong {
     announced_bytes: u64,
     limit_bytes: usize,
 }
 
-/// Cuts chunks into frames. What is whole within a chunk stays where it is; only a frame that goes on in the next chunk is copied.
+/// Splits chunks into frames. Only a frame that continues in the next chunk is copied.
 #[derive(Debug)]
 struct Splitter {
     chunk: Bytes,
-    /// A frame that began in an earlier chunk, from its length on.
+    /// A frame that began in an earlier chunk, including its length.
     begun: BytesMut,
     limit_bytes: usize,
 }
 
 impl Splitter {
-    /// `limit_bytes` is the longest frame, its length not counted.
+    /// `limit_bytes` is the longest frame without its length.
     fn new(limit_bytes: usize) -> Splitter {
         Splitter { chunk: Bytes::new(), begun: BytesMut::new(), limit_bytes }
     }
 
-    /// For when the chunk before has no whole frame left.
+    /// Call this when the previous chunk has no whole frame left.
     fn push(&mut self, chunk: Bytes) {
         self.chunk = chunk;
     }
 
-    /// The next whole frame without its length; `None` until more is pushed. After an error the stream cannot be followed any further.
+    /// The next whole frame without its length; `None` until more is pushed. After an error the stream is unusable.
     fn next_frame(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         if self.begun.is_empty() {
             let Some(bytes) = self.announced(&self.chunk)?.filter(|bytes| *bytes <= self.chunk.len()) else {
@@ -58,8 +59,8 @@ impl Splitter {
         Ok(Some(frame))
     }
 
-    /// The bytes of the frame that begins here, with its length. Known before anything of the frame itself has come, so that a wrong
-    /// length is not waited for.
+    /// The size of the frame that begins here, including its length. It is checked before the frame itself arrives, so
+    /// that the reader never waits for a wrong length.
     fn announced(&self, bytes: &[u8]) -> Result<Option<usize>, FrameTooLong> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let announced = u32::from_be_bytes(*head);
@@ -69,7 +70,7 @@ impl Splitter {
         }
     }
 
-    /// The rest of the chunk is the beginning of a frame.
+    /// Keeps the rest of the chunk as the beginning of a frame.
     fn begin(&mut self) {
         self.begun.extend_from_slice(&self.chunk);
         self.chunk.clear();
@@ -80,7 +81,7 @@ impl Splitter {
         self.begun.extend_from_slice(&self.chunk.split_to(missing));
     }
 
-    /// Whether a frame has begun that has not ended. Asked when no whole frame is left.
+    /// Whether a frame has begun and not ended. Call this when no whole frame is left.
     fn is_mid_frame(&self) -> bool {
         !self.begun.is_empty()
     }
@@ -99,8 +100,8 @@ impl Frames {
         Frames { body, splitter: Splitter::new(limit_bytes) }
     }
 
-    /// The next frame, or `None` where the stream ended well. A stream that ends inside a frame has lost something, so that is an
-    /// error. Cancel safe: a frame half read stays.
+    /// The next frame, or `None` at a regular end. An end inside a frame is an error. Cancel safe: a partial frame is
+    /// kept.
     pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             match self.splitter.next_frame() {

@@ -1,10 +1,10 @@
-//! The last check before a request leaves the process.
+//! The last check before a request is sent.
 //!
-//! Between the decision to send a request and its first byte lie credentials, the connection pool, DNS, TCP and TLS:
-//! seconds, where an API server fails over. A [`Gate`] among a request's extensions is asked when the connection is
-//! there: HTTP/1.1 polls the body before it flushes the head, HTTP/2 before it queues the first DATA frame. A request
-//! whose gate refuses may show its head to the server, and never its body; API servers carry out no DELETE and no PATCH
-//! without the whole body.
+//! Between the decision to send a request and its first byte, credentials, the connection pool, DNS, TCP and TLS can
+//! take seconds, for example while an API server fails over. A [`Gate`] in a request's extensions is checked when the
+//! connection is open: HTTP/1.1 polls the body before it flushes the head, HTTP/2 before it queues the first DATA
+//! frame. If the gate refuses, the server may see the head of the request, and never its body. API servers carry out no
+//! DELETE and no PATCH without the whole body.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use http_body::{Frame, SizeHint};
 use kube::client::Body;
 use tower::BoxError;
 
-/// Decides once whether a request may leave.
+/// Decides once whether a request may be sent.
 #[derive(Clone)]
 pub struct Gate(Arc<Mutex<State>>);
 
@@ -36,7 +36,7 @@ impl Gate {
         Gate(Arc::new(Mutex::new(State::Unasked(Box::new(may_leave)))))
     }
 
-    /// Asks, or repeats the answer.
+    /// Decides, or repeats the decision.
     pub fn pass(&self) -> Result<(), Withheld> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let may_leave = match std::mem::replace(&mut *state, State::Asked { may_leave: false }) {
@@ -47,7 +47,7 @@ impl Gate {
         if may_leave { Ok(()) } else { Err(Withheld) }
     }
 
-    /// Whether it was asked and refused.
+    /// Whether it has refused.
     pub fn has_refused(&self) -> bool {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(*state, State::Asked { may_leave: false })
@@ -60,14 +60,14 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// A body that asks its request's gate before it gives anything.
+/// A body that checks the gate of its request before its first byte.
 #[derive(Debug)]
 pub struct Gated {
     body: Body,
     gate: Option<Gate>,
 }
 
-/// Puts a request's gate before its body. It belongs below everything that may wait, right above the HTTP client.
+/// Puts the gate of a request before its body. Place it directly above the HTTP client, below everything that may wait.
 pub fn gated(request: Request<Body>) -> Request<Gated> {
     let gate = request.extensions().get::<Gate>().cloned();
     request.map(|body| Gated { body, gate })

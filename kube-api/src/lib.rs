@@ -1,7 +1,7 @@
-//! The API server as a client sees it: finding it, building clients for it, and asking it in a way that keeps the kinds of failure apart.
+//! Access to the API server: credentials, clients, and requests that distinguish kinds of failure.
 //!
-//! Requests are raw, because the answers that matter here (which kind of 404, whether a request was sent at all, what
-//! stands in a header) do not survive a typed client.
+//! Requests are raw, because typed clients lose details that matter here: the kind of a 404, whether a request was sent
+//! at all, headers.
 
 mod access;
 mod call;

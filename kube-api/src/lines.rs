@@ -1,28 +1,28 @@
-//! Lines out of chunks: a JSON watch is one event per line, cut by the network anywhere.
+//! Splits chunks into lines. A JSON watch has one event on each line. Chunks end anywhere.
 
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
 
 use super::call::{BodyStream, CallError};
 
-/// A line that is longer than its reader takes.
+/// A line exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a line of the stream is longer than {limit_bytes} bytes")]
 struct LineTooLong {
     limit_bytes: usize,
 }
 
-/// Cuts chunks into lines. Holds at most one unfinished line and the last chunk.
+/// Splits chunks into lines. Holds at most one partial line and the last chunk.
 #[derive(Debug)]
 struct Splitter {
     buffer: BytesMut,
-    /// The buffer's first so many bytes are known to hold no line end, so that none is looked at twice.
+    /// This many bytes of the buffer are known to have no line end.
     searched: usize,
     limit_bytes: usize,
 }
 
 impl Splitter {
-    /// `limit_bytes` is the longest line, its end not counted.
+    /// `limit_bytes` is the longest line without its end.
     fn new(limit_bytes: usize) -> Splitter {
         Splitter { buffer: BytesMut::new(), searched: 0, limit_bytes }
     }
@@ -31,8 +31,8 @@ impl Splitter {
         self.buffer.extend_from_slice(chunk);
     }
 
-    /// The next whole line without its `\n` (or `\r\n`); empty lines are passed over. `None` until more is pushed. After
-    /// an error the stream cannot be followed any further.
+    /// The next whole line without its `\n` (or `\r\n`). Empty lines are left out. `None` until more is pushed. After
+    /// an error the stream is unusable.
     fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
         loop {
             let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
@@ -55,7 +55,7 @@ impl Splitter {
         }
     }
 
-    /// Whether a line has begun that has not ended.
+    /// Whether a line has begun and not ended.
     fn is_mid_line(&self) -> bool {
         !self.buffer.is_empty()
     }
@@ -78,8 +78,8 @@ impl Lines {
         Lines { body, splitter: Splitter::new(limit_bytes) }
     }
 
-    /// The next line, or `None` where the stream ended well. A stream that ends inside a line has lost something, so that
-    /// is an error. Cancel safe: a line half read stays.
+    /// The next line, or `None` at a regular end. An end inside a line is an error. Cancel safe: a partial line is
+    /// kept.
     pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             match self.splitter.next_line() {

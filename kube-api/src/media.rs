@@ -1,19 +1,19 @@
-//! The forms in which the API server is asked for objects.
+//! Media types of requests for objects.
 
-/// Objects whole, and the media type of all that is written as JSON.
+/// Whole objects, and the content type of all JSON bodies.
 pub const JSON: &str = "application/json";
-/// The media type of Kubernetes' protobuf.
+/// Kubernetes protobuf.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// A patch that is merged into the object.
+/// A JSON merge patch.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
-/// An object cut down to its metadata; a server that cannot do that sends it whole.
+/// The metadata of an object. A server without this form sends the whole object.
 pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// The same for a list.
+/// The metadata of a list's objects.
 pub const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// [`METADATA`], as protobuf where the server has it.
+/// [`METADATA`] as protobuf, if the server supports it.
 pub const METADATA_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// [`METADATA_LIST`], as protobuf where the server has it.
+/// [`METADATA_LIST`] as protobuf, if the server supports it.
 pub const METADATA_LIST_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 

@@ -1,11 +1,11 @@
-//! What flags put in the place of what the kubeconfig says, as kubectl's own flags do.
+//! Flags that override the kubeconfig, as in kubectl.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use kube::config::{AuthInfo, Context, Kubeconfig, NamedAuthInfo};
 
-/// Each stands for the kubectl flag of its name; an absent one leaves what the kubeconfig says.
+/// Each field is the kubectl flag of its name. `None` leaves the value of the kubeconfig.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     pub cluster: Option<String>,
@@ -24,16 +24,16 @@ pub struct Overrides {
 
 impl fmt::Debug for Overrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Neither the token nor any other credential is ever to be found in a log.
+        // Credentials must never appear in a log.
         f.debug_struct("Overrides").field("cluster", &self.cluster).field("user", &self.user).finish_non_exhaustive()
     }
 }
 
-/// The name under which the chosen user's credentials, as the flags change them, are found.
+/// The name of the chosen user's credentials after the flags have changed them.
 const OVERRIDDEN: &str = "given by flags";
 
 impl Overrides {
-    /// Changes the context of this name. What does not exist is left for the checks that follow to name.
+    /// Changes the context of this name. Later checks report missing entries.
     pub(super) fn apply(&self, kubeconfig: &mut Kubeconfig, context: &str) {
         if *self == Overrides::default() {
             return;
@@ -89,7 +89,7 @@ impl Overrides {
         }
         let mut user: AuthInfo = original.and_then(|named| named.auth_info.clone()).unwrap_or_default();
         if let Some(token) = &self.token {
-            // A token goes before everything else that the file says of this user.
+            // A token takes precedence over all other credentials of this user.
             user.token = Some(token.clone().into());
             (user.token_file, user.exec, user.auth_provider) = (None, None, None);
         }

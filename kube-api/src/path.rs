@@ -1,15 +1,15 @@
-//! Where the API server keeps objects.
+//! Paths of objects at the API server.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// The namespace whose uid is the identity of the cluster.
 pub const KUBE_SYSTEM: &str = "/api/v1/namespaces/kube-system";
-/// Names in references are whatever users write, and a URI ends at 64 KiB.
+/// Names in references can be any text, and a URI ends at 64 KiB.
 pub const URI_MAX_BYTES: usize = 60_000;
 
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Whether `text` can stand in a path as it is. Names from outside that cannot are no names of Kubernetes.
+/// Whether `text` is valid in a path without encoding. Valid Kubernetes names are.
 pub fn is_path_segment(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
@@ -17,12 +17,12 @@ pub fn is_path_segment(text: &str) -> bool {
         && text != ".."
 }
 
-/// Whether the API server takes `text`, encoded, for one segment of a path. It splits the path after it has decoded it.
+/// Whether the API server accepts `text`, encoded, as one segment of a path. It splits the path after decoding.
 pub fn is_encodable_segment(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
 }
 
-/// The path of a version of a group, which is empty for the core group.
+/// The path of a group version. The group is empty for the core group.
 pub fn version_path(group: &str, version: &str) -> String {
     match group {
         "" => format!("/api/{version}"),
@@ -30,7 +30,7 @@ pub fn version_path(group: &str, version: &str) -> String {
     }
 }
 
-/// The path of a collection, in one namespace or, where that is empty, in all.
+/// The path of a collection, in one namespace, or in all if it is empty.
 pub fn collection_path(group: &str, version: &str, resource: &str, namespace: &str) -> String {
     let base = version_path(group, version);
     match namespace {
@@ -39,9 +39,9 @@ pub fn collection_path(group: &str, version: &str, resource: &str, namespace: &s
     }
 }
 
-/// The path of one object; its namespace is empty for cluster scope. `None` where its coordinates cannot be a path: an empty name
-/// would address the whole collection, and a slash a subresource, because the API server splits the path after it has decoded it. None
-/// either where it is too long for a URI.
+/// The path of one object. The namespace is empty for cluster scope. `None` if the coordinates are not a valid path, or
+/// are too long for a URI. An empty name would address the whole collection. A slash would address a subresource,
+/// because the API server splits the path after decoding.
 pub fn object_path(group: &str, version: &str, resource: &str, namespace: &str, name: &str) -> Option<String> {
     let optional = [group, namespace];
     if ![version, resource, name].into_iter().all(is_encodable_segment)
@@ -54,16 +54,16 @@ pub fn object_path(group: &str, version: &str, resource: &str, namespace: &str, 
     Some(path).filter(|path| path.len() <= URI_MAX_BYTES)
 }
 
-/// Percent-encodes all that is not plain in a query.
+/// Percent-encodes a value for a query.
 pub fn query_value(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// Selects the object of one name, in a query.
+/// A query value that selects the object of one name.
 pub fn name_selector(name: &str) -> String {
     let mut selected = String::with_capacity(name.len());
     for character in name.chars() {
-        // The selector's own syntax, before the one of the query.
+        // Escapes the selector's syntax before that of the query.
         if matches!(character, '\\' | ',' | '=') {
             selected.push('\\');
         }

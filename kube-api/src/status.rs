@@ -1,4 +1,4 @@
-//! `metav1.Status`, and what a 404 says.
+//! `metav1.Status`, and the kinds of 404.
 
 use engine::object::clip;
 use http::StatusCode;
@@ -9,7 +9,7 @@ use super::media::{self, media_type};
 
 pub use engine::attempt::NotFound;
 
-/// Of the words of an answer that go into a sentence.
+/// Most bytes of an answer's message in a sentence.
 const MESSAGE_MAX_BYTES: usize = 512;
 
 /// `meta/v1.Status`, without its metadata.
@@ -26,14 +26,14 @@ pub struct Status {
     pub details: Option<StatusDetails>,
 }
 
-/// What a [`Status`] is about.
+/// The object of a [`Status`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StatusDetails {
     pub name: String,
     /// Empty for the core group.
     pub group: String,
-    /// A resource (`pods`) where the API server speaks of an object it did not find; a kind elsewhere.
+    /// A resource (`pods`) if the API server did not find an object; otherwise a kind.
     pub kind: String,
     pub uid: String,
     pub causes: Vec<StatusCause>,
@@ -49,7 +49,7 @@ pub struct StatusCause {
     pub field: String,
 }
 
-/// The answer's `Status`, if it is one in JSON.
+/// The `Status` of an answer in JSON, if it is one.
 pub fn parse_status(answer: &Answer) -> Option<Status> {
     #[derive(Deserialize)]
     struct Type {
@@ -68,7 +68,7 @@ pub fn parse_status(answer: &Answer) -> Option<Status> {
 }
 
 impl Answer {
-    /// The words of the answer's `Status`; empty where there are none.
+    /// The message of the answer's `Status`; empty without one.
     pub fn message(&self) -> String {
         parse_status(self).map(|status| clip(&status.message, MESSAGE_MAX_BYTES)).unwrap_or_default()
     }
@@ -79,14 +79,14 @@ impl Answer {
     }
 }
 
-/// Whether this is the API server's word that it has no object `name` of this group and (plural) resource.
+/// Whether the API server says that it has no object `name` of this group and (plural) resource.
 fn absent_names(status: &Status, group: &str, resource: &str, name: &str) -> bool {
     let named = |details: &StatusDetails| details.group == group && details.kind == resource && details.name == name;
     status.reason == "NotFound" && matches!(status.code, 0 | 404) && status.details.as_ref().is_some_and(named)
 }
 
-/// Tells the kinds of 404 apart, for a request about this object; `None` for any other status. `resource` is the plural,
-/// `group` is empty for the core group. Only [`NotFound::ThisObject`] speaks of the object, and even that proves nothing by itself.
+/// The kind of 404 in an answer about this object; `None` for any other status. `resource` is the plural, `group` is
+/// empty for the core group. Only [`NotFound::ThisObject`] is about the object, and it proves nothing by itself.
 pub fn classify_not_found(answer: &Answer, group: &str, resource: &str, name: &str) -> Option<NotFound> {
     if answer.status != StatusCode::NOT_FOUND {
         return None;

@@ -1,7 +1,7 @@
 //! The admin HTTP server of a service: probes, metrics, and the graph for debugging. HTTP/1.1, plain text, read-only.
 //!
-//! Over TLS, whether the service lives and is ready is for everybody, because probes have no identity; everything else is for whom a
-//! [`Guard`] lets in.
+//! With TLS, liveness and readiness are open to all, because probes have no identity. All other paths need the
+//! admission of a [`Guard`].
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -36,48 +36,48 @@ mod guard;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// For whoever does not ask for the other: people, and tools that check.
+/// The default format, for people and for tools.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const GRAPHVIZ: &str = "text/vnd.graphviz";
 
 const CONNECTIONS_MAX: usize = 64;
-/// From the first byte of a request to the last of its headers.
+/// From the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(5);
-/// One connection carries one request, so this bounds the slowest reader.
+/// A connection carries one request, so this limits the slowest reader.
 const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
-/// Pause after a failed accept, most often for want of file descriptors: trying again at once would only spin.
+/// Pause after a failed accept. A lack of file descriptors is the usual cause, and an immediate retry would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const UIDS_MAX: usize = 100;
 
-/// What a service has to say for itself. Called on every request, so each must be quick; [`Probe::debug_graph`] may take
-/// its time, it runs on a thread of its own.
+/// The state that a service shows. Called for every request, so each method must be fast. [`Probe::debug_graph`] may be
+/// slow: it runs on its own thread.
 pub trait Probe: Send + Sync + 'static {
-    /// Whether the service makes progress; the error says in one sentence what stands still.
+    /// Whether the service makes progress. The error says in one sentence what has stopped.
     fn livez(&self) -> Result<(), String>;
     fn readyz(&self) -> Readiness;
-    /// Brings the gauges up to date and gives all metrics as OpenMetrics text (see [`encode`]).
+    /// Updates the gauges, and returns all metrics as OpenMetrics text (see [`encode`]).
     fn metrics(&self) -> String;
-    /// The graph, or the part of it around these uids, as DOT. `None` where the service has none; an error is the
-    /// sentence for the client.
+    /// The graph, or the part around these uids, as DOT. `None` if the service has no graph. An error is the sentence
+    /// for the client.
     fn debug_graph(&self, uids: Vec<String>) -> Option<Result<String, String>>;
 }
 
-/// The answer to "may traffic come here".
+/// The readiness of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Readiness {
     pub ready: bool,
-    /// One per thing that is waited for or given up, shown by `?verbose` and whenever not ready.
+    /// One line for each condition, shown with `?verbose` and while not ready.
     pub lines: Vec<String>,
 }
 
-/// Answers on `listener` until it is aborted: it must outlive the drain, so that probes see it. Spawn it with
+/// Serves `listener` until it is aborted. It must outlive the drain, so that probes see the drain. Spawn it with
 /// [`crate::tasks::Tasks::spawn_until_end`].
 pub async fn serve(listener: TcpListener, probe: Arc<dyn Probe>) -> anyhow::Result<()> {
     let router = router(probe);
     answer_all(listener, move |stream, _| answer(stream, router.clone(), None)).await
 }
 
-/// The same over TLS.
+/// The same server with TLS.
 pub async fn serve_tls(
     listener: TcpListener,
     probe: Arc<dyn Probe>,
@@ -96,7 +96,7 @@ pub async fn serve_tls(
     answer_all(listener, secured).await
 }
 
-/// A bounded number of connections at a time.
+/// Answers a bounded number of connections at a time.
 async fn answer_all<F>(listener: TcpListener, mut answer: impl FnMut(TcpStream, SocketAddr) -> F) -> anyhow::Result<()>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// The routes alone, for callers with a listener of their own.
+/// The routes, for callers with a listener of their own.
 pub fn router(probe: Arc<dyn Probe>) -> Router {
     Router::new()
         .route("/livez", get(livez))
@@ -124,10 +124,10 @@ pub fn router(probe: Arc<dyn Probe>) -> Router {
         .route("/metrics", get(metrics))
         .route("/debug/graph", get(debug_graph))
         .method_not_allowed_fallback(async || {
-            (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET,HEAD")], plain("only GET is answered here"))
+            (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET,HEAD")], plain("only GET is supported"))
         })
         .fallback(async || {
-            (StatusCode::NOT_FOUND, plain("not found; there are /livez, /readyz, /metrics and /debug/graph"))
+            (StatusCode::NOT_FOUND, plain("not found; the paths are /livez, /readyz, /metrics and /debug/graph"))
         })
         .with_state(probe)
 }
@@ -174,13 +174,13 @@ async fn metrics(State(probe): State<Arc<dyn Probe>>, headers: HeaderMap) -> imp
 async fn debug_graph(State(probe): State<Arc<dyn Probe>>, Query(query): Pairs) -> impl IntoResponse {
     let uids: Vec<String> = query.into_iter().filter(|(key, _)| key == "uid").map(|(_, uid)| uid).collect();
     if uids.len() > UIDS_MAX {
-        let text = format!("{} uids are asked for; at most {UIDS_MAX} at a time", uids.len());
+        let text = format!("the request has {} uids; at most {UIDS_MAX} are allowed", uids.len());
         return (StatusCode::BAD_REQUEST, plain(&text));
     }
     match tokio::task::spawn_blocking(move || probe.debug_graph(uids)).await {
         Ok(Some(Ok(graph))) => (StatusCode::OK, typed(GRAPHVIZ, graph)),
         Ok(Some(Err(why))) => (StatusCode::NOT_FOUND, plain(&why)),
-        Ok(None) => (StatusCode::NOT_FOUND, plain("this service holds no graph; ask the graph service")),
+        Ok(None) => (StatusCode::NOT_FOUND, plain("this service has no graph; ask the graph service")),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, plain("drawing the graph failed")),
     }
 }
@@ -192,7 +192,8 @@ fn plain(text: &str) -> Typed {
 }
 
 fn typed(content_type: &'static str, text: String) -> Typed {
-    // Names of objects are chosen by users: no browser may guess that a graph or an error is a page, and nothing acts on a terminal.
+    // Users choose the names of objects. A browser must not interpret a graph or an error as a page, and control
+    // characters must not reach a terminal.
     let text = visible::lines(&text).into_owned();
     ([(CONTENT_TYPE, content_type), (X_CONTENT_TYPE_OPTIONS, "nosniff")], text)
 }
@@ -212,7 +213,7 @@ where
                 return Ok::<Response<Body>, std::convert::Infallible>(refusal);
             }
             if !request.body().is_end_stream() && request.method() != Method::HEAD {
-                let refusal = (StatusCode::PAYLOAD_TOO_LARGE, plain("requests here have no body"));
+                let refusal = (StatusCode::PAYLOAD_TOO_LARGE, plain("requests must not have a body"));
                 return Ok(refusal.into_response());
             }
             let path = (is_open && doorman.is_some()).then(|| request.uri().path().to_owned());

@@ -1,13 +1,13 @@
-//! Time since the start of the process, on a clock that goes on while the machine is suspended.
+//! Time since the start of the process, on a clock that includes suspends of the machine.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Far enough that nobody waits for it, near enough that every platform can count to it.
+/// Far enough to be never reached, near enough for every platform's clock.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Counts from its making. It follows tokio's clock, so that a test which pauses that one pauses this one, and adds what the machine
-/// spent suspended: leases run out during a suspend, and whoever wakes up has to know.
+/// A clock that starts at its creation. It follows tokio's clock, so that a test with a paused clock pauses this one.
+/// It adds the time that the machine was suspended, because leases expire during a suspend.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -25,14 +25,14 @@ impl Clock {
         self.origin.elapsed() + suspended().saturating_sub(self.suspended)
     }
 
-    /// The moment to sleep until, for a time since the start. A suspend before then makes the sleeper late, never early.
+    /// The moment to sleep until. A suspend before it delays the wake-up; it never comes early.
     pub fn instant(self, since_start: Duration) -> Instant {
         let slept = suspended().saturating_sub(self.suspended);
         self.origin.checked_add(since_start.saturating_sub(slept)).unwrap_or_else(|| Instant::now() + FAR)
     }
 }
 
-/// How long the machine has been suspended since it started.
+/// How long the machine has been suspended since boot.
 #[cfg(target_os = "linux")]
 fn suspended() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -41,14 +41,14 @@ fn suspended() -> Duration {
         let time = clock_gettime(clock);
         Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
     };
-    // Read in this order, what passes between the two reads looks like a suspend of nanoseconds, never like time that ran back.
+    // In this order, time between the two reads looks like a suspend of nanoseconds, and never like time that ran back.
     let awake = read(ClockId::Monotonic);
     let difference = read(ClockId::Boottime).saturating_sub(awake);
-    // Below a millisecond it is that, and not a suspend.
+    // Less than a millisecond is the time between the two reads.
     if difference < Duration::from_millis(1) { Duration::ZERO } else { difference }
 }
 
-/// Elsewhere the monotonic clock goes on by itself.
+/// On other systems the monotonic clock goes on during a suspend.
 #[cfg(not(target_os = "linux"))]
 fn suspended() -> Duration {
     Duration::ZERO

@@ -1,9 +1,9 @@
-//! Where this process runs, and whether somebody else runs there too.
+//! The host of this process.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-/// The host's name, in a pod the pod's name; `localhost` where there is none.
+/// The host's name, in a pod the pod's name; `localhost` without one.
 pub fn name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -16,7 +16,7 @@ pub fn name() -> &'static str {
     })
 }
 
-/// The same as a DNS-1123 subdomain of at most 200 bytes, as a part of names: a machine of a person may have any name.
+/// The host's name as a DNS-1123 subdomain of at most 200 bytes: a personal machine may have any name.
 pub fn dns_name() -> String {
     dns_name_of(name())
 }
@@ -31,7 +31,7 @@ fn dns_name_of(name: &str) -> String {
     if trimmed.is_empty() { "localhost".to_owned() } else { trimmed.to_owned() }
 }
 
-/// Whether a host, as addresses name it, can only be this machine. An IPv6 address may stand in brackets.
+/// Whether a host in an address is this machine. An IPv6 address may have brackets.
 pub fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

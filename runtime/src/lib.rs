@@ -1,15 +1,15 @@
-//! The process around a service: how it logs, stops, keeps its tasks, and answers probes.
+//! The process around a service: logging, shutdown, tasks, and probes.
 //!
-//! Knows nothing of garbage collection: of the engine it takes the generator of random numbers. In reading order:
+//! It knows nothing of garbage collection: from the engine it uses only the random number generator. In reading order:
 //!
 //! * [`telemetry`]: the log on stderr
 //! * [`traces`]: spans, and the task that sends them to a collector
-//! * [`terminal`]: a line below it, that is rewritten
-//! * [`visible`]: text that others wrote, without what acts on a terminal
-//! * [`shutdown`]: one value, passed down, that says "stop"
-//! * [`tasks`]: the one place that spawns; no task dies unseen
-//! * [`listen`]: binding an address, with an error a person can act on
-//! * [`tls`]: certificates, checked at the start and swapped while the process runs
+//! * [`terminal`]: a status line below the log
+//! * [`visible`]: foreign text without terminal control characters
+//! * [`shutdown`]: one value that tells all tasks to stop
+//! * [`tasks`]: the only place that spawns, so that each task has an owner
+//! * [`listen`]: binds an address, with actionable errors
+//! * [`tls`]: certificates, checked at the start and reloaded while the process runs
 //! * [`admin`]: `/livez`, `/readyz`, `/metrics`, `/debug/graph`
 //! * [`metrics`]: metrics with their descriptions; [`process`]: those of every process
 

@@ -1,10 +1,10 @@
-//! Binding an address.
+//! Binds addresses.
 
 use std::io;
 
 use tokio::net::TcpListener;
 
-/// An address that cannot be listened on: which flag gave it, and why.
+/// An address that cannot be bound: its flag, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {flag} {address}: {reason}")]
 pub struct ListenError {
@@ -13,7 +13,7 @@ pub struct ListenError {
     reason: String,
 }
 
-/// Listens on `address` (`HOST:PORT`; port 0 takes a free one). `flag` is the name of the flag that gave it, for the error.
+/// Listens on `address` (`HOST:PORT`; port 0 takes a free one). `flag` is its flag, for errors.
 pub async fn bind(flag: &'static str, address: &str) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address).await.map_err(|error| ListenError {
         flag,
@@ -25,13 +25,13 @@ pub async fn bind(flag: &'static str, address: &str) -> Result<TcpListener, List
 fn reason(error: &io::Error) -> String {
     let kind = error.kind();
     if kind == io::ErrorKind::AddrInUse {
-        "the port is in use by another process; choose another one, or :0 for any that is free".to_owned()
+        "the port is in use by another process; use another one, or :0 for any free one".to_owned()
     } else if kind == io::ErrorKind::AddrNotAvailable {
-        "this machine has no such address; choose one of its own, such as 127.0.0.1 or 0.0.0.0".to_owned()
+        "this machine does not have the address; use one of its own, such as 127.0.0.1 or 0.0.0.0".to_owned()
     } else if kind == io::ErrorKind::PermissionDenied {
-        "this user may not listen there; choose a port above 1023".to_owned()
+        "this user may not use the port; use a port above 1023".to_owned()
     } else if kind == io::ErrorKind::InvalidInput {
-        "this is no address; write HOST:PORT, such as 127.0.0.1:8080".to_owned()
+        "this is not an address; write HOST:PORT, such as 127.0.0.1:8080".to_owned()
     } else {
         format!("{error}; write HOST:PORT, such as 127.0.0.1:8080")
     }
@@ -50,9 +50,11 @@ mod tests {
             error.starts_with(&format!("cannot listen on --admin-listen {address}: the port is in use")),
             "{error}"
         );
-        for (address, part) in
-            [("8080", "write HOST:PORT"), ("127.0.0.1:port", "write HOST:PORT"), ("192.0.2.1:0", "no such address")]
-        {
+        for (address, part) in [
+            ("8080", "write HOST:PORT"),
+            ("127.0.0.1:port", "write HOST:PORT"),
+            ("192.0.2.1:0", "does not have the address"),
+        ] {
             let error = bind("--listen", address).await.unwrap_err().to_string();
             assert!(error.contains(address) && error.contains(part), "{error}");
         }

@@ -1,22 +1,23 @@
-//! Metrics that come with their description: what is registered is what the page about metrics is made of, so that the two cannot differ.
+//! Metrics with descriptions. The page about metrics is generated from the registered metrics, so the two cannot
+//! differ.
 
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Metric, Registry, Unit};
 use std::collections::BTreeSet;
 
-/// Endings of names that are units.
+/// Suffixes of names that are units.
 const UNITS: [(&str, Unit); 2] = [("_seconds", Unit::Seconds), ("_bytes", Unit::Bytes)];
 
-/// What is known of one metric before it has any value.
+/// The description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// As queries name it: that of a counter ends with `_total`.
+    /// The name in queries. Counters end with `_total`.
     pub name: String,
     pub kind: Kind,
     pub labels: Vec<Label>,
-    /// What it is, in one sentence without a full stop.
+    /// The meaning, as one sentence without a full stop.
     pub help: &'static str,
-    /// What to do with it, in sentences.
+    /// The advice for operators, in sentences.
     pub advice: &'static str,
 }
 
@@ -28,7 +29,7 @@ pub enum Kind {
     Histogram,
 }
 
-/// One label of a metric, and why its values are few.
+/// A label of a metric, with the bound on its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     pub name: &'static str,
@@ -38,19 +39,19 @@ pub struct Label {
 /// See [`Label`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// These and no others.
+    /// Exactly these values.
     Of(Vec<&'static str>),
-    /// As many as this sentence says.
+    /// As many values as this sentence says.
     Bounded(&'static str),
 }
 
 impl Label {
-    /// A label that has these values and no others.
+    /// A label with exactly these values.
     pub fn of(name: &'static str, values: impl IntoIterator<Item = &'static str>) -> Label {
         Label { name, values: Values::Of(values.into_iter().collect()) }
     }
 
-    /// A label whose values come from outside; `why` says how many there can be.
+    /// A label with values from outside; `why` states the bound.
     pub fn bounded(name: &'static str, why: &'static str) -> Label {
         Label { name, values: Values::Bounded(why) }
     }
@@ -67,7 +68,7 @@ impl Kind {
     }
 }
 
-/// Takes metrics for a registry, and keeps their descriptions.
+/// Registers metrics, and keeps their descriptions.
 #[derive(Debug)]
 pub struct Book<'a> {
     registry: &'a mut Registry,
@@ -79,10 +80,9 @@ impl<'a> Book<'a> {
         Book { registry, described: Vec::new() }
     }
 
-    /// Registers a metric under this name, without the `_total` of counters; what ends with a unit has that unit.
+    /// Registers a metric under this name, without the `_total` of counters. A suffix that is a unit sets the unit.
     ///
-    /// # Panics
-    /// The name is taken.
+    /// # Panics The name is taken.
     pub fn put<M: Metric + TypedMetric + Clone>(
         &mut self,
         name: &'static str,
@@ -99,10 +99,9 @@ impl<'a> Book<'a> {
         metric
     }
 
-    /// Notes a metric that a collector gives. See [`Book::registry`].
+    /// Describes a metric of a collector. See [`Book::registry`].
     ///
-    /// # Panics
-    /// The name is taken.
+    /// # Panics The name is taken.
     pub fn describe(
         &mut self,
         name: &str,
@@ -116,18 +115,18 @@ impl<'a> Book<'a> {
         self.described.push(Description { name, kind, labels: labels.into_iter().collect(), help, advice });
     }
 
-    /// For collectors.
+    /// The registry, for collectors.
     pub fn registry(&mut self) -> &mut Registry {
         self.registry
     }
 
-    /// In the order in which they were registered.
+    /// The descriptions in the order of registration.
     pub fn into_descriptions(self) -> Vec<Description> {
         self.described
     }
 }
 
-/// A name without its unit, and that.
+/// A name without its unit, and the unit.
 pub fn split_unit(name: &str) -> (&str, Option<Unit>) {
     for (ending, unit) in UNITS {
         if let Some(stem) = name.strip_suffix(ending) {
@@ -137,8 +136,8 @@ pub fn split_unit(name: &str) -> (&str, Option<Unit>) {
     (name, None)
 }
 
-/// OpenMetrics in the older form of Prometheus, for whoever does not ask for the newer one: counters are described by their whole name,
-/// and there are neither units nor an end.
+/// Converts OpenMetrics to the older text format of Prometheus: counters are described by their whole name, and there
+/// are neither units nor an end mark.
 pub(crate) fn as_prometheus_text(openmetrics: &str) -> String {
     let counter = |line: &'_ str| Some(line.strip_prefix("# TYPE ")?.strip_suffix(" counter")?.to_owned());
     let counters: BTreeSet<String> = openmetrics.lines().filter_map(counter).collect();

@@ -1,4 +1,4 @@
-//! What every program says of its process, under the names that Prometheus' own libraries use. Read when somebody asks; on Linux alone.
+//! Process metrics, under the names of Prometheus' own libraries. Read at each scrape, only on Linux.
 
 use crate::metrics::{Book, Description, Kind, split_unit};
 use prometheus_client::collector::Collector;
@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::fs;
 
-/// `/proc` counts the time since boot in hundredths of a second, whatever the kernel itself does.
+/// `/proc` counts time in hundredths of a second, regardless of the kernel's tick.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 const CPU: &str = "process_cpu_seconds";
@@ -33,17 +33,16 @@ const GAUGES: [(&str, (&str, &str)); 5] = [
         FILES,
         (
             "File descriptors that are open",
-            "One for each watch and each connection. Alert before it comes near `process_max_fds`.",
+            "One for each watch and each connection. Alert before it reaches `process_max_fds`.",
         ),
     ),
-    (FILES_MAX, ("File descriptors that may be open", "Raise it where a cluster has more kinds than this.")),
-    (START, ("When the process was started, in seconds after 1970", "`changes()` of it counts restarts.")),
+    (FILES_MAX, ("Most open file descriptors", "Raise it if the cluster has more kinds than this.")),
+    (START, ("Start time of the process, in seconds since 1970", "`changes()` of it counts restarts.")),
 ];
 
-/// Registers them.
+/// Registers the process metrics.
 pub fn register(book: &mut Book<'_>) {
-    let about =
-        ("Processor time that the process has used", "Divided by the objects collected it is what collecting costs.");
+    let about = ("Processor time that the process has used", "Divide it by the collected objects for the cost of one.");
     book.describe(CPU, Kind::Counter, [], about);
     for (name, about) in GAUGES {
         book.describe(name, Kind::Gauge, [], about);
@@ -51,7 +50,7 @@ pub fn register(book: &mut Book<'_>) {
     book.registry().register_collector(Box::new(OfProcess));
 }
 
-/// What [`register`] registers.
+/// The metrics of [`register`].
 pub fn described() -> Vec<Description> {
     let mut registry = Registry::default();
     let mut book = Book::new(&mut registry);
@@ -109,7 +108,8 @@ fn read(name: &str, status: &str) -> Option<f64> {
         START => {
             let booted = number_after(&fs::read_to_string("/proc/stat").ok()?, "btime")?;
             let stat = fs::read_to_string("/proc/self/stat").ok()?;
-            // The second field is the program's name in parentheses, which may hold anything; the start is the 22nd.
+            // The second field is the program's name in parentheses, which may contain anything. The start time is the
+            // 22nd.
             let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
             Some(booted + ticks / TICKS_PER_SECOND)
         }
@@ -121,7 +121,7 @@ fn kilobytes(text: &str, line: &str) -> Option<f64> {
     number_after(text, line).map(|kilobytes| kilobytes * 1024.0)
 }
 
-/// The first number behind what a line begins with.
+/// The first number on the line with this prefix.
 fn number_after(text: &str, begins: &str) -> Option<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(begins))?;
     rest.split_whitespace().next()?.parse().ok()

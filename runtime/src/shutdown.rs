@@ -1,8 +1,8 @@
-//! Stopping: one value, passed down, that anybody may wait for and anybody may trigger.
+//! Shutdown: one value that any task can wait for and any task can trigger.
 
 use tokio_util::sync::CancellationToken;
 
-/// The wish to stop. Clones share it; once requested it stays requested.
+/// The request to stop. Clones share it. Once requested, it stays requested.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     token: CancellationToken,
@@ -13,12 +13,12 @@ impl Shutdown {
         Shutdown::default()
     }
 
-    /// Asks everything that holds a clone to finish what it has under way and return.
+    /// Asks all holders of a clone to finish their work and return.
     pub fn request(&self) {
         self.token.cancel();
     }
 
-    /// Resolves when the stop has been asked for, at once if it already was. Cancel safe.
+    /// Resolves when the stop is requested, at once if it already was. Cancel safe.
     pub async fn requested(&self) {
         self.token.cancelled().await;
     }
@@ -27,17 +27,17 @@ impl Shutdown {
         self.token.is_cancelled()
     }
 
-    /// Turns the first SIGTERM or SIGINT into a request and the second into the end of the process, with the exit status a shell would
-    /// show for that signal (143 or 130). The future never returns; it fails where the signals cannot be listened for.
+    /// Turns the first SIGTERM or SIGINT into a request. The second ends the process with the exit status of that
+    /// signal (143 or 130). The future never returns. It fails if the handlers cannot be installed.
     ///
-    /// They are listened for from the call on: one that comes before the future runs is not lost. Call it first of all, because until
-    /// then a signal kills the process, or as the first process of a container is not even noticed.
+    /// The handlers are installed by the call itself: a signal before the first poll is not lost. Call this before
+    /// anything else: without a handler a signal kills the process, and the first process of a container ignores it.
     pub fn on_signals(self) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         let listening = Signals::listen();
         async move {
             let mut signals = listening?;
             let first = signals.next().await;
-            tracing::info!(signal = first.name, "finishing what is under way; a second signal aborts");
+            tracing::info!(signal = first.name, "finishing current work; a second signal aborts");
             self.request();
             let second = signals.next().await;
             tracing::warn!(signal = second.name, "aborting");
@@ -88,7 +88,7 @@ impl Signals {
 
     async fn next(&mut self) -> Signal {
         if tokio::signal::ctrl_c().await.is_err() {
-            // No handler can be installed: nothing will ever come.
+            // Without handlers no signal arrives.
             std::future::pending::<()>().await;
         }
         Signal { name: "Ctrl-C", exit_code: 130 }
@@ -97,7 +97,7 @@ impl Signals {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the second signal is an order to leave at once, without dropping anything"
+    reason = "the second signal is an order to exit at once, without dropping anything"
 )]
 fn abort(exit_code: i32) -> ! {
     std::process::exit(exit_code)

@@ -1,7 +1,7 @@
-//! Tasks with owners. Nothing is spawned anywhere else, so that no task dies unseen.
+//! Tasks with owners. Only this module spawns, so that no task dies unnoticed.
 //!
-//! [`Tasks`] holds the long-running tasks of a process: one that fails ends the process. [`Jobs`] holds a bounded number
-//! of short or replaceable ones whose ends their owner handles.
+//! [`Tasks`] holds the long-running tasks of a process: a failed one ends the process. [`Jobs`] holds a bounded number
+//! of short or replaceable tasks, whose ends their owner handles.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -15,11 +15,11 @@ use crate::shutdown::Shutdown;
 #[derive(Debug, Default)]
 pub struct Tasks {
     set: JoinSet<anyhow::Result<()>>,
-    /// Only looked up, and listed in order of name.
+    /// Only for lookups; lists are sorted by name.
     known: HashMap<Id, Known>,
 }
 
-/// Why [`Tasks::run`] ended other than well.
+/// Why [`Tasks::run`] did not end regularly.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     #[error("task {name} failed: {cause:#}")]
@@ -35,7 +35,8 @@ impl Tasks {
         Tasks::default()
     }
 
-    /// A task that ends by itself, at the latest soon after the stop was asked for. An error or a panic ends the process.
+    /// Spawns a task that ends by itself, soon after the request to stop at the latest. An error or a panic ends the
+    /// process.
     pub fn spawn<F>(&mut self, name: impl Into<String>, future: F)
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -43,8 +44,8 @@ impl Tasks {
         self.keep(name.into(), true, future);
     }
 
-    /// A task nobody waits for (signals, the admin server): it is aborted when all the others have ended. An error or a
-    /// panic ends the process all the same.
+    /// Spawns a task that no other waits for (signals, the admin server). It is aborted when all others have ended. An
+    /// error or a panic ends the process.
     pub fn spawn_until_end<F>(&mut self, name: impl Into<String>, future: F)
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -52,8 +53,8 @@ impl Tasks {
         self.keep(name.into(), false, future);
     }
 
-    /// Waits until the tasks have ended. The first that fails asks the others to stop through `shutdown`; once a stop is
-    /// asked for, by whomever, they have `grace` to end, then they are aborted. The first failure is what is returned.
+    /// Waits for the tasks. The first failed task makes the others stop through `shutdown`. After any request to stop
+    /// they have `grace` to end; then they are aborted. Returns the first error.
     pub async fn run(mut self, shutdown: &Shutdown, grace: Duration) -> Result<(), TaskError> {
         let mut first_failure = None;
         let stopped = async {
@@ -66,7 +67,7 @@ impl Tasks {
                 ended = self.next_end() => ended,
                 () = &mut stopped => {
                     let late = self.too_slow(grace);
-                    // Not waited for: what did not stop when asked may not notice the abort either.
+                    // Not awaited: a task that ignored the request may ignore the abort, too.
                     self.set.abort_all();
                     return Err(keep_first(first_failure, late));
                 }
@@ -88,7 +89,7 @@ impl Tasks {
         self.known.insert(id, Known { name, waited_for });
     }
 
-    /// The end of any one task. Pending for ever when there is none.
+    /// The end of any task. Pending if there is none.
     async fn next_end(&mut self) -> Result<(), TaskError> {
         let Some(end) = self.set.join_next_with_id().await else {
             return std::future::pending().await;
@@ -116,11 +117,11 @@ impl Tasks {
     }
 }
 
-/// At most so many tasks at a time, each under a key of its owner's. Dropping it aborts them all.
+/// At most this many tasks at a time, each with a key. Dropping it aborts them all.
 #[derive(Debug)]
 pub struct Jobs<K, T> {
     set: JoinSet<T>,
-    /// Only looked up, never listed.
+    /// Only for lookups, never listed.
     running: HashMap<Id, (K, AbortHandle)>,
     limit: usize,
 }
@@ -135,7 +136,7 @@ pub enum JobEnd<T> {
 }
 
 impl<K: PartialEq + Send, T: Send + 'static> Jobs<K, T> {
-    /// `limit` is the most jobs that run at a time, at least one.
+    /// `limit` is the most concurrent jobs, at least one.
     pub fn new(limit: usize) -> Jobs<K, T> {
         assert!(limit > 0, "a set of jobs that may hold none can do nothing");
         Jobs { set: JoinSet::new(), running: HashMap::new(), limit }
@@ -153,7 +154,7 @@ impl<K: PartialEq + Send, T: Send + 'static> Jobs<K, T> {
         self.running.is_empty()
     }
 
-    /// Starts a job. Its owner has asked [`Jobs::has_room`] before.
+    /// Starts a job. Check [`Jobs::has_room`] first.
     pub fn spawn<F>(&mut self, key: K, future: F)
     where
         F: Future<Output = T> + Send + 'static,
@@ -163,7 +164,7 @@ impl<K: PartialEq + Send, T: Send + 'static> Jobs<K, T> {
         self.running.insert(handle.id(), (key, handle));
     }
 
-    /// Stops the jobs of this key; their ends come from [`Jobs::next`], as [`JobEnd::Aborted`] unless they were faster.
+    /// Stops the jobs of this key. [`Jobs::next`] returns them as [`JobEnd::Aborted`], unless they ended before.
     pub fn abort(&mut self, key: &K) {
         for (running, handle) in self.running.values() {
             if running == key {
@@ -172,7 +173,7 @@ impl<K: PartialEq + Send, T: Send + 'static> Jobs<K, T> {
         }
     }
 
-    /// The next end of a job. Pending for ever while there is none, so that it can stand in a `select`. Cancel safe.
+    /// The next ended job. Pending while there is none, for use in a `select`. Cancel safe.
     pub async fn next(&mut self) -> (K, JobEnd<T>) {
         let Some(end) = self.set.join_next_with_id().await else {
             return std::future::pending().await;
@@ -180,7 +181,7 @@ impl<K: PartialEq + Send, T: Send + 'static> Jobs<K, T> {
         self.ended(end)
     }
 
-    /// The next end of a job, if there is one by now.
+    /// The next ended job, if there is one already.
     pub fn try_next(&mut self) -> Option<(K, JobEnd<T>)> {
         let end = self.set.try_join_next_with_id()?;
         Some(self.ended(end))
@@ -203,7 +204,7 @@ struct Known {
     waited_for: bool,
 }
 
-/// The first failure is what the process ends with; those it drags along are logged.
+/// Keeps the first error as the result of the process, and logs the others.
 fn keep_first(first: Option<TaskError>, error: TaskError) -> TaskError {
     match first {
         None => error,

@@ -1,22 +1,22 @@
-//! A line at the bottom of the terminal that is rewritten while something goes on. Log lines pass above it.
+//! A status line at the bottom of the terminal. Log lines appear above it.
 
 use crate::visible;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The one that is shown now.
+/// The current status line.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Is on stderr while this value lives, cut to the width of the terminal; where stderr is no terminal, nothing is.
+/// Shown on stderr while this value lives, cut to the width of the terminal. Not shown if stderr is not a terminal.
 #[derive(Debug)]
 pub struct StatusLine(ProgressBar);
 
 impl StatusLine {
-    /// Takes the place of any other.
+    /// Replaces any other status line.
     pub fn begin() -> StatusLine {
         let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        // Its only error is a template that cannot be read.
+        // The only error is an invalid template.
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
             line.set_style(style);
         }
@@ -24,7 +24,7 @@ impl StatusLine {
         StatusLine(line)
     }
 
-    /// What it says from now on.
+    /// Sets the text.
     pub fn say(&self, text: impl Into<String>) {
         self.0.set_message(visible::line(&text.into()).into_owned());
     }

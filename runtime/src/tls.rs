@@ -1,17 +1,18 @@
-//! TLS between services: certificates that are checked at the start and swapped while the process runs.
+//! TLS between services: certificates are checked at the start and reloaded while the process runs.
 //!
-//! A server reads its files every few seconds, a caller whenever it opens a connection; what they say counts for connections that begin
-//! from then on, and those that exist live on. What can go wrong:
+//! A server reads its files every few seconds, a caller at each new connection. New content applies to new connections;
+//! existing ones continue. These errors can occur:
 //!
-//! * *At the start* a file is missing or no PEM, a certificate has expired or is not valid yet, a key belongs to another certificate, a
-//!   file of authorities is empty: one sentence that names flag and file, and the process does not start.
-//! * *Later* the same keeps what was good before. Files that are written one after the other do not fit for a moment, so it is said when
-//!   it lasts for two looks, and then once.
-//! * *A handshake* is refused, takes too long, or is none. A server counts it by reason and says it once a minute for each; a caller is
-//!   told in a sentence what is wrong with which certificate. In TLS 1.3 a caller learns only when it reads that its certificate was
-//!   refused: a server lets it read that before it closes.
+//! * *At the start*: a file is missing or not PEM, a certificate has expired or is not valid yet, a key belongs to
+//!   another certificate, a file of authorities is empty. The process does not start, and prints one sentence that
+//!   names flag and file.
+//! * *While running*: after any of these, the earlier certificates stay in use. Files that are written one after the
+//!   other do not match for a moment, so the error is logged once, and only if two consecutive reads fail.
+//! * *In a handshake*: it is refused, takes too long, or the peer does not speak TLS. A server counts it by reason, and
+//!   logs each reason once a minute. A caller gets a sentence about the certificate. In TLS 1.3 a caller learns of a
+//!   refused certificate only by reading, so a server lets it read before it closes.
 //!
-//! Sessions are never taken up again: that would skip the check of a certificate that has ended meanwhile.
+//! Sessions are never resumed: a resumed session would not check whether the certificate has expired.
 //!
 //! In reading order: `flags`, `files`, `identity`, `server`, `caller`, `token`, `reasons`, `metrics`.
 

@@ -1,22 +1,22 @@
-//! Text that others wrote, for a terminal, a log or a page. Names, messages and references in a cluster are chosen by its users. Some
-//! characters move the cursor, clear the screen, write from right to left, or show nothing: these are spelled out, as `\u{1b}`. Everything
-//! else stays as it is, wide characters included.
+//! Escapes foreign text for a terminal, a log or a page. Users of a cluster choose names, messages and references. Some
+//! characters move the cursor, clear the screen, write from right to left, or are invisible: these are escaped, as
+//! `\u{1b}`. All others stay as they are, including wide characters.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-/// One line: a line feed is spelled out too.
+/// One line: line feeds are escaped, too.
 pub fn line(text: &str) -> Cow<'_, str> {
     spelled(text, is_harmless)
 }
 
-/// Lines: line feeds stay.
+/// Several lines: line feeds stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     spelled(text, |character| character == '\n' || is_harmless(character))
 }
 
-/// Lines that this program has coloured: line feeds stay, and so do the sequences that set colours and weight. Whoever puts foreign text into
-/// such lines passes it through [`line()`] before, because it may hold such sequences too.
+/// Lines with this program's colours: line feeds and colour sequences stay. Pass foreign text through [`line`] before
+/// adding it to such lines, because it may contain such sequences.
 pub fn styled(text: &str) -> Cow<'_, str> {
     if text.chars().all(|character| character == '\n' || is_harmless(character)) {
         return Cow::Borrowed(text);
@@ -36,7 +36,8 @@ pub fn styled(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A JSON text, which stays the same JSON: outside its strings there are no such characters, and within they are escaped as JSON has it.
+/// A JSON text. It stays the same JSON: outside of its strings there are no such characters, and inside they are
+/// escaped as in JSON.
 pub fn json(text: &str) -> Cow<'_, str> {
     let keeps = |character: char| character == '\n' || is_harmless(character);
     if text.chars().all(keeps) {
@@ -83,16 +84,16 @@ fn spelled(text: &str, keeps: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a character shows itself, where it stands, and does nothing else.
+/// Whether a character is visible and has no other effect.
 pub fn is_harmless(character: char) -> bool {
     match character {
         ' '..='~' => true,
-        // Soft hyphen, Arabic letter mark, Hangul fillers, Khmer vowels that show nothing, Mongolian separators.
+        // Soft hyphen, Arabic letter mark, Hangul fillers, invisible Khmer vowels, Mongolian separators.
         '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' => false,
-        // Spaces without width, marks and overrides of direction, separators of lines, invisible operators.
+        // Zero-width spaces, marks and overrides of direction, line separators, invisible operators.
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
         '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' => false,
-        // Tags, and other characters that show nothing.
+        // Tags, and other invisible characters.
         '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}' => false,
         _ => !character.is_control(),
     }

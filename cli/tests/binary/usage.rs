@@ -60,7 +60,7 @@ async fn flags_that_do_not_fit_and_files_that_cannot_be_used_get_one_sentence_an
     let missing = "/nonexistent/kubeconfig";
     let cases: [(&[&str], &str); 7] = [
         (&["collect", "--kubeconfig", missing], missing),
-        (&["collect"], "no way to an API server"),
+        (&["collect"], "no access to an API server"),
         (&["collect", "--admin-listen", "0.0.0.0:0"], "--admin-listen 0.0.0.0:0 is not a loopback address"),
         (&["collect", "--listen", "127.0.0.1:7451"], "--listen and --admin-listen are both 127.0.0.1:7451"),
         (&["sandbox", "--listen", "0.0.0.0:0"], "--insecure"),

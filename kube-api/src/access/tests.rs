@@ -50,7 +50,7 @@ fn access(kubeconfig: &Path, context: Option<&str>) -> Access {
     Access { kubeconfig: Some(kubeconfig.to_owned()), context: context.map(str::to_owned), ..Access::default() }
 }
 
-/// The sentence, with the directory written as DIR.
+/// The sentence, with the directory replaced by DIR.
 async fn sentence(dir: &TempDir, access: &Access, places: Places) -> String {
     let error = match find(access, places).await {
         Err(error) => error,
@@ -73,7 +73,7 @@ async fn each_failure_is_one_sentence_that_says_what_to_do() {
     let binary = file(&dir, "binary", [0xff, 0x00, 0xc3, 0x28]);
     let absent = dir.path().join("absent");
     let cases: &[(&Path, Option<&str>, &str)] = &[
-        (&absent, None, "the kubeconfig DIR/absent (--kubeconfig) does not exist; give the path of one that does"),
+        (&absent, None, "the kubeconfig DIR/absent (--kubeconfig) does not exist; set it to an existing file"),
         (dir.path(), None, "the kubeconfig DIR (--kubeconfig) cannot be read: Is a directory (os error 21)"),
         (&binary, None, "the kubeconfig DIR/binary (--kubeconfig) cannot be read: Invalid UTF-8"),
         (&prose, None, "the kubeconfig DIR/prose (--kubeconfig) is not a kubeconfig: "),
@@ -92,23 +92,23 @@ async fn each_failure_is_one_sentence_that_says_what_to_do() {
             ),
         ),
         (&good, Some("prod"), &format!("DIR/good has no context \"prod\" ({KNOWN})")),
-        (&good, Some("lost"), "context \"lost\" of DIR/good names the cluster \"elsewhere\", which is not there"),
+        (&good, Some("lost"), "context \"lost\" of DIR/good names the cluster \"elsewhere\", which does not exist"),
         (
             &good,
             Some("behind"),
-            "context \"behind\" of DIR/good wants the proxy http://proxy:3128, and proxies are not supported; use a direct address",
+            "context \"behind\" of DIR/good needs the proxy http://proxy:3128, and proxies are not supported; use a direct address",
         ),
         (
             &good,
             Some("no-ca"),
-            "context \"no-ca\" of DIR/good cannot be used: failed to load certificate authority: failed to read file '\"DIR/absent-ca.pem\"': No such file",
+            "context \"no-ca\" of DIR/good is not usable: failed to load certificate authority: failed to read file '\"DIR/absent-ca.pem\"': No such file",
         ),
-        (&good, Some("bad-url"), "context \"bad-url\" of DIR/good cannot be used: failed to parse cluster url: "),
-        (&good, Some("no-url"), "context \"no-url\" of DIR/good cannot be used: cluster url is missing"),
+        (&good, Some("bad-url"), "context \"bad-url\" of DIR/good is not usable: failed to parse cluster url: "),
+        (&good, Some("no-url"), "context \"no-url\" of DIR/good is not usable: cluster url is missing"),
         (
             &good,
             Some("bad-cert"),
-            "context \"bad-cert\" of DIR/good cannot be used: failed to load client certificate: failed to read file '\"DIR/absent.crt\"': No such file",
+            "context \"bad-cert\" of DIR/good is not usable: failed to load client certificate: failed to read file '\"DIR/absent.crt\"': No such file",
         ),
     ];
     for (path, context, expected) in cases {
@@ -165,18 +165,18 @@ async fn the_order_is_kubectls() {
 
     assert_eq!(url(&access(&flag, None), places(Some(&list), Some(&home))).await, "http://flag:1/");
     assert_eq!(url(&any, places(Some(&list), Some(&home))).await, "http://first:1/");
-    // The cluster "c" of the first file wins over that of the second, as kubectl merges.
+    // The cluster "c" of the first file wins, as in kubectl.
     assert_eq!(url(&second_context, places(Some(&list), Some(&home))).await, "http://first:1/");
     assert_eq!(url(&any, places(Some(&OsString::new()), Some(&home))).await, "http://home:1/");
     assert_eq!(url(&any, places(None, Some(&home))).await, "http://home:1/");
 
     let missing = sentence(&dir, &any, places(Some(&absent.clone().into_os_string()), Some(&home))).await;
-    assert_eq!(missing, "the kubeconfig DIR/absent (KUBECONFIG) does not exist; give the path of one that does");
+    assert_eq!(missing, "the kubeconfig DIR/absent (KUBECONFIG) does not exist; set it to an existing file");
     let nothing = sentence(&dir, &any, places(None, Some(&dir.path().to_owned()))).await;
     assert_eq!(
         nothing,
-        "no way to an API server: --kubeconfig and KUBECONFIG are not given, DIR/.kube/config does not exist, \
-         and this is no pod with a service account"
+        "no access to an API server: --kubeconfig and KUBECONFIG are not set, DIR/.kube/config does not exist, \
+         and there is no service account of a pod"
     );
     let in_pod = Places { kubeconfig_variable: None, home: None, in_pod: true };
     let context_in_pod = sentence(&dir, &second_context, in_pod).await;

@@ -11,8 +11,8 @@ use crate::lines::Lines;
 const LONG: Duration = Duration::from_secs(30);
 const LIMIT: usize = 64;
 
-/// A server that reads one request head per connection and answers with these bytes, then closes the connection (or
-/// keeps it open for ever).
+/// A server that reads one request head for each connection and sends these bytes. Then it closes the connection, or
+/// keeps it open for ever.
 struct Server {
     address: SocketAddr,
     task: JoinSet<()>,
@@ -69,7 +69,7 @@ async fn a_refused_connection_is_not_sent() {
 
 #[tokio::test]
 async fn credentials_that_cannot_be_got_are_named_and_nothing_is_sent() {
-    // Gives a token that has expired, until it fails.
+    // Prints an expired token, until it fails.
     const PLUGIN: &str = r#"if [ -e "$1" ]; then echo token; echo >&2; echo 'the device is not registered' >&2; exit 3; fi
         echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t","expirationTimestamp":"2020-01-01T00:00:00Z"}}'"#;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -95,10 +95,10 @@ async fn what_happens_after_sending_is_ambiguous() {
     let short = Duration::from_millis(50);
     for (answer, then_close, within, part) in [
         ("", true, LONG, "connection closed before message completed"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", true, LONG, "the answer broke off"),
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", true, LONG, "the answer broke off"),
-        ("", false, short, "nothing within 0.05 s"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", false, short, "nothing within 0.05 s"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", true, LONG, "the answer ended early"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", true, LONG, "the answer ended early"),
+        ("", false, short, "no data within 0.05 s"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", false, short, "no data within 0.05 s"),
         ("this is not HTTP\r\n\r\n", true, LONG, "invalid HTTP version parsed"),
     ] {
         let server = Server::start(answer, then_close).await;
@@ -113,7 +113,7 @@ async fn what_happens_after_sending_is_ambiguous() {
 async fn a_server_without_tls_is_not_sent_anything() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = kube::Config::new(format!("https://{}", listener.local_addr().unwrap()).parse().unwrap());
-    // Spares the look at the machine's certificates; it does not come to verifying any.
+    // Loads no certificates of the machine; none is verified here.
     config.root_cert = Some(Vec::new());
     let mut plain = JoinSet::new();
     plain.spawn(async move {
@@ -171,7 +171,7 @@ const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTrans
 async fn a_stream_gives_lines_until_it_ends_or_breaks() {
     for (body, expected, end) in [
         ("3\r\n{}\n\r\n5\r\n{1}\n{\r\n2\r\n}\n\r\n0\r\n\r\n", vec!["{}", "{1}", "{}"], None),
-        ("3\r\n{}\n\r\n", vec!["{}"], Some("the answer broke off")),
+        ("3\r\n{}\n\r\n", vec!["{}"], Some("the answer ended early")),
         ("5\r\n{}\n{1\r\n0\r\n\r\n", vec!["{}"], Some("the stream ended inside a line")),
         ("a\r\n0123456789\r\n", vec![], Some("larger than 8 bytes")),
     ] {

@@ -24,15 +24,15 @@ async fn the_cluster_is_known_by_its_uid_or_the_reason_is_told() {
         (
             403,
             r#"{"kind":"Status","apiVersion":"v1","message":"namespaces is forbidden","reason":"Forbidden","code":403}"#,
-            "the API server answers 403 to a read of namespace kube-system: namespaces is forbidden; these credentials need the right to get it",
+            "the API server answers 403 to a read of namespace kube-system: namespaces is forbidden; these credentials need the right to get the namespace",
         ),
         (
             401,
             "no",
-            "the API server answers 401 to a read of namespace kube-system: no explanation (application/json); it does not accept these credentials",
+            "the API server answers 401 to a read of namespace kube-system: no explanation (application/json); it refuses these credentials",
         ),
-        (200, r#"{"metadata":{}}"#, "the API server's namespace kube-system carries no uid"),
-        (200, "garbage", "the API server's namespace kube-system carries no uid"),
+        (200, r#"{"metadata":{}}"#, "the API server's namespace kube-system has no uid"),
+        (200, "garbage", "the API server's namespace kube-system has no uid"),
     ] {
         assert_eq!(cluster_uid(&cluster(status, body).client).await.unwrap_err().to_string(), sentence);
     }
@@ -45,5 +45,5 @@ async fn clients_are_independent_and_a_bad_user_agent_is_named() {
     cluster.another_client().unwrap();
     let config = Config::new("http://127.0.0.1:1".parse().unwrap());
     let error = Cluster::build(config, "n".to_owned(), "o".to_owned(), "line\nbreak").unwrap_err();
-    assert_eq!(error.to_string(), "the user agent \"line\\nbreak\" cannot be used: it is no header value");
+    assert_eq!(error.to_string(), "the user agent \"line\\nbreak\" is not usable: it is not a valid header value");
 }

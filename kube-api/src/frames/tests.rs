@@ -33,7 +33,7 @@ fn a_frame_over_the_limit_is_an_error_before_any_of_it_has_come() {
     assert_eq!(split(&[b"\0\0\0\x05"], 4), too_long(5));
     assert_eq!(split(&[b"{\"ty"], 4), too_long(0x7b22_7479));
     assert_eq!(split(&[b"\xff\xff\xff\xff"], 4), too_long(u32::MAX.into()));
-    let words = "a frame of 5 bytes is announced, and at most 4 are taken";
+    let words = "the stream announces a frame of 5 bytes; at most 4 are allowed";
     assert_eq!(split(&[b"\0\0\0\x05"], 4).unwrap_err().to_string(), words);
 }
 

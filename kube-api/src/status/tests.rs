@@ -33,7 +33,7 @@ fn the_kinds_of_404_are_told_apart() {
         (answer(404, json, &status_body("NotFound", 404, "{}")), Some(NotFound::Resource)),
         (answer(404, json, &status_body("NotFound", 404, "null")), Some(NotFound::Resource)),
         (answer(404, "text/plain; charset=utf-8", "404 page not found\n"), Some(NotFound::Group)),
-        // Almost this object: another name, group, resource, reason or code.
+        // Nearly this object: another name, group, resource, reason or code.
         (answer(404, json, &status_body("NotFound", 404, &this.replace("web", "db"))), Some(NotFound::Other)),
         (answer(404, json, &status_body("NotFound", 404, &this.replace("apps", ""))), Some(NotFound::Other)),
         (
@@ -43,7 +43,7 @@ fn the_kinds_of_404_are_told_apart() {
         (answer(404, json, &status_body("Gone", 404, this)), Some(NotFound::Other)),
         (answer(404, json, &status_body("NotFound", 410, this)), Some(NotFound::Other)),
         (answer(404, json, &status_body("", 404, "{}")), Some(NotFound::Other)),
-        // Not a Status, or not told to be one.
+        // Not a Status, or not declared as one.
         (answer(404, json, "{}"), Some(NotFound::Other)),
         (answer(404, json, r#"{"kind":"Status","apiVersion":"v1"}"#), Some(NotFound::Other)),
         (answer(404, json, r#"{"kind":"Pod","apiVersion":"v1","reason":"NotFound"}"#), Some(NotFound::Other)),
@@ -51,7 +51,7 @@ fn the_kinds_of_404_are_told_apart() {
         (answer(404, "text/html", "<h1>404 page not found</h1>"), Some(NotFound::Other)),
         (answer(404, "text/plain", "default backend - 404"), Some(NotFound::Other)),
         (answer(404, "", ""), Some(NotFound::Other)),
-        // No 404 at all.
+        // Not a 404.
         (answer(200, json, &status_body("NotFound", 404, this)), None),
         (answer(503, "text/plain", "404 page not found"), None),
     ];
@@ -90,7 +90,7 @@ fn a_status_is_read_with_all_that_counts() {
     assert_eq!(parse_status(&answer(500, "application/json", &deep)), None);
 }
 
-/// Answers that are nearly the one that names this object, from it by a few changes drawn from the seed.
+/// Answers that are nearly the one about this object: a few random changes to it.
 #[test]
 fn no_damaged_answer_panics_or_names_an_object_that_it_does_not_name() {
     let good = status_body("NotFound", 404, r#"{"name":"web","group":"apps","kind":"deployments"}"#);
@@ -111,14 +111,14 @@ fn no_damaged_answer_panics_or_names_an_object_that_it_does_not_name() {
         let answer = Answer { body: Bytes::from(bytes.clone()), ..answer(404, "application/json", "") };
         parse_status(&answer);
         if classify_not_found(&answer, "apps", "deployments", "web") == Some(NotFound::ThisObject) {
-            // Broken characters in a text that nobody reads change nothing.
+            // Broken characters in unused text change nothing.
             let said: serde_json::Value = serde_json::from_str(&String::from_utf8_lossy(&bytes)).unwrap_or_default();
             let details = &said["details"];
             let names = (&details["name"], &details["group"], &details["kind"]);
             let shown = || format!("SEED={seed}, round {round}: {}", String::from_utf8_lossy(&bytes));
             assert_eq!(names, (&"web".into(), &"apps".into(), &"deployments".into()), "{}", shown());
             assert_eq!(said["reason"], "NotFound", "{}", shown());
-            // The answer's own status is 404; the body may leave it out, and may not say otherwise.
+            // The answer's status is 404. The body may omit its code, and must not contradict it.
             assert!(said["code"].is_null() || said["code"] == 0 || said["code"] == 404, "{}", shown());
         }
     }

@@ -1,4 +1,4 @@
-//! Who may see more than whether the service lives and is ready.
+//! Authorizes requests beyond liveness and readiness.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,28 +12,28 @@ use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use super::plain;
 use crate::tls::Peer;
 
-/// Somebody who asks for it.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub struct Visitor {
     pub peer: Peer,
-    /// The header of this name, as it came.
+    /// The header of this name.
     pub authorization: Option<HeaderValue>,
-    /// What is asked for, without the query.
+    /// The requested path, without the query.
     pub path: String,
 }
 
-/// Why not. Each with a sentence for the visitor.
+/// Why a request is refused, with a sentence for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nobody knows who that is: 401.
+    /// The client is unknown: 401.
     Unauthenticated(String),
-    /// They may not: 403.
+    /// The client lacks a right: 403.
     Forbidden(String),
-    /// It could not be found out: 503.
+    /// The check failed: 503.
     Unavailable(String),
 }
 
-/// Decides about visitors. Clones share it.
+/// Decides on requests. Clones share it.
 #[derive(Clone)]
 pub struct Guard(Arc<dyn Fn(Visitor) -> BoxFuture<'static, Result<(), Refusal>> + Send + Sync>);
 
@@ -44,7 +44,7 @@ impl Guard {
         Guard(Arc::new(decide))
     }
 
-    /// Lets in whoever shows a client certificate of an authority that the server trusts. `advice` is what everybody else is told.
+    /// Admits clients with a certificate of a trusted authority. Others get `advice`.
     pub fn certificate(advice: &'static str) -> Guard {
         Guard::through(move |visitor| {
             let known = visitor.peer.certificate().is_some();
@@ -60,7 +60,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// The guard at one connection.
+/// The guard of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Doorman {
     pub(super) guard: Guard,
@@ -85,19 +85,19 @@ impl Doorman {
     }
 }
 
-/// Whether probes ask for it, who have no identity.
+/// Whether it is a path for probes, which have no identity.
 pub(super) fn is_for_everybody(uri: &Uri) -> bool {
     uri.path() == "/livez" || (uri.path() == "/readyz" && uri.query().is_none())
 }
 
-/// The answer to a probe of the readiness: what is waited for is not for everybody.
+/// Removes the conditions from a readiness answer: they are only for authorized clients.
 pub(super) fn without_details(path: &str, answer: Response<Body>) -> Response<Body> {
     if path != "/readyz" {
         return answer;
     }
     let word = match answer.status().is_success() {
         true => "ok",
-        false => "not ready; what is waited for is told to whom the service knows",
+        false => "not ready; the conditions are only for authorized clients",
     };
     (answer.status(), plain(word)).into_response()
 }

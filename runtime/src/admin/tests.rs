@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// A service that is well until told otherwise.
+/// A service that is healthy until the test changes that.
 #[derive(Default)]
 struct Patient {
     ill: AtomicBool,
@@ -74,10 +74,10 @@ async fn routes() {
         (well(), "/debug/graph", 200, GRAPHVIZ, "digraph {  }"),
         (well(), "/debug/graph?uid=a&uid=b%20c&x=y", 200, GRAPHVIZ, "digraph { a b c }"),
         (well(), "/debug/graph?uid=nobody", 404, TEXT, "no object has the uid nobody\n"),
-        (well(), &many, 400, TEXT, "101 uids are asked for; at most 100 at a time\n"),
-        (no_graph(), "/debug/graph", 404, TEXT, "this service holds no graph; ask the graph service\n"),
-        (well(), "/", 404, TEXT, "not found; there are /livez, /readyz, /metrics and /debug/graph\n"),
-        (well(), "/livez/", 404, TEXT, "not found; there are /livez, /readyz, /metrics and /debug/graph\n"),
+        (well(), &many, 400, TEXT, "the request has 101 uids; at most 100 are allowed\n"),
+        (no_graph(), "/debug/graph", 404, TEXT, "this service has no graph; ask the graph service\n"),
+        (well(), "/", 404, TEXT, "not found; the paths are /livez, /readyz, /metrics and /debug/graph\n"),
+        (well(), "/livez/", 404, TEXT, "not found; the paths are /livez, /readyz, /metrics and /debug/graph\n"),
     ];
     for (probe, path, status, content_type, body) in cases {
         let expected = (status, content_type.to_owned(), body.to_owned());

@@ -1,4 +1,5 @@
-//! How the fields of a line look. What is logged may come from the cluster, so it must neither break the line nor act on a terminal.
+//! Formats the fields of a log line. Values may come from the cluster, so they must neither break the line nor control
+//! a terminal.
 
 use crate::visible::Line;
 use std::borrow::Cow;
@@ -9,7 +10,7 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 
-/// The message, and `name=value` for everything else, on one line.
+/// The message, and `name=value` for each field, on one line.
 #[derive(Debug)]
 pub(super) struct OnOneLine;
 
@@ -51,14 +52,14 @@ impl Visit for Fields<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let name = field.name();
-        // Of events of the crate `log` these say where they come from, which is in the line already.
+        // The origin of events from the crate `log`, which the line already shows.
         if self.result.is_ok() && !name.starts_with("log.") {
             self.result = self.write(name.strip_prefix("r#").unwrap_or(name), format_args!("{value:?}"));
         }
     }
 }
 
-/// A writer of whole lines, which changes what would act on a terminal.
+/// A writer of whole lines that escapes control characters.
 pub(super) struct Visible<W>(pub(super) W, pub(super) fn(&str) -> Cow<'_, str>);
 
 impl<W: Write> Write for Visible<W> {

@@ -1,8 +1,8 @@
-//! A bound on how often one place in the code may write to the log: whatever makes it speak, an attacker's thousand objects or an API server
-//! that fails without end, the log stays readable and the disk does not fill.
+//! Limits the log lines of each place in the code. Whatever triggers it, a thousand objects of an attacker or an API
+//! server that fails without end, the log stays readable and the disk does not fill.
 //!
-//! A message is constant where it is written, so the place is the cause. Each has a number of lines to spend at once, and gets new ones by
-//! and by. The first line after some were left out is followed by one that says how many.
+//! Messages are constant, so the place identifies the cause. Each place has a budget of lines that refills over time.
+//! The first line after suppressed ones is followed by a line with their number.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,9 +11,9 @@ use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Lines of warnings and errors that one place may write at once, and how long until it gets another one.
+/// Budget of warnings and errors: lines at once, and the time to regain one.
 const ALARMS: Pace = Pace { burst: 100, another_after: Duration::from_secs(10) };
-/// The same for what is only told. Finer levels are for whoever looks for something, and are not bounded.
+/// Budget of informational lines. Debug and trace are for diagnosis and have no limit.
 const NEWS: Pace = Pace { burst: 500, another_after: Duration::from_millis(200) };
 
 #[derive(Clone, Copy, Debug)]
@@ -22,17 +22,17 @@ struct Pace {
     another_after: Duration,
 }
 
-/// Leaves out what is too much. There is an entry for each place of the program that ever spoke, so there are few.
+/// Suppresses lines over the budget. There is one entry for each place that ever logged, so there are few.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
     places: Mutex<HashMap<Identifier, Allowance>>,
 }
 
-/// What one place may still write.
+/// The budget of one place.
 #[derive(Debug)]
 struct Allowance {
     lines: u32,
-    /// Up to here lines have been added.
+    /// The time up to which the budget is refilled.
     counted: Instant,
     left_out: u64,
 }
@@ -42,7 +42,7 @@ impl Allowance {
         Allowance { lines: pace.burst, counted: now, left_out: 0 }
     }
 
-    /// Whether a line may be written now, and how many were left out before it.
+    /// Whether a line may be written now, and how many were suppressed before it.
     fn take(&mut self, pace: Pace, now: Instant) -> Option<u64> {
         let passed = now.saturating_duration_since(self.counted);
         let added = u32::try_from(passed.as_nanos() / pace.another_after.as_nanos()).unwrap_or(u32::MAX);
@@ -77,7 +77,7 @@ impl<S: Subscriber> Layer<S> for Limit {
             Some(0) => true,
             Some(lines) => {
                 let (of, line) = (metadata.target(), metadata.line());
-                tracing::warn!(lines, of, line, "lines like the next one were left out");
+                tracing::warn!(lines, of, line, "suppressed lines like the next one");
                 true
             }
         }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(rested, [Some(0), Some(0), Some(0), None], "nobody saves up more than a burst");
     }
 
-    /// Counts what comes through.
+    /// Counts the lines that pass.
     #[derive(Clone, Default)]
     struct Count(Arc<Mutex<HashMap<&'static str, usize>>>);
 

@@ -1,4 +1,4 @@
-//! The calling end: how a connection to the graph service becomes TLS, and which token requests over it carry.
+//! The client side: TLS to the graph service, and the token of requests.
 
 use std::fmt;
 use std::io;
@@ -23,8 +23,8 @@ use super::server::Trouble;
 use super::token::Token;
 
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
-/// The first byte of what a TLS server says to somebody who speaks plaintext: an alert. A frame of HTTP/2 that began like this would have
-/// a megabyte, and the first one is never that long.
+/// The first byte of a TLS server's answer to plaintext: an alert. An HTTP/2 frame with this first byte would have a
+/// megabyte, and the first frame is never that long.
 const ALERT: u8 = 0x15;
 
 /// How to call a service. Clones share it.
@@ -40,7 +40,7 @@ struct Inner {
 #[derive(Debug)]
 struct Tls {
     files: Files,
-    /// The name that certificates are checked against, where it is not the host's.
+    /// The name in the certificate, if it is not the host.
     server_name: Option<ServerName<'static>>,
     name_flag: &'static str,
     current: RwLock<Current>,
@@ -66,13 +66,13 @@ struct Texts {
 }
 
 impl Caller {
-    /// Plaintext, and no token.
+    /// Plaintext without a token.
     pub fn plaintext() -> Caller {
         Caller::default()
     }
 
-    /// Reads and checks the files that the flags name. `is_tls` is what [`CallerFlags::is_tls`] says; `server_name` is the value of the
-    /// flag `name_flag`.
+    /// Reads and checks the files of the flags. `is_tls` is the result of [`CallerFlags::is_tls`]; `server_name` is the
+    /// value of the flag `name_flag`.
     pub async fn open(
         flags: &CallerFlags,
         is_tls: bool,
@@ -87,7 +87,7 @@ impl Caller {
         }
         let server_name = server_name.map(|name| {
             let parsed = ServerName::try_from(name.to_owned());
-            parsed.map_err(|_| BadTls(format!("{name_flag} {name:?} is no host name and no IP address")))
+            parsed.map_err(|_| BadTls(format!("{name_flag} {name:?} is neither a host name nor an IP address")))
         });
         let server_name = server_name.transpose()?;
         let files = Files { ca: flags.tls_ca.as_ref().map(|path| File::new("--tls-ca", path)), pair: flags.pair() };
@@ -107,7 +107,7 @@ impl Caller {
         self.0.token.is_some()
     }
 
-    /// What requests carry as `authorization`, where there is a token.
+    /// The `authorization` header of requests, if there is a token.
     pub async fn authorization(&self) -> Option<HeaderValue> {
         match &self.0.token {
             Some(token) => Some(token.header().await),
@@ -115,7 +115,7 @@ impl Caller {
         }
     }
 
-    /// As if the certificate had been good when it was read.
+    /// As if the certificate had been valid when it was read.
     #[cfg(test)]
     pub(super) fn take_unchecked(&self, certificate: &str, key: &str) {
         let Tls { files, current, .. } = self.0.tls.as_ref().unwrap();
@@ -124,8 +124,8 @@ impl Caller {
         current.config = files.configure(&bad, files.pair(&bad).unwrap()).unwrap();
     }
 
-    /// Makes a connection that is open what it has to be: TLS with the certificates that the files hold now, or plaintext. `address` is
-    /// for messages, `host` is whom the certificate must name. Errors, also later ones, are sentences for a person.
+    /// Secures an open connection: TLS with the present certificates, or plaintext. `address` is for messages, `host`
+    /// is the name in the certificate. All errors are sentences for users.
     pub async fn secure<IO>(&self, io: IO, address: &str, host: &str) -> io::Result<Secured<IO>>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -142,7 +142,7 @@ impl Caller {
             None => {
                 let host = host.trim_start_matches('[').trim_end_matches(']');
                 let parsed = ServerName::try_from(host.to_owned());
-                parsed.map_err(|_| invalid(format!("{host:?} is no name that a certificate can have")))?
+                parsed.map_err(|_| invalid(format!("{host:?} is not a valid name in a certificate")))?
             }
         };
         let config = tls.config().await;
@@ -168,8 +168,8 @@ impl Tls {
         }
     }
 
-    /// What the files say now. Where they cannot be used, what they said before: a connection is better than none, and the other end
-    /// judges for itself.
+    /// The configuration from the present files. If they are not usable, the earlier configuration: the peer can still
+    /// refuse it.
     async fn config(&self) -> Arc<ClientConfig> {
         let read = self.files.read().await;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +185,7 @@ impl Tls {
             Ok((texts, config)) => *current = Current { texts, config, trouble: Trouble::default() },
             Err(why) => {
                 if current.trouble.lasts(&why) {
-                    tracing::warn!(%why, "the TLS files have changed and cannot be used; the certificates from before stay");
+                    tracing::warn!(%why, "the changed TLS files are not usable; the earlier certificates stay in use");
                 }
             }
         }
@@ -226,7 +226,7 @@ impl Files {
         };
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), files::provider())
             .build()
-            .map_err(|error| BadTls(format!("--tls-ca cannot be used: {error}")))?;
+            .map_err(|error| BadTls(format!("--tls-ca is not usable: {error}")))?;
         let builder = ClientConfig::builder_with_provider(files::provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| BadTls(error.to_string()))?
@@ -235,7 +235,7 @@ impl Files {
             Some(pair) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair.certified))),
             None => builder.with_no_client_auth(),
         };
-        // A session that is taken up again is not checked again.
+        // A resumed session would not check the certificate again.
         config.resumption = Resumption::disabled();
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Arc::new(config))
@@ -246,18 +246,19 @@ fn machine_authorities() -> Result<RootCertStore, BadTls> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        let why = "this machine knows no certificate authorities: give the file of the one that signed the graph service's certificate with --tls-ca";
+        let why = "this machine has no certificate authorities: set --tls-ca to the file of the authority of the graph service";
         return Err(BadTls(why.to_owned()));
     }
     Ok(roots)
 }
 
-/// What a connection broke of, where that was TLS: whoever waits for an answer over it is told only that it was closed. Clones share it.
+/// The TLS error of a broken connection. A caller that waits for an answer only learns that the connection was closed.
+/// Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Complaint(Arc<Mutex<Option<String>>>);
 
 impl Complaint {
-    /// The sentence, once.
+    /// Returns the sentence, once.
     pub fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -267,7 +268,7 @@ impl Complaint {
     }
 }
 
-/// A connection to a service. Its errors are sentences for a person.
+/// A connection to a service. Its errors are sentences for users.
 pub struct Secured<IO> {
     stream: Stream<IO>,
     words: Words,
@@ -275,7 +276,7 @@ pub struct Secured<IO> {
 }
 
 impl<IO> Secured<IO> {
-    /// The same, which leaves there what it breaks of.
+    /// Stores the error of the connection in `complaint`.
     pub fn complaining(self, complaint: Complaint) -> Secured<IO> {
         Secured { complaint, ..self }
     }
@@ -284,7 +285,7 @@ impl<IO> Secured<IO> {
 enum Stream<IO> {
     Plaintext {
         io: IO,
-        /// Something has been read: it is plaintext at the other end too.
+        /// Something was read: the peer speaks plaintext, too.
         is_known: bool,
     },
     Tls(Box<tokio_rustls::client::TlsStream<IO>>),

@@ -1,4 +1,4 @@
-//! The files: read whole, and checked before anything is made of them.
+//! Reads files whole, and checks them before use.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ use tokio::io::AsyncReadExt as _;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-/// Far above any chain or bundle of authorities.
+/// Far above any certificate chain or bundle of authorities.
 const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A flag or a file of TLS that cannot be used. One sentence that names it and says what to do.
+/// An invalid TLS flag or file: one sentence that names it and says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadTls(pub(super) String);
 
-/// A file, and the flag that named it.
+/// A file and its flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct File {
     pub(super) flag: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct File {
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) certified: Arc<CertifiedKey>,
-    /// From when until when the certificate is valid, in seconds since 1970.
+    /// The validity of the certificate, in seconds since 1970.
     pub(super) not_before: i64,
     pub(super) not_after: i64,
 }
@@ -57,7 +57,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// A moment as people write it.
+/// A moment as text for users.
 pub(super) fn date(seconds_since_1970: i64) -> String {
     ASN1Time::from_timestamp(seconds_since_1970)
         .map_or_else(|_| seconds_since_1970.to_string(), |time| time.to_string())
@@ -68,7 +68,7 @@ impl File {
         File { flag, path: path.into() }
     }
 
-    /// Everything that stands in it.
+    /// The content of the file.
     pub(super) async fn read(&self) -> Result<Vec<u8>, BadTls> {
         let mut text = Vec::new();
         let read = async {
@@ -79,7 +79,7 @@ impl File {
         self.whole(text, read)
     }
 
-    /// The same, while nothing else goes on yet.
+    /// Reads the file without async, for the start.
     pub(crate) fn read_now(&self) -> Result<Vec<u8>, BadTls> {
         let mut text = Vec::new();
         let read = std::fs::File::open(&self.path);
@@ -91,9 +91,9 @@ impl File {
         read.map_err(|error| {
             let kind = error.kind();
             if kind == ErrorKind::NotFound {
-                self.bad("there is no such file")
+                self.bad("the file does not exist")
             } else if kind == ErrorKind::PermissionDenied {
-                self.bad("this user may not read it")
+                self.bad("this user may not read the file")
             } else {
                 self.bad(&error.to_string())
             }
@@ -105,11 +105,11 @@ impl File {
     }
 
     pub(super) fn bad(&self, why: &str) -> BadTls {
-        BadTls(format!("{} {} cannot be used: {why}", self.flag, self.path.display()))
+        BadTls(format!("{} {} is not usable: {why}", self.flag, self.path.display()))
     }
 }
 
-/// The pair in two files' text: a certificate and its own key. Whether it is valid now is for [`Pair::in_time`].
+/// The pair in two files: a certificate and its own key. [`Pair::in_time`] checks its validity.
 pub(super) fn pair(certificate: (&File, &[u8]), key: (&File, &[u8])) -> Result<Pair, BadTls> {
     let (file, text) = certificate;
     let chain = certificates(file, text)?;
@@ -122,7 +122,7 @@ pub(super) fn pair(certificate: (&File, &[u8]), key: (&File, &[u8])) -> Result<P
         if matches!(error, pem::Error::NoItemsFound) {
             return key_file.bad("it holds no private key; expected PEM, BEGIN PRIVATE KEY");
         }
-        key_file.bad(&format!("it is no PEM: {error}"))
+        key_file.bad(&format!("it is not PEM: {error}"))
     })?;
     let certified = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| {
         if matches!(error, rustls::Error::InconsistentKeys(_)) {
@@ -134,13 +134,13 @@ pub(super) fn pair(certificate: (&File, &[u8]), key: (&File, &[u8])) -> Result<P
     Ok(Pair { certified: Arc::new(certified), not_before, not_after })
 }
 
-/// The authorities in a file's text: at least one.
+/// The authorities in a file: at least one.
 pub(crate) fn authorities(file: &File, text: &[u8]) -> Result<RootCertStore, BadTls> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file, text)? {
         roots
             .add(certificate)
-            .map_err(|error| file.bad(&format!("one of its certificates is no authority: {error}")))?;
+            .map_err(|error| file.bad(&format!("one of its certificates is not an authority: {error}")))?;
     }
     if roots.is_empty() {
         return Err(file.bad("it holds no certificate; expected those of the authorities as PEM, BEGIN CERTIFICATE"));
@@ -150,5 +150,5 @@ pub(crate) fn authorities(file: &File, text: &[u8]) -> Result<RootCertStore, Bad
 
 fn certificates(file: &File, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadTls> {
     let read = CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>();
-    read.map_err(|error| file.bad(&format!("it is no PEM: {error}")))
+    read.map_err(|error| file.bad(&format!("it is not PEM: {error}")))
 }

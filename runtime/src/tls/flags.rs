@@ -1,13 +1,13 @@
-//! The flags of TLS, the same for every program. Each also reads `OWNERGRAPH_<FLAG>`.
+//! The TLS flags of all programs. Each also reads `OWNERGRAPH_<FLAG>`.
 
 use std::path::PathBuf;
 
 use super::files::{BadTls, File};
 
-/// Of a server.
+/// The flags of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct ServerFlags {
-    /// File with the certificate to serve TLS with, and those that lead to its authority, as PEM. It is read anew when it changes.
+    /// File with the TLS certificate of the server and its chain, as PEM. Reloaded when it changes.
     #[arg(long, env = "OWNERGRAPH_TLS_CERT", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
@@ -15,20 +15,21 @@ pub struct ServerFlags {
     #[arg(long, env = "OWNERGRAPH_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
-    /// File with the authorities whose client certificates tell who calls: the user by the common name, groups by the organizations.
+    /// File with the authorities of client certificates, as PEM. The common name of a client certificate is the user,
+    /// its organizations are the groups.
     #[arg(long, env = "OWNERGRAPH_CLIENT_CA", value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
 }
 
-/// Of a caller of the graph service.
+/// The flags of a caller of the graph service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct CallerFlags {
-    /// File with the authorities that may have signed the graph service's certificate, as PEM. It means TLS, as an https:// address does;
-    /// without the file, the authorities of this machine count.
+    /// File with the authorities of the graph service's certificate, as PEM. Enables TLS, as an https:// address does.
+    /// Default with an https:// address: the authorities of this machine.
     #[arg(long, env = "OWNERGRAPH_TLS_CA", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
 
-    /// File with the certificate to show to the graph service, as PEM. It is read anew when it changes.
+    /// File with the client certificate for the graph service, as PEM. Reloaded when it changes.
     #[arg(long, env = "OWNERGRAPH_TLS_CERT", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
@@ -36,22 +37,22 @@ pub struct CallerFlags {
     #[arg(long, env = "OWNERGRAPH_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
-    /// File with a bearer token for the graph service. It is read anew as it rotates, and goes over TLS or loopback only.
+    /// File with a bearer token for the graph service. Reloaded when it changes; sent over TLS or loopback only.
     #[arg(long, env = "OWNERGRAPH_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
 
 impl ServerFlags {
-    /// Whether TLS is asked for.
+    /// Whether the flags enable TLS.
     pub fn is_tls(&self) -> bool {
         self.tls_cert.is_some()
     }
 
-    /// Checks what one flag alone cannot say.
+    /// Checks combinations of flags.
     pub fn check(&self) -> Result<(), BadTls> {
         both(self.tls_cert.is_some(), self.tls_key.is_some())?;
         if self.client_ca.is_some() && !self.is_tls() {
-            let why = "--client-ca needs --tls-cert and --tls-key: without TLS nobody shows a certificate";
+            let why = "--client-ca needs --tls-cert and --tls-key: client certificates need TLS";
             return Err(BadTls(why.to_owned()));
         }
         Ok(())
@@ -63,8 +64,8 @@ impl ServerFlags {
 }
 
 impl CallerFlags {
-    /// Checks what one flag alone cannot say. `addresses` are those to call, `flag` is the one that named them; `server_name` is the
-    /// value of the flag `name_flag`.
+    /// Checks combinations of flags. `addresses` are the addresses to call from `flag`; `server_name` is the value of
+    /// the flag `name_flag`.
     pub fn check(
         &self,
         flag: &str,
@@ -75,19 +76,19 @@ impl CallerFlags {
         let is_tls = self.is_tls(addresses);
         if let (true, Some(plain)) = (is_tls, addresses.iter().find(|address| address.starts_with("http://"))) {
             return Err(BadTls(format!(
-                "{flag} {plain} is plaintext, and other flags ask for TLS: write https://, or HOST:PORT alone"
+                "{flag} {plain} is plaintext, and other flags need TLS: write https://, or only HOST:PORT"
             )));
         }
         let wants_tls = [("--tls-cert", self.tls_cert.is_some()), (name_flag, server_name.is_some())];
         match wants_tls.into_iter().find(|(_, given)| *given && !is_tls) {
             Some((given, _)) => {
-                Err(BadTls(format!("{given} is for TLS: give --tls-ca too, or an https:// address in {flag}")))
+                Err(BadTls(format!("{given} needs TLS: set --tls-ca, or an https:// address in {flag}")))
             }
             None => Ok(()),
         }
     }
 
-    /// Whether calls to these addresses are TLS.
+    /// Whether calls to these addresses use TLS.
     pub fn is_tls(&self, addresses: &[String]) -> bool {
         self.tls_ca.is_some() || addresses.iter().any(|address| address.starts_with("https://"))
     }

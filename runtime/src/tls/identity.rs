@@ -1,4 +1,4 @@
-//! Whom a certificate names.
+//! The identity in a certificate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Far enough that nobody waits for it, near enough that every platform can count to it.
+/// Far enough to be never reached, near enough for every platform's clock.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What a client certificate says of its holder, as the API server reads it. The certificate was checked when the connection began.
+/// The identity in a client certificate, as the API server reads it. The certificate was checked in the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
     /// The subject's common name; never empty.
     pub user: String,
     /// The subject's organizations, in their order.
     pub groups: Vec<String>,
-    /// When the certificate ends, on the clock that only goes forward; a year from now where that is further away.
+    /// The expiry of the certificate on the monotonic clock; a year from now if it is further away.
     pub not_after: Instant,
 }
 
-/// How a connection came to this process. Every request over it has this among its extensions.
+/// How a connection reached this process. Every request has it in its extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// In plaintext, or over a pipe within the process: nobody can tell who that is.
+    /// Plaintext, or a pipe within the process: the identity is unknown.
     Plaintext,
-    /// Over TLS. Without a certificate where the peer has shown none, or one that names nobody.
+    /// TLS. `None` if the peer has shown no certificate, or one without a user.
     Tls(Option<Arc<PeerCertificate>>),
 }
 
 impl Peer {
-    /// The certificate, where there is one.
+    /// The certificate, if there is one.
     pub fn certificate(&self) -> Option<&Arc<PeerCertificate>> {
         match self {
             Peer::Plaintext | Peer::Tls(None) => None,
@@ -41,11 +41,11 @@ impl Peer {
 }
 
 impl PeerCertificate {
-    /// Reads a certificate that has been checked. `None` where it names no user, as at the API server.
+    /// Reads a checked certificate. `None` without a user, as at the API server.
     pub(super) fn read(der: &[u8]) -> Option<PeerCertificate> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let subject = certificate.subject();
-        // The last one counts, and what cannot be read as text names nobody: both as Go has it.
+        // The last common name counts, and an unreadable one is no user. Both match Go.
         let user = subject.iter_common_name().last()?.as_str().ok().filter(|name| !name.is_empty())?.to_owned();
         let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
         let ends = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);

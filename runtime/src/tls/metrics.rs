@@ -1,4 +1,4 @@
-//! What a server counts of TLS, and how sparingly it speaks of it.
+//! The TLS metrics and log lines of a server.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,15 +14,15 @@ use tokio::time::Instant;
 use super::reasons::{Reason, Refused};
 use crate::metrics::{Book, Description, Label};
 
-/// One line in the log for each reason in so long.
+/// Interval of log lines for each reason.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
-/// Counters of one server. Cloning shares them.
+/// Counters of one server. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct TlsMetrics {
     refused: Family<[(&'static str, &'static str); 1], Counter>,
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
-    /// Without a value where nothing is served over TLS.
+    /// Without a value if nothing is served over TLS.
     expiry: Family<[(&'static str, &'static str); 0], Gauge>,
     said: Arc<Mutex<HashMap<Reason, Said>>>,
 }
@@ -30,11 +30,11 @@ pub struct TlsMetrics {
 #[derive(Debug)]
 struct Said {
     at: Instant,
-    /// How many were not.
+    /// The number of refusals that were not logged.
     unsaid: u64,
 }
 
-/// Every metric of TLS, for the page about metrics.
+/// All TLS metrics, for the page about metrics.
 pub fn described() -> Vec<Description> {
     let mut registry = Registry::default();
     let mut book = Book::new(&mut registry);
@@ -43,15 +43,15 @@ pub fn described() -> Vec<Description> {
 }
 
 impl TlsMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn register(&self, book: &mut Book<'_>) {
         let metrics = self.clone();
         book.put(
             "ownergraph_tls_handshakes_refused",
             [Label::of("reason", Reason::ALL.map(Reason::as_str))],
             (
-                "TLS connections that did not come about",
-                "The log has a line a minute for each reason. `closed` is what probes of a port are; the rest are callers with the wrong files, or strangers.",
+                "Failed TLS handshakes",
+                "The log has one line a minute for each reason. `closed` comes from TCP probes; the others come from callers with wrong files, or from unknown clients.",
             ),
             metrics.refused,
         );
@@ -59,18 +59,15 @@ impl TlsMetrics {
             "ownergraph_tls_reloads",
             [Label::of("result", ["taken", "unusable"])],
             (
-                "Changes of the TLS files, by whether they could be used",
-                "After one that is `unusable` what was good before goes on, until it ends.",
+                "Changes of the TLS files, by whether they were usable",
+                "After an `unusable` change the earlier certificate stays in use until it expires.",
             ),
             metrics.reloads,
         );
         book.put(
             "ownergraph_tls_certificate_expiry_timestamp_seconds",
             [],
-            (
-                "When the certificate that is served ends, in seconds after 1970",
-                "Alert a week before. It is not there where connections are plaintext.",
-            ),
+            ("Expiry of the served certificate, in seconds since 1970", "Alert a week before. Absent with plaintext."),
             metrics.expiry,
         );
     }
@@ -88,19 +85,19 @@ impl TlsMetrics {
         self.reloads.get_or_create(&[("result", "unusable")]).inc();
     }
 
-    /// Counts a connection, and says why it was refused if that has not been said lately.
+    /// Counts a refused connection, and logs the reason if it was not logged recently.
     pub(super) fn refused(&self, refused: &Refused, from: Option<SocketAddr>) {
         let Refused { reason, why } = refused;
         self.refused.get_or_create(&[("reason", reason.as_str())]).inc();
         let from = from.map(tracing::field::display);
         if *reason == Reason::Closed {
-            tracing::debug!(from, why, "a TLS connection ended before it began");
+            tracing::debug!(from, why, "a TLS handshake did not start");
         } else if let Some(unsaid) = self.unsaid(*reason) {
-            tracing::warn!(from, reason = reason.as_str(), why, unsaid, "a TLS connection was refused");
+            tracing::warn!(from, reason = reason.as_str(), why, unsaid, "refused a TLS connection");
         }
     }
 
-    /// How many of this reason were not said, if this one is to be.
+    /// How many refusals of this reason were not logged, if this one is to be logged.
     fn unsaid(&self, reason: Reason) -> Option<u64> {
         let now = Instant::now();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Handshakes that did not come about, in words: for the log of a server, and for whoever called one.
+//! Failed handshakes in words, for the log of a server and for callers.
 
 use std::io;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use rustls::{AlertDescription, CertificateError, Error};
 
 use super::files::date;
 
-/// Why a server has not taken a connection.
+/// Why a server refused a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) reason: Reason,
     pub(super) why: String,
 }
 
-/// The label of the count.
+/// The label of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Reason {
     Expired,
     NotYetValid,
     UnknownAuthority,
     BadCertificate,
-    /// The caller has refused the server's certificate.
+    /// The caller refused the server's certificate.
     ByCaller,
     Plaintext,
     Incompatible,
     TooSlow,
-    /// Without a word, as probes of a port do.
+    /// Closed without a message, as TCP probes do.
     Closed,
 }
 
@@ -67,9 +67,9 @@ impl Refused {
         let (reason, why) = if let Error::InvalidCertificate(wrong) = tls {
             of_caller(wrong)
         } else if let Error::AlertReceived(alert) = tls {
-            (Reason::ByCaller, format!("the caller does not accept this server's certificate: {alert:?}"))
+            (Reason::ByCaller, format!("the caller refuses this server's certificate: {alert:?}"))
         } else if let Error::InvalidMessage(_) = tls {
-            (Reason::Plaintext, "what the caller sends is no TLS".to_owned())
+            (Reason::Plaintext, "the caller does not speak TLS".to_owned())
         } else {
             (Reason::Incompatible, tls.to_string())
         };
@@ -93,12 +93,12 @@ fn of_caller(wrong: &CertificateError) -> (Reason, String) {
     }
 }
 
-/// Whether another authority has signed it: one of another name, or one of the same name that was made anew.
+/// Whether another authority has signed it: one with another name, or a new one with the same name.
 fn is_foreign(wrong: &CertificateError) -> bool {
     matches!(wrong, CertificateError::UnknownIssuer | CertificateError::BadSignature)
 }
 
-/// What is wrong with the time of a certificate.
+/// An expired certificate, or one that is not valid yet.
 enum Validity {
     /// `, on DATE`, or nothing.
     Expired(String),
@@ -122,20 +122,20 @@ fn validity(wrong: &CertificateError) -> Validity {
     }
 }
 
-/// What a caller is told: of the connection to `address`.
+/// Errors of a caller about the connection to `address`.
 #[derive(Clone, Debug)]
 pub(super) struct Words {
     pub(super) address: String,
-    /// The file of `--tls-ca`, or none where the machine's authorities count.
+    /// The file of `--tls-ca`; `None` for the authorities of the machine.
     pub(super) ca: Option<String>,
-    /// The file of `--tls-cert`, where there is one.
+    /// The file of `--tls-cert`, if set.
     pub(super) certificate: Option<String>,
-    /// How this program calls the flag for the server's name.
+    /// The name of this program's flag for the server's name.
     pub(super) name_flag: &'static str,
 }
 
 impl Words {
-    /// The same error, with a sentence for a person in place of the library's words.
+    /// The same error, with a sentence for users instead of the library's message.
     pub(super) fn of(&self, error: io::Error) -> io::Error {
         let kind = error.kind();
         match tls_error(&error) {
@@ -144,10 +144,10 @@ impl Words {
         }
     }
 
-    /// What it means that a server speaks TLS to a caller that does not.
+    /// The error of a plaintext caller at a TLS server.
     pub(super) fn speaks_tls(&self) -> io::Error {
         let why = format!(
-            "{} speaks TLS, and this connection is plaintext: give --tls-ca FILE or an https:// address",
+            "{} speaks TLS, and this connection is plaintext: set --tls-ca FILE or an https:// address",
             self.address
         );
         io::Error::new(io::ErrorKind::InvalidData, why)
@@ -161,12 +161,12 @@ impl Words {
             error,
             Error::NoApplicationProtocol | Error::AlertReceived(AlertDescription::NoApplicationProtocol)
         ) {
-            format!("{address} speaks TLS, but no HTTP/2: it is not a graph service")
+            format!("{address} speaks TLS, but not HTTP/2: it is not a graph service")
         } else if let Error::AlertReceived(alert) = error {
             self.of_ours(*alert)
         } else if let Error::InvalidMessage(_) = error {
             format!(
-                "{address} does not speak TLS: leave --tls-ca and https:// out if plaintext is what it serves, or serve TLS there"
+                "{address} does not speak TLS: remove --tls-ca and https:// if it serves plaintext, or serve TLS there"
             )
         } else {
             format!("TLS with {address} failed: {error}")
@@ -183,29 +183,29 @@ impl Words {
         if let CertificateError::NotValidForNameContext { expected, presented } = wrong {
             let names = if presented.is_empty() { "no name".to_owned() } else { presented.join(", ") };
             return format!(
-                "{whose} is not for {}, but for {names}: call it by a name of its own, or give that name with {}",
+                "{whose} is not for {}, but for {names}: use one of these names, or set {} to one",
                 expected.to_str(),
                 self.name_flag
             );
         }
         match &self.ca {
             Some(ca) if is_foreign(wrong) => format!(
-                "{whose} is signed by none of the authorities in --tls-ca {ca}: give the file of the authority that signed it"
+                "{whose} is signed by none of the authorities in --tls-ca {ca}: set it to the file of the authority that signed it"
             ),
             None if is_foreign(wrong) => format!(
-                "{whose} is signed by no authority that this machine knows: give the file of the one that signed it with --tls-ca"
+                "{whose} is signed by no authority of this machine: set --tls-ca to the file of the authority that signed it"
             ),
-            Some(_) | None => format!("{whose} cannot be used: {wrong}"),
+            Some(_) | None => format!("{whose} is not usable: {wrong}"),
         }
     }
 
-    /// What the server says of the certificate that was shown to it.
+    /// The server's reason for refusing the certificate of this caller.
     fn of_ours(&self, alert: AlertDescription) -> String {
         let address = &self.address;
         let Some(certificate) = &self.certificate else {
             return format!("{address} ended the TLS connection: {alert:?}");
         };
-        let ours = format!("{address} does not accept the certificate in --tls-cert {certificate}");
+        let ours = format!("{address} refuses the certificate in --tls-cert {certificate}");
         if alert == AlertDescription::CertificateExpired {
             format!("{ours}: it has expired or is not valid yet; renew it, or compare the clocks")
         } else if matches!(alert, AlertDescription::UnknownCA | AlertDescription::DecryptError) {

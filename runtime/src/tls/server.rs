@@ -1,4 +1,4 @@
-//! The serving end: one configuration for handshakes that begin now, another when the files have changed.
+//! The server side: new files apply to new handshakes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,16 +19,16 @@ use super::identity::{Peer, PeerCertificate};
 use super::metrics::TlsMetrics;
 use super::reasons::Refused;
 
-/// From the first byte to a connection that can be used.
+/// Time from the first byte to an established connection.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
-/// How long, and for how many bytes, a peer that was refused may go on until its connection is closed. Closed at once, it would be
-/// reset, and the peer might never read why.
+/// How long a refused peer may continue to send. An immediate close would reset the connection, and the peer might
+/// never read the reason.
 const LINGER_FOR: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 64 * 1024;
-/// Between two looks at the files. Kubernetes takes about a minute to bring a changed Secret into a pod.
+/// Interval of reads of the files. Kubernetes takes about a minute to update a changed Secret in a pod.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What is spoken above TLS.
+/// The protocol above TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Http2,
@@ -52,7 +52,7 @@ struct Files {
 
 #[derive(Debug)]
 struct Current {
-    /// What the files said when `configs` were made of them.
+    /// The content of the files behind `configs`.
     texts: Texts,
     http2: Arc<ServerConfig>,
     http1: Arc<ServerConfig>,
@@ -66,11 +66,11 @@ struct Texts {
     client_ca: Option<Vec<u8>>,
 }
 
-/// A connection whose handshake is done.
+/// A connection after its handshake.
 pub type Accepted<IO> = (TlsStream<IO>, Peer);
 
 impl ServerTls {
-    /// Reads and checks the files that the flags name; `None` where they name none.
+    /// Reads and checks the files of the flags; `None` if they name none.
     pub async fn open(flags: &ServerFlags) -> Result<Option<Arc<ServerTls>>, BadTls> {
         flags.check()?;
         let Some((certificate, key)) = flags.pair() else { return Ok(None) };
@@ -83,17 +83,17 @@ impl ServerTls {
         Ok(Some(Arc::new(ServerTls { files, current: RwLock::new(current), metrics })))
     }
 
-    /// What is counted here.
+    /// The metrics of this server.
     pub fn metrics(&self) -> &TlsMetrics {
         &self.metrics
     }
 
-    /// Whether callers may show a certificate of their own.
+    /// Whether callers may use client certificates.
     pub fn knows_callers(&self) -> bool {
         self.files.client_ca.is_some()
     }
 
-    /// Looks at the files every few seconds, and takes what they say from then on for new connections. It never ends.
+    /// Reads the files every few seconds, and applies changes to new connections. Never ends.
     pub async fn follow(self: Arc<Self>) -> anyhow::Result<()> {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -104,25 +104,25 @@ impl ServerTls {
                 Ok(Some(not_after)) => {
                     self.metrics.reloaded(not_after);
                     let until = date(not_after);
-                    tracing::info!(until, "new TLS connections get the certificates that the files hold now");
+                    tracing::info!(until, "reloaded the TLS files; new connections use them");
                     trouble = Trouble::default();
                 }
                 Ok(None) => trouble = Trouble::default(),
                 Err(why) => {
                     if trouble.lasts(&why) {
                         self.metrics.reload_failed();
-                        tracing::warn!(%why, "the TLS files have changed and cannot be used; the certificates from before stay");
+                        tracing::warn!(%why, "the changed TLS files are not usable; the earlier certificates stay in use");
                     }
                 }
             }
         }
     }
 
-    /// Takes what the files say if it is new; when the certificate ends then.
+    /// Applies changed files. Returns the expiry of the new certificate.
     async fn look(&self) -> Result<Option<i64>, BadTls> {
         let texts = self.files.read().await?;
         let is_known = self.current().texts == texts;
-        // Files may be exchanged between the reading of the first and of the last: then the next look finds all of them.
+        // Files may change between the first read and the last. Then the next read finds all of them.
         if is_known || self.files.read().await? != texts {
             return Ok(None);
         }
@@ -132,8 +132,7 @@ impl ServerTls {
         Ok(Some(not_after))
     }
 
-    /// Makes TLS of a connection. `None` where that did not come about, which is counted, and said in the log once a minute for each
-    /// reason.
+    /// Performs the TLS handshake. `None` on failure, which is counted, and logged once a minute for each reason.
     pub async fn handshake<IO>(&self, io: IO, from: Option<SocketAddr>, protocol: Protocol) -> Option<Accepted<IO>>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -151,7 +150,7 @@ impl ServerTls {
             Ok(Err((error, io))) => {
                 let refused = Refused::of_server(&error);
                 self.metrics.refused(&refused, from);
-                // Whether the peer reads to the end is its own affair.
+                // The peer need not read to the end.
                 let _unread = timeout(LINGER_FOR, linger(io)).await;
                 return None;
             }
@@ -161,7 +160,7 @@ impl ServerTls {
         None
     }
 
-    /// As if the certificate had been good when it was read.
+    /// As if the certificate had been valid when it was read.
     #[cfg(test)]
     pub(super) fn take_unchecked(&self, certificate: &str, key: &str) {
         let mut current = self.current.write().unwrap();
@@ -186,7 +185,8 @@ async fn linger<IO: AsyncRead + AsyncWrite + Unpin>(mut io: IO) -> io::Result<()
     Ok(())
 }
 
-/// What is wrong, said once, and not before a second look: files that are written one after the other do not fit for a moment.
+/// An error of the files, logged once and only if two consecutive reads fail: files that are written one after the
+/// other do not match for a moment.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     seen: Option<BadTls>,
@@ -194,7 +194,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Whether it is to be said now.
+    /// Whether to log it now.
     pub(super) fn lasts(&mut self, why: &BadTls) -> bool {
         if self.seen.as_ref() != Some(why) {
             *self = Trouble { seen: Some(why.clone()), is_said: false };
@@ -238,7 +238,7 @@ impl Files {
             None => builder.with_no_client_auth(),
         };
         let mut http2 = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&pair.certified))));
-        // A session that is taken up again is not checked again: neither its certificate nor who signed it.
+        // A resumed session would check neither the certificate nor its authority again.
         http2.session_storage = Arc::new(NoServerSessionStorage {});
         http2.send_tls13_tickets = 0;
         let mut http1 = http2.clone();

@@ -17,9 +17,9 @@ mod rotation;
 const HOST: &str = "graph.test";
 const ADDRESS: &str = "graph.test:7450";
 
-/// What came of one connection, seen from both ends.
+/// The result of one connection at both ends.
 struct Met {
-    /// What the caller has read: the user that the server has seen, or why there was no connection.
+    /// The data that the caller has read: the user that the server has seen, or the error.
     caller: io::Result<String>,
     server: Option<(Peer, Ends)>,
 }
@@ -31,7 +31,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Whether what one end sends comes to the other.
+    /// Whether data of one end reaches the other.
     async fn carry(&mut self) -> bool {
         let caller = self.caller.as_mut().expect("the caller is connected");
         self.server.write_all(b"still there").await.unwrap();
@@ -41,7 +41,7 @@ impl Ends {
     }
 }
 
-/// Connects a caller to a server, which tells it whom it has seen.
+/// Connects a caller to a server, which sends back the user it has seen.
 async fn meet(server: &ServerTls, caller: &Caller, host: &str) -> Met {
     let (near, far) = tokio::io::duplex(64 * 1024);
     let serve = async {
@@ -74,7 +74,7 @@ async fn line(from: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<St
     }
 }
 
-/// The value of a line of metrics that begins so.
+/// The value of the metric line with this prefix.
 fn counted(server: &ServerTls, line: &str) -> Option<u64> {
     let mut registry = Registry::default();
     server.metrics().register(&mut Book::new(&mut registry));
@@ -86,7 +86,7 @@ fn refused(server: &ServerTls, reason: &str) -> u64 {
     counted(server, &format!("ownergraph_tls_handshakes_refused_total{{reason=\"{reason}\"}}")).unwrap_or(0)
 }
 
-/// A server and a caller that know each other.
+/// A server and a caller that trust each other.
 async fn both(files: &Files, authority: &Authority) -> (Arc<ServerTls>, Caller) {
     let server = files.serve(authority, &authority.leaf(Leaf::server(HOST))).await.unwrap();
     let caller = files.call(authority, Some(&authority.leaf(Leaf::client("executor-1", "ownergraph:executors")))).await;

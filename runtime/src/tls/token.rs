@@ -1,4 +1,4 @@
-//! A bearer token in a file, which somebody else writes anew before it runs out.
+//! A bearer token in a file, which another process renews before it expires.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::files::{BadTls, File};
 
-/// Kubernetes renews a token when a fifth of its life is left, two minutes at the least.
+/// Kubernetes renews a token when a fifth of its life is left, at least two minutes.
 const READ_EVERY: Duration = Duration::from_secs(10);
 
-/// The header that carries it.
+/// The header with the token.
 #[derive(Debug)]
 pub(super) struct Token {
     file: File,
@@ -33,7 +33,8 @@ impl Token {
         Ok(Token { read: Mutex::new(Read { header, at: Instant::now(), complaint: None }), file })
     }
 
-    /// `Bearer …`, as the file has it now, or had it a few seconds ago. One that cannot be read leaves the one from before.
+    /// `Bearer …` with the content of the file, at most a few seconds old. If the file is not readable, the earlier
+    /// token.
     pub(super) async fn header(&self) -> HeaderValue {
         if let Some(header) = self.lately() {
             return header;
@@ -48,7 +49,7 @@ impl Token {
             }
             Err(why) if read.complaint.as_ref() == Some(&why) => {}
             Err(why) => {
-                tracing::warn!(%why, "the token from before stays in use");
+                tracing::warn!(%why, "cannot read the token; the earlier token stays in use");
                 read.complaint = Some(why);
             }
         }
@@ -67,9 +68,10 @@ fn header(file: &File, text: &[u8]) -> Result<HeaderValue, BadTls> {
         return Err(file.bad("it is empty"));
     }
     if !token.iter().all(u8::is_ascii_graphic) {
-        return Err(file.bad("it holds something else than one token"));
+        return Err(file.bad("it does not hold exactly one token"));
     }
-    let mut header = HeaderValue::from_bytes(&[b"Bearer ", token].concat()).map_err(|_| file.bad("it is no token"))?;
+    let mut header =
+        HeaderValue::from_bytes(&[b"Bearer ", token].concat()).map_err(|_| file.bad("it is not a token"))?;
     header.set_sensitive(true);
     Ok(header)
 }

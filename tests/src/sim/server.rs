@@ -204,7 +204,7 @@ impl Server {
             Ok(Deleted::Kept(object)) => Answer::Accepted(live(&object)),
             Err(error) => return Ok(refuse(error)),
         };
-        let before = before.ok_or_else(|| format!("deletes {target}, which is not there"))?;
+        let before = before.ok_or_else(|| format!("deletes {target}, which does not exist"))?;
         let late = judge.judge(&self.truth, sent, |truth, at, shown| law::delete(truth, at, &before, policy, shown))?;
         self.late_writes += u64::from(late);
         self.commit(now, Actor::Collector);
@@ -224,7 +224,7 @@ impl Server {
             Ok(written) => written,
             Err(error) => return Ok(refuse(error)),
         };
-        let before = before.ok_or_else(|| format!("patches {target}, which is not there"))?;
+        let before = before.ok_or_else(|| format!("patches {target}, which does not exist"))?;
         let object = observe(&written.object);
         if object.uid != target.uid {
             return Err(format!("patches {target}, which is another object"));

@@ -28,21 +28,21 @@ fn a_process_does_not_start_with_files_that_do_not_fit() -> anyhow::Result<()> {
     for (program, arguments, part) in [
         ("graph-service", with(&[], &expired), "the certificate has expired, on Jan  1"),
         ("graph-service", with(&[], &mixed), "it is not the key of the certificate in --tls-cert"),
-        ("graph-service", with(&["--client-ca", &nowhere], &good), "there is no such file"),
+        ("graph-service", with(&["--client-ca", &nowhere], &good), "the file does not exist"),
         ("graph-service", only(&["--tls-cert", &ca]), "--tls-cert needs --tls-key"),
         ("graph-service", only(&["--client-ca", &ca]), "--client-ca needs --tls-cert"),
         ("executor-service", with(&["--tls-ca", &ca], &expired), "the certificate has expired, on Jan  1"),
-        ("executor-service", with(&[], &good), "--tls-cert is for TLS: give --tls-ca too"),
+        ("executor-service", with(&[], &good), "--tls-cert needs TLS: set --tls-ca"),
         (
             "executor-service",
             only(&["--tls-ca", &ca, "--graph", "http://127.0.0.1:1"]),
-            "is plaintext, and other flags ask for TLS",
+            "is plaintext, and other flags need TLS",
         ),
-        ("executor-service", only(&["--tls-server-name", "graph"]), "--tls-server-name is for TLS"),
+        ("executor-service", only(&["--tls-server-name", "graph"]), "--tls-server-name needs TLS"),
         ("executor-service", only(&["--graph", graph, "--client-ca", &ca]), "--client-ca needs --tls-cert"),
-        ("executor-service", only(&["--graph", "192.0.2.1:1", "--token-file", &ca]), "is for TLS or loopback"),
-        ("executor-service", only(&["--token-file", &nowhere]), "there is no such file"),
-        ("executor-service", only(&["--token-file", &ca]), "it holds something else than one token"),
+        ("executor-service", only(&["--graph", "192.0.2.1:1", "--token-file", &ca]), "needs TLS or loopback"),
+        ("executor-service", only(&["--token-file", &nowhere]), "the file does not exist"),
+        ("executor-service", only(&["--token-file", &ca]), "it does not hold exactly one token"),
     ] {
         let mut command = Command::new(programs.path(program));
         let output =

@@ -169,7 +169,7 @@ async fn a_watch_that_the_server_ends_before_its_time_is_told_of_and_goes_on() {
     let second = ok(&[&event("ADDED", &object("c", 12)), &bookmark(15, false)], Then::End);
     let third = ok(&[&event("ADDED", &object("d", 16))], Then::Hang);
     let (words, asked) = after_list(vec![first, second, third]).await;
-    let early = "lost Early: watch things: the API server ended it before its time";
+    let early = "lost Early: watch things: the API server ended it early";
     assert_eq!(words[..8], ["seen b 11", early, "resumed", "seen c 12", "bookmark 15", early, "resumed", "seen d 16"]);
     assert!(asked[1].contains("resourceVersion=11&") && asked[2].contains("resourceVersion=15&"), "{asked:?}");
 }
@@ -346,7 +346,7 @@ async fn protobuf_that_is_none_is_an_error_of_the_collection() {
         (framed(b""), "watch things: the answer a frame is a watch event of the unknown type \"\""),
         (
             b"{\"type\":\"ADDED\"}\n".to_vec(),
-            "a frame of 2065855609 bytes is announced, and at most 16777216 are taken",
+            "the stream announces a frame of 2065855609 bytes; at most 16777216 are allowed",
         ),
         (b"\0\0\0\x09abc".to_vec(), "the stream ended inside a frame"),
     ];

@@ -1,4 +1,4 @@
-//! Authorities, certificates and the files that hold them.
+//! Authorities, certificates and their files.
 
 use crate::tls::{BadTls, Caller, CallerFlags, ServerFlags, ServerTls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Somebody who signs.
+/// An authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// What is to be signed.
+/// A certificate to be signed.
 pub(crate) struct Leaf(CertificateParams);
 
 /// A certificate and its key, as PEM.

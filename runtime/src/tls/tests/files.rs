@@ -1,4 +1,4 @@
-//! What stands in files at the start, and flags that do not fit.
+//! Invalid files at the start, and invalid combinations of flags.
 
 use super::*;
 
@@ -14,7 +14,7 @@ async fn a_file_that_cannot_be_used_is_named_with_its_flag() {
     for (flag, file, text, part) in [
         ("--tls-cert", "server.crt", "", "it holds no certificate"),
         ("--tls-cert", "server.crt", &good.key, "it holds no certificate"),
-        ("--tls-cert", "server.crt", "-----BEGIN CERTIFICATE-----\nMII", "it is no PEM"),
+        ("--tls-cert", "server.crt", "-----BEGIN CERTIFICATE-----\nMII", "it is not PEM"),
         (
             "--tls-cert",
             "server.crt",
@@ -30,12 +30,12 @@ async fn a_file_that_cannot_be_used_is_named_with_its_flag() {
         let flags = files.server_flags(&authority, &good);
         let path = files.write(file, text);
         let error = ServerTls::open(&flags).await.unwrap_err().to_string();
-        assert!(error.starts_with(&format!("{flag} {} cannot be used: ", path.display())), "{error}");
+        assert!(error.starts_with(&format!("{flag} {} is not usable: ", path.display())), "{error}");
         assert!(error.contains(part), "{part}: {error}");
     }
     for (signed, part) in [
-        (&expired, "cannot be used: the certificate has expired, on Jan  1"),
-        (&early, "cannot be used: the certificate is not valid before Jan  1"),
+        (&expired, "is not usable: the certificate has expired, on Jan  1"),
+        (&early, "is not usable: the certificate is not valid before Jan  1"),
     ] {
         let error = files.serve(&authority, signed).await.unwrap_err().to_string();
         assert!(error.starts_with("--tls-cert ") && error.contains(part), "{error}");
@@ -45,7 +45,7 @@ async fn a_file_that_cannot_be_used_is_named_with_its_flag() {
     let mut flags = files.server_flags(&authority, &good);
     ServerTls::open(&flags).await.unwrap();
     flags.tls_cert = Some(files.path().join("nowhere"));
-    assert!(ServerTls::open(&flags).await.unwrap_err().to_string().contains("there is no such file"));
+    assert!(ServerTls::open(&flags).await.unwrap_err().to_string().contains("the file does not exist"));
     flags.tls_cert = Some(files.path().to_owned());
     assert!(ServerTls::open(&flags).await.unwrap_err().to_string().contains("directory"));
     assert!(ServerTls::open(&ServerFlags::default()).await.unwrap().is_none());
@@ -70,10 +70,10 @@ async fn flags_that_make_no_sense_together_are_refused() {
     check(&tls, "a:1", Some("b")).unwrap();
     check(&pair, "https://a:1", None).unwrap();
     assert!(check(&tls, "http://a:1", None).unwrap_err().starts_with("--graph http://a:1 is plaintext"));
-    assert!(check(&pair, "a:1", None).unwrap_err().starts_with("--tls-cert is for TLS: give --tls-ca too"));
-    assert!(check(&CallerFlags::default(), "a:1", Some("b")).unwrap_err().starts_with("--tls-server-name is for TLS"));
+    assert!(check(&pair, "a:1", None).unwrap_err().starts_with("--tls-cert needs TLS: set --tls-ca"));
+    assert!(check(&CallerFlags::default(), "a:1", Some("b")).unwrap_err().starts_with("--tls-server-name needs TLS"));
     let bad = Caller::open(&CallerFlags::default(), true, ("--server-name", Some("a b"))).await.unwrap_err();
-    assert_eq!(bad.to_string(), "--server-name \"a b\" is no host name and no IP address");
+    assert_eq!(bad.to_string(), "--server-name \"a b\" is neither a host name nor an IP address");
 }
 
 #[tokio::test(start_paused = true)]

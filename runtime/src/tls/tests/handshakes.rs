@@ -1,4 +1,4 @@
-//! Connections that come about, and those that do not: what each end is told.
+//! Successful and failed connections, and the messages at each end.
 
 use super::*;
 
@@ -26,13 +26,13 @@ async fn a_caller_is_told_what_is_wrong_with_its_certificate_and_it_is_counted()
         (&authority, client().between(4001, 4002), "not_yet_valid", "it has expired or is not valid yet"),
         (&foreign, client(), "unknown_authority", "none of the authorities in the server's --client-ca has signed it"),
     ] {
-        // A process starts with a good one only; it is later that it is one no more.
+        // A process starts only with a valid certificate; it becomes invalid after that.
         let caller = files.call(&authority, Some(&authority.leaf(client()))).await.unwrap();
         let bad = signer.leaf(leaf);
         caller.take_unchecked(&bad.certificate, &bad.key);
         let met = meet(&server, &caller, HOST).await;
         let told = met.caller.unwrap_err().to_string();
-        assert!(told.starts_with(&format!("{ADDRESS} does not accept the certificate in --tls-cert ")), "{told}");
+        assert!(told.starts_with(&format!("{ADDRESS} refuses the certificate in --tls-cert ")), "{told}");
         assert!(told.contains(part), "{told}");
         assert!(met.server.is_none());
         assert_eq!(refused(&server, reason), 1, "{reason}");
@@ -52,7 +52,7 @@ async fn a_caller_is_told_what_is_wrong_with_the_servers_certificate() {
     let name = told(&good, "other.test").await;
     assert_eq!(
         name,
-        "the certificate of graph.test:7450 is not for other.test, but for DnsName(\"graph.test\"): call it by a name of its own, or give that name with --tls-server-name"
+        "the certificate of graph.test:7450 is not for other.test, but for DnsName(\"graph.test\"): use one of these names, or set --tls-server-name to one"
     );
     let unknown = files.serve(&authority, &foreign.leaf(Leaf::server(HOST))).await.unwrap();
     let why = told(&unknown, HOST).await;
@@ -82,14 +82,14 @@ async fn plaintext_and_tls_recognize_each_other() {
     assert!(served.is_none());
     assert_eq!(
         why,
-        "graph.test:7450 speaks TLS, and this connection is plaintext: give --tls-ca FILE or an https:// address"
+        "graph.test:7450 speaks TLS, and this connection is plaintext: set --tls-ca FILE or an https:// address"
     );
     assert_eq!(refused(&server, "plaintext"), 1);
 
     let (near, mut far) = tokio::io::duplex(64 * 1024);
     far.write_all(b"\0\0\x12\x04\0\0\0\0\0 settings of HTTP/2").await.unwrap();
     let why = caller.secure(near, ADDRESS, HOST).await.unwrap_err().to_string();
-    assert!(why.starts_with("graph.test:7450 does not speak TLS: leave --tls-ca and https:// out"), "{why}");
+    assert!(why.starts_with("graph.test:7450 does not speak TLS: remove --tls-ca and https://"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,6 +118,6 @@ async fn a_caller_that_speaks_something_else_above_tls_is_turned_away() {
         tokio::join!(server.handshake(far, None, Protocol::Http1), caller.secure(near, ADDRESS, HOST));
     assert!(served.is_none());
     let why = called.unwrap_err().to_string();
-    assert_eq!(why, "graph.test:7450 speaks TLS, but no HTTP/2: it is not a graph service");
+    assert_eq!(why, "graph.test:7450 speaks TLS, but not HTTP/2: it is not a graph service");
     assert_eq!(refused(&server, "incompatible"), 1);
 }

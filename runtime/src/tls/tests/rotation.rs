@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Long enough for two looks at the files.
+/// Long enough for two reads of the files.
 const TWO_LOOKS: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
@@ -13,7 +13,7 @@ async fn new_connections_get_new_certificates_and_old_ones_live_on() {
     tasks.spawn_until_end("files", Arc::clone(&server).follow());
     let mut old = meet(&server, &caller, HOST).await.server.unwrap().1;
 
-    // Another authority for everybody: nothing that was good is good any more.
+    // A new authority for both: all earlier certificates are invalid.
     files.server_flags(&second, &second.leaf(Leaf::server(HOST)));
     files.caller_flags(&second, Some(&second.leaf(Leaf::client("executor-2", "ownergraph:executors"))));
     let before_the_look = meet(&server, &caller, HOST).await;
@@ -51,7 +51,7 @@ async fn half_a_pair_keeps_the_last_good_one_and_is_said_once() {
     assert_eq!(counted(&server, "ownergraph_tls_reloads_total{result=\"taken\"}"), Some(1));
     assert_ne!(counted(&server, "ownergraph_tls_certificate_expiry_timestamp_seconds{}"), until);
 
-    // Files that are gone change nothing either, and an expired certificate is not taken.
+    // Missing files and an expired certificate change nothing.
     let expired = authority.leaf(Leaf::server(HOST).between(2001, 2002));
     for (certificate, key) in [("", next.key.as_str()), (&expired.certificate, &expired.key)] {
         files.write("server.crt", certificate);
@@ -72,7 +72,7 @@ async fn files_that_fit_at_the_second_look_are_never_complained_of() {
     let mut tasks = Tasks::new();
     tasks.spawn_until_end("files", Arc::clone(&server).follow());
     let next = authority.leaf(Leaf::server(HOST));
-    // The first look is at once, the next ones are after two seconds each.
+    // The first read is immediate, the next ones follow after two seconds each.
     tokio::time::sleep(Duration::from_secs(1)).await;
     files.write("server.crt", &next.certificate);
     tokio::time::sleep(Duration::from_secs(2)).await;
