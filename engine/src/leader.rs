@@ -9,7 +9,6 @@ use crate::queue::Row;
 use crate::time::Time;
 use crate::work::LeaseId;
 use alloc::format;
-use alloc::vec::Vec;
 
 mod asking;
 mod audit;
@@ -20,9 +19,7 @@ mod closing;
 mod context;
 mod contract;
 mod dispatcher;
-mod emptied;
 mod granting;
-mod grounds;
 mod history;
 mod intake;
 mod invariants;
@@ -31,14 +28,11 @@ mod pacing;
 mod pausing;
 mod probing;
 mod reading;
-mod readopting;
 mod repeating;
 mod reporting;
 mod stores;
 #[cfg(test)]
 mod tests;
-mod undecided;
-mod undiscovered;
 mod world;
 
 pub use crate::coverage::{ALL_RESOURCES, Undiscovered};
@@ -162,12 +156,12 @@ enum Purpose {
 struct Asked {
     purpose: Purpose,
     /// When it was asked.
-    known: Known,
+    known: KnownVersions,
 }
 
 /// The highest versions known of a collection, and of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct KnownVersions {
     own: Option<ResourceVersion>,
     store: Option<ResourceVersion>,
     /// Of the main store, whichever the collection is kept in.
@@ -236,7 +230,9 @@ impl Leader {
             Input::KindServed(kind) => self.kind_served(kind),
             Input::KindUnserved(collection) => self.kind_unserved(&collection),
             Input::Undiscovered(all) => self.undiscovered(all),
-            Input::KindEmptied { group, kind, crd, standing } => self.kind_emptied(&group, &kind, &crd, standing),
+            Input::KindEmptied { group, kind, crd, standing } => {
+                self.world.kind_emptied(&mut self.cx, &group, &kind, &crd, standing)
+            }
             Input::ListBegun { collection } => self.with_kind(&collection, Leader::list_begun),
             Input::Listed { collection, object } => {
                 self.with_kind(&collection, |leader, kind| leader.listed(kind, object))
@@ -259,8 +255,10 @@ impl Leader {
             Input::WatchLost { collection, end, error } => {
                 self.with_kind(&collection, |leader, kind| leader.watch_lost(kind, end, error));
             }
-            Input::WatchResumed { collection } => self.with_kind(&collection, Leader::watch_resumed),
-            Input::Unusable { collection, why } => self.unusable(collection, why),
+            Input::WatchResumed { collection } => {
+                self.with_kind(&collection, |leader, kind| leader.world.watch_resumed(&mut leader.cx, kind))
+            }
+            Input::Unusable { collection, why } => self.world.unusable(&mut self.cx, collection, why),
             Input::Probed { probe, answer } => self.probed(probe, answer),
             Input::PausesListed(list) => self.pauses_listed(list),
             Input::PausesFollowed { position } => self.pauses_followed(position),
@@ -274,7 +272,7 @@ impl Leader {
                     self.divide_soon();
                 }
             }
-            Input::Wrote { collection, resource_version } => self.wrote(&collection, &resource_version),
+            Input::Wrote { collection, resource_version } => self.world.wrote(&self.cx, &collection, &resource_version),
             Input::TermGained(term) => self.term_gained(term),
             Input::OpenAtTermStart(logged) => self.inherit(logged),
             Input::TermLost { leader_endpoint } => self.term_lost(leader_endpoint),
@@ -299,14 +297,14 @@ impl Leader {
                 Timer::Recall(lease) => self.recall_due(lease),
                 Timer::Regrant(lease) => self.regrant_due(lease),
                 Timer::Limit(lease) => self.limit_due(lease),
-                Timer::Inquiry(node) => self.mark(node),
+                Timer::Inquiry(node) => self.world.mark(node),
                 // What may be asked is asked before the next effect.
                 Timer::Questions => {}
-                Timer::Contradiction(kind) => self.contradiction_due(kind),
+                Timer::Contradiction(kind) => self.world.contradiction_due(&mut self.cx, kind),
                 Timer::Stores => self.stores_due(),
                 Timer::Write(uid) => self.write_due(&uid),
                 Timer::Claim(uid) => self.ask_claim(&uid),
-                Timer::Stale(kind) => self.stale_due(kind),
+                Timer::Stale(kind) => self.world.stale_due(&mut self.cx, kind),
                 Timer::Emptied(kind) => self.emptied_due(kind),
                 Timer::Suspect => self.ask_suspect(),
                 Timer::Doubt(kind) => self.ask_doubt(kind),
@@ -353,7 +351,7 @@ impl Leader {
     fn judge_some(&mut self) {
         // One that is in a cycle of foreground deletions now, or no longer, is judged anew.
         for id in self.world.graph.find_knots() {
-            self.mark(id);
+            self.world.mark(id);
         }
         for _ in 0..JUDGE_BATCH {
             let Some(id) = self.world.dirty.pop_front() else { break };
@@ -371,30 +369,6 @@ impl Leader {
         }
     }
 
-    /// Has a node judged before the next effect, because something about it or about its owners is not as it was.
-    fn mark(&mut self, id: NodeId) {
-        if let Some(node) = self.world.graph.get(id) {
-            self.world.changes.note(&node.uid());
-        }
-        if self.world.graph.get(id).is_some_and(|node| !node.is_dirty()) {
-            self.world.graph.set_dirty(id, true);
-            self.world.dirty.push_back(id);
-        }
-    }
-
-    fn mark_dependents(&mut self, id: NodeId) {
-        let dependents: Vec<NodeId> = self.world.graph.node(id).dependents().collect();
-        for dependent in dependents {
-            self.mark(dependent);
-        }
-    }
-
-    fn mark_uid(&mut self, uid: &Uid) {
-        for id in self.world.graph.by_uid(uid).collect::<Vec<_>>() {
-            self.mark(id);
-        }
-    }
-
     /// Notes about nodes that went go with them.
     fn forget_dropped(&mut self) {
         for id in self.world.graph.take_dropped() {
@@ -405,7 +379,7 @@ impl Leader {
             self.world.awaited.remove(&id);
             self.world.deletions.remove(&id);
         }
-        self.remember_former();
+        self.world.remember_former(&mut self.cx);
         if self.world.coverage.wants_sweep() {
             let mut used = self.world.graph.kinds();
             used.extend(self.world.emptied.keys());

@@ -275,7 +275,7 @@ impl Leader {
         let inquiry = self.world.inquiries.get(&id).filter(|_| !node.is_observed());
         let step = inquiry.zip(ground(&self.world.coverage, kind)).map(|(inquiry, ground)| inquiry.next(ground));
         let (by, fresh) = step.map_or((CheckBy::List, false), |step| (step.by, step.fresh));
-        let known = self.known(kind);
+        let known = self.world.known(kind);
         self.prober.under_way.insert(probe, Asked { purpose: Purpose::Existence { kind, node: id, uid, by }, known });
         self.cx.outputs.push_back(Output::Probe(Probe {
             id: probe,
@@ -295,18 +295,18 @@ impl Leader {
         probe: ProbeId,
         (kind, id): (KindId, NodeId),
         (uid, by): (Uid, CheckBy),
-        known: &super::Known,
+        known: &super::KnownVersions,
         answer: Result<ProbeAnswer, Failure>,
     ) {
         let awaited = self.prober.questions.end(kind, id, probe);
         let is_there = self.world.graph.get(id).is_some_and(|node| node.uid() == uid && node.kind() == kind);
         let Some(times) = awaited.filter(|_| is_there && self.world.coverage.kind(kind).served.is_some()) else {
             // A node that is asked about again waits anew.
-            return self.mark_uid(&uid);
+            return self.world.mark_uid(&uid);
         };
         let answer = answer.and_then(|answer| self.believable(kind, &uid, by, known, answer));
         self.cx.event(Event::Asked {
-            owner: self.object_ref(id),
+            owner: self.world.object_ref(id),
             by,
             answer: match &answer {
                 Ok(answer) if answer.objects.iter().any(|object| object.uid == uid) => "exists",
@@ -317,7 +317,7 @@ impl Leader {
         match answer {
             Ok(answer) => {
                 self.prober.questions.answered(kind, times);
-                self.set_unreadable(id, false);
+                self.world.set_unreadable(id, false);
                 let mut objects = answer.objects.into_iter();
                 match objects.find(|object| object.uid == uid) {
                     Some(object) => {
@@ -329,12 +329,12 @@ impl Leader {
                 }
             }
             Err(failure) => {
-                self.set_unreadable(id, true);
+                self.world.set_unreadable(id, true);
                 self.ask_again(kind, id, times, &failure);
             }
         }
         if self.world.graph.get(id).is_some() {
-            self.mark(id);
+            self.world.mark(id);
         }
     }
 
@@ -351,7 +351,7 @@ impl Leader {
         kind: KindId,
         uid: &Uid,
         by: CheckBy,
-        known: &super::Known,
+        known: &super::KnownVersions,
         answer: ProbeAnswer,
     ) -> Result<ProbeAnswer, Failure> {
         if by == CheckBy::Read {
@@ -384,13 +384,6 @@ impl Leader {
         Ok(answer)
     }
 
-    fn set_unreadable(&mut self, id: NodeId, unreadable: bool) {
-        if matches!(self.world.graph.node(id).known(), Known::Virtual { unreadable: known } if known != unreadable) {
-            self.world.graph.set_unobserved(id, Presence::Virtual { unreadable });
-            self.mark_dependents(id);
-        }
-    }
-
     /// An answer at `at` showed the object of a node.
     fn exists(&mut self, id: NodeId, object: Object, at: ResourceVersion) {
         let node = self.world.graph.node(id);
@@ -402,7 +395,7 @@ impl Leader {
             let for_long = self.cx.now.since(entry.since) >= LIST_AGAIN;
             if let Some(position) = position.filter(|position| position.reached(&sighting.resource_version)) {
                 if for_long {
-                    self.relist(kind, "a question has shown an object that its watch has not");
+                    self.world.relist(&mut self.cx, kind, "a question has shown an object that its watch has not");
                 }
                 self.contradicted(
                     kind,
@@ -413,7 +406,7 @@ impl Leader {
                 );
             }
         }
-        let target = self.object_ref(id);
+        let target = self.world.object_ref(id);
         self.found(id, &target, &sighting, &at);
     }
 
@@ -434,12 +427,12 @@ impl Leader {
         }
         let changed = self.world.graph.node(id).facts().as_ref() != Some(&sighting.facts);
         let (facts, position) = (sighting.facts.clone(), sighting.resource_version.clone());
-        self.is_not_empty(self.world.graph.node(id).kind());
+        self.world.is_not_empty(self.world.graph.node(id).kind());
         self.world.graph.set_unobserved(id, Presence::Read { facts, position });
         let lacked = self.world.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.cx.now)).found(self.cx.now, at);
-        self.mark(id);
+        self.world.mark(id);
         if changed {
-            self.mark_dependents(id);
+            self.world.mark_dependents(id);
         }
         if let Some(lacked) = lacked {
             let kind = self.world.graph.node(id).kind();

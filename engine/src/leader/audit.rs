@@ -63,7 +63,7 @@ impl Leader {
             Err(why) => return self.audit_failed(kind, &why),
         };
         if self.world.coverage.note(kind, String::new()) {
-            self.tell_collection(kind);
+            self.world.tell_collection(&mut self.cx, kind);
         }
         let rest = if answer.complete { Some(0) } else { answer.remaining };
         let Some(counted) = rest.map(|rest| answer.objects.len() as u64 + rest) else {
@@ -101,7 +101,11 @@ impl Leader {
         if counted == known || entry.state != State::Synced {
             self.audit_in(kind, AUDIT_EVERY);
         } else if again {
-            self.relist(kind, "the server counts another number of objects than its watch has shown");
+            self.world.relist(
+                &mut self.cx,
+                kind,
+                "the server counts another number of objects than its watch has shown",
+            );
             self.audit_in(kind, AUDIT_EVERY);
         } else {
             self.cx.timers.set(self.cx.now + AUDIT_AGAIN, Timer::Recount(kind));
@@ -111,7 +115,7 @@ impl Leader {
     /// The watch may go on for days where a list is forbidden by now, and a restart would find that out. So it is said before.
     fn audit_failed(&mut self, kind: KindId, why: &str) {
         if self.world.coverage.note(kind, format!("it is still watched, but could not be listed anew: {why}")) {
-            self.tell_collection(kind);
+            self.world.tell_collection(&mut self.cx, kind);
         }
         self.audit_in(kind, AUDIT_FAILED_AGAIN);
     }

@@ -113,7 +113,7 @@ impl Leader {
             next_probe: None,
             probing: false,
         };
-        views.extend(self.hidden_views().into_iter().filter(|_| held > 0).map(undiscovered));
+        views.extend(self.world.hidden_views(&self.cx).into_iter().filter(|_| held > 0).map(undiscovered));
         let ambiguous = |kind: UnresolvedKind| {
             let dot = if kind.group.is_empty() { "" } else { "." };
             let what = format!("ambiguous: {}{dot}{} is {}", kind.kind, kind.group, how_served(&kind.resources));

@@ -98,7 +98,7 @@ impl Leader {
             }
             return;
         }
-        let Some(id) = self.node_of(target) else { return };
+        let Some(id) = self.world.node_of(target) else { return };
         let node = self.world.graph.node(id);
         let kind = self.world.coverage.kind(node.kind());
         let Some(known) = node.resource_version().filter(|_| node.is_observed()) else { return };
@@ -138,7 +138,7 @@ impl Leader {
         says: Says,
         prevents: Option<&ObjectRef>,
     ) {
-        let Some(id) = self.node_of(owner) else { return };
+        let Some(id) = self.world.node_of(owner) else { return };
         let node = self.world.graph.node(id);
         if let (Says::Shown(sighting), Known::Absent(proof)) = (&says, node.known())
             && proof.version().is_some_and(|proven| sighting.resource_version.is_before(proven))
@@ -193,7 +193,7 @@ impl Leader {
         };
         self.prober.last += 1;
         let id = ProbeId(self.prober.last);
-        let known = self.known(kind);
+        let known = self.world.known(kind);
         self.prober.under_way.insert(id, Asked { purpose: Purpose::Claim { kind, uid: uid.clone() }, known });
         self.claims.under_way += 1;
         if let Some(claim) = self.claims.open.get_mut(uid) {
@@ -215,7 +215,7 @@ impl Leader {
         &mut self,
         probe: ProbeId,
         (kind, uid): (KindId, Uid),
-        known: &super::Known,
+        known: &super::KnownVersions,
         answer: Result<ProbeAnswer, Failure>,
     ) {
         self.claims.under_way = self.claims.under_way.saturating_sub(1);
@@ -256,7 +256,12 @@ impl Leader {
     }
 
     /// Nothing of an answer that cannot be one of the store as it is.
-    fn claim_believed(&mut self, kind: KindId, known: &super::Known, answer: ProbeAnswer) -> Option<ProbeAnswer> {
+    fn claim_believed(
+        &mut self,
+        kind: KindId,
+        known: &super::KnownVersions,
+        answer: ProbeAnswer,
+    ) -> Option<ProbeAnswer> {
         let version = answer.resource_version.clone();
         let entry = self.world.coverage.kind(kind);
         if entry.rewound.is_some() || self.history.suspicion.is_some() {
@@ -278,7 +283,7 @@ impl Leader {
     fn claim_shown(&mut self, kind: KindId, object: Object, at: &ResourceVersion) {
         let coordinates = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         let Some(id) = self.world.graph.find(&object.uid, &coordinates) else { return };
-        let target = self.object_ref(id);
+        let target = self.world.object_ref(id);
         let sighting = Sighting { uid: object.uid, resource_version: object.resource_version, facts: object.facts };
         if self.world.graph.node(id).is_observed() {
             self.sighted(&target, &sighting);
@@ -323,11 +328,11 @@ impl Leader {
     fn release(&mut self, claim: &Claim) {
         if let Some(target) = &claim.prevents {
             self.claims.prevented.remove(&target.uid);
-            self.mark_uid(&target.uid);
+            self.world.mark_uid(&target.uid);
         }
         if claim.holds {
-            self.mark_uid(&claim.object.uid);
-            self.mark_deleting_owners(&claim.object.uid);
+            self.world.mark_uid(&claim.object.uid);
+            self.world.mark_deleting_owners(&claim.object.uid);
         }
     }
 

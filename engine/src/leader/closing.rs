@@ -2,7 +2,7 @@
 //!
 //! A report of an earlier term proves nothing of the cluster: it ends its decision in the log, and its target is judged again.
 
-use super::{Event, FINALIZERS_TOLD_MAX, Grounds, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
+use super::{Event, FINALIZERS_TOLD_MAX, LOGGED_MAX, Leader, Logged, LoggedStep, Timer};
 use crate::coverage::State;
 use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
@@ -11,7 +11,6 @@ use crate::object::{FOREGROUND_FINALIZER, Name, ORPHAN_FINALIZER, ObjectRef, Res
 use crate::queue::Place;
 use crate::time::Time;
 use crate::work::{About, ActionKind, Outcome, ReportResult, WorkReport};
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -94,7 +93,7 @@ impl Leader {
     /// A deletion was carried out.
     pub(super) fn deletion_done(&mut self, target: &ObjectRef, outcome: Outcome, lease: &Lease) {
         if let Some(version) = &lease.gone {
-            return self.confirm(target.clone(), version.clone(), lease.grounds.clone());
+            return self.cx.confirm(target.clone(), version.clone(), lease.grounds.clone());
         }
         self.delete_accepted(&target.uid, lease.grounds.decision, outcome == Outcome::Done);
     }
@@ -107,12 +106,6 @@ impl Leader {
         let told = before.is_some_and(|before| before.told && before.decision == decision);
         self.ledger.accepted_deletes.insert(uid.clone(), AcceptedDelete { decision, ours, told });
         self.tell_finalizers(id);
-    }
-
-    fn confirm(&mut self, target: ObjectRef, resource_version: Option<ResourceVersion>, grounds: Box<Grounds>) {
-        if self.cx.term.is_some() {
-            self.cx.event(Event::Confirmed { target, resource_version, grounds });
-        }
     }
 
     /// Tells once which finalizers hold what is in deletion after a DELETE of ours.
@@ -138,7 +131,7 @@ impl Leader {
         }
         accepted.told = true;
         let decision = accepted.decision;
-        let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
+        let (target, grounds) = (self.world.object_ref(id), self.world.grounds_of(&self.cx, &uid, decision));
         if self.cx.term.is_some() {
             self.cx.event(Event::AwaitingFinalizers { target, resource_version, finalizers, grounds });
         }
@@ -157,21 +150,21 @@ impl Leader {
         let Left::Collection { deleted } = left else { return by_us };
         if let Some(AcceptedDelete { decision, .. }) = accepted {
             self.ends_inherited(&uid, decision);
-            let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
-            self.confirm(target, deleted, grounds);
+            let (target, grounds) = (self.world.object_ref(id), self.world.grounds_of(&self.cx, &uid, decision));
+            self.cx.confirm(target, deleted, grounds);
             return by_us;
         }
         if let Some(lease) = lease.and_then(|lease| self.dispatcher.leases.get_mut(lease)) {
             lease.gone = Some(deleted);
             return by_us;
         }
-        let decided = deletion.map(|item| (super::grounds::decision(&item.draft), item.ambiguous));
+        let decided = deletion.map(|item| (super::world::reasons::decision(&item.draft), item.ambiguous));
         if let Some((decision, true)) = decided {
             // An attempt without an answer has landed.
             self.dispatcher.queue.remove(&uid);
             self.ends_inherited(&uid, decision);
-            let (target, grounds) = (self.object_ref(id), self.grounds_of(&uid, decision));
-            self.confirm(target, deleted, grounds);
+            let (target, grounds) = (self.world.object_ref(id), self.world.grounds_of(&self.cx, &uid, decision));
+            self.cx.confirm(target, deleted, grounds);
             return true;
         }
         let inherited = self.ledger.inherited.open.get_mut(&uid).filter(|inherited| inherited.is_by_executor());
@@ -196,7 +189,7 @@ impl Leader {
             (Some(target), Some(version)) => {
                 self.dispatcher.queue.remove(&lease.target);
                 self.ends_inherited(&lease.target, lease.grounds.decision);
-                self.confirm(target, version.clone(), lease.grounds.clone());
+                self.cx.confirm(target, version.clone(), lease.grounds.clone());
             }
             (Some(_), None) | (None, _) => self.drop_item(&lease.target, lease.grounds.clone()),
         }
@@ -223,7 +216,7 @@ impl Leader {
             }
             let before = self.ledger.inherited.open.insert(uid.clone(), inherited);
             if let Some(before) = before.filter(|before| before.logged.decision != decision) {
-                self.supersede_logged(before.logged);
+                self.world.supersede_logged(&mut self.cx, before.logged);
             }
             if step == LoggedStep::Accepted && self.world.graph.primary(&uid).is_some() {
                 self.ledger.inherited.open.remove(&uid);
@@ -237,7 +230,7 @@ impl Leader {
 
     fn is_decided(&self, logged: &Logged) -> bool {
         let item = self.dispatcher.queue.get(&logged.target.uid);
-        item.is_some_and(|item| super::grounds::decision(&item.draft) == logged.decision)
+        item.is_some_and(|item| super::world::reasons::decision(&item.draft) == logged.decision)
     }
 
     /// A decision that an earlier leader may have left open has an end.
@@ -250,13 +243,8 @@ impl Leader {
     /// The store went back: nothing that was decided before holds.
     pub(super) fn void_inherited(&mut self) {
         for (_, inherited) in core::mem::take(&mut self.ledger.inherited).open {
-            self.supersede_logged(inherited.logged);
+            self.world.supersede_logged(&mut self.cx, inherited.logged);
         }
-    }
-
-    fn supersede_logged(&mut self, Logged { target, action, decision, .. }: Logged) {
-        let grounds = self.grounds_of(&target.uid, decision);
-        self.cx.event(Event::Withdrawn { item: 0, target, action, replaced: false, grounds });
     }
 
     /// Nobody has reported what became of these.
@@ -291,13 +279,13 @@ impl Leader {
             return;
         }
         if self.world.graph.primary(uid).is_some() || is_lost || logged.action != ActionKind::Delete {
-            return self.supersede_logged(logged);
+            return self.world.supersede_logged(&mut self.cx, logged);
         }
         match logged.step {
-            LoggedStep::Waiting => self.supersede_logged(logged),
+            LoggedStep::Waiting => self.world.supersede_logged(&mut self.cx, logged),
             LoggedStep::Leased | LoggedStep::Accepted => {
-                let grounds = self.grounds_of(uid, logged.decision);
-                self.confirm(target, gone.flatten(), grounds);
+                let grounds = self.world.grounds_of(&self.cx, uid, logged.decision);
+                self.cx.confirm(target, gone.flatten(), grounds);
             }
         }
     }
@@ -325,9 +313,9 @@ impl Leader {
         let executor = session.executor.clone();
         let About { target, action, decision } = about.clone();
         let uid = target.uid.clone();
-        let mut grounds = self.grounds_of(&uid, decision);
+        let mut grounds = self.world.grounds_of(&self.cx, &uid, decision);
         if let Some(id) = self.world.graph.primary(&uid) {
-            grounds.owners = self.edges(id);
+            grounds.owners = self.world.edges(id);
             grounds.owner_count = grounds.owners.len();
         }
         self.cx.event(Event::ReportedLate {
@@ -346,7 +334,7 @@ impl Leader {
         if report.outcome.is_success() {
             self.settled_late(&target, action, decision, report.outcome == Outcome::Done);
         }
-        self.mark_uid(&uid);
+        self.world.mark_uid(&uid);
         ReportResult::AcceptedLate
     }
 
@@ -366,8 +354,8 @@ impl Leader {
         }
         let kind = self.world.coverage.kind_of(target);
         if shown.is_some() || self.world.coverage.kind(kind).state == State::Synced {
-            let grounds = self.grounds_of(uid, decision);
-            self.confirm(target.clone(), shown.flatten(), grounds);
+            let grounds = self.world.grounds_of(&self.cx, uid, decision);
+            self.cx.confirm(target.clone(), shown.flatten(), grounds);
         }
     }
 }

@@ -1,10 +1,13 @@
 //! What every component of the leader works with: the configuration, the clock, the term, and where effects go.
 
-use super::{Config, Event, Output, StreamId, Timer};
+use super::{Config, Event, Grounds, Output, StreamId, Timer};
 use crate::jitter::Jitter;
+use crate::object::{GroupResource, ObjectRef, ResourceVersion};
+use crate::pace::Rate;
 use crate::time::Time;
 use crate::timers::Timers;
 use crate::work::{Term, ToExecutor};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
@@ -42,5 +45,31 @@ impl Context {
 
     pub(super) fn send(&mut self, stream: StreamId, message: ToExecutor) {
         self.outputs.push_back(Output::Send { stream, message });
+    }
+
+    /// Reports that a target has gone.
+    pub(super) fn confirm(
+        &mut self,
+        target: ObjectRef,
+        resource_version: Option<ResourceVersion>,
+        grounds: Box<Grounds>,
+    ) {
+        if self.term.is_some() {
+            self.event(Event::Confirmed { target, resource_version, grounds });
+        }
+    }
+
+    /// A collection that cannot be seen, unless an administrator says that it does not matter.
+    pub(super) fn may_hide_dependents(&self, kind: &crate::coverage::Kind) -> bool {
+        let assumed = |served: &crate::object::ServedKind| {
+            let GroupResource { group, resource } = &served.group_resource;
+            self.config.policy.assumes_no_dependents(group, Some(resource))
+        };
+        kind.is_uncertain() && !kind.served.as_ref().is_some_and(assumed)
+    }
+
+    /// Most writes a second, where an administrator has set a limit.
+    pub(super) fn cap(&self) -> Option<Rate> {
+        self.config.policy.max_writes_per_second.filter(|_| self.term.is_some() && !self.stopping)
     }
 }

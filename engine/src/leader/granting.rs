@@ -38,7 +38,7 @@ impl Leader {
         self.dispatcher.queue.forget_told();
         self.begin_pauses();
         self.restart_barrier();
-        self.mark_deletions();
+        self.world.mark_deletions();
         self.cx.event(Event::TermGained(term));
     }
 
@@ -117,7 +117,7 @@ impl Leader {
         let anew = self.history.blind && self.dispatcher.queue.get(uid).is_some_and(removes_finalizer);
         for id in self.world.graph.by_uid(uid).collect::<Vec<_>>() {
             if anew {
-                self.mark(id);
+                self.world.mark(id);
             }
             self.judge(id);
         }
@@ -129,7 +129,7 @@ impl Leader {
         let item = self.dispatcher.queue.get(uid).filter(|item| item.place == Place::Ready)?;
         let kind = item.draft.action.kind();
         let id = self.world.graph.primary(uid);
-        if let Some(doubtful) = id.and_then(|id| self.rests_on_doubt(id)) {
+        if let Some(doubtful) = id.and_then(|id| self.world.rests_on_doubt(id)) {
             self.await_certainty(uid, doubtful);
             return None;
         }
@@ -151,10 +151,10 @@ impl Leader {
         let ambiguous = item.ambiguous;
         self.tell_decided(uid);
         let item = self.dispatcher.queue.get(uid)?;
-        let grounds = self.grounds_now(&item.draft);
+        let grounds = self.world.grounds_now(&self.cx, &item.draft);
         let executor = self.dispatcher.leases.session(session)?.executor.clone();
         let (of, target) = (work.id, work.target.clone());
-        let kept = super::grounds::kept(&grounds);
+        let kept = super::world::reasons::kept(&grounds);
         self.cx.event(Event::Granted { item: of, target, action: kind, executor, attempt, grounds });
         let lease = Lease {
             session,
@@ -471,8 +471,8 @@ impl Leader {
         } else {
             self.dispatcher.queue.make_ready(&lease.target);
         }
-        self.mark_uid(&lease.target);
-        self.mark_deleting_owners(&lease.target);
+        self.world.mark_uid(&lease.target);
+        self.world.mark_deleting_owners(&lease.target);
     }
 
     fn heartbeat(&mut self, stream: StreamId, id: SessionId, sequence: u64) {

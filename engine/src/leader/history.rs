@@ -1,10 +1,9 @@
 //! Whether the store's history is still the one that the graph was built from, and whether the graph is still what the store holds.
 
 use super::closing::Left;
-use super::{Event, Known, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
+use super::{Event, KnownVersions, Leader, OnStoreRewind, ProbeAnswer, Purpose, Timer};
 use crate::coverage::{Contradiction, KindId, State};
-use crate::evidence::{Inquiry, Proof};
-use crate::graph::{self, NodeId, Presence};
+use crate::graph::Presence;
 use crate::jitter::Jitter;
 use crate::object::{GroupResource, ResourceVersion, Uid};
 use crate::queue::{Blocker, Place};
@@ -30,8 +29,6 @@ const SETTLED_AFTER: u32 = 12;
 pub(super) const GONE_MAX: usize = 65_536;
 /// Answers in a row that have to agree after some that contradicted each other.
 const AGREE_AFTER: u32 = 3;
-/// A contradiction counts for so long: proofs take more answers meanwhile.
-const CONTRADICTION_COUNTS: Duration = Duration::from_secs(600);
 
 /// Why it has to be asked where the store stands.
 #[derive(Debug)]
@@ -117,7 +114,7 @@ impl Leader {
 
     /// The connection of a list broke, which says as much as that of a watch, where something is known that could be contradicted.
     pub(super) fn list_broke(&mut self) {
-        if !self.witnesses().is_empty() {
+        if !self.world.witnesses().is_empty() {
             self.suspect();
         }
     }
@@ -140,12 +137,15 @@ impl Leader {
     pub(super) fn contradicted(&mut self, kind: KindId, why: String) {
         let now = self.cx.now;
         let entry = self.world.coverage.kind_mut(kind);
-        let before = entry.contradiction.take().filter(|before| now.since(before.last) < CONTRADICTION_COUNTS);
+        let before = entry
+            .contradiction
+            .take()
+            .filter(|before| now.since(before.last) < super::world::doubt::CONTRADICTION_COUNTS);
         let is_fresh = before.as_ref().is_none_or(|before| now.since(before.last) >= SUSPECT_AGAIN);
         let count = before.map_or(1, |before| before.count.saturating_add(1));
         entry.contradiction = Some(Contradiction { why: why.clone(), count, last: now });
         if count == 1 {
-            self.cx.timers.set(now + CONTRADICTION_COUNTS, Timer::Contradiction(kind));
+            self.cx.timers.set(now + super::world::doubt::CONTRADICTION_COUNTS, Timer::Contradiction(kind));
         }
         let (aggregated, collection) =
             (entry.is_aggregated(), entry.served.as_ref().map(|served| &served.group_resource));
@@ -153,7 +153,7 @@ impl Leader {
             self.cx.event(Event::Inconsistent { collection, why });
         }
         if is_fresh {
-            self.void_lists(kind);
+            self.world.void_lists(&self.cx, kind);
         }
         if aggregated {
             return self.doubt(kind);
@@ -162,38 +162,11 @@ impl Leader {
         self.suspect_for(Suspicion { asked: 0, wanted: AGREE_AFTER, of_answers: true, behind: 0, why });
     }
 
-    /// What lists of single names have shown of a collection is asked anew.
-    pub(super) fn void_lists(&mut self, kind: KindId) {
-        for id in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
-            if let Some(inquiry) = self.world.inquiries.get_mut(&id) {
-                inquiry.begin_anew();
-            }
-            if matches!(self.world.graph.node(id).known(), graph::Known::Absent(Proof::Listed { .. })) {
-                self.world.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
-                self.world.absent_since.remove(&id);
-                self.world.inquiries.insert(id, Inquiry::new(self.cx.now).at_once(self.cx.now));
-                self.mark_dependents(id);
-                self.mark(id);
-            }
-        }
-    }
-
-    /// Whether answers about a collection have agreed for long enough to be believed as any other.
-    pub(super) fn contradiction_due(&mut self, kind: KindId) {
-        let entry = self.world.coverage.kind_mut(kind);
-        let Some(until) = entry.contradiction.as_ref().map(|last| last.last + CONTRADICTION_COUNTS) else { return };
-        if until <= self.cx.now {
-            entry.contradiction = None;
-        } else {
-            self.cx.timers.set(until, Timer::Contradiction(kind));
-        }
-    }
-
     /// Asks where the store stands: the collection that was seen furthest, since all that a store has lost lies behind what it has
     /// kept; in turn another one, so that one broken collection does not hold up everything.
     pub(super) fn ask_suspect(&mut self) {
         let Some(asked) = self.history.suspicion.as_ref().map(|suspicion| suspicion.asked) else { return };
-        let candidates = self.witnesses();
+        let candidates = self.world.witnesses();
         let next = (asked / ASK_EACH) as usize;
         match next.checked_rem(candidates.len()).map(|at| candidates[at].clone()) {
             Some((kind, high)) => {
@@ -207,30 +180,16 @@ impl Leader {
         }
     }
 
-    /// Collections of the main store that can say where it stands, with how far each was seen, the furthest first.
-    fn witnesses(&self) -> Vec<(KindId, ResourceVersion)> {
-        let usable = |kind: &crate::coverage::Kind| {
-            kind.is_watched() && !kind.is_aggregated() && kind.position.is_some() && kind.state != State::Failed
-        };
-        let known = |(id, kind): (KindId, &crate::coverage::Kind)| {
-            let (high, _) = kind.high.as_ref().filter(|_| usable(kind))?;
-            Some((id, high.clone()))
-        };
-        let mut witnesses: Vec<(KindId, ResourceVersion)> = self.world.coverage.served().filter_map(known).collect();
-        witnesses.sort_by(|(one, high), (other, lower)| high.furthest_first(lower).then(one.cmp(other)));
-        witnesses
-    }
-
     /// `position` is how far the collection had been seen at the question: while the answer was on its way, its watch may have gone past.
     pub(super) fn suspect_answered(
         &mut self,
         kind: KindId,
         position: &ResourceVersion,
-        known: &Known,
+        known: &KnownVersions,
         answer: Result<ProbeAnswer, String>,
     ) {
         match answer {
-            Ok(answer) if self.contradicts(kind, position, &answer.resource_version) => {
+            Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
                 self.rewind(
                     kind,
                     format!("the store stands at {}, after {position} was seen", answer.resource_version),
@@ -242,13 +201,13 @@ impl Leader {
             }
             Ok(answer) if answer.resource_version.reached(position) => {
                 // Those seen further have not answered: what rests on them waits until they do.
-                for (other, high) in self.witnesses() {
+                for (other, high) in self.world.witnesses() {
                     if other != kind && position.is_before(&high) {
                         self.doubt(other);
                     }
                 }
                 // The question may be older than what was seen of those: a second one tells.
-                if self.doubt_unserved(&answer.resource_version) {
+                if self.world.doubt_unserved(&answer.resource_version) {
                     self.doubt(kind);
                 }
                 self.agreed(kind, &answer.resource_version, known);
@@ -256,11 +215,6 @@ impl Leader {
             // No answer, or none that compares: ask another.
             Ok(_) | Err(_) => self.cx.timers.set(self.cx.now + SUSPECT_AGAIN, Timer::Suspect),
         }
-    }
-
-    /// Whether a store that has been at `seen` cannot stand at `version` now.
-    pub(super) fn contradicts(&self, kind: KindId, seen: &ResourceVersion, version: &ResourceVersion) -> bool {
-        version.is_before(seen) || self.world.coverage.kind(kind).leaps(self.cx.now, version)
     }
 
     /// Takes in that an answer shows a store at this version. True if it lies so far ahead that the store was restored, and told to go
@@ -298,7 +252,7 @@ impl Leader {
 
     /// One more answer of those that are wanted. Where as many agree that the main store stands before what it was known to stand at when
     /// they were asked for, it went back.
-    fn agreed(&mut self, kind: KindId, version: &ResourceVersion, known: &Known) {
+    fn agreed(&mut self, kind: KindId, version: &ResourceVersion, known: &KnownVersions) {
         let entry = self.world.coverage.kind(kind);
         let is_of_main = entry.is_in_main_store() && entry.rewound.is_none();
         // A list that never ended, or a write, may have shown it further than any collection stands.
@@ -351,7 +305,7 @@ impl Leader {
             .map(|(id, _)| id)
             .collect();
         for &id in &touched {
-            self.relist(id, "the store's history changed");
+            self.world.relist(&mut self.cx, id, "the store's history changed");
         }
         // What is not served now may be again: it is of the other history too.
         for id in self.world.coverage.ids() {
@@ -396,7 +350,7 @@ impl Leader {
         self.void_inherited();
         self.history.gone.clear();
         self.world.emptied.clear();
-        self.remember_former();
+        self.world.remember_former(&mut self.cx);
         self.world.former.lose(self.cx.now);
         self.world.graph.lose_orphaned();
         for (id, told) in self.world.graph.iter().map(|(id, node)| (id, node.is_told())).collect::<Vec<_>>() {
@@ -405,9 +359,9 @@ impl Leader {
             if void && told {
                 self.world.inquiries.remove(&id);
                 self.world.graph.set_unobserved(id, Presence::Virtual { unreadable: false });
-                self.mark_dependents(id);
+                self.world.mark_dependents(id);
             }
-            self.mark(id);
+            self.world.mark(id);
         }
         self.void_items();
     }
@@ -432,7 +386,7 @@ impl Leader {
         }
         for uid in self.dispatcher.queue.uids().cloned().collect::<Vec<Uid>>() {
             let Some(item) = self.dispatcher.queue.get(&uid) else { continue };
-            let grounds = self.grounds_now(&item.draft);
+            let grounds = self.world.grounds_now(&self.cx, &item.draft);
             self.drop_item(&uid, grounds);
         }
     }
@@ -455,7 +409,7 @@ impl Leader {
     /// Reads one collection after the other, until enough answers in a row have fitted.
     pub(super) fn ask_settle(&mut self) {
         let Some(Settling { fitted, .. }) = self.history.settling else { return };
-        let candidates = self.witnesses();
+        let candidates = self.world.witnesses();
         let at = usize::try_from(fitted).unwrap_or(0).checked_rem(candidates.len());
         match at.map(|at| candidates[at].clone()) {
             Some((kind, high)) => self.probe(kind, None, Some(1), Purpose::Settle(kind, high)),
@@ -467,13 +421,13 @@ impl Leader {
         &mut self,
         kind: KindId,
         position: &ResourceVersion,
-        known: &Known,
+        known: &KnownVersions,
         answer: Result<ProbeAnswer, String>,
     ) {
         let Some(Settling { fitted, behind }) = self.history.settling else { return };
         let is_behind = |version: &ResourceVersion| known.store.as_ref().is_some_and(|seen| version.is_before(seen));
         let (fitted, behind) = match answer {
-            Ok(answer) if self.contradicts(kind, position, &answer.resource_version) => {
+            Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
                 self.rewind(kind, format!("the store stands at {} again", answer.resource_version));
                 if self.history.settling.is_none() {
                     return;
@@ -510,7 +464,7 @@ impl Leader {
                 self.world.coverage.kind(id).served.is_none() && self.world.coverage.kind(id).rewound.is_some()
             })
             .collect();
-        for id in lost.into_iter().flat_map(|kind| self.nodes_of(kind)).collect::<Vec<_>>() {
+        for id in lost.into_iter().flat_map(|kind| self.world.nodes_of(kind)).collect::<Vec<_>>() {
             // One that only another of this kind referred to goes with that one.
             if self.world.graph.get(id).is_some_and(|node| node.is_observed()) {
                 self.take_out(id, None, Left::Sight);
@@ -541,30 +495,6 @@ impl Leader {
         }
     }
 
-    /// A kind that is not served cannot be asked. What is known of it stands where the store has come at least as far, and waits else:
-    /// until it is served, and its list tells. True if one waits.
-    fn doubt_unserved(&mut self, version: &ResourceVersion) -> bool {
-        let mut waits = false;
-        for id in self.world.coverage.ids() {
-            let entry = self.world.coverage.kind_mut(id);
-            if let (None, Some(floor), false) = (&entry.served, &entry.floor, entry.was_aggregated) {
-                entry.doubtful = !version.reached(floor);
-                waits |= entry.doubtful;
-            }
-        }
-        waits
-    }
-
-    /// Ends the doubt in kinds that are not served, where the store has come as far by now as they were seen.
-    fn trust_unserved(&mut self, version: &ResourceVersion) {
-        for id in self.world.coverage.ids() {
-            let entry = self.world.coverage.kind_mut(id);
-            if let (None, Some(floor)) = (&entry.served, &entry.floor) {
-                entry.doubtful &= !version.reached(floor);
-            }
-        }
-    }
-
     pub(super) fn ask_doubt(&mut self, kind: KindId) {
         let entry = self.world.coverage.kind(kind);
         if entry.served.is_none() {
@@ -583,14 +513,14 @@ impl Leader {
         answer: Result<ProbeAnswer, String>,
     ) {
         match answer {
-            Ok(answer) if self.contradicts(kind, position, &answer.resource_version) => {
+            Ok(answer) if self.world.contradicts(&self.cx, kind, position, &answer.resource_version) => {
                 self.rewind(kind, format!("it stands at {}, after {position} was seen", answer.resource_version));
             }
             // Where versions do not compare, an answer is all there is to be had.
             Ok(answer) => {
                 self.world.coverage.kind_mut(kind).doubtful = false;
                 if self.history.suspicion.is_none() && !self.world.coverage.kind(kind).is_aggregated() {
-                    self.trust_unserved(&answer.resource_version);
+                    self.world.trust_unserved(&answer.resource_version);
                 }
             }
             Err(_) => {
@@ -599,14 +529,6 @@ impl Leader {
                 self.cx.timers.set(self.cx.now + wait, Timer::Doubt(kind));
             }
         }
-    }
-
-    /// A collection on which a decision about this node rests, and that has to say first where it stands. Which collections have shown all
-    /// dependents of an owner is asked when the owner is judged.
-    pub(super) fn rests_on_doubt(&self, id: NodeId) -> Option<KindId> {
-        let node = self.world.graph.node(id);
-        let kinds = core::iter::once(node.kind()).chain(node.owners().map(|owner| self.world.graph.node(owner).kind()));
-        kinds.into_iter().find(|&kind| self.world.coverage.kind(kind).is_in_doubt())
     }
 
     /// Puts an item behind a collection that has to say where it stands.
@@ -629,7 +551,7 @@ impl Leader {
         if self.history.blind && !self.world.coverage.served().any(|(_, kind)| kind.is_watched() && kind.is_in_doubt())
         {
             self.history.blind = false;
-            self.mark_deletions();
+            self.world.mark_deletions();
         }
     }
 }

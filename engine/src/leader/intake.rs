@@ -1,17 +1,16 @@
 //! What discovery and the watches say.
 
 use super::closing::Left;
-use super::{Event, Leader, Output, Timer};
+use super::{Event, Leader, Timer, Undiscovered};
 use crate::coverage::{Advance, KindId, State};
 use crate::evidence::{Inquiry, Proof};
 use crate::follow::WatchEnd;
-use crate::graph::{Coordinates, Known, NodeId, Presence};
-use crate::object::{GroupResource, Object, ResourceVersion, ServedKind, Uid};
+use crate::graph::{Coordinates, NodeId, Presence};
+use crate::object::{GroupResource, Object, ResourceVersion, ServedKind};
 use crate::tombstones::Tombstone;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 /// Who showed an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,24 +43,24 @@ impl Leader {
         if !was_watched && self.world.coverage.kind(kind).is_watched() {
             // A round that is under way does not ask this collection, and may pass before it is seen.
             self.restart_barrier();
-            self.mark_deletions();
+            self.world.mark_deletions();
         }
         if was_watched && !self.world.coverage.kind(kind).is_watched() {
             // Nobody tells any more what becomes of them.
-            for id in self.observed_of(kind) {
+            for id in self.world.observed_of(kind) {
                 self.forget_shown(id);
             }
         }
         if before != Some(namespaced) {
             // References were led by the dependent's namespace while the scope was unknown.
-            self.lead_anew(kind);
+            self.world.lead_anew(kind);
         }
         self.read_scopes_again();
-        self.compare_resources(kind);
-        self.mark_unobserved(kind);
-        self.mark_dependents_of_kind(kind);
+        self.world.compare_resources(kind);
+        self.world.mark_unobserved(kind);
+        self.world.mark_dependents_of_kind(kind);
         if self.world.coverage.kind(kind).state != state {
-            self.tell_collection(kind);
+            self.world.tell_collection(&mut self.cx, kind);
         }
     }
 
@@ -74,54 +73,16 @@ impl Leader {
             self.suspect();
         }
         // What another group still shows is that group's to act for.
-        for id in self.observed_of(kind) {
-            if self.world.graph.get(id).is_some_and(|node| self.is_shown_elsewhere(id, &node.uid())) {
+        for id in self.world.observed_of(kind) {
+            if self.world.graph.get(id).is_some_and(|node| self.world.is_shown_elsewhere(id, &node.uid())) {
                 self.forget_shown(id);
             }
         }
-        self.compare_resources(kind);
-        self.mark_dependents_of_kind(kind);
-        self.mark_unobserved(kind);
-        self.mark_deletions();
-        self.await_emptied(kind);
-    }
-
-    /// Leads references to what is not observed of this kind to where they lead now.
-    fn lead_anew(&mut self, kind: KindId) {
-        for owner in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
-            if self.world.graph.get(owner).is_some() {
-                for dependent in self.world.graph.relink_dependents(&mut self.world.coverage, owner) {
-                    self.mark(dependent);
-                }
-            }
-        }
-    }
-
-    /// A resource of this kind has come or gone: references may lead to another, or not say any more which one they mean.
-    fn compare_resources(&mut self, kind: KindId) {
-        let Some(before) = self.world.coverage.compare_resources(kind) else { return };
-        self.lead_anew(before);
-        for kind in self.world.coverage.namesakes(kind).collect::<Vec<_>>() {
-            self.mark_unobserved(kind);
-            self.mark_dependents_of_kind(kind);
-        }
-    }
-
-    fn observed_of(&self, kind: KindId) -> Vec<NodeId> {
-        self.world
-            .graph
-            .iter()
-            .filter(|(_, node)| node.kind() == kind && node.is_observed())
-            .map(|(id, _)| id)
-            .collect()
-    }
-
-    /// Whether another node of this uid is observed, of a kind that is watched.
-    fn is_shown_elsewhere(&self, id: NodeId, uid: &Uid) -> bool {
-        self.world.graph.by_uid(uid).any(|other| {
-            let node = self.world.graph.node(other);
-            other != id && node.is_observed() && self.world.coverage.kind(node.kind()).is_watched()
-        })
+        self.world.compare_resources(kind);
+        self.world.mark_dependents_of_kind(kind);
+        self.world.mark_unobserved(kind);
+        self.world.mark_deletions();
+        self.world.await_emptied(&mut self.cx, kind);
     }
 
     /// What its collection has shown of a node does not count any more. That proves nothing: the next to ask for it is its name.
@@ -132,13 +93,31 @@ impl Leader {
         }
     }
 
+    pub(super) fn undiscovered(&mut self, all: Vec<Undiscovered>) {
+        if self.world.set_undiscovered(self.cx.now, all) {
+            // A round that ends while they are hidden has not asked them.
+            self.restart_barrier();
+            self.world.mark_deletions();
+        }
+    }
+
+    pub(super) fn emptied_due(&mut self, kind: KindId) {
+        let Some((crd, owners)) = self.world.end_emptied(self.cx.now, kind) else { return };
+        for id in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
+            // One that only another of this kind referred to goes with that one.
+            if self.world.graph.get(id).is_some_and(|node| !node.is_observed() && owners.contains(&node.uid())) {
+                self.prove(id, Proof::TypeEmptied { crd: crd.clone() });
+            }
+        }
+    }
+
     pub(super) fn list_begun(&mut self, kind: KindId) {
         self.prober.counts.remove(&kind);
         self.world.graph.lose_sight_of_orphaned(kind);
         if self.world.coverage.list_begun(self.cx.now, kind) {
-            self.tell_collection(kind);
+            self.world.tell_collection(&mut self.cx, kind);
             // What was decided while all was seen, and is not granted yet, waits for the list.
-            self.mark_deletions();
+            self.world.mark_deletions();
         }
     }
 
@@ -151,7 +130,7 @@ impl Leader {
         let entry = self.world.coverage.kind(kind);
         let (list, all_fresh, was_lost) = (entry.list, entry.fresh == entry.observed, entry.rewound.is_some());
         if !all_fresh {
-            for id in self.nodes_of(kind) {
+            for id in self.world.nodes_of(kind) {
                 let Some(node) = self.world.graph.get(id) else { continue };
                 let seen = node.resource_version().filter(|_| !was_lost);
                 if node.list() == Some(list) {
@@ -159,7 +138,7 @@ impl Leader {
                 }
                 // A read or a write of ours showed it after the list was taken: what becomes of it comes by the watch.
                 if seen.is_some_and(|seen| version.is_before(&seen)) {
-                    self.freshen(kind, id, false);
+                    self.world.freshen(kind, id, false);
                 } else if node.is_observed() {
                     // Not being in a list of everything is no proof; its own name is asked for.
                     self.take_out(id, None, Left::Collection { deleted: None });
@@ -173,7 +152,7 @@ impl Leader {
         self.prober.barrier.advanced(kind, &version);
         self.audit_later(kind);
         self.compare_stores_later();
-        self.tell_collection(kind);
+        self.world.tell_collection(&mut self.cx, kind);
         if advance == Advance::Rewind {
             self.rewind(kind, format!("a new list ends at {version}, which does not follow on what was seen before"));
         }
@@ -181,20 +160,20 @@ impl Leader {
         if self.world.coverage.kind(kind).rewound.is_none() {
             self.relisted(kind);
             if was_lost {
-                self.mark_dependents_of_kind(kind);
+                self.world.mark_dependents_of_kind(kind);
             }
         }
-        self.mark_unobserved(kind);
-        self.mark_dependents_of_unobserved(kind);
-        self.mark_deletions();
+        self.world.mark_unobserved(kind);
+        self.world.mark_dependents_of_unobserved(kind);
+        self.world.mark_deletions();
     }
 
     pub(super) fn list_failed(&mut self, kind: KindId, error: String, broke: bool) {
         if self.world.coverage.list_failed(self.cx.now, kind, error) {
-            self.tell_collection(kind);
-            self.mark_unobserved(kind);
-            self.mark_dependents_of_unobserved(kind);
-            self.mark_deletions();
+            self.world.tell_collection(&mut self.cx, kind);
+            self.world.mark_unobserved(kind);
+            self.world.mark_dependents_of_unobserved(kind);
+            self.world.mark_deletions();
         }
         self.relisted(kind);
         if broke && !self.world.coverage.kind(kind).is_aggregated() {
@@ -233,14 +212,14 @@ impl Leader {
         }
         if !proven && self.world.graph.get(id).is_some_and(|node| !node.is_absent()) {
             self.world.inquiries.insert(id, Inquiry::after_deleted(self.cx.now, object.resource_version.clone()));
-            self.mark(id);
+            self.world.mark(id);
         }
     }
 
     /// Moves a collection's position. False if that showed another history.
     pub(super) fn advance(&mut self, kind: KindId, version: &ResourceVersion) -> bool {
         if self.world.coverage.kind(kind).lost.is_some() {
-            self.watch_resumed(kind);
+            self.world.watch_resumed(&mut self.cx, kind);
         }
         self.compare_count(kind, version);
         match self.world.coverage.advance(self.cx.now, kind, version) {
@@ -269,24 +248,10 @@ impl Leader {
         }
     }
 
-    pub(super) fn watch_resumed(&mut self, kind: KindId) {
-        if self.world.coverage.watch_resumed(self.cx.now, kind) {
-            self.tell_collection(kind);
-            self.mark_deletions();
-        }
-    }
-
-    pub(super) fn stale_due(&mut self, kind: KindId) {
-        if self.world.coverage.stale(self.cx.now, kind, self.cx.config.stale_after) {
-            self.tell_collection(kind);
-            self.mark_deletions();
-        }
-    }
-
     /// Takes an object of a list, a watch or a trustworthy read into the graph, if it is not older than what is known.
     pub(super) fn take_in(&mut self, kind: KindId, mut object: Object, source: Source) {
         object.facts.bound();
-        self.is_not_empty(kind);
+        self.world.is_not_empty(kind);
         let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
         if source == Source::Ahead && self.leapt(kind, &object.resource_version) {
             return;
@@ -319,7 +284,7 @@ impl Leader {
                 } else {
                     // A read or a write of ours was ahead of the watch.
                     if shown {
-                        self.freshen(kind, id, was_fresh);
+                        self.world.freshen(kind, id, was_fresh);
                     }
                     return;
                 }
@@ -336,17 +301,17 @@ impl Leader {
         if known.is_none() && self.has_gone(&object.uid, kind) && self.world.coverage.kind(kind).rewound.is_none() {
             self.rewind(kind, format!("{} is there again after its DELETED", object.name));
         }
-        let orphaning = known.map(|id| self.orphaning_owners(id));
+        let orphaning = known.map(|id| self.world.orphaning_owners(id));
         let (id, change) = self.world.graph.upsert(&mut self.world.coverage, kind, list, object);
         if let Some(before) = orphaning.filter(|_| !change.owners.is_empty()) {
-            self.note_readoption(id, &before);
+            self.world.note_readoption(&mut self.cx, id, &before);
         }
         if change.appeared {
             let entry = self.world.coverage.kind_mut(kind);
             entry.observed += 1;
             entry.fresh += usize::from(shown);
             self.world.inquiries.remove(&id);
-            self.mark_other_claims(id);
+            self.world.mark_other_claims(id);
             let ghost = |other: &NodeId| {
                 let node = self.world.graph.node(*other);
                 *other != id && node.is_observed() && self.world.coverage.kind(node.kind()).served.is_none()
@@ -357,24 +322,24 @@ impl Leader {
             }
         }
         self.settle_shown(id);
-        self.mark(id);
+        self.world.mark(id);
         if source != Source::Ahead {
             self.tell_finalizers(id);
         }
         if change.standing {
             // Another kind of deletion is another mark: the barrier that passed for the one before says nothing of this one.
             self.world.deletions.remove(&id);
-            self.mark_dependents(id);
+            self.world.mark_dependents(id);
         }
         if change.remembered {
             // What orphans does so under whatever group it is referred to.
             let uid = self.world.graph.node(id).uid();
             for claim in self.world.graph.few_by_uid(&uid).collect::<Vec<_>>() {
-                self.mark_dependents(claim);
+                self.world.mark_dependents(claim);
             }
         }
         for owner in change.owners {
-            self.mark(owner);
+            self.world.mark(owner);
         }
     }
 
@@ -390,27 +355,20 @@ impl Leader {
         true
     }
 
-    fn freshen(&mut self, kind: KindId, id: NodeId, was_fresh: bool) {
-        let entry = self.world.coverage.kind_mut(kind);
-        entry.fresh += usize::from(!was_fresh);
-        let list = entry.list;
-        self.world.graph.set_list(id, list);
-    }
-
     /// Takes an observed object out of the graph.
     pub(super) fn take_out(&mut self, id: NodeId, proof: Option<Proof>, left: Left) {
         let node = self.world.graph.node(id);
         let (uid, kind, namespace) = (node.uid(), node.kind(), node.namespace().clone());
         let proof = proof.filter(|_| !self.world.coverage.kind(kind).ambiguous);
         let fresh = node.list() == Some(self.world.coverage.kind(kind).list);
-        let object = self.object_ref(id);
+        let object = self.world.object_ref(id);
         let resource_version = node.resource_version();
         let deletion_time =
             if node.is_terminating() { node.facts().and_then(|facts| facts.deletion_time) } else { None };
         let deleted = left.version();
         let caused_by_us = self.leaves(id, left);
-        let owner_gone = if caused_by_us { self.since_owners_went(id) } else { None };
-        let causes = if caused_by_us { self.causes(id) } else { Vec::new() };
+        let owner_gone = if caused_by_us { self.world.since_owners_went(&self.cx, id) } else { None };
+        let causes = if caused_by_us { self.world.causes(id) } else { Vec::new() };
         let entry = self.world.coverage.kind_mut(kind);
         entry.observed -= 1;
         entry.fresh -= usize::from(fresh);
@@ -420,29 +378,29 @@ impl Leader {
         if self.world.graph.has_orphaned(&uid) {
             let round = self.prober.barrier.request(&namespace);
             self.world.graph.remember_orphaned(id, round);
-            self.bound_orphaned();
+            self.world.bound_orphaned(&self.cx);
         }
-        self.mark_other_claims(id);
+        self.world.mark_other_claims(id);
         let (owners, stays) = self.world.graph.remove(id, proof.clone());
         for owner in owners {
-            self.mark(owner);
+            self.world.mark(owner);
         }
         if stays && self.world.coverage.kind(kind).namespaced().is_some_and(|wants| wants == namespace.is_empty()) {
             // The kind has changed its scope since this object was shown: the owner is somewhere else now, if anywhere.
             for dependent in self.world.graph.relink_dependents(&mut self.world.coverage, id) {
-                self.mark(dependent);
+                self.world.mark(dependent);
                 for owner in self.world.graph.node(dependent).owners().collect::<Vec<_>>() {
-                    self.mark(owner);
+                    self.world.mark(owner);
                 }
             }
         }
         let stays = stays && self.world.graph.get(id).is_some();
         if stays {
             self.world.absent_since.insert(id, self.cx.now);
-            self.mark(id);
-            self.mark_dependents(id);
+            self.world.mark(id);
+            self.world.mark_dependents(id);
         }
-        self.mark_uid(&uid);
+        self.world.mark_uid(&uid);
         self.world.changes.note(&uid);
         self.ledger.writes.remove(&uid);
         self.settle_claim(&uid);
@@ -461,13 +419,6 @@ impl Leader {
         }
     }
 
-    /// How long the last of its owners has been absent.
-    fn since_owners_went(&self, id: NodeId) -> Option<Duration> {
-        let is_absent = |owner: &NodeId| matches!(self.world.graph.node(*owner).known(), Known::Absent(_));
-        let absent = self.world.graph.node(id).owners().filter(is_absent);
-        absent.filter_map(|owner| self.world.absent_since.get(&owner)).max().map(|&at| self.cx.now.since(at))
-    }
-
     /// Takes an owner that is not observed as absent.
     pub(super) fn prove(&mut self, id: NodeId, proof: Proof) {
         if self.world.coverage.kind(self.world.graph.node(id).kind()).ambiguous {
@@ -477,92 +428,8 @@ impl Leader {
         self.withdraw(id);
         self.world.graph.set_unobserved(id, Presence::Absent(proof.clone()));
         self.world.absent_since.insert(id, self.cx.now);
-        self.mark_dependents_of_absent(id);
-        let owner = self.object_ref(id);
+        self.world.mark_dependents_of_absent(id);
+        let owner = self.world.object_ref(id);
         self.cx.event(Event::Proven { owner, proof });
-    }
-
-    /// An absent owner decides nothing for an object that waits for another owner's answer.
-    fn mark_dependents_of_absent(&mut self, id: NodeId) {
-        let decides = self.world.graph.is_orphaned(self.world.graph.node(id));
-        for dependent in self.world.graph.node(id).dependents().collect::<Vec<_>>() {
-            if decides || !self.awaits_another(dependent, id) {
-                self.mark(dependent);
-            } else {
-                self.world.changes.note(&self.world.graph.node(dependent).uid());
-            }
-        }
-    }
-
-    pub(super) fn nodes_of(&self, kind: KindId) -> Vec<NodeId> {
-        let unobserved = self.world.graph.unobserved(kind);
-        let observed = self.world.coverage.kind(kind).observed;
-        // Most kinds that come or go have no objects, and a large graph is not looked through for them.
-        if observed == 0 {
-            return unobserved.collect();
-        }
-        let all = observed + unobserved.count();
-        self.world.graph.iter().filter(|(_, node)| node.kind() == kind).map(|(id, _)| id).take(all).collect()
-    }
-
-    pub(super) fn mark_unobserved(&mut self, kind: KindId) {
-        for id in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
-            self.mark(id);
-        }
-    }
-
-    /// Objects that claim this uid for something elsewhere are judged by whether it is here.
-    fn mark_other_claims(&mut self, id: NodeId) {
-        let uid = self.world.graph.node(id).uid();
-        for other in self.world.graph.by_uid(&uid).collect::<Vec<_>>() {
-            if other != id {
-                self.mark_dependents(other);
-            }
-        }
-    }
-
-    pub(super) fn unusable(&mut self, collection: GroupResource, why: String) {
-        if let Some(kind) = self.world.coverage.find(&collection) {
-            self.world.coverage.kind_mut(kind).unusable += 1;
-            self.is_not_empty(kind);
-        }
-        self.cx.event(Event::Unusable { collection, why });
-    }
-
-    fn mark_dependents_of_unobserved(&mut self, kind: KindId) {
-        for id in self.world.graph.unobserved(kind).collect::<Vec<_>>() {
-            self.mark_dependents(id);
-        }
-    }
-
-    pub(super) fn mark_dependents_of_kind(&mut self, kind: KindId) {
-        for id in self.nodes_of(kind) {
-            self.mark(id);
-            self.mark_dependents(id);
-        }
-    }
-
-    pub(super) fn mark_deletions(&mut self) {
-        for id in self.world.deletions.keys().copied().collect::<Vec<_>>() {
-            self.mark(id);
-        }
-    }
-
-    pub(super) fn tell_collection(&mut self, kind: KindId) {
-        let entry = self.world.coverage.kind(kind);
-        let Some(served) = &entry.served else { return };
-        let event = Event::Collection {
-            collection: served.group_resource.clone(),
-            state: entry.state,
-            error: entry.error.clone(),
-        };
-        self.cx.event(event);
-    }
-
-    pub(super) fn relist(&mut self, kind: KindId, why: &str) {
-        if let Some(served) = &self.world.coverage.kind(kind).served {
-            let collection = served.group_resource.clone();
-            self.cx.outputs.push_back(Output::Relist { collection, why: String::from(why) });
-        }
     }
 }

@@ -12,20 +12,9 @@ impl Leader {
     pub fn inconsistency(&self) -> Option<String> {
         let graph = self.world.graph.inconsistency().or_else(|| self.dispatcher.queue.inconsistency());
         graph
-            .or_else(|| self.inconsistent_counts())
+            .or_else(|| self.world.inconsistent_counts())
             .or_else(|| self.inconsistent_leases())
-            .or_else(|| self.stray_notes())
-    }
-
-    fn inconsistent_counts(&self) -> Option<String> {
-        let counts = self.world.graph.observed_by_kind(|kind| self.world.coverage.kind(kind).list);
-        self.world.coverage.ids().find_map(|id| {
-            let kind = self.world.coverage.kind(id);
-            let (all, fresh) = counts.get(&id).copied().unwrap_or_default();
-            ((kind.observed, kind.fresh) != (all, fresh)).then(|| {
-                format!("{all} {} in the graph, {fresh} fresh; counted {} and {}", kind.kind, kind.observed, kind.fresh)
-            })
-        })
+            .or_else(|| self.world.stray_notes())
     }
 
     fn inconsistent_leases(&self) -> Option<String> {
@@ -46,13 +35,5 @@ impl Leader {
         }
         let held: usize = self.dispatcher.leases.sessions().map(|(_, session)| session.leases.len()).sum();
         (held != by_target.len()).then(|| format!("{held} leases in sessions, {} in all", by_target.len()))
-    }
-
-    fn stray_notes(&self) -> Option<String> {
-        let mut notes =
-            self.world.inquiries.keys().chain(self.world.deletions.keys()).chain(self.world.absent_since.keys());
-        let stray = notes.any(|&id| self.world.graph.get(id).is_none())
-            || self.world.undecided.places().any(|place| self.world.graph.at_place(place).is_none());
-        stray.then(|| String::from("a note about a node that is gone"))
     }
 }

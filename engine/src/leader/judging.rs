@@ -2,24 +2,16 @@
 
 use super::{Cause, Event, Grounds, Leader, Mode, Timer};
 use crate::evidence::Inquiry;
-use crate::graph::{Known, NodeId, Presence, Reference};
-use crate::object::{
-    Access, FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, OwnerReference, Uid, pick,
-    sharing_uid,
-};
+use crate::graph::{NodeId, Presence};
+use crate::object::{Access, FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, Uid};
 use crate::queue::{Delay, Draft, Place, Put};
-use crate::verdict::{Collection, Standing, Verdict, standings, verdict};
+use crate::verdict::{Verdict, verdict};
 use crate::view::Undecided;
-use crate::work::{Action, CHECKS_MAX, Preconditions, RevokeMode};
+use crate::work::{Action, Preconditions, RevokeMode};
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// References that are remembered as told of; beyond that no more are told in this term.
-pub(super) const TOLD_MAX: usize = 10_000;
-/// An object with more references is judged once all its owners are known, where the answers come one by one.
-const JUDGED_EACH_TIME: usize = 64;
 /// An object that a webhook refused and that has changed since is tried again after this, however often it changes.
 const MOVED: Duration = Duration::from_secs(1);
 
@@ -30,20 +22,8 @@ impl Leader {
             return;
         }
         self.world.graph.set_dirty(id, false);
-        self.mark_acting(id);
+        self.world.mark_acting(id);
         if self.world.graph.node(id).is_observed() { self.judge_object(id) } else { self.judge_owner(id) }
-    }
-
-    /// An object in deletion may have waited for what changed at another node of its uid.
-    fn mark_acting(&mut self, id: NodeId) {
-        let Some(acting) = self.world.graph.primary(&self.world.graph.node(id).uid()).filter(|&acting| acting != id)
-        else {
-            return;
-        };
-        let node = self.world.graph.node(acting);
-        if node.deletes_dependents() || node.orphans_dependents() {
-            self.mark(acting);
-        }
     }
 
     fn judge_object(&mut self, id: NodeId) {
@@ -53,14 +33,14 @@ impl Leader {
         {
             return;
         }
-        self.tell_misplaced(id);
-        self.tell_excess(id);
+        self.world.tell_misplaced(&mut self.cx, id);
+        self.world.tell_excess(&mut self.cx, id);
         let verdict = verdict(&self.world.graph, &self.world.coverage, id);
         if !matches!(verdict, Verdict::Foreground { .. } | Verdict::Orphaning { .. }) {
             self.world.deletions.remove(&id);
         }
         let mut undecided = None;
-        let awaits = self.await_one_owner(id);
+        let awaits = self.world.await_one_owner(&mut self.cx, id);
         let decision = match verdict {
             Verdict::NotObserved | Verdict::Unowned | Verdict::Held => None,
             Verdict::Undecided(why) => {
@@ -69,27 +49,27 @@ impl Leader {
             }
             // All that can be removed is removed at once.
             Verdict::Kept { .. } if awaits => None,
-            Verdict::Kept { drop } | Verdict::Terminating { drop } => self.removal(id, &drop),
-            Verdict::Collectable(collection) => match self.beyond_checks(id, &collection) {
-                beyond if beyond.is_empty() => Some(self.deletion(id, &collection)),
-                beyond => self.removal(id, &beyond),
+            Verdict::Kept { drop } | Verdict::Terminating { drop } => self.world.removal(id, &drop),
+            Verdict::Collectable(collection) => match self.world.beyond_checks(id, &collection) {
+                beyond if beyond.is_empty() => Some(self.world.deletion(id, &collection)),
+                beyond => self.world.removal(id, &beyond),
             },
             Verdict::Foreground { drop, unblock, .. } if drop.is_empty() && !unblock.is_empty() => {
                 self.world.deletions.entry(id).or_insert(None);
-                self.unblocking(id, &unblock)
+                self.world.unblocking(id, &unblock)
             }
-            Verdict::Foreground { blocking, drop, .. } => self.removal(id, &drop).or_else(|| {
+            Verdict::Foreground { blocking, drop, .. } => self.world.removal(id, &drop).or_else(|| {
                 let (action, why) = self.end_foreground(id, blocking);
                 undecided = why;
                 action
             }),
             Verdict::Orphaning { dependents, drop } => {
                 let passed = self.has_passed_barrier(id);
-                let hidden = !passed && dependents == 0 && self.is_any_dependent_hidden(id);
+                let hidden = !passed && dependents == 0 && self.world.is_any_dependent_hidden(&self.cx, id);
                 let hidden = hidden.then_some(Undecided::DependentsUnseen);
-                undecided = hidden.or_else(|| self.unreachable_dependents(id, dependents));
+                undecided = hidden.or_else(|| self.world.unreachable_dependents(id, dependents));
                 let end = (passed && dependents == 0).then(|| finish(ORPHAN_FINALIZER, Cause::NoDependents));
-                self.removal(id, &drop).or(end)
+                self.world.removal(id, &drop).or(end)
             }
         };
         match undecided {
@@ -102,130 +82,12 @@ impl Leader {
         }
     }
 
-    /// Of an object with many references, picks an owner that is being asked for, if there is one: until it is known, nothing follows from
-    /// the absence of others. It is a random one, so that an object is judged some ten times while thousands of owners are asked for.
-    fn await_one_owner(&mut self, id: NodeId) -> bool {
-        let node = self.world.graph.node(id);
-        if node.references().len() <= JUDGED_EACH_TIME {
-            if !self.world.awaited.is_empty() {
-                self.world.awaited.remove(&id);
-            }
-            return false;
-        }
-        let is_asked = |owner: &NodeId| self.is_being_asked(*owner);
-        let asked: Vec<NodeId> = node.owners().filter(is_asked).collect();
-        let picked = usize::try_from(self.cx.jitter.next()).unwrap_or(0).checked_rem(asked.len()).map(|at| asked[at]);
-        match picked {
-            Some(owner) => self.world.awaited.insert(id, owner),
-            None => self.world.awaited.remove(&id),
-        };
-        picked.is_some()
-    }
-
-    /// Whether this object waits for an answer about another owner than this one.
-    pub(super) fn awaits_another(&self, dependent: NodeId, owner: NodeId) -> bool {
-        self.world.awaited.get(&dependent).is_some_and(|&awaited| awaited != owner && self.is_being_asked(awaited))
-    }
-
-    fn is_being_asked(&self, owner: NodeId) -> bool {
-        let Some(node) = self.world.graph.get(owner) else { return false };
-        let is_open =
-            matches!(node.known(), Known::Virtual { unreadable: false }) && !self.world.graph.is_orphaned(node);
-        is_open && self.world.inquiries.contains_key(&owner)
-    }
-
-    /// Places of references to waiting owners beyond those that one deletion can rest on. Each of these owners wants the object gone, so a
-    /// deletion would be right; less is done instead, and the rest of the owners is checked. Owners that it does not block are left first.
-    fn beyond_checks(&self, id: NodeId, collection: &Collection) -> Vec<usize> {
-        let mut kept: BTreeSet<NodeId> = BTreeSet::new();
-        let references: Vec<Reference<'_>> = self.world.graph.node(id).references().collect();
-        let waiting = || collection.waiting.iter().filter_map(|&at| Some((at, *references.get(at)?)));
-        let (blocked, others): (Vec<_>, Vec<_>) = waiting().partition(|(_, reference)| reference.blocks());
-        for (_, reference) in blocked.into_iter().chain(others) {
-            if kept.len() < CHECKS_MAX {
-                kept.insert(reference.owner());
-            }
-        }
-        waiting().filter(|(_, reference)| !kept.contains(&reference.owner())).map(|(at, _)| at).collect()
-    }
-
-    /// Tells of references to namespaced owners that are in another namespace, once each.
-    fn tell_misplaced(&mut self, id: NodeId) {
-        let node = self.world.graph.node(id);
-        if self.cx.term.is_none() {
-            return;
-        }
-        let mut asked = BTreeSet::new();
-        let elsewhere = |reference: &Reference<'_>| {
-            let owner = self.world.graph.node(reference.owner());
-            let mut observed = || {
-                let uid = owner.uid();
-                let is_news = asked.insert(uid.clone());
-                self.world.graph.primary(&uid).filter(|_| is_news).map(|id| self.world.graph.node(id).namespace())
-            };
-            !owner.is_observed() && observed().is_some_and(|at| !at.is_empty() && at != node.namespace())
-        };
-        let misplaced: Vec<OwnerReference> = node.references().filter(elsewhere).map(Reference::to_owned).collect();
-        let uid = node.uid();
-        for reference in misplaced {
-            if self.world.reported.len() < TOLD_MAX && self.world.reported.insert((uid.clone(), reference.uid.clone()))
-            {
-                let dependent = self.object_ref(id);
-                self.cx.event(Event::OwnerInOtherNamespace { dependent, reference });
-            }
-        }
-    }
-
-    /// Tells of an object with more references than are looked at, once.
-    fn tell_excess(&mut self, id: NodeId) {
-        let Some(excess) = self.world.graph.node(id).excess().filter(|_| self.cx.term.is_some()) else { return };
-        let uid = self.world.graph.node(id).uid();
-        if self.world.reported.len() < TOLD_MAX && self.world.reported.insert((uid.clone(), uid)) {
-            self.cx.event(Event::TooManyReferences { object: self.object_ref(id), count: excess.count });
-        }
-    }
-
-    /// References to drop, by uid where that says enough.
-    fn removal(&self, id: NodeId, drop: &[usize]) -> Option<(Action, Vec<Cause>)> {
-        let facts = self.world.graph.node(id).facts().filter(|_| !drop.is_empty())?;
-        let (entries, alone) = sharing_uid(&facts.owners, drop);
-        let action = Action::RemoveOwnerReferences {
-            owner_uids: alone.iter().map(|&at| facts.owners[at].uid.clone()).collect(),
-            entries: pick(&facts.owners, &entries),
-        };
-        Some((action, self.causes(id)))
-    }
-
-    fn deletion(&self, id: NodeId, collection: &Collection) -> (Action, Vec<Cause>) {
-        let node = self.world.graph.node(id);
-        let facts = node.facts().expect("a verdict to delete is on an observed object");
-        let mut causes = self.causes(id);
-        if !collection.unblock.is_empty() {
-            causes.push(Cause::Cycle);
-            return (Action::UnblockOwnerReferences { entries: pick(&facts.owners, &collection.unblock) }, causes);
-        }
-        let owners: Vec<NodeId> = node.owners().collect();
-        let mut checked = BTreeSet::new();
-        let waiting = collection.waiting.iter().map(|&at| owners[at]).filter(|&owner| checked.insert(owner));
-        let action = Action::Delete {
-            propagation_policy: collection.propagation_policy,
-            owner_checks: waiting.map(|owner| self.object_ref(owner)).collect(),
-        };
-        (action, causes)
-    }
-
-    /// References of a cycle to be made non-blocking.
-    fn unblocking(&self, id: NodeId, unblock: &[usize]) -> Option<(Action, Vec<Cause>)> {
-        let facts = self.world.graph.node(id).facts()?;
-        Some((Action::UnblockOwnerReferences { entries: pick(&facts.owners, unblock) }, alloc::vec![Cause::Cycle]))
-    }
-
     fn end_foreground(&mut self, id: NodeId, blocking: usize) -> (Option<(Action, Vec<Cause>)>, Option<Undecided>) {
         if blocking > 0 {
             self.world.deletions.entry(id).or_insert(None);
-            return (None, self.unreachable_dependents(id, blocking));
+            return (None, self.world.unreachable_dependents(id, blocking));
         }
-        if self.is_any_dependent_hidden(id) && !self.has_passed_barrier(id) {
+        if self.world.is_any_dependent_hidden(&self.cx, id) && !self.has_passed_barrier(id) {
             return (None, Some(Undecided::DependentsUnseen));
         }
         self.world.deletions.entry(id).or_insert(None);
@@ -262,88 +124,33 @@ impl Leader {
             .dependents(&self.world.coverage, id)
             .find(|&dependent| is_to_be_judged(dependent) || is_under_way(dependent));
         if first.is_some_and(is_to_be_judged) {
-            self.mark(id);
+            self.world.mark(id);
         }
         first.is_some()
-    }
-
-    /// Has the owners of this uid's object judged that are in deletion: they may have waited for what was decided about it.
-    pub(super) fn mark_deleting_owners(&mut self, uid: &Uid) {
-        let Some(id) = self.world.graph.primary(uid) else { return };
-        let acting = |owner| self.world.graph.primary(&self.world.graph.node(owner).uid());
-        for owner in self.world.graph.node(id).owners().filter_map(acting).collect::<Vec<_>>() {
-            if self.world.deletions.contains_key(&owner) {
-                self.mark(owner);
-            }
-        }
-    }
-
-    /// What is left of `count` dependents to wait for is of a kind that nobody serves: nothing can be done for them, and nothing known
-    /// about them, until it is served again. The first tells: those that can be reached go one by one.
-    fn unreachable_dependents(&self, id: NodeId, count: usize) -> Option<Undecided> {
-        let first = self.world.graph.dependents(&self.world.coverage, id).next().filter(|_| count > 0)?;
-        let unserved = self.world.coverage.kind(self.world.graph.node(first).kind()).served.is_none();
-        unserved.then_some(Undecided::DependentsUnseen)
-    }
-
-    /// A collection that cannot be seen, unless an administrator says that it does not matter.
-    pub(super) fn may_hide_dependents(&self, kind: &crate::coverage::Kind) -> bool {
-        let assumed = |served: &crate::object::ServedKind| {
-            let GroupResource { group, resource } = &served.group_resource;
-            self.cx.config.policy.assumes_no_dependents(group, Some(resource))
-        };
-        kind.is_uncertain() && !kind.served.as_ref().is_some_and(assumed)
-    }
-
-    /// Whether a collection that cannot be seen, or not be believed, could hold dependents of this owner.
-    fn is_any_dependent_hidden(&self, id: NodeId) -> bool {
-        let everywhere = self.world.graph.node(id).namespace().is_empty();
-        self.is_any_kind_hidden()
-            || self
-                .world
-                .coverage
-                .served()
-                .any(|(_, kind)| self.may_hide_dependents(kind) && (everywhere || kind.namespaced() == Some(true)))
     }
 
     /// Whether everything that existed when this owner's deletion was first seen has been shown. Asks for it where nobody has.
     fn has_passed_barrier(&mut self, id: NodeId) -> bool {
         let namespace = self.world.graph.node(id).namespace().clone();
         // What a round has asked before a connection broke does not replace what may be of another history now.
-        let from = if self.history.blind && self.is_any_dependent_hidden(id) { self.history.barrier_from } else { 0 };
+        let from = if self.history.blind && self.world.is_any_dependent_hidden(&self.cx, id) {
+            self.history.barrier_from
+        } else {
+            0
+        };
         let round = self.world.deletions.entry(id).or_insert(None);
         if self.cx.term.is_none() {
             return false;
         }
         match *round {
             // No round can ask for a kind whose resource is unknown.
-            Some(number) => self.prober.barrier.has_passed(&namespace, number.max(from)) && !self.is_any_kind_hidden(),
+            Some(number) => {
+                self.prober.barrier.has_passed(&namespace, number.max(from)) && !self.world.is_any_kind_hidden(&self.cx)
+            }
             None => {
                 *round = Some(self.prober.barrier.request(&namespace));
                 false
             }
-        }
-    }
-
-    /// Why the references of an object lead to what was decided.
-    pub(super) fn causes(&self, id: NodeId) -> Vec<Cause> {
-        let node = self.world.graph.node(id);
-        let standings = standings(&self.world.graph, &self.world.coverage, node);
-        node.references().zip(standings).filter_map(|(reference, standing)| self.cause(reference, standing)).collect()
-    }
-
-    fn cause(&self, reference: Reference<'_>, standing: Standing) -> Option<Cause> {
-        let owner = self.world.graph.node(reference.owner());
-        let OwnerReference { kind, name, uid, .. } = reference.to_owned();
-        let namespace = owner.namespace().clone();
-        match (standing, owner.known()) {
-            (Standing::Dangling, Known::Absent(proof)) => {
-                Some(Cause::OwnerAbsent { kind, namespace, name, uid, proof: proof.clone() })
-            }
-            (Standing::Waiting, _) => Some(Cause::OwnerWaiting { kind, namespace, name, uid }),
-            (Standing::Orphaning, _) => Some(Cause::OwnerOrphans { kind, namespace, name, uid }),
-            (Standing::Solid, _) => Some(Cause::KeptBy { kind, namespace, name, uid }),
-            (Standing::Dangling | Standing::Unverified(_) | Standing::InvalidScope, _) => None,
         }
     }
 
@@ -355,7 +162,7 @@ impl Leader {
             return self.withdraw(id);
         };
         let draft = Draft {
-            target: self.object_ref(id),
+            target: self.world.object_ref(id),
             preconditions: Preconditions {
                 resource_version: observed.resource_version,
                 facts_digest: observed.facts.digest(),
@@ -374,7 +181,7 @@ impl Leader {
         let repeated = known.then(|| (target.clone(), draft.action.clone()));
         let observe = self.cx.config.mode == Mode::Observe;
         // Where the cascade began counts for what is new; what is told of a decision has all of the way.
-        let chain = self.chain(&target.uid, &causes);
+        let chain = self.world.chain(&self.cx, &target.uid, &causes);
         let root = chain.last().map(|root| root.uid.clone());
         let before = self
             .dispatcher
@@ -387,7 +194,7 @@ impl Leader {
         match put {
             Put::New | Put::Replaced => {
                 if let Some((item, before)) = before.filter(|_| put == Put::Replaced) {
-                    let grounds = self.grounds_now(&before);
+                    let grounds = self.world.grounds_now(&self.cx, &before);
                     self.ends_inherited(&target.uid, grounds.decision);
                     let (target, action) = (before.target, before.action.kind());
                     self.cx.event(Event::Withdrawn { item, target, action, replaced: true, grounds });
@@ -406,8 +213,8 @@ impl Leader {
     /// Tells of a decision that this replica made before its term began, so that no step of a decision is in the log without it.
     pub(super) fn tell_decided(&mut self, uid: &Uid) {
         if self.dispatcher.queue.get(uid).is_some_and(|item| !item.told) {
-            let causes = self.world.graph.primary(uid).map_or_else(Vec::new, |id| self.causes(id));
-            let chain = self.chain(uid, &causes);
+            let causes = self.world.graph.primary(uid).map_or_else(Vec::new, |id| self.world.causes(id));
+            let chain = self.world.chain(&self.cx, uid, &causes);
             self.decided(uid, causes, chain, true);
         }
     }
@@ -420,7 +227,7 @@ impl Leader {
         let Some(item) = self.dispatcher.queue.get(uid) else { return };
         let (id, generation, target, action) =
             (item.id, item.generation, item.draft.target.clone(), item.draft.action.kind());
-        let grounds = leads.then(|| self.grounds(&item.draft, causes.clone(), chain));
+        let grounds = leads.then(|| self.world.grounds(&self.cx, &item.draft, causes.clone(), chain));
         self.cx.event(Event::Decided { item: id, generation, target, action, causes, grounds, repeated });
     }
 
@@ -442,13 +249,13 @@ impl Leader {
             Ok(None) => {}
             Ok(Some(item)) => {
                 let action = item.draft.action.kind();
-                let grounds = self.grounds_now(&item.draft);
+                let grounds = self.world.grounds_now(&self.cx, &item.draft);
                 let target = item.draft.target;
                 self.ends_inherited(&uid, grounds.decision);
                 self.cx.event(Event::Withdrawn { item: item.id, target, action, replaced: false, grounds });
                 // What another node of this uid asked for may have given way to it.
-                self.mark_uid(&uid);
-                self.mark_deleting_owners(&uid);
+                self.world.mark_uid(&uid);
+                self.world.mark_deleting_owners(&uid);
             }
         }
     }
@@ -485,11 +292,6 @@ impl Leader {
             return;
         }
         self.ask_about(id);
-    }
-
-    /// A node as others name it. Version and resource are empty where the kind is not served.
-    pub(super) fn object_ref(&self, id: NodeId) -> ObjectRef {
-        self.world.graph.object_ref(&self.world.coverage, id)
     }
 }
 

@@ -68,13 +68,9 @@ struct Meter {
 }
 
 impl Leader {
-    fn cap(&self) -> Option<Rate> {
-        self.cx.config.policy.max_writes_per_second.filter(|_| self.cx.term.is_some() && !self.cx.stopping)
-    }
-
     /// A session on a new stream: it may not write before it has a share.
     pub(super) fn welcome_share(&mut self, session: SessionId, stream: StreamId) {
-        if self.cap().is_none() {
+        if self.cx.cap().is_none() {
             return;
         }
         self.say_share(stream, Rate::ZERO);
@@ -87,7 +83,7 @@ impl Leader {
     /// Those who are about to be granted something need a share.
     pub(super) fn shares_for<'a>(&mut self, sessions: impl Iterator<Item = &'a SessionId>) {
         let mut lacking = sessions.filter_map(|&id| self.dispatcher.leases.session(id)).map(|session| session.share);
-        if self.cap().is_some() && lacking.any(|share| share.is_none_or(|share| share == Rate::ZERO)) {
+        if self.cx.cap().is_some() && lacking.any(|share| share.is_none_or(|share| share == Rate::ZERO)) {
             self.divide_soon();
         }
     }
@@ -103,7 +99,7 @@ impl Leader {
 
     /// Divides anew now, or as soon as that is allowed again.
     pub(super) fn divide_soon(&mut self) {
-        if self.cap().is_none() {
+        if self.cx.cap().is_none() {
             return;
         }
         let at = self.dispatcher.pacing.divided.map_or(self.cx.now, |divided| divided + DIVIDE_APART);
@@ -128,7 +124,7 @@ impl Leader {
 
     /// Equal shares for all who have something to do, or, where nobody has, for all who might get something.
     fn divide(&mut self) {
-        let Some(cap) = self.cap() else { return };
+        let Some(cap) = self.cx.cap() else { return };
         let now = self.cx.now;
         self.dispatcher.pacing.divided = Some(now);
         let connected: Vec<SessionId> = self

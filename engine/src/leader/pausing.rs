@@ -97,7 +97,11 @@ impl Leader {
         let has_namespace = |name: &Name| {
             synced?;
             let there = self.uids_at("", "Namespace", "", name, 1);
-            Some(there.iter().any(|uid| self.best_known(uid).is_some_and(|id| self.world.graph.node(id).is_observed())))
+            Some(
+                there
+                    .iter()
+                    .any(|uid| self.world.best_known(uid).is_some_and(|id| self.world.graph.node(id).is_observed())),
+            )
         };
         resolved(scope, &self.world.coverage, has_namespace)
     }
@@ -472,7 +476,7 @@ impl Leader {
         while let Some((item, pause)) = self.dispatcher.queue.next_held_news() {
             let (target, action, draft) = (item.draft.target.clone(), item.draft.action.kind(), item.draft.clone());
             self.tell_decided(&draft.target.uid);
-            let grounds = self.grounds_now(&draft);
+            let grounds = self.world.grounds_now(&self.cx, &draft);
             self.cx.event(Event::Held { target, action, pause, grounds });
             if self.cx.outputs.len() >= TOLD_AT_ONCE {
                 return;

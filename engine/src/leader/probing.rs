@@ -1,11 +1,13 @@
 //! Questions to the API server, and the barrier, which asks most of them.
 
 use super::intake::Source;
-use super::{Asked, CheckBy, Event, Known, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose, asking, audit};
+use super::{
+    Asked, CheckBy, Event, KnownVersions, Leader, Output, Probe, ProbeAnswer, ProbeId, Purpose, asking, audit,
+};
 use crate::barrier::{Barrier, Wanted};
 use crate::coverage::{KindId, State};
 use crate::follow::Failure;
-use crate::object::{Name, Object, ResourceVersion};
+use crate::object::{Name, ResourceVersion};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -39,7 +41,7 @@ impl Leader {
         let fresh = matches!(purpose, Purpose::Suspect(..) | Purpose::Doubt(..))
             && self.history.suspicion.as_ref().is_some_and(|why| why.is_of_answers());
         let probe = Probe { id, collection, kind: kind_name, version, namespace, limit, object: None, fresh };
-        let known = self.known(kind);
+        let known = self.world.known(kind);
         self.prober.under_way.insert(id, Asked { purpose, known });
         self.cx.outputs.push_back(Output::Probe(probe));
     }
@@ -62,7 +64,7 @@ impl Leader {
             | Purpose::Store(kind) => Some(*kind),
             Purpose::Existence { by: CheckBy::Read, .. } | Purpose::Void => None,
         };
-        let ordered = of.is_some_and(|kind| self.has_order(kind, &known, &purpose));
+        let ordered = of.is_some_and(|kind| self.world.has_order(kind, &known, &purpose));
         let answer = answer.and_then(|answer| match &answer.resource_version {
             version if ordered && !version.is_ordered() => {
                 let why = format!("a list has the version {version:?}, which says nothing of when it was true");
@@ -108,26 +110,12 @@ impl Leader {
         }
     }
 
-    /// Whether only a version that can be ordered says when a list of this collection was true. Behind an APIService there may be none: that
-    /// is so once its versions were seen to be none. Before that, its lists count only for owners, who take several.
-    fn has_order(&self, kind: KindId, known: &Known, purpose: &Purpose) -> bool {
-        let is_of_owner = matches!(purpose, Purpose::Existence { .. });
-        let seen = known.own.as_ref().map(ResourceVersion::is_ordered);
-        !self.world.coverage.kind(kind).is_aggregated() || seen.unwrap_or(!is_of_owner)
-    }
-
-    /// How far a collection and its store are known to have come.
-    pub(super) fn known(&self, kind: KindId) -> Known {
-        let own = self.world.coverage.kind(kind).high.as_ref().map(|(high, _)| high.clone());
-        Known { own, store: self.world.coverage.floor(kind).cloned(), main: self.world.coverage.main().cloned() }
-    }
-
     /// A consistent list shows its store no earlier than that was known to stand when it was asked. One that does is of a server that lags,
     /// or of another history, and says nothing.
     pub(super) fn of_the_present(
         &mut self,
         kind: KindId,
-        known: &Known,
+        known: &KnownVersions,
         answer: ProbeAnswer,
     ) -> Result<ProbeAnswer, String> {
         let version = &answer.resource_version;
@@ -178,18 +166,18 @@ impl Leader {
             return;
         }
         if let Some((number, namespaces)) = self.prober.barrier.end(self.cx.now) {
-            if !self.is_any_kind_hidden() {
+            if !self.world.is_any_kind_hidden(&self.cx) {
                 self.world.graph.forget_orphaned(&namespaces, number);
             }
-            self.remember_former();
-            self.mark_deletions();
+            self.world.remember_former(&mut self.cx);
+            self.world.mark_deletions();
         }
         if !self.prober.barrier.is_due(self.cx.now) {
             return;
         }
         let watched = |(id, kind): (KindId, &crate::coverage::Kind)| {
             let believed = kind.state == State::Synced && kind.lost.is_none() && !kind.is_in_doubt();
-            let matters = kind.is_watched() && (!kind.is_uncertain() || self.may_hide_dependents(kind));
+            let matters = kind.is_watched() && (!kind.is_uncertain() || self.cx.may_hide_dependents(kind));
             matters.then_some((id, kind.namespaced() == Some(true), believed))
         };
         let kinds: Vec<_> = self.world.coverage.served().filter_map(watched).collect();
@@ -246,18 +234,10 @@ impl Leader {
             return false;
         }
         for object in answer.objects {
-            if self.concerns_deletion(&object) {
+            if self.world.concerns_deletion(&object) {
                 self.take_in(kind, object, Source::Ahead);
             }
         }
         true
-    }
-
-    fn concerns_deletion(&self, object: &Object) -> bool {
-        let in_deletion = |id: crate::graph::NodeId| self.world.deletions.contains_key(&id);
-        // One that orphaned its dependents and is gone may have no node any more: nothing was known to refer to it.
-        object.facts.owners.iter().any(|owner| {
-            self.world.graph.has_orphaned(&owner.uid) || self.world.graph.by_uid(&owner.uid).any(in_deletion)
-        })
     }
 }

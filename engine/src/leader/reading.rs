@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 
 mod changes;
 mod contents;
+mod decisions;
 mod dependents;
 mod explain;
 mod planning;
@@ -53,14 +54,14 @@ impl Leader {
             oldest_pending: oldest(&[Waiting::Ready, Waiting::BackingOff, Waiting::Blocked, Waiting::Leased]),
             oldest_held: oldest(&[Waiting::Held]),
             undecided: self.world.undecided.counts(),
-            excessive: self.world.graph.excessive().take(EXCESSIVE_NAMED).map(|id| self.object_ref(id)).collect(),
+            excessive: self.world.graph.excessive().take(EXCESSIVE_NAMED).map(|id| self.world.object_ref(id)).collect(),
             sessions: self.dispatcher.leases.session_count(),
             stopped: self.stopped(),
             pauses_unknown: self.pauses_unknown(),
             questions: self.questions(),
-            inconsistent: self.inconsistent(),
-            kept_apart: self.kept_apart(),
-            hidden: self.hidden_views(),
+            inconsistent: self.world.inconsistent(),
+            kept_apart: self.world.kept_apart(),
+            hidden: self.world.hidden_views(&self.cx),
             untrue: self.dispatcher.lies.views(self.cx.now),
         }
     }
@@ -271,7 +272,7 @@ impl Leader {
             Known::Absent(_) => PresenceView::Absent,
         };
         NodeView {
-            object: self.object_ref(id),
+            object: self.world.object_ref(id),
             presence,
             resource_version: node.resource_version(),
             facts: node.facts_listed(LISTED_MAX),
@@ -281,7 +282,7 @@ impl Leader {
             blocking_dependents: node.blocking_count(),
             undecided: self.world.undecided.get(id),
             collecting: self.collecting(id),
-            evidence: self.evidence(id),
+            evidence: self.world.evidence(id),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::repeating::essence;
 use super::{Event, Leader, StreamId, Timer};
 use crate::coverage::State;
 use crate::evidence::Inquiry;
-use crate::graph::{Coordinates, NodeId};
+use crate::graph::NodeId;
 use crate::lease::{Lease, SessionId};
 use crate::object::{Object, ObjectRef, ResourceVersion, Uid};
 use crate::queue::{Blocker, Delay, PROBE_EVERY, Place};
@@ -82,7 +82,7 @@ impl Leader {
             let Some(uid) = self.dispatcher.queue.uid_of(report.item).filter(|_| known).cloned() else {
                 return if known { ReportResult::Unknown } else { self.report_late(session, &report) };
             };
-            self.mark_uid(&uid);
+            self.world.mark_uid(&uid);
             return ReportResult::AcceptedLate;
         }
         let Some(lease) = self.dispatcher.leases.end(report.lease) else { return ReportResult::Unknown };
@@ -90,7 +90,7 @@ impl Leader {
             self.dispatcher.leases.session(lease.session).map_or_else(|| "".into(), |session| session.executor.clone());
         self.doubt_report(session, &lease, &report);
         let Some(item) = self.dispatcher.queue.get(&lease.target).filter(|item| item.id == lease.item) else {
-            self.mark_uid(&lease.target);
+            self.world.mark_uid(&lease.target);
             return ReportResult::Unknown;
         };
         let target = item.draft.target.clone();
@@ -212,8 +212,8 @@ impl Leader {
         }
         // Whatever was decided meanwhile, and the other nodes of this uid, have their turn now; and an owner in foreground deletion does
         // not wait for an attempt that is over.
-        self.mark_uid(uid);
-        self.mark_deleting_owners(uid);
+        self.world.mark_uid(uid);
+        self.world.mark_deleting_owners(uid);
     }
 
     fn next(
@@ -319,7 +319,7 @@ impl Leader {
                     self.ask_about(id);
                 }
                 if let Some(by) = by {
-                    let target = self.object_ref(id);
+                    let target = self.world.object_ref(id);
                     self.claim_gone(by, &target);
                 }
                 // Its kind may not be served, or the question may fail.
@@ -333,7 +333,7 @@ impl Leader {
 
     /// An answer of the API server to the leader showed an object that the graph holds: what is newer counts.
     pub(super) fn sighted(&mut self, target: &ObjectRef, sighting: &Sighting) {
-        let Some(id) = self.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
+        let Some(id) = self.world.node_of(target).filter(|_| sighting.uid == target.uid) else { return };
         let known = self.world.graph.node(id).resource_version();
         if !known.is_some_and(|known| known.is_before(&sighting.resource_version)) {
             return;
@@ -389,21 +389,15 @@ impl Leader {
     /// that no collection shows is asked for.
     fn owner_missed(&mut self, session: Option<SessionId>, target: &ObjectRef, findings: &[Finding]) {
         for finding in self.of_checks(session, target, findings) {
-            let Some(id) = self.node_of(&finding.owner) else { continue };
+            let Some(id) = self.world.node_of(&finding.owner) else { continue };
             if self.world.graph.node(id).is_observed() && !matches!(finding.result, FindingResult::Exists(_)) {
                 self.claim_owner(session, &finding.owner, Says::Gone, None);
             }
             if !self.world.graph.node(id).is_observed() && !self.world.graph.node(id).is_absent() {
                 self.world.inquiries.entry(id).or_insert_with(|| Inquiry::new(self.cx.now)).hurry(self.cx.now);
-                self.mark(id);
+                self.world.mark(id);
             }
         }
-    }
-
-    pub(super) fn node_of(&mut self, object: &ObjectRef) -> Option<NodeId> {
-        let kind = self.world.coverage.kind_of(object);
-        let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
-        self.world.graph.find(&object.uid, &at)
     }
 
     /// The graph holds an object that a consistent list does not show.
@@ -422,7 +416,11 @@ impl Leader {
         }
         if self.world.coverage.kind(kind).state == State::Synced {
             // Its watch owes us a DELETED, or has lost it.
-            self.relist(kind, "a consistent list lacks an object that the watch has not shown as deleted");
+            self.world.relist(
+                &mut self.cx,
+                kind,
+                "a consistent list lacks an object that the watch has not shown as deleted",
+            );
             self.ledger.writes.insert(uid.clone(), AwaitedRemoval { since: self.cx.now, by: None });
             self.cx.timers.set_after(self.cx.now, WRITE_SHOWS_WITHIN, Timer::Write(uid));
         } else {

@@ -6,9 +6,9 @@
 //! proves an owner in it absent, no list proves anything to its objects, and the collection is told of. It counts as one of the main
 //! store again once it goes along with the others.
 
-use super::{Event, Known, Leader, ProbeAnswer, Purpose, Timer};
-use crate::coverage::{Kind, KindId, State};
-use crate::object::{GroupResource, ResourceVersion};
+use super::{Event, KnownVersions, Leader, ProbeAnswer, Purpose, Timer};
+use crate::coverage::{KindId, State};
+use crate::object::ResourceVersion;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -42,27 +42,6 @@ impl Leader {
         self.compare_in_a_moment();
     }
 
-    /// Takes in a write of this replica. The store itself answers a write, and no server that lags: no list that is asked for from now on
-    /// stands before it.
-    pub(super) fn wrote(&mut self, collection: &GroupResource, version: &ResourceVersion) {
-        if let Some(kind) = self.world.coverage.find(collection) {
-            self.world.coverage.wrote(self.cx.now, kind, version);
-        }
-    }
-
-    pub(super) fn kept_apart(&self) -> Vec<GroupResource> {
-        let of = |kind| self.world.coverage.kind(kind).served.as_ref().map(|served| served.group_resource.clone());
-        self.world.coverage.unplaced().filter_map(of).collect()
-    }
-
-    pub(super) fn inconsistent(&self) -> Vec<(GroupResource, String)> {
-        let why = |(_, kind): (KindId, &Kind)| {
-            let contradiction = kind.contradiction.as_ref()?;
-            Some((kind.served.as_ref()?.group_resource.clone(), contradiction.why.clone()))
-        };
-        self.world.coverage.served().filter_map(why).collect()
-    }
-
     pub(super) fn stores_due(&mut self) {
         self.prober.comparing = false;
         if self.is_stopped_by_doubt() {
@@ -74,8 +53,8 @@ impl Leader {
         }
         for kind in apart.into_iter().flatten() {
             // What its lists have proven counts no more, nor what was decided about its objects by lists of others.
-            self.void_lists(kind);
-            self.mark_dependents_of_kind(kind);
+            self.world.void_lists(&self.cx, kind);
+            self.world.mark_dependents_of_kind(kind);
             if let Some(served) = &self.world.coverage.kind(kind).served {
                 let collection = served.group_resource.clone();
                 self.cx.event(Event::KeptApart { collection });
@@ -91,7 +70,7 @@ impl Leader {
         }
     }
 
-    pub(super) fn store_answered(&mut self, kind: KindId, known: &Known, answer: Result<ProbeAnswer, String>) {
+    pub(super) fn store_answered(&mut self, kind: KindId, known: &KnownVersions, answer: Result<ProbeAnswer, String>) {
         let Ok(answer) = answer else { return };
         let version = &answer.resource_version;
         if self.world.coverage.kind(kind).unplaced {
@@ -117,7 +96,7 @@ impl Leader {
 
     /// A collection that is taken for one apart stands at this version. In the main store, it stands no earlier than that was seen at, and
     /// that was seen where the collection stood a round ago.
-    fn went_along(&mut self, kind: KindId, known: &Known, version: &ResourceVersion) {
+    fn went_along(&mut self, kind: KindId, known: &KnownVersions, version: &ResourceVersion) {
         if self.leapt(kind, version) {
             return;
         }
@@ -127,7 +106,7 @@ impl Leader {
         entry.against = if known.main.as_ref().is_some_and(along) { entry.against.saturating_add(1) } else { 0 };
         if entry.against >= REJOINED_AFTER {
             self.world.coverage.rejoin(kind);
-            self.mark_dependents_of_kind(kind);
+            self.world.mark_dependents_of_kind(kind);
         }
     }
 }

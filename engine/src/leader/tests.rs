@@ -1,16 +1,26 @@
 //! The leader against scripted facts: what it grants, and what it does not.
 
 use super::*;
+use crate::coverage::State;
+use crate::evidence::Proof;
 use crate::follow::{Failure, WatchEnd};
 use crate::graph::Graph;
+use crate::graph::NodeId;
+use crate::lease::SessionId;
 use crate::object::{Access, Backend, Facts, Object, ObjectRef, OwnerReference, ServedKind};
+use crate::object::{GroupResource, Name, ResourceVersion, Uid};
+use crate::time::Time;
 use crate::view::Undecided;
+use crate::work::LeaseId;
 use crate::work::{
     Action, ActionKind, Finding, FindingResult as CheckResult, Hello, Origin, Outcome, Protocols, Refusal, ReturnCause,
     RevokeMode, Sighting, Term, ToExecutor, ToLeader, WorkLease, WorkReport, WorkReturn,
 };
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 mod apart;

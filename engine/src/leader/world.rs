@@ -1,6 +1,6 @@
 //! What is known of the cluster: the graph, how complete it is, and the evidence about owners.
 
-use super::{InvalidReferences, Policy, Undiscovered, emptied, readopting, undecided};
+use super::{InvalidReferences, Policy, Undiscovered};
 use crate::changes::Changes;
 use crate::coverage::{Coverage, KindId};
 use crate::evidence::Inquiry;
@@ -10,6 +10,20 @@ use crate::object::{Name, Uid};
 use crate::time::Time;
 use crate::tombstones::Tombstones;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+mod collections;
+mod decisions;
+pub(super) mod doubt;
+mod edges;
+mod emptied;
+mod invariants;
+mod marks;
+pub(super) mod readopting;
+pub(super) mod reasons;
+mod undecided;
+mod undiscovered;
+
+/// References that are remembered as told of; beyond that no more are told in this term.
+const TOLD_MAX: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct World {

@@ -29,7 +29,7 @@ impl Leader {
     /// An object, if it is observed.
     pub fn linked(&self, uid: &Uid) -> Option<Linked> {
         let id = self.world.graph.primary(uid)?;
-        Some(Linked { node: self.view(id), edges: self.edges(id) })
+        Some(Linked { node: self.view(id), edges: self.world.edges(id) })
     }
 
     /// Where the references of an observed object lead; `None` where it is not observed.

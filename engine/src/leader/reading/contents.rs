@@ -60,7 +60,7 @@ impl ContentsLook {
                 inside.count += 1;
                 *inside.kinds.entry(kind.kind.clone()).or_default() += 1;
                 if inside.holding.len() < RELATED_MAX && holds(node) {
-                    inside.holding.push(leader.object_ref(id));
+                    inside.holding.push(leader.world.object_ref(id));
                 }
             }
         }

@@ -129,7 +129,7 @@ impl DependentsWalk {
         if !is_dependent || uid == self.start || self.found.contains(&uid) {
             return (None, cost);
         }
-        let Some(best) = leader.best_known(&uid) else { return (None, cost) };
+        let Some(best) = leader.world.best_known(&uid) else { return (None, cost) };
         if self.found.len() == self.options.max_objects {
             self.stop();
             return (None, cost);
@@ -138,7 +138,7 @@ impl DependentsWalk {
         let is_known = |owner: &Uid| *owner == self.start || self.found.contains(owner);
         let mut edges = Vec::new();
         for id in nodes() {
-            edges.extend(leader.edges_to(id, LISTED_MAX - edges.len(), is_known));
+            edges.extend(leader.world.edges_to(id, LISTED_MAX - edges.len(), is_known));
         }
         if nodes().any(|id| leader.world.graph.node(id).dependent_count() > 0) {
             if depth < self.options.max_depth {

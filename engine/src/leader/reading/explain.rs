@@ -3,15 +3,14 @@
 use super::{Leader, Mode};
 use crate::containers::{Container, DEFINITION_FINALIZER};
 use crate::coverage::{KindId, State};
-use crate::evidence::Proof;
-use crate::graph::{Known, Node, NodeId};
+use crate::graph::{Known, NodeId};
 use crate::object::{FOREGROUND_FINALIZER, GroupResource, Name, ORPHAN_FINALIZER, ObjectRef, REFERENCES_MAX, Uid};
 use crate::plan::undecided_code;
 use crate::queue::{Blocker, Delay, Item, Place};
 use crate::verdict::{Standing, Verdict, standings, verdict};
 use crate::view::{
-    Evidence, Explanation, ItemView, LISTED_MAX, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Source,
-    Undecided, VerdictView,
+    Explanation, ItemView, LISTED_MAX, OwnerStanding, PlaceView, RELATED_MAX, Reason, ReasonCode, Undecided,
+    VerdictView,
 };
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -20,7 +19,7 @@ use alloc::vec::Vec;
 impl Leader {
     /// Why this object is still here, is going, or went. `None` if the graph knows no such uid.
     pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
-        let id = self.best_known(uid)?;
+        let id = self.world.best_known(uid)?;
         let item = self.dispatcher.queue.get(uid);
         let (mut verdict, mut reasons) = match verdict(&self.world.graph, &self.world.coverage, id) {
             Verdict::NotObserved => self.unobserved_reasons(id),
@@ -58,7 +57,7 @@ impl Leader {
             object: self.view(id),
             verdict,
             reasons,
-            owners: self.edges_to(id, LISTED_MAX, |_| true),
+            owners: self.world.edges_to(id, LISTED_MAX, |_| true),
             item: item.map(|item| self.item_view(item)),
         })
     }
@@ -90,7 +89,7 @@ impl Leader {
     }
 
     fn keeping(&self, id: NodeId) -> Vec<Reason> {
-        let edges = self.edges(id);
+        let edges = self.world.edges(id);
         let mut reasons = Vec::new();
         let mut of = |standing: OwnerStanding, code: ReasonCode| {
             let owners: Vec<ObjectRef> =
@@ -117,7 +116,7 @@ impl Leader {
         let owners: Vec<NodeId> = unverified.map(|(owner, _)| owner).collect();
         let detail = owners.first().map_or_else(String::new, |&owner| self.collection_state(owner));
         let count = owners.len();
-        let named = related(code, owners.into_iter().map(|owner| self.object_ref(owner)), count);
+        let named = related(code, owners.into_iter().map(|owner| self.world.object_ref(owner)), count);
         alloc::vec![Reason { detail, ..named }]
     }
 
@@ -140,14 +139,14 @@ impl Leader {
             node.owners().filter(|&owner| self.world.graph.holds_as_invalid(self.world.graph.node(owner))).collect();
         if !invalid.is_empty() {
             let count = invalid.len();
-            let owners = invalid.into_iter().map(|owner| self.object_ref(owner));
+            let owners = invalid.into_iter().map(|owner| self.world.object_ref(owner));
             reasons.push(related(ReasonCode::InvalidReference, owners, count));
         }
         reasons
     }
 
     fn absences(&self, id: NodeId) -> Vec<Reason> {
-        let edges = self.edges(id);
+        let edges = self.world.edges(id);
         let with = |standing: OwnerStanding| edges.iter().filter(move |edge| edge.standing == standing);
         let mut reasons = Vec::new();
         for (standing, code) in [
@@ -186,7 +185,7 @@ impl Leader {
         }
         if blocking > 0 {
             let dependents = self.world.graph.blocking_dependents(&self.world.coverage, id);
-            let dependents = dependents.map(|dependent| self.object_ref(dependent));
+            let dependents = dependents.map(|dependent| self.world.object_ref(dependent));
             reasons.push(related(ReasonCode::BlockingDependents, dependents, blocking));
             reasons.extend(self.unreachable(id));
         } else if self.world.undecided.get(id) == Some(Undecided::DependentsUnseen) {
@@ -201,7 +200,7 @@ impl Leader {
         let mut reasons = Vec::new();
         if dependents > 0 {
             let left =
-                self.world.graph.dependents(&self.world.coverage, id).map(|dependent| self.object_ref(dependent));
+                self.world.graph.dependents(&self.world.coverage, id).map(|dependent| self.world.object_ref(dependent));
             reasons.push(related(ReasonCode::DependentsToOrphan, left, dependents));
             reasons.extend(self.unreachable(id));
         } else if self.dispatcher.queue.get(&self.world.graph.node(id).uid()).is_none() {
@@ -235,10 +234,12 @@ impl Leader {
 
     /// Collections that may hide dependents.
     fn unseen(&self) -> Vec<Reason> {
-        let unseen = self.world.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind));
+        let unseen = self.world.coverage.served().filter(|(_, kind)| self.cx.may_hide_dependents(kind));
         let unseen = unseen.filter_map(|(id, _)| self.unseen_reason(id));
-        let hidden =
-            self.hidden_kinds().map(|(kind, since)| Reason { since: Some(since), ..crate::plan::undiscovered(kind) });
+        let hidden = self
+            .world
+            .hidden_kinds(&self.cx)
+            .map(|(kind, since)| Reason { since: Some(since), ..crate::plan::undiscovered(kind) });
         unseen.chain(hidden).take(RELATED_MAX).collect()
     }
 
@@ -302,7 +303,7 @@ impl Leader {
     }
 
     fn dependents(&self, id: NodeId) -> impl Iterator<Item = ObjectRef> {
-        self.world.graph.node(id).dependents().map(|dependent| self.object_ref(dependent))
+        self.world.graph.node(id).dependents().map(|dependent| self.world.object_ref(dependent))
     }
 
     /// State and last error of the collection a node belongs to.
@@ -316,48 +317,6 @@ impl Leader {
         };
         let colon = if kind.error.is_empty() { "" } else { ": " };
         format!("{} is {}{colon}{}", served.group_resource, kind.state.as_str(), kind.error)
-    }
-
-    /// Where what is known of a node comes from.
-    pub(super) fn evidence(&self, id: NodeId) -> Evidence {
-        let (source, resource_version) = match self.world.graph.node(id).known() {
-            Known::Observed => (Source::Watch, self.world.graph.node(id).resource_version()),
-            Known::Read { position, .. } => (Source::LiveRead, Some(position.clone())),
-            Known::Virtual { .. } => (Source::Inferred, None),
-            Known::Absent(proof) => {
-                let source = match proof {
-                    Proof::WatchDeleted { .. } => Source::Watch,
-                    Proof::Listed { .. } => Source::List,
-                    Proof::TypeEmptied { .. } => Source::TypeEmptied,
-                    Proof::ReadTwice => Source::ReadTwice,
-                };
-                (source, proof.version().cloned())
-            }
-        };
-        Evidence { source, resource_version }
-    }
-
-    /// A standing as readers see it: one that rests on a wrong reference says so.
-    pub(super) fn standing_view(&self, dependent: Node<'_>, owner: NodeId, standing: Standing) -> OwnerStanding {
-        let claimed = self.world.graph.node(owner);
-        let elsewhere =
-            || self.world.graph.primary(&claimed.uid()).filter(|&id| id != owner).map(|id| self.world.graph.node(id));
-        match standing {
-            Standing::Solid => OwnerStanding::Solid,
-            Standing::Waiting => OwnerStanding::Waiting,
-            Standing::Orphaning => OwnerStanding::Orphaning,
-            Standing::InvalidScope => OwnerStanding::InvalidScope,
-            Standing::Dangling | Standing::Unverified(_) => match (elsewhere(), standing) {
-                (Some(other), _) => {
-                    let same = other.kind() == claimed.kind() && other.name() == claimed.name();
-                    let moved = other.namespace() != dependent.namespace();
-                    if same && moved { OwnerStanding::WrongNamespace } else { OwnerStanding::CoordinatesMismatch }
-                }
-                (None, Standing::Dangling) => OwnerStanding::Dangling,
-                (None, Standing::Unverified(Undecided::OwnerKindUnresolved)) => OwnerStanding::KindUnresolved,
-                (None, _) => OwnerStanding::Unverified,
-            },
-        }
     }
 }
 

@@ -164,11 +164,12 @@ pub struct Frame {
 impl Leader {
     /// What a plan needs to know beside the objects; to be taken together with its last step.
     pub fn frame(&self) -> Frame {
-        let unseen = self.world.coverage.served().filter(|(_, kind)| self.may_hide_dependents(kind)).map(|(id, _)| id);
+        let unseen =
+            self.world.coverage.served().filter(|(_, kind)| self.cx.may_hide_dependents(kind)).map(|(id, _)| id);
         Frame {
             coverage: self.world.coverage.clone(),
             unseen: unseen.collect(),
-            hidden: self.hidden_kinds().map(|(hidden, _)| hidden.clone()).collect(),
+            hidden: self.world.hidden_kinds(&self.cx).map(|(hidden, _)| hidden.clone()).collect(),
             holds_invalid: self.cx.config.policy.invalid_references == super::super::InvalidReferences::Hold,
             secret: self.world.graph.secret(),
             brakes: self.brakes(),

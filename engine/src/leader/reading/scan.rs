@@ -77,7 +77,7 @@ impl Scan {
 
     /// All nodes with their references. `None` once all places are done.
     pub fn export(&mut self, leader: &Leader, budget: usize) -> Option<Vec<(NodeView, Vec<EdgeView>)>> {
-        self.step(leader, budget, |leader, id| Some((leader.view(id), leader.edges(id))))
+        self.step(leader, budget, |leader, id| Some((leader.view(id), leader.world.edges(id))))
     }
 }
 
@@ -200,7 +200,7 @@ impl Leader {
         let ids: Vec<NodeId> = members.iter().map(|uid| self.world.graph.primary(uid)).collect::<Option<_>>()?;
         let inside = |edge: &EdgeView| within.contains(&edge.owner.uid);
         let edges: Vec<Vec<EdgeView>> =
-            ids.iter().map(|&id| self.edges(id).into_iter().filter(inside).collect()).collect();
+            ids.iter().map(|&id| self.world.edges(id).into_iter().filter(inside).collect()).collect();
         if edges.iter().any(Vec::is_empty) {
             return None;
         }
@@ -233,7 +233,7 @@ impl Leader {
             let mut below = node.dependents().filter(blocks).take(CHAIN_MAX).peekable();
             if !waits || below.peek().is_none() {
                 if id != start {
-                    ends.push(self.object_ref(id));
+                    ends.push(self.world.object_ref(id));
                 }
                 continue;
             }

@@ -1,7 +1,6 @@
 //! Walks from a dependent to its owners, in steps: between two of them the graph may change, so a walk goes by uid.
 
 use super::Leader;
-use crate::graph::{NodeId, Reference};
 use crate::object::Uid;
 use crate::paged_vec::PagedVec;
 use crate::view::{EdgeView, LISTED_MAX, NodeView};
@@ -73,7 +72,7 @@ impl OwnersWalk {
         if self.seen.contains_key(&uid) {
             return;
         }
-        let Some(best) = leader.best_known(&uid) else { return };
+        let Some(best) = leader.world.best_known(&uid) else { return };
         if depth > 0 {
             if self.found.len() == self.max_objects {
                 return self.stop();
@@ -81,7 +80,7 @@ impl OwnersWalk {
             self.found.push((leader.view(best), depth));
         }
         let nodes = leader.world.graph.by_uid(&uid);
-        self.edges.extend(nodes.clone().flat_map(|id| leader.edges(id)));
+        self.edges.extend(nodes.clone().flat_map(|id| leader.world.edges(id)));
         if self.edges.len() > EDGES_PER_OBJECT * self.max_objects {
             return self.stop();
         }
@@ -128,38 +127,4 @@ impl Found {
     }
 }
 
-impl Leader {
-    /// The node of a uid that shows most of it: observed, then read, then only claimed.
-    pub(in crate::leader) fn best_known(&self, uid: &Uid) -> Option<NodeId> {
-        let known = |id: &NodeId| {
-            let node = self.world.graph.node(*id);
-            (!node.is_observed(), !node.has_facts())
-        };
-        self.world.graph.by_uid(uid).min_by_key(known)
-    }
-
-    /// The references of a node, in order, with their standings.
-    pub(in crate::leader) fn edges(&self, id: NodeId) -> Vec<EdgeView> {
-        self.first_edges(id, usize::MAX)
-    }
-
-    /// The first `max` of them.
-    pub(in crate::leader) fn first_edges(&self, id: NodeId, max: usize) -> Vec<EdgeView> {
-        self.edges_to(id, max, |_| true)
-    }
-
-    /// Of these, the first `max` to owners that are wanted. Only they are made.
-    pub(in crate::leader) fn edges_to(&self, id: NodeId, max: usize, wanted: impl Fn(&Uid) -> bool) -> Vec<EdgeView> {
-        let node = self.world.graph.node(id);
-        let is_wanted = |(reference, _): &(Reference<'_>, _)| wanted(&self.world.graph.node(reference.owner()).uid());
-        let standings = crate::verdict::standings(&self.world.graph, &self.world.coverage, node);
-        let edge = |(reference, standing): (Reference<'_>, _)| EdgeView {
-            owner: self.object_ref(reference.owner()),
-            dependent: node.uid(),
-            reference: reference.to_owned(),
-            standing: self.standing_view(node, reference.owner(), standing),
-            evidence: self.evidence(reference.owner()),
-        };
-        node.references().zip(standings).filter(is_wanted).take(max).map(edge).collect()
-    }
-}
+impl Leader {}

@@ -1,7 +1,7 @@
 //! References that come back to objects whose owner orphaned them.
 
 use super::*;
-use crate::leader::readopting::FORMER_MAX;
+use crate::leader::world::readopting::FORMER_MAX;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

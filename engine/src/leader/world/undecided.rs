@@ -6,14 +6,14 @@ use crate::view::Undecided;
 use alloc::vec::Vec;
 
 #[derive(Debug, Default)]
-pub(super) struct Nodes {
+pub(in crate::leader) struct Nodes {
     /// By the place of the node: one more than the number of the cause, or 0.
     by_place: PagedVec<u8>,
     counts: [usize; Undecided::ALL.len()],
 }
 
 impl Nodes {
-    pub(super) fn insert(&mut self, id: NodeId, why: Undecided) {
+    pub(in crate::leader) fn insert(&mut self, id: NodeId, why: Undecided) {
         while self.by_place.len() <= id.place() {
             self.by_place.push(0);
         }
@@ -21,16 +21,16 @@ impl Nodes {
         self.counts[why as usize] += 1;
     }
 
-    pub(super) fn remove(&mut self, id: NodeId) {
+    pub(in crate::leader) fn remove(&mut self, id: NodeId) {
         self.set(id, 0);
     }
 
-    pub(super) fn get(&self, id: NodeId) -> Option<Undecided> {
+    pub(in crate::leader) fn get(&self, id: NodeId) -> Option<Undecided> {
         let number = self.by_place.get(id.place())?.checked_sub(1)?;
         Some(Undecided::ALL[usize::from(number)])
     }
 
-    fn set(&mut self, id: NodeId, to: u8) {
+    pub(in crate::leader) fn set(&mut self, id: NodeId, to: u8) {
         if let Some(before) = self.get(id) {
             self.counts[before as usize] -= 1;
         }
@@ -40,16 +40,16 @@ impl Nodes {
     }
 
     /// The places of those that there are.
-    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+    pub(in crate::leader) fn places(&self) -> impl Iterator<Item = usize> {
         self.by_place.iter().enumerate().filter(|(_, note)| **note > 0).map(|(place, _)| place)
     }
 
-    pub(super) fn count(&self, why: Undecided) -> usize {
+    pub(in crate::leader) fn count(&self, why: Undecided) -> usize {
         self.counts[why as usize]
     }
 
     /// How many there are of each cause that there is.
-    pub(super) fn counts(&self) -> Vec<(Undecided, usize)> {
+    pub(in crate::leader) fn counts(&self) -> Vec<(Undecided, usize)> {
         Undecided::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0).collect()
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     use crate::graph::NodeId;
 
     #[test]
-    fn counts_follow_what_comes_changes_and_goes() {
+    pub(in crate::leader) fn counts_follow_what_comes_changes_and_goes() {
         let (a, b) = (NodeId::of_number(1), NodeId::of_number(2));
         let mut nodes = Nodes::default();
         nodes.insert(a, Undecided::OwnerUnverified);

@@ -1,0 +1,32 @@
+//! Decisions that are not carried out yet.
+
+use super::Leader;
+use crate::leader::OpenDecision;
+use crate::object::Uid;
+use crate::queue::Place;
+use alloc::vec::Vec;
+
+impl Leader {
+    /// Decisions that are not carried out yet, in the order of their targets' uids: at most `max` after `after`.
+    pub fn open_decisions(&self, after: Option<&Uid>, max: usize) -> Vec<OpenDecision> {
+        let open = |uid: &Uid| {
+            let item = self.dispatcher.queue.get(uid)?;
+            let executor = match item.place {
+                Place::Leased(lease) => {
+                    self.dispatcher.leases.get(lease).and_then(|lease| self.dispatcher.leases.session(lease.session))
+                }
+                Place::Ready | Place::Observed | Place::Held(_) | Place::Backoff { .. } | Place::Behind(_) => None,
+            };
+            Some(OpenDecision {
+                target: item.draft.target.clone(),
+                action: item.draft.action.kind(),
+                decided: item.decided,
+                attempts: item.attempts,
+                executor: executor.map(|session| session.executor.clone()),
+                held: matches!(item.place, Place::Held(_)),
+                grounds: *self.world.grounds_now(&self.cx, &item.draft),
+            })
+        };
+        self.dispatcher.queue.uids_after(after).take(max).filter_map(open).collect()
+    }
+}

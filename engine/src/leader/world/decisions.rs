@@ -1,0 +1,173 @@
+//! What verdicts come to: the action on an object, and its causes.
+
+use super::super::context::Context;
+use super::super::{Cause, Event};
+use super::{TOLD_MAX, World};
+use crate::graph::{Known, NodeId, Reference};
+use crate::object::{OwnerReference, pick, sharing_uid};
+use crate::verdict::{Collection, Standing, standings};
+use crate::view::*;
+use crate::work::{Action, CHECKS_MAX};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+/// An object with more references is judged once all its owners are known, where the answers come one by one.
+const JUDGED_EACH_TIME: usize = 64;
+
+impl World {
+    /// Of an object with many references, picks an owner that is being asked for, if there is one: until it is known, nothing follows from
+    /// the absence of others. It is a random one, so that an object is judged some ten times while thousands of owners are asked for.
+    pub(in crate::leader) fn await_one_owner(&mut self, cx: &mut Context, id: NodeId) -> bool {
+        let node = self.graph.node(id);
+        if node.references().len() <= JUDGED_EACH_TIME {
+            if !self.awaited.is_empty() {
+                self.awaited.remove(&id);
+            }
+            return false;
+        }
+        let is_asked = |owner: &NodeId| self.is_being_asked(*owner);
+        let asked: Vec<NodeId> = node.owners().filter(is_asked).collect();
+        let picked = usize::try_from(cx.jitter.next()).unwrap_or(0).checked_rem(asked.len()).map(|at| asked[at]);
+        match picked {
+            Some(owner) => self.awaited.insert(id, owner),
+            None => self.awaited.remove(&id),
+        };
+        picked.is_some()
+    }
+
+    /// Whether this object waits for an answer about another owner than this one.
+    pub(in crate::leader) fn awaits_another(&self, dependent: NodeId, owner: NodeId) -> bool {
+        self.awaited.get(&dependent).is_some_and(|&awaited| awaited != owner && self.is_being_asked(awaited))
+    }
+
+    pub(in crate::leader) fn is_being_asked(&self, owner: NodeId) -> bool {
+        let Some(node) = self.graph.get(owner) else { return false };
+        let is_open = matches!(node.known(), Known::Virtual { unreadable: false }) && !self.graph.is_orphaned(node);
+        is_open && self.inquiries.contains_key(&owner)
+    }
+
+    /// Places of references to waiting owners beyond those that one deletion can rest on. Each of these owners wants the object gone, so a
+    /// deletion would be right; less is done instead, and the rest of the owners is checked. Owners that it does not block are left first.
+    pub(in crate::leader) fn beyond_checks(&self, id: NodeId, collection: &Collection) -> Vec<usize> {
+        let mut kept: BTreeSet<NodeId> = BTreeSet::new();
+        let references: Vec<Reference<'_>> = self.graph.node(id).references().collect();
+        let waiting = || collection.waiting.iter().filter_map(|&at| Some((at, *references.get(at)?)));
+        let (blocked, others): (Vec<_>, Vec<_>) = waiting().partition(|(_, reference)| reference.blocks());
+        for (_, reference) in blocked.into_iter().chain(others) {
+            if kept.len() < CHECKS_MAX {
+                kept.insert(reference.owner());
+            }
+        }
+        waiting().filter(|(_, reference)| !kept.contains(&reference.owner())).map(|(at, _)| at).collect()
+    }
+
+    /// Tells of references to namespaced owners that are in another namespace, once each.
+    pub(in crate::leader) fn tell_misplaced(&mut self, cx: &mut Context, id: NodeId) {
+        let node = self.graph.node(id);
+        if cx.term.is_none() {
+            return;
+        }
+        let mut asked = BTreeSet::new();
+        let elsewhere = |reference: &Reference<'_>| {
+            let owner = self.graph.node(reference.owner());
+            let mut observed = || {
+                let uid = owner.uid();
+                let is_news = asked.insert(uid.clone());
+                self.graph.primary(&uid).filter(|_| is_news).map(|id| self.graph.node(id).namespace())
+            };
+            !owner.is_observed() && observed().is_some_and(|at| !at.is_empty() && at != node.namespace())
+        };
+        let misplaced: Vec<OwnerReference> = node.references().filter(elsewhere).map(Reference::to_owned).collect();
+        let uid = node.uid();
+        for reference in misplaced {
+            if self.reported.len() < TOLD_MAX && self.reported.insert((uid.clone(), reference.uid.clone())) {
+                let dependent = self.object_ref(id);
+                cx.event(Event::OwnerInOtherNamespace { dependent, reference });
+            }
+        }
+    }
+
+    /// Tells of an object with more references than are looked at, once.
+    pub(in crate::leader) fn tell_excess(&mut self, cx: &mut Context, id: NodeId) {
+        let Some(excess) = self.graph.node(id).excess().filter(|_| cx.term.is_some()) else { return };
+        let uid = self.graph.node(id).uid();
+        if self.reported.len() < TOLD_MAX && self.reported.insert((uid.clone(), uid)) {
+            cx.event(Event::TooManyReferences { object: self.object_ref(id), count: excess.count });
+        }
+    }
+
+    /// References to drop, by uid where that says enough.
+    pub(in crate::leader) fn removal(&self, id: NodeId, drop: &[usize]) -> Option<(Action, Vec<Cause>)> {
+        let facts = self.graph.node(id).facts().filter(|_| !drop.is_empty())?;
+        let (entries, alone) = sharing_uid(&facts.owners, drop);
+        let action = Action::RemoveOwnerReferences {
+            owner_uids: alone.iter().map(|&at| facts.owners[at].uid.clone()).collect(),
+            entries: pick(&facts.owners, &entries),
+        };
+        Some((action, self.causes(id)))
+    }
+
+    pub(in crate::leader) fn deletion(&self, id: NodeId, collection: &Collection) -> (Action, Vec<Cause>) {
+        let node = self.graph.node(id);
+        let facts = node.facts().expect("a verdict to delete is on an observed object");
+        let mut causes = self.causes(id);
+        if !collection.unblock.is_empty() {
+            causes.push(Cause::Cycle);
+            return (Action::UnblockOwnerReferences { entries: pick(&facts.owners, &collection.unblock) }, causes);
+        }
+        let owners: Vec<NodeId> = node.owners().collect();
+        let mut checked = BTreeSet::new();
+        let waiting = collection.waiting.iter().map(|&at| owners[at]).filter(|&owner| checked.insert(owner));
+        let action = Action::Delete {
+            propagation_policy: collection.propagation_policy,
+            owner_checks: waiting.map(|owner| self.object_ref(owner)).collect(),
+        };
+        (action, causes)
+    }
+
+    /// References of a cycle to be made non-blocking.
+    pub(in crate::leader) fn unblocking(&self, id: NodeId, unblock: &[usize]) -> Option<(Action, Vec<Cause>)> {
+        let facts = self.graph.node(id).facts()?;
+        Some((Action::UnblockOwnerReferences { entries: pick(&facts.owners, unblock) }, alloc::vec![Cause::Cycle]))
+    }
+
+    /// What is left of `count` dependents to wait for is of a kind that nobody serves: nothing can be done for them, and nothing known
+    /// about them, until it is served again. The first tells: those that can be reached go one by one.
+    pub(in crate::leader) fn unreachable_dependents(&self, id: NodeId, count: usize) -> Option<Undecided> {
+        let first = self.graph.dependents(&self.coverage, id).next().filter(|_| count > 0)?;
+        let unserved = self.coverage.kind(self.graph.node(first).kind()).served.is_none();
+        unserved.then_some(Undecided::DependentsUnseen)
+    }
+
+    /// Whether a collection that cannot be seen, or not be believed, could hold dependents of this owner.
+    pub(in crate::leader) fn is_any_dependent_hidden(&self, cx: &Context, id: NodeId) -> bool {
+        let everywhere = self.graph.node(id).namespace().is_empty();
+        self.is_any_kind_hidden(cx)
+            || self
+                .coverage
+                .served()
+                .any(|(_, kind)| cx.may_hide_dependents(kind) && (everywhere || kind.namespaced() == Some(true)))
+    }
+
+    /// Why the references of an object lead to what was decided.
+    pub(in crate::leader) fn causes(&self, id: NodeId) -> Vec<Cause> {
+        let node = self.graph.node(id);
+        let standings = standings(&self.graph, &self.coverage, node);
+        node.references().zip(standings).filter_map(|(reference, standing)| self.cause(reference, standing)).collect()
+    }
+
+    pub(in crate::leader) fn cause(&self, reference: Reference<'_>, standing: Standing) -> Option<Cause> {
+        let owner = self.graph.node(reference.owner());
+        let OwnerReference { kind, name, uid, .. } = reference.to_owned();
+        let namespace = owner.namespace().clone();
+        match (standing, owner.known()) {
+            (Standing::Dangling, Known::Absent(proof)) => {
+                Some(Cause::OwnerAbsent { kind, namespace, name, uid, proof: proof.clone() })
+            }
+            (Standing::Waiting, _) => Some(Cause::OwnerWaiting { kind, namespace, name, uid }),
+            (Standing::Orphaning, _) => Some(Cause::OwnerOrphans { kind, namespace, name, uid }),
+            (Standing::Solid, _) => Some(Cause::KeptBy { kind, namespace, name, uid }),
+            (Standing::Dangling | Standing::Unverified(_) | Standing::InvalidScope, _) => None,
+        }
+    }
+}

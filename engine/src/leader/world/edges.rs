@@ -1,0 +1,96 @@
+//! Nodes as readers and events name them, with their references.
+
+use super::World;
+use crate::evidence::Proof;
+use crate::graph::{Known, Node, NodeId, Reference};
+use crate::object::{ObjectRef, Uid};
+use crate::verdict::Standing;
+use crate::view::*;
+use alloc::vec::Vec;
+
+impl World {
+    /// Where what is known of a node comes from.
+    pub(in crate::leader) fn evidence(&self, id: NodeId) -> Evidence {
+        let (source, resource_version) = match self.graph.node(id).known() {
+            Known::Observed => (Source::Watch, self.graph.node(id).resource_version()),
+            Known::Read { position, .. } => (Source::LiveRead, Some(position.clone())),
+            Known::Virtual { .. } => (Source::Inferred, None),
+            Known::Absent(proof) => {
+                let source = match proof {
+                    Proof::WatchDeleted { .. } => Source::Watch,
+                    Proof::Listed { .. } => Source::List,
+                    Proof::TypeEmptied { .. } => Source::TypeEmptied,
+                    Proof::ReadTwice => Source::ReadTwice,
+                };
+                (source, proof.version().cloned())
+            }
+        };
+        Evidence { source, resource_version }
+    }
+
+    /// A standing as readers see it: one that rests on a wrong reference says so.
+    pub(in crate::leader) fn standing_view(
+        &self,
+        dependent: Node<'_>,
+        owner: NodeId,
+        standing: Standing,
+    ) -> OwnerStanding {
+        let claimed = self.graph.node(owner);
+        let elsewhere = || self.graph.primary(&claimed.uid()).filter(|&id| id != owner).map(|id| self.graph.node(id));
+        match standing {
+            Standing::Solid => OwnerStanding::Solid,
+            Standing::Waiting => OwnerStanding::Waiting,
+            Standing::Orphaning => OwnerStanding::Orphaning,
+            Standing::InvalidScope => OwnerStanding::InvalidScope,
+            Standing::Dangling | Standing::Unverified(_) => match (elsewhere(), standing) {
+                (Some(other), _) => {
+                    let same = other.kind() == claimed.kind() && other.name() == claimed.name();
+                    let moved = other.namespace() != dependent.namespace();
+                    if same && moved { OwnerStanding::WrongNamespace } else { OwnerStanding::CoordinatesMismatch }
+                }
+                (None, Standing::Dangling) => OwnerStanding::Dangling,
+                (None, Standing::Unverified(Undecided::OwnerKindUnresolved)) => OwnerStanding::KindUnresolved,
+                (None, _) => OwnerStanding::Unverified,
+            },
+        }
+    }
+
+    /// The node of a uid that shows most of it: observed, then read, then only claimed.
+    pub(in crate::leader) fn best_known(&self, uid: &Uid) -> Option<NodeId> {
+        let known = |id: &NodeId| {
+            let node = self.graph.node(*id);
+            (!node.is_observed(), !node.has_facts())
+        };
+        self.graph.by_uid(uid).min_by_key(known)
+    }
+
+    /// The references of a node, in order, with their standings.
+    pub(in crate::leader) fn edges(&self, id: NodeId) -> Vec<EdgeView> {
+        self.first_edges(id, usize::MAX)
+    }
+
+    /// The first `max` of them.
+    pub(in crate::leader) fn first_edges(&self, id: NodeId, max: usize) -> Vec<EdgeView> {
+        self.edges_to(id, max, |_| true)
+    }
+
+    /// Of these, the first `max` to owners that are wanted. Only they are made.
+    pub(in crate::leader) fn edges_to(&self, id: NodeId, max: usize, wanted: impl Fn(&Uid) -> bool) -> Vec<EdgeView> {
+        let node = self.graph.node(id);
+        let is_wanted = |(reference, _): &(Reference<'_>, _)| wanted(&self.graph.node(reference.owner()).uid());
+        let standings = crate::verdict::standings(&self.graph, &self.coverage, node);
+        let edge = |(reference, standing): (Reference<'_>, _)| EdgeView {
+            owner: self.object_ref(reference.owner()),
+            dependent: node.uid(),
+            reference: reference.to_owned(),
+            standing: self.standing_view(node, reference.owner(), standing),
+            evidence: self.evidence(reference.owner()),
+        };
+        node.references().zip(standings).filter(is_wanted).take(max).map(edge).collect()
+    }
+
+    /// A node as others name it. Version and resource are empty where the kind is not served.
+    pub(in crate::leader) fn object_ref(&self, id: NodeId) -> ObjectRef {
+        self.graph.object_ref(&self.coverage, id)
+    }
+}

@@ -1,0 +1,118 @@
+//! Which nodes are to be judged again.
+
+use super::World;
+use crate::coverage::KindId;
+use crate::graph::{Coordinates, NodeId};
+use crate::object::{Object, ObjectRef, Uid};
+use alloc::vec::Vec;
+
+impl World {
+    /// Has a node judged before the next effect, because something about it or about its owners is not as it was.
+    pub(in crate::leader) fn mark(&mut self, id: NodeId) {
+        if let Some(node) = self.graph.get(id) {
+            self.changes.note(&node.uid());
+        }
+        if self.graph.get(id).is_some_and(|node| !node.is_dirty()) {
+            self.graph.set_dirty(id, true);
+            self.dirty.push_back(id);
+        }
+    }
+
+    pub(in crate::leader) fn mark_dependents(&mut self, id: NodeId) {
+        let dependents: Vec<NodeId> = self.graph.node(id).dependents().collect();
+        for dependent in dependents {
+            self.mark(dependent);
+        }
+    }
+
+    pub(in crate::leader) fn mark_uid(&mut self, uid: &Uid) {
+        for id in self.graph.by_uid(uid).collect::<Vec<_>>() {
+            self.mark(id);
+        }
+    }
+
+    pub(in crate::leader) fn node_of(&mut self, object: &ObjectRef) -> Option<NodeId> {
+        let kind = self.coverage.kind_of(object);
+        let at = Coordinates { kind, namespace: object.namespace.clone(), name: object.name.clone() };
+        self.graph.find(&object.uid, &at)
+    }
+
+    /// An absent owner decides nothing for an object that waits for another owner's answer.
+    pub(in crate::leader) fn mark_dependents_of_absent(&mut self, id: NodeId) {
+        let decides = self.graph.is_orphaned(self.graph.node(id));
+        for dependent in self.graph.node(id).dependents().collect::<Vec<_>>() {
+            if decides || !self.awaits_another(dependent, id) {
+                self.mark(dependent);
+            } else {
+                self.changes.note(&self.graph.node(dependent).uid());
+            }
+        }
+    }
+
+    pub(in crate::leader) fn mark_unobserved(&mut self, kind: KindId) {
+        for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
+            self.mark(id);
+        }
+    }
+
+    /// Objects that claim this uid for something elsewhere are judged by whether it is here.
+    pub(in crate::leader) fn mark_other_claims(&mut self, id: NodeId) {
+        let uid = self.graph.node(id).uid();
+        for other in self.graph.by_uid(&uid).collect::<Vec<_>>() {
+            if other != id {
+                self.mark_dependents(other);
+            }
+        }
+    }
+
+    pub(in crate::leader) fn mark_dependents_of_unobserved(&mut self, kind: KindId) {
+        for id in self.graph.unobserved(kind).collect::<Vec<_>>() {
+            self.mark_dependents(id);
+        }
+    }
+
+    pub(in crate::leader) fn mark_dependents_of_kind(&mut self, kind: KindId) {
+        for id in self.nodes_of(kind) {
+            self.mark(id);
+            self.mark_dependents(id);
+        }
+    }
+
+    pub(in crate::leader) fn mark_deletions(&mut self) {
+        for id in self.deletions.keys().copied().collect::<Vec<_>>() {
+            self.mark(id);
+        }
+    }
+
+    /// An object in deletion may have waited for what changed at another node of its uid.
+    pub(in crate::leader) fn mark_acting(&mut self, id: NodeId) {
+        let Some(acting) = self.graph.primary(&self.graph.node(id).uid()).filter(|&acting| acting != id) else {
+            return;
+        };
+        let node = self.graph.node(acting);
+        if node.deletes_dependents() || node.orphans_dependents() {
+            self.mark(acting);
+        }
+    }
+
+    /// Has the owners of this uid's object judged that are in deletion: they may have waited for what was decided about it.
+    pub(in crate::leader) fn mark_deleting_owners(&mut self, uid: &Uid) {
+        let Some(id) = self.graph.primary(uid) else { return };
+        let acting = |owner| self.graph.primary(&self.graph.node(owner).uid());
+        for owner in self.graph.node(id).owners().filter_map(acting).collect::<Vec<_>>() {
+            if self.deletions.contains_key(&owner) {
+                self.mark(owner);
+            }
+        }
+    }
+
+    pub(in crate::leader) fn concerns_deletion(&self, object: &Object) -> bool {
+        let in_deletion = |id: NodeId| self.deletions.contains_key(&id);
+        // One that orphaned its dependents and is gone may have no node any more: nothing was known to refer to it.
+        object
+            .facts
+            .owners
+            .iter()
+            .any(|owner| self.graph.has_orphaned(&owner.uid) || self.graph.by_uid(&owner.uid).any(in_deletion))
+    }
+}
